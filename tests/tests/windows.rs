@@ -2,12 +2,13 @@
 //! `TALLYMESH_SEEDS=n` runs so many.
 
 use tallymesh_tests::seeds;
+use tallymesh_tests::sim::Trouble;
 use tallymesh_tests::windows::{Figures, MEMBERS_MAX, Plan, play};
 
 const SEEDS: u64 = 3;
 
-/// Cuts and restarts for 20 s, then healing.
-const TROUBLE: Plan = Plan {
+/// Cuts and restarts, then healing.
+const CUTS: Plan = Plan {
     members: 3,
     founders: 3,
     clients: [6, 3, 1, 0, 0, 0, 0, 0, 0, 0],
@@ -16,68 +17,61 @@ const TROUBLE: Plan = Plan {
     rests: true,
     limit: 60,
     period_ms: 2_000,
-    skew_ms: 1_000,
-    trouble_ms: 20_000,
-    lost: 0,
-    old: 0,
+    trouble: Trouble {
+        ms: 20_000,
+        skew_ms: 1_000,
+        ..Trouble::CUTS
+    },
     rules: 0,
     moves: 0,
     end_ms: 24_000,
 };
 
 fn play_all(plan: &Plan, happened: impl Fn(&Figures) -> bool + Sync) {
-    if let Some(seed) = seeds::chosen() {
-        let played = play(seed, plan);
-        println!("{:?}", played.unwrap_or_else(|failure| panic!("{failure}")));
-        return;
-    }
-    seeds::each(seeds::count(SEEDS), |seed| {
-        let figures = play(seed, plan)?;
-        match happened(&figures) {
-            true => Ok(()),
-            false => Err(format!("seed {seed}: too little happened: {figures:?}")),
-        }
-    });
+    seeds::play_all(SEEDS, |seed, traced| play(seed, traced, plan), happened);
 }
 
 fn enough(it: &Figures) -> bool {
-    it.allowed > 300 && it.refused > 10 && it.waited > 10 && it.cuts > 0
+    it.allowed > 300 && it.refused > 10 && it.waited > 10 && it.mesh.cuts > 0
 }
 
 #[test]
 fn no_more_is_allowed_than_the_limit() {
-    play_all(&TROUBLE, enough);
+    play_all(&CUTS, enough);
 }
 
 #[test]
 fn no_more_is_allowed_than_the_limit_where_frames_are_lost_and_come_twice() {
     let plan = Plan {
-        lost: 30,
-        ..TROUBLE
+        trouble: Trouble {
+            ms: 20_000,
+            skew_ms: 1_000,
+            ..Trouble::LOSSES
+        },
+        ..CUTS
     };
-    play_all(&plan, |it| it.allowed > 300 && it.cuts > 0);
+    play_all(&plan, |it| it.allowed > 300 && it.mesh.repeats > 0);
 }
 
 #[test]
-fn no_more_counts_than_the_limit_where_members_start_from_old_copies() {
+fn no_more_counts_than_the_limit_whatever_befalls_the_members() {
     // So long that a member is back in the period in which it ended.
     let plan = Plan {
         limit: 200,
         period_ms: 12_000,
-        old: 700,
-        trouble_ms: 40_000,
+        trouble: Trouble {
+            ms: 40_000,
+            ..Trouble::ALL
+        },
         end_ms: 44_000,
-        ..TROUBLE
+        ..CUTS
     };
-    play_all(&plan, |it| it.allowed > 300 && it.restarts > 0);
+    play_all(&plan, |it| it.allowed > 300 && it.mesh.restarts > 0);
 }
 
 #[test]
 fn no_more_is_allowed_than_the_limit_while_limits_change() {
-    let plan = Plan {
-        rules: 300,
-        ..TROUBLE
-    };
+    let plan = Plan { rules: 300, ..CUTS };
     play_all(&plan, |it| it.allowed > 100 && it.decided > 1);
 }
 
@@ -88,22 +82,28 @@ fn no_more_is_allowed_than_the_limit_while_members_and_limits_change() {
         clients: [4, 3, 2, 3, 0, 0, 0, 0, 0, 0],
         rules: 200,
         moves: 300,
-        ..TROUBLE
+        ..CUTS
     };
     play_all(&plan, |it| it.decided > 2);
 }
+
+/// Nothing happens but that clocks are apart.
+const CALM: Trouble = Trouble {
+    skew_ms: 1_000,
+    ..Trouble::NONE
+};
 
 #[test]
 fn what_is_kept_does_not_grow_with_the_periods_that_there_were() {
     let plan = |end_ms| Plan {
         clients: [2, 1, 1, 0, 0, 0, 0, 0, 0, 0],
         period_ms: 1_000,
-        trouble_ms: 0,
+        trouble: CALM,
         end_ms,
-        ..TROUBLE
+        ..CUTS
     };
     let kept = |end_ms| {
-        let figures = play(seeds::chosen().unwrap_or(1), &plan(end_ms));
+        let figures = play(seeds::chosen().unwrap_or(1), false, &plan(end_ms));
         let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
             "{} counters of {} periods",
@@ -155,9 +155,9 @@ fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked
                     rests: false,
                     limit,
                     period_ms: 10_000,
-                    trouble_ms: 0,
+                    trouble: CALM,
                     end_ms: 75_000,
-                    ..TROUBLE
+                    ..CUTS
                 };
                 accuracy(&plan, name);
             }
@@ -167,7 +167,7 @@ fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked
 
 /// A line of the report, of whole periods after the first two.
 fn accuracy(plan: &Plan, name: &str) {
-    let figures = play(seeds::chosen().unwrap_or(1), plan);
+    let figures = play(seeds::chosen().unwrap_or(1), false, plan);
     let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
     let count = figures.periods.len();
     let whole = || figures.periods.values().take(count - 1).skip(2);

@@ -1,0 +1,174 @@
+//! What may be allowed, as far as it is known from outside.
+
+use super::World;
+use crate::sim::EPOCH_MS;
+use std::collections::BTreeMap;
+use tallymesh_core::{Configuration, WriterId};
+
+/// A transaction: its writer, and its clock.
+pub(super) type Dot = (WriterId, u64);
+
+/// What is known of configurations from outside.
+#[derive(Default)]
+pub(super) struct Decided {
+    by_number: BTreeMap<u64, Configuration>,
+    /// When all members knew of one of this number, or of a later one.
+    known: BTreeMap<u64, u64>,
+}
+
+impl Decided {
+    fn note(&mut self, it: &Configuration) {
+        self.by_number.insert(it.number, it.clone());
+    }
+
+    /// The most that may be allowed of a limit in a period whose first use was no earlier than `first`.
+    fn bound(&self, key: &str, born: u64, first: u64) -> u64 {
+        let known = self.known.iter().filter(|it| *it.1 < first);
+        let from = known.map(|it| *it.0).max().unwrap_or(0);
+        let since = self.by_number.range(from..).map(|it| it.1);
+        let of = |it: &Configuration| {
+            let limit = it.limit_of(key).filter(|it| it.born == born);
+            limit.map_or(0, |it| it.limit)
+        };
+        since.map(of).max().unwrap_or(0)
+    }
+}
+
+/// End, birth and key of a window's name.
+fn window(name: &str) -> (u64, u64, &str) {
+    let number = |at: usize| u64::from_str_radix(&name[at..at + 16], 16).unwrap_or(0);
+    (number(0), number(16), &name[32..])
+}
+
+impl World {
+    /// What a member sees is within the limits.
+    pub(super) fn check(&mut self, at: usize) -> Result<(), String> {
+        let replica = &self.nodes[at].replica;
+        if replica.fault_count() > 0 {
+            let faults: Vec<_> = replica.faults().iter().collect();
+            return Err(format!("{at} finds {faults:?}"));
+        }
+        let own = &mut self.own;
+        if let Some(present) = replica.configuration()
+            && !own.decided.by_number.contains_key(&present.number)
+        {
+            own.figures.decided += 1;
+            own.decided.note(present);
+        }
+        let running = self.nodes.iter();
+        let numbers = running.map(|it| it.replica.configuration().map_or(0, |it| it.number));
+        let least = numbers.min().unwrap_or(0);
+        own.decided
+            .known
+            .entry(least)
+            .or_insert(EPOCH_MS + self.now);
+        own.figures.counters = own.figures.counters.max(replica.window_counters());
+        let clock = self.wall(at);
+        let replica = &self.nodes[at].replica;
+        let mut shares: BTreeMap<&str, i128> = BTreeMap::new();
+        for (name, amount) in replica.window_shares() {
+            *shares.entry(name).or_default() += amount;
+        }
+        let mut rights: BTreeMap<&str, i128> = BTreeMap::new();
+        for (name, _, held) in replica.window_rights() {
+            if clock < window(name).0 && held < 0 {
+                return Err(format!("{at} sees {held} in {name}"));
+            }
+            *rights.entry(name).or_default() += held;
+        }
+        for (name, brought) in shares {
+            let (most, left) = (self.bound(name), rights.get(name).copied().unwrap_or(0));
+            if brought > i128::from(most) || clock < window(name).0 && left > brought {
+                return Err(format!(
+                    "{at} sees {brought} brought into {name}, of {most}, {left} left"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The most that may be allowed in a window.
+    fn bound(&self, name: &str) -> u64 {
+        let (end, born, key) = window(name);
+        let decided = &self.own.decided;
+        let period = decided.by_number.values();
+        let period = period.filter_map(|it| it.limit_of(key).filter(|it| it.born == born));
+        let period = period.map(|it| it.period_ms).next().unwrap_or(0);
+        // The fastest clock may show as much more than the slowest.
+        let first = end.saturating_sub(period + 2 * self.settings.trouble.skew_ms);
+        decided.bound(key, born, first)
+    }
+
+    /// Notes what a member has allowed and told its client, if all count it.
+    pub(super) fn note_allowed(&mut self, name: String, dot: Dot, cost: u64) -> Result<(), String> {
+        if self.own.seen.insert(name.clone()) {
+            self.own.figures.windows += 1;
+        }
+        let most = self.bound(&name);
+        let (sum, made) = self.own.allowed.entry(name.clone()).or_default();
+        *sum += cost;
+        made.push((dot, cost));
+        if *sum > most && self.own.plan.moves > 0 {
+            self.forget_lost(&name);
+        }
+        let sum = self.own.allowed[&name].0;
+        // What a disk that was put back knows nothing of does not count, which shows later.
+        match sum > most && self.settings.trouble.old == 0 {
+            true => Err(format!("{cost} is allowed, so {sum} of {most} in {name}")),
+            false => Ok(()),
+        }
+    }
+
+    /// No more counts than may be allowed.
+    pub(super) fn check_counted(&mut self) -> Result<(), String> {
+        let names: Vec<String> = self.own.allowed.keys().cloned().collect();
+        for name in names {
+            self.forget_lost(&name);
+            let (sum, most) = (self.own.allowed[&name].0, self.bound(&name));
+            if sum > most {
+                return Err(format!("{sum} of {most} counts in {name}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what does not count: what was allowed by a member that was taken out, or whose disk was
+    /// put back, and that it had not told anybody.
+    fn forget_lost(&mut self, name: &str) {
+        let nodes = &self.nodes;
+        let is_lost = |(writer, clock): Dot| {
+            let ends = nodes.iter().filter_map(|it| it.replica.last_of(&writer));
+            ends.min().is_some_and(|last| clock > last)
+        };
+        if let Some((sum, made)) = self.own.allowed.get_mut(name) {
+            let lost = made.extract_if(.., |it| is_lost(it.0));
+            let lost: u64 = lost.map(|it| it.1).sum();
+            *sum -= lost;
+            self.own.figures.uncounted += lost;
+        }
+    }
+
+    /// What is left of windows, which should be nothing.
+    pub(super) fn is_left(&self, at: usize) -> Option<String> {
+        let digest = self.nodes[at].replica.digest();
+        for (at, node) in self.nodes.iter().enumerate() {
+            // A guest drops what is deleted when it knows that all have seen that, which may be later.
+            let left = match node.replica.is_member() {
+                true => node.replica.window_counters(),
+                false => node.replica.window_rights().count(),
+            };
+            if left > 0 || node.replica.digest() != digest {
+                let of: Vec<_> = node.replica.window_rights().collect();
+                let told = self.tell();
+                return Some(format!(
+                    "{at} keeps {left} counters of windows: {of:?}; {told}"
+                ));
+            }
+            let parts = node.replica.budget_parts().count();
+            if parts > 4 {
+                return Some(format!("{at} keeps {parts} reserved counters"));
+            }
+        }
+        None
+    }
+}
