@@ -1,19 +1,20 @@
 //! Members that ask each other for rights while clients spend: all of a budget can be spent, wherever
 //! it is, and never more. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs so many.
 
+use tallymesh_core::limits::SKEW_MS_MAX;
 use tallymesh_tests::seeds;
+use tallymesh_tests::sim::Trouble;
 use tallymesh_tests::spending::{Figures, Plan, Policy, Strike, play};
 
 const SEEDS: u64 = 4;
 
-/// Cuts and restarts for 15 s, then healing.
-const TROUBLE: Plan = Plan {
+/// Cuts and restarts, then healing.
+const CUTS: Plan = Plan {
     minted: 10_000,
     clients: [34, 33, 33],
     patience_ms: 1_000,
     cut_ms: None,
-    trouble_ms: 15_000,
-    lost: 0,
+    trouble: Trouble::CUTS,
     keyed: false,
     given_back: 0,
     holders: 0,
@@ -21,10 +22,10 @@ const TROUBLE: Plan = Plan {
     end_ms: 60_000,
 };
 
-/// Plays a plan until all is spent, however the members are troubled before.
-fn play_all(plan: &Plan, seeds: u64, known: &[u64]) {
-    let run = |seed| {
-        let figures = play(seed, plan, Policy::Members)?;
+/// Plays a plan until all is spent, whatever befalls the members before.
+fn play_all(plan: &Plan, seeds: u64) {
+    let run = |seed, traced| {
+        let figures = play(seed, traced, plan, Policy::Members)?;
         match figures.done_ms > 0 {
             true => Ok(figures),
             false => Err(format!(
@@ -32,44 +33,38 @@ fn play_all(plan: &Plan, seeds: u64, known: &[u64]) {
             )),
         }
     };
-    if let Some(seed) = seeds::chosen() {
-        println!(
-            "{:?}",
-            run(seed).unwrap_or_else(|failure| panic!("{failure}"))
-        );
-        return;
-    }
-    for seed in known {
-        run(*seed).unwrap_or_else(|failure| panic!("{failure}"));
-    }
-    seeds::each(seeds::count(seeds), |seed| {
-        let figures = run(seed)?;
-        let happened = figures.cuts > 0 && figures.moves > 5 && !figures.waits.is_empty();
-        match happened {
-            true => Ok(()),
-            false => Err(format!("seed {seed}: too little happened: {figures:?}")),
-        }
-    });
+    let happened = |it: &Figures| it.mesh.cuts > 0 && it.moves > 5 && !it.waits.is_empty();
+    seeds::play_all(seeds, run, happened);
 }
 
-/// Seeds that are named here and below: a member starts twice, and leaves a start behind that has written
-/// nothing and is waited for.
 #[test]
 fn all_of_a_budget_is_spent_at_three_members_and_never_one_more() {
-    play_all(&TROUBLE, SEEDS, &[120, 1280]);
+    play_all(&CUTS, SEEDS);
 }
 
 /// 1,000 units: what is lost costs time.
 const SMALL: Plan = Plan {
     minted: 1_000,
     clients: [8, 6, 4],
-    ..TROUBLE
+    ..CUTS
 };
 
 #[test]
 fn all_is_spent_where_frames_are_lost_and_come_twice() {
-    let plan = Plan { lost: 30, ..SMALL };
-    play_all(&plan, SEEDS, &[1534]);
+    let plan = Plan {
+        trouble: Trouble::LOSSES,
+        ..SMALL
+    };
+    play_all(&plan, SEEDS);
+}
+
+#[test]
+fn all_is_spent_whatever_befalls_the_members() {
+    let plan = Plan {
+        trouble: Trouble::ALL,
+        ..SMALL
+    };
+    play_all(&plan, SEEDS);
 }
 
 #[test]
@@ -78,7 +73,7 @@ fn each_spend_counts_once_that_is_asked_for_at_several_members() {
         keyed: true,
         ..SMALL
     };
-    play_all(&plan, SEEDS, &[]);
+    play_all(&plan, SEEDS);
 }
 
 #[test]
@@ -87,7 +82,7 @@ fn a_cap_holds_while_units_are_given_back() {
         given_back: 300,
         ..SMALL
     };
-    play_all(&plan, SEEDS, &[711]);
+    play_all(&plan, SEEDS);
 }
 
 /// What is on lease is spent without asking, by clocks that are off as far as they may be, while members
@@ -96,9 +91,13 @@ fn a_cap_holds_while_units_are_given_back() {
 fn what_is_on_lease_is_spent_or_comes_back() {
     let plan = Plan {
         holders: 12,
+        trouble: Trouble {
+            skew_ms: SKEW_MS_MAX,
+            ..Trouble::CUTS
+        },
         ..SMALL
     };
-    play_all(&plan, 2 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS);
 }
 
 /// A member is gone for good while clients spend, and an operator takes it out: what it held is spent by the
@@ -109,7 +108,7 @@ fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
         strike: Some(Strike::TakenOut),
         ..SMALL
     };
-    play_all(&plan, 2 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS);
 }
 
 /// A member's process is copied while it runs, until an operator ends the copy: no more is spent too much than
@@ -121,18 +120,22 @@ fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
         strike: Some(Strike::Copied),
         ..SMALL
     };
-    play_all(&plan, 2 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS);
 }
 
 #[test]
 fn all_of_it_together() {
     let plan = Plan {
-        lost: 30,
+        trouble: Trouble {
+            flush_ms: 40,
+            skew_ms: 1_000,
+            ..Trouble::LOSSES
+        },
         keyed: true,
         given_back: 300,
         ..SMALL
     };
-    play_all(&plan, SEEDS, &[226, 1111]);
+    play_all(&plan, SEEDS);
 }
 
 /// So many seeds make a line of docs/reports/budgets.md; one does in a usual run.
@@ -146,7 +149,7 @@ fn line_seeds() -> u64 {
 fn sum(plan: &Plan, policy: Policy) -> Figures {
     let mut total = Figures::default();
     for seed in 0..line_seeds() {
-        let figures = play(seed, plan, policy).unwrap_or_else(|failure| panic!("{failure}"));
+        let figures = play(seed, false, plan, policy).unwrap_or_else(|failure| panic!("{failure}"));
         total.add(&figures);
     }
     total
@@ -177,8 +180,8 @@ fn line(policy: Policy, [steady, cut, parted]: &[Figures; 3]) -> String {
 #[test]
 fn more_is_served_in_a_cut_than_with_plain_policies_and_waits_are_short() {
     let steady = Plan {
-        trouble_ms: 0,
-        ..TROUBLE
+        trouble: Trouble::NONE,
+        ..CUTS
     };
     let cut = Plan {
         cut_ms: Some((4_000, 8_000)),

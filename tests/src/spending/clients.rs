@@ -1,7 +1,6 @@
 //! Clients: what they ask for, how long they wait, and whom they ask again.
 
-use super::Policy;
-use super::world::{DELAY_MS, Flight, MEMBERS, NAME, THINK_MS, World};
+use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
 use tallymesh_core::{Asked, Error, Flow, Input, Once, Stock, WantId};
 
 /// How often the plain policies ask: an answer takes up to 60 ms.
@@ -13,8 +12,8 @@ const UNANSWERED: u64 = 100;
 pub(super) struct Client {
     /// Whom it asks.
     pub(super) at: usize,
-    /// When it asks next; none while it waits.
-    pub(super) due: Option<u64>,
+    /// Whether it has asked, and was not answered yet.
+    pub(super) asks: bool,
     /// What it asks for.
     wish: Stock,
     /// How many of its wishes were answered as made.
@@ -33,10 +32,10 @@ pub(super) struct Waiting {
 }
 
 impl Client {
-    pub(super) fn new(at: usize, due: u64) -> Client {
+    pub(super) fn new(at: usize) -> Client {
         Client {
             at,
-            due: Some(due),
+            asks: false,
             wish: Stock::Rights,
             done: 0,
             spent: 0,
@@ -47,44 +46,62 @@ impl Client {
 impl World {
     /// A client asks for what it wishes.
     pub(super) fn ask(&mut self, client: usize) -> Result<(), String> {
-        self.clients[client].due = None;
-        let Client { at, wish, .. } = self.clients[client];
-        // Who came before is served before.
-        let nobody = self.members[at].waiting.is_empty();
-        if nobody && self.make(at, client)? {
-            self.figures.at_once += 1;
-            self.ends(client, true);
+        self.own.clients[client].asks = true;
+        let Client { at, wish, .. } = self.own.clients[client];
+        if !self.nodes[at].alive {
+            self.ask_again(client);
             return Ok(());
         }
-        let until = self.now + self.plan.patience_ms;
-        let now = self.now;
-        let member = &mut self.members[at];
-        let asks = self.policy == Policy::Members;
-        let want = asks.then(|| member.sync.want_rights(now, NAME, wish, 1, until));
-        member.waiting.push_back(Waiting {
+        // Who came before is served before.
+        if self.own.waiting[at].is_empty() && self.make(at, client)? {
+            self.own.figures.at_once += 1;
+            return Ok(());
+        }
+        let (now, until) = (self.now, self.now + self.own.plan.patience_ms);
+        let sync = &mut self.nodes[at].sync;
+        let asks = self.own.policy == Policy::Members;
+        let want = asks.then(|| sync.want_rights(now, NAME, wish, 1, until));
+        self.own.waiting[at].push_back(Waiting {
             client,
             since: now,
             wish,
             want,
         });
-        self.handle(at, Input::Tick)
+        self.look_at(until, at);
+        self.input(at, Input::Tick)
     }
 
-    /// Spends a unit, or gives one back, as a client wishes; false if there is not enough here.
+    /// A client that got no answer asks for the same again.
+    fn ask_again(&mut self, client: usize) {
+        self.own.clients[client].asks = false;
+        self.at(self.now + THINK_MS.1, Event::Ask(client));
+    }
+
+    pub(super) fn clients_of_ended(&mut self, at: usize) {
+        self.own.waiting[at].clear();
+        for client in 0..self.own.clients.len() {
+            let it = &self.own.clients[client];
+            if it.at == at && it.asks {
+                self.ask_again(client);
+            }
+        }
+    }
+
+    /// Spends a unit, or gives one back, as a client wishes, and tells it so once that is written; false if
+    /// there is not enough here.
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
-        let Client { wish, done, .. } = self.clients[client];
+        let (wish, key) = (self.own.clients[client].wish, self.key(client));
         let flow = match wish {
             Stock::Rights => Flow::Spend(1),
             Stock::Room | Stock::Window => Flow::Mint(1),
         };
-        let key = format!("{client} {done}");
         let once = Once::new(key.as_bytes(), wish_name(wish));
-        let replica = &mut self.members[at].replica;
-        if self.plan.keyed && replica.asked(&once) != Asked::New {
-            return Ok(true);
-        }
-        let made = match self.plan.keyed {
+        let keyed = self.own.plan.keyed;
+        self.set_time(at);
+        let replica = &mut self.nodes[at].replica;
+        let made = match keyed {
             false => replica.flow(NAME, flow),
+            true if replica.asked(&once) != Asked::New => Ok(()),
             true => replica.begin().and_then(|mut tx| {
                 tx.flow(NAME, flow)?;
                 tx.commit_once(once, &mut Vec::new())
@@ -92,18 +109,10 @@ impl World {
         };
         match made {
             Ok(()) => {
-                if !self.plan.keyed || self.made.insert(key) {
-                    match wish {
-                        Stock::Rights => self.figures.spent += 1,
-                        Stock::Room | Stock::Window => self.figures.spent -= 1,
-                    }
-                }
-                if self.figures.spent > self.plan.minted && self.plan.strike.is_none() {
-                    return Err("more was spent than there is".into());
-                }
-                self.note_spent(at);
-                self.handle(at, Input::Changed)?;
-                self.check(at)?;
+                self.own.taken += u64::from(wish == Stock::Rights);
+                let dot = (replica.writer(), at, replica.clock());
+                self.when_written(at, Event::Told(client, dot));
+                self.changed(at)?;
                 Ok(true)
             }
             // Who has just started is no member yet, or knows of nothing.
@@ -114,28 +123,46 @@ impl World {
         }
     }
 
+    /// What a client's wish is asked for under.
+    fn key(&self, client: usize) -> String {
+        format!("{client} {}", self.own.clients[client].done)
+    }
+
+    /// A client is told that its wish was made.
+    pub(super) fn told(&mut self, client: usize, dot: Dot) -> Result<(), String> {
+        let (wish, key) = (self.own.clients[client].wish, self.key(client));
+        if !self.own.plan.keyed || self.own.made.insert(key) {
+            match wish {
+                Stock::Rights => self.note_spent(dot, 1)?,
+                Stock::Room | Stock::Window => self.own.figures.spent -= 1,
+            }
+        }
+        self.ends(client, true);
+        Ok(())
+    }
+
     /// A client is answered, or gives up.
     fn ends(&mut self, client: usize, served: bool) {
-        let think = self.random.range(THINK_MS.0, THINK_MS.1);
-        self.clients[client].due = Some(self.now + think);
-        if self.is_cut_off() && self.clients[client].at == 2 {
-            self.figures.cut.0 += u64::from(served);
-            self.figures.cut.1 += u64::from(!served);
+        self.own.clients[client].asks = false;
+        self.after(THINK_MS, Event::Ask(client));
+        if self.is_cut_off() && self.own.clients[client].at == 2 {
+            self.own.figures.cut.0 += u64::from(served);
+            self.own.figures.cut.1 += u64::from(!served);
         }
-        let asks_elsewhere = self.plan.keyed && (!served || self.random.chance(UNANSWERED));
+        let keyed = self.own.plan.keyed;
+        let asks_elsewhere = keyed && (!served || self.random.chance(UNANSWERED));
         if asks_elsewhere {
             // The same again, at any member.
-            self.clients[client].at = self.random.index(MEMBERS);
+            self.own.clients[client].at = self.random.index(MEMBERS);
         } else if served {
             self.wish_next(client);
         }
     }
 
     fn wish_next(&mut self, client: usize) {
-        let given_back = self.plan.given_back;
-        let calm = self.begun + self.plan.trouble_ms <= self.now;
-        let gives = given_back > 0 && !calm && self.random.chance(given_back);
-        let it = &mut self.clients[client];
+        let given_back = self.own.plan.given_back;
+        let gives = given_back > 0 && self.troubled && self.random.chance(given_back);
+        let it = &mut self.own.clients[client];
         it.done += 1;
         match it.wish {
             Stock::Rights => it.spent += 1,
@@ -151,82 +178,75 @@ impl World {
     pub(super) fn serve(&mut self, at: usize) -> Result<(), String> {
         for wish in [Stock::Rights, Stock::Room] {
             loop {
-                let mut waiting = self.members[at].waiting.iter();
+                let mut waiting = self.own.waiting[at].iter();
                 let Some(place) = waiting.position(|it| it.wish == wish) else {
                     break;
                 };
-                let client = self.members[at].waiting[place].client;
+                let client = self.own.waiting[at][place].client;
                 if !self.make(at, client)? {
                     break;
                 }
-                let Some(it) = self.members[at].waiting.remove(place) else {
+                let Some(it) = self.own.waiting[at].remove(place) else {
                     break;
                 };
                 self.end_want(at, it.want);
-                self.figures.waits.push(self.now - it.since);
-                self.ends(client, true);
+                self.own.figures.waits.push(self.now - it.since);
             }
         }
         Ok(())
     }
 
+    /// Lets those go who have waited for long enough.
     pub(super) fn give_up(&mut self, at: usize) {
-        let (now, patience) = (self.now, self.plan.patience_ms);
-        let late = |it: &Waiting| it.since + patience <= now;
-        while self.members[at].waiting.front().is_some_and(late)
-            && let Some(it) = self.members[at].waiting.pop_front()
-        {
-            self.end_want(at, it.want);
-            self.figures.refused += 1;
-            let early = self.figures.spent < self.plan.minted / 10 * 9;
-            self.figures.refused_early += u64::from(early);
-            self.ends(it.client, false);
+        let patience = self.own.plan.patience_ms;
+        while let Some(until) = self.own.waiting[at].front().map(|it| it.since + patience) {
+            if until > self.now {
+                return self.look_at(until, at);
+            }
+            if let Some(it) = self.own.waiting[at].pop_front() {
+                self.end_want(at, it.want);
+                let (figures, minted) = (&mut self.own.figures, self.own.plan.minted);
+                figures.refused += 1;
+                figures.refused_early += u64::from(figures.spent < minted / 10 * 9);
+                self.ends(it.client, false);
+            }
         }
     }
 
     fn end_want(&mut self, at: usize, want: Option<WantId>) {
         if let Some(want) = want {
-            self.members[at].sync.end_want(self.now, want);
+            self.nodes[at].sync.end_want(self.now, want);
         }
     }
 
     /// Asks by a plain policy.
     pub(super) fn plain_ask(&mut self, at: usize) {
-        let member = &self.members[at];
-        let missing = member.waiting.len() as u64;
-        if self.policy == Policy::Members || missing == 0 || member.ask_at > self.now {
+        let missing = self.own.waiting[at].len() as u64;
+        if self.own.policy == Policy::Members || missing == 0 {
             return;
         }
-        self.members[at].ask_at = self.now + PLAIN_AGAIN_MS;
-        let replica = &self.members[at].replica;
-        let linked = |other: usize| {
-            self.links
-                .values()
-                .any(|it| it.contains(&at) && it.contains(&other))
-        };
+        if self.own.ask_at[at] > self.now {
+            return self.look_at(self.own.ask_at[at], at);
+        }
+        self.own.ask_at[at] = self.now + PLAIN_AGAIN_MS;
+        self.look_at(self.own.ask_at[at], at);
+        let replica = &self.nodes[at].replica;
         let held = |other: usize| {
-            let writer = self.members[other].replica.writer();
+            let writer = self.nodes[other].replica.writer();
             let holders = replica.holders_of(NAME);
-            holders
-                .iter()
-                .find(|it| it.writer == writer)
-                .map_or(0, |it| it.rights)
+            let mut held = holders.iter().filter(|it| it.writer == writer);
+            held.next().map_or(0, |it| it.rights)
         };
-        let others =
-            (0..MEMBERS).filter(|other| *other != at && linked(*other) && held(*other) > 0);
-        let others: Vec<usize> = others.collect();
-        let to = match self.policy {
-            _ if others.is_empty() => return,
-            Policy::Missing => others[self.random.index(others.len())],
-            _ => others
-                .iter()
-                .copied()
-                .max_by_key(|other| held(*other))
-                .unwrap_or(0),
+        let others = (0..MEMBERS).filter(|other| *other != at && self.is_linked(at, *other));
+        let others: Vec<usize> = others.filter(|other| held(*other) > 0).collect();
+        let richest = others.iter().copied().max_by_key(|other| held(*other));
+        let to = match (self.own.policy, richest) {
+            (_, None) => return,
+            (Policy::Missing, _) => others[self.random.index(others.len())],
+            (_, Some(richest)) => richest,
         };
-        self.figures.requests += 1;
-        let arrives = self.now + self.random.range(DELAY_MS.0, DELAY_MS.1);
-        self.fly(arrives, to, Flight::Ask(at, missing));
+        self.own.figures.requests += 1;
+        self.after(self.settings.delay_ms, Event::Plain(to, at, missing));
     }
 
     pub(super) fn plain_grant(
@@ -235,23 +255,20 @@ impl World {
         from: usize,
         missing: u64,
     ) -> Result<(), String> {
-        let linked = self
-            .links
-            .values()
-            .any(|it| it.contains(&at) && it.contains(&from));
-        let to = self.members[from].replica.writer();
-        let replica = &mut self.members[at].replica;
+        let to = self.nodes[from].replica.writer();
+        let linked = self.is_linked(at, from);
+        let replica = &mut self.nodes[at].replica;
         let here = replica.budget(NAME).map_or(0, |it| it.rights.here);
         let here = u64::try_from(here).unwrap_or(0);
-        let amount = match self.policy {
+        let amount = match self.own.policy {
             Policy::Missing => missing.min(here),
             _ => here.div_ceil(2),
         };
         if !linked || amount == 0 || replica.flow(NAME, Flow::Grant { to, amount }).is_err() {
             return Ok(());
         }
-        self.figures.moves += 1;
-        self.handle(at, Input::Changed)
+        self.own.figures.moves += 1;
+        self.changed(at)
     }
 }
 

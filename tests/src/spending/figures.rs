@@ -1,5 +1,7 @@
 //! What came of a run.
 
+use crate::sim::Counts;
+
 /// What clients met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -31,10 +33,8 @@ pub struct Figures {
     pub moves: u64,
     /// Requests for rights that were sent.
     pub requests: u64,
-    /// Members that started again.
-    pub restarts: u64,
-    /// Links that were cut.
-    pub cuts: u64,
+    /// What happened in the mesh.
+    pub mesh: Counts,
     /// When the last unit was spent, in milliseconds.
     pub done_ms: u64,
 }
@@ -82,8 +82,7 @@ impl Figures {
         self.overdrawn += other.overdrawn;
         self.moves += other.moves;
         self.requests += other.requests;
-        self.restarts += other.restarts;
-        self.cuts += other.cuts;
+        self.mesh.add(&other.mesh);
         self.done_ms += other.done_ms;
     }
 }

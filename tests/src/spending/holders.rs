@@ -1,8 +1,8 @@
 //! Who spends on a lease, without asking: holders with clocks of their own, some of which vanish.
 
-use super::world::{MEMBERS, NAME, THINK_MS, World};
+use super::{Dot, Event, MEMBERS, NAME, THINK_MS, World};
 use tallymesh_core::limits::SKEW_MS_MAX;
-use tallymesh_core::{Asked, Error, Flow, Input, Lease, LeaseId, Once};
+use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, Once};
 
 /// How much is leased at once.
 const AMOUNT: (u64, u64) = (3, 20);
@@ -25,9 +25,9 @@ pub(super) struct Holder {
     at: usize,
     /// How much slower its clock is, in thousandths; or quicker, if it is under [`DRIFT`].
     slower: u64,
-    /// When it does what is next.
-    pub(super) due: u64,
     leases: u64,
+    /// Whom it has asked or told, and who has not answered yet.
+    awaits: Option<usize>,
     state: State,
 }
 
@@ -50,12 +50,12 @@ struct Held {
 }
 
 impl Holder {
-    pub(super) fn new(at: usize, slower: u64, due: u64) -> Holder {
+    fn new(at: usize, slower: u64) -> Holder {
         Holder {
             at,
             slower,
-            due,
             leases: 0,
+            awaits: None,
             state: State::Idle,
         }
     }
@@ -68,31 +68,40 @@ impl Holder {
 
 impl World {
     pub(super) fn add_holders(&mut self) {
-        for number in 0..self.plan.holders {
+        for number in 0..self.own.plan.holders {
             let slower = self.random.below(2 * DRIFT + 1);
-            let due = self.now + self.random.below(LEASE_MS.1);
-            let holder = Holder::new(number % MEMBERS, slower, due);
-            self.holders.push(holder);
+            let holder = Holder::new(number % MEMBERS, slower);
+            self.own.holders.push(holder);
+            self.after((0, LEASE_MS.1), Event::Hold(number));
         }
     }
 
     pub(super) fn hold(&mut self, number: usize) -> Result<(), String> {
-        let holder = &self.holders[number];
+        let holder = &self.own.holders[number];
         match holder.state {
             State::Idle => self.lease(number),
             State::Spends(held) => {
                 self.spend_alone(number, held);
                 Ok(())
             }
-            State::Tells(held, to) => self.tell(number, held, to),
+            State::Tells(held, to) => self.tell_member(number, held, to),
         }
     }
 
     fn next(&mut self, number: usize, state: State, range: (u64, u64)) {
-        let wait = self.random.range(range.0, range.1);
-        let holder = &mut self.holders[number];
-        holder.state = state;
-        holder.due = self.now + wait;
+        let holder = &mut self.own.holders[number];
+        (holder.state, holder.awaits) = (state, None);
+        self.after(range, Event::Hold(number));
+    }
+
+    /// Whoever waits for a process that has ended asks or tells again.
+    pub(super) fn holders_of_ended(&mut self, at: usize) {
+        for number in 0..self.own.holders.len() {
+            let holder = &self.own.holders[number];
+            if holder.awaits == Some(at) {
+                self.next(number, holder.state, (AGAIN_MS, 2 * AGAIN_MS));
+            }
+        }
     }
 
     fn lease(&mut self, number: usize) -> Result<(), String> {
@@ -100,14 +109,18 @@ impl World {
             self.random.range(AMOUNT.0, AMOUNT.1),
             self.random.range(LEASE_MS.0, LEASE_MS.1),
         );
-        let holder = &mut self.holders[number];
+        let holder = &mut self.own.holders[number];
         holder.leases += 1;
         let mut id = [0; 16];
         id[..8].copy_from_slice(&(number as u64).to_be_bytes());
         id[8..].copy_from_slice(&holder.leases.to_be_bytes());
         let (at, id) = (holder.at, LeaseId::from_bytes(id));
+        if !self.nodes[at].alive {
+            self.next(number, State::Idle, (AGAIN_MS, 2 * AGAIN_MS));
+            return Ok(());
+        }
         self.set_time(at);
-        let replica = &mut self.members[at].replica;
+        let replica = &mut self.nodes[at].replica;
         let given = replica.begin().and_then(|mut transaction| {
             transaction.lease(NAME, id, ms, amount)?;
             transaction.commit(&mut Vec::new());
@@ -115,18 +128,9 @@ impl World {
         });
         match given {
             Ok(()) => {
-                self.figures.leases += 1;
-                self.handle(at, Input::Changed)?;
-                self.check(at)?;
-                let held = Held {
-                    id,
-                    since: self.now,
-                    ms,
-                    left: amount,
-                    spent: 0,
-                };
-                self.next(number, State::Spends(held), THINK_MS);
-                Ok(())
+                self.own.holders[number].awaits = Some(at);
+                self.when_written(at, Event::Leased(number, id, ms, amount));
+                self.changed(at)
             }
             Err(Error::RightsShort(_) | Error::NotAMember | Error::NoBudget) => {
                 self.next(number, State::Idle, (AGAIN_MS, 2 * AGAIN_MS));
@@ -136,20 +140,33 @@ impl World {
         }
     }
 
+    /// It has a lease.
+    pub(super) fn leased(&mut self, number: usize, id: LeaseId, ms: u64, amount: u64) {
+        self.own.figures.leases += 1;
+        let held = Held {
+            id,
+            since: self.now,
+            ms,
+            left: amount,
+            spent: 0,
+        };
+        self.next(number, State::Spends(held), THINK_MS);
+    }
+
     /// It spends, if its clock says that it may, or stops.
     fn spend_alone(&mut self, number: usize, held: Held) {
         let mut held = held;
-        let is_over = self.holders[number].passed(held.since, self.now) >= held.ms;
+        let is_over = self.own.holders[number].passed(held.since, self.now) >= held.ms;
         if !is_over && held.left > 0 {
             held.left -= 1;
             held.spent += 1;
             return self.next(number, State::Spends(held), THINK_MS);
         }
         if held.spent == 0 || self.random.chance(VANISH) {
-            self.figures.vanished += held.spent;
+            self.own.figures.vanished += held.spent;
             return self.next(number, State::Idle, LEASE_MS);
         }
-        let home = self.holders[number].at;
+        let home = self.own.holders[number].at;
         let to = match self.random.chance(ELSEWHERE) {
             true => self.random.index(MEMBERS),
             false => home,
@@ -158,31 +175,30 @@ impl World {
     }
 
     /// It tells what it has spent. Where the lease is held still, that is never refused.
-    fn tell(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
+    fn tell_spent(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
         let Held { id, spent, .. } = held;
         self.set_time(to);
-        let member = &mut self.members[to];
-        let own = member.replica.writer();
+        let node = &mut self.nodes[to];
+        let own = node.replica.writer();
         let left = |leases: Vec<Lease>| -> i128 {
             let own = leases.iter().filter(|it| (it.id, it.writer) == (id, own));
             own.map(|it| it.left).sum()
         };
-        let before = left(member.replica.leases_of(NAME));
+        let before = left(node.replica.leases_of(NAME));
         let once = Once::new(id.to_string().as_bytes(), b"told");
-        if member.replica.asked(&once) != Asked::New {
+        if node.replica.asked(&once) != Asked::New {
             self.next(number, State::Idle, LEASE_MS);
             return Ok(());
         }
         let amount = spent;
-        let told = member.replica.begin().and_then(|mut transaction| {
+        let told = node.replica.begin().and_then(|mut transaction| {
             transaction.flow(NAME, Flow::SpendLeased { id, amount })?;
             transaction.commit_once(once, &mut Vec::new())
         });
         // It was given by a process that runs on: what was set aside is there.
         let in_time = held.since + held.ms * (1_000 + DRIFT) / 1_000 + 2 * SKEW_MS_MAX;
-        let is_home = to == self.holders[number].at
-            && self.members[to].started < held.since
-            && self.now < in_time;
+        let is_home =
+            to == self.own.holders[number].at && node.started < held.since && self.now < in_time;
         if is_home && (told.is_err() || before < i128::from(spent)) {
             return Err(format!(
                 "{spent} were spent in time, and of the lease {before} are left: {told:?}"
@@ -190,28 +206,50 @@ impl World {
         }
         match told {
             Ok(()) => {
-                self.figures.spent += spent;
-                self.figures.told += spent;
-                if self.figures.spent > self.plan.minted {
-                    return Err("more was spent than there is".into());
-                }
-                self.handle(to, Input::Changed)?;
-                self.check(to)?;
-                self.next(number, State::Idle, LEASE_MS);
+                let dot = (own, to, node.replica.clock());
+                self.own.holders[number].awaits = Some(to);
+                self.own.taken += spent;
+                self.when_written(to, Event::Noted(number, dot));
+                self.changed(to)
             }
             Err(Error::RightsShort(_) | Error::NotAMember | Error::NoBudget) => {
-                self.figures.late += 1;
-                // At the member that gave it, whose next start takes it over, or nowhere any more.
-                let home = self.holders[number].at;
-                let gone = self.now > held.since + 4 * LEASE_MS.1;
-                let state = match gone {
-                    true => State::Idle,
-                    false => State::Tells(held, home),
-                };
-                self.next(number, state, (AGAIN_MS, 2 * AGAIN_MS));
+                self.own.figures.late += 1;
+                self.tell_later(number, held);
+                Ok(())
             }
-            Err(error) => return Err(format!("{to} is told: {error}")),
+            Err(error) => Err(format!("{to} is told: {error}")),
         }
-        Ok(())
+    }
+
+    fn tell_member(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
+        match self.nodes[to].alive {
+            true => self.tell_spent(number, held, to),
+            false => {
+                self.tell_later(number, held);
+                Ok(())
+            }
+        }
+    }
+
+    /// At the member that gave it, whose next start takes it over, or nowhere any more.
+    fn tell_later(&mut self, number: usize, held: Held) {
+        let home = self.own.holders[number].at;
+        let gone = self.now > held.since + 4 * LEASE_MS.1;
+        let state = match gone {
+            true => State::Idle,
+            false => State::Tells(held, home),
+        };
+        self.next(number, state, (AGAIN_MS, 2 * AGAIN_MS));
+    }
+
+    /// What it has spent is taken down.
+    pub(super) fn noted(&mut self, number: usize, dot: Dot) -> Result<(), String> {
+        let spent = match self.own.holders[number].state {
+            State::Tells(held, _) => held.spent,
+            State::Idle | State::Spends(_) => 0,
+        };
+        self.own.figures.told += spent;
+        self.next(number, State::Idle, LEASE_MS);
+        self.note_spent(dot, spent)
     }
 }
