@@ -5,6 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 use tallymesh_tests::partitions::{Figures, Half, MEMBERS, Plan, Work, play};
 use tallymesh_tests::seeds;
+use tallymesh_tests::sim::Trouble;
 
 /// So many seeds of each in a usual run: of a limit it matters what happens just when it is reached.
 const SEEDS: u64 = 1;
@@ -20,6 +21,7 @@ const PLAN: Plan = Plan {
     cut_percent: 0,
     clients: [12; MEMBERS],
     patience_ms: 1_000,
+    trouble: Trouble::NONE,
     end_ms: 300_000,
 };
 
@@ -34,13 +36,14 @@ fn by_share(plan: Plan, usual: u64) -> Vec<(u64, Figures)> {
             ..plan
         };
         if let Some(seed) = seeds::chosen() {
-            let figures = play(seed, &plan).unwrap_or_else(|failure| panic!("{failure}"));
+            let figures = play(seed, seeds::chosen().is_some(), &plan)
+                .unwrap_or_else(|failure| panic!("{failure}"));
             rows.push((cut_percent, figures));
             continue;
         }
         let total = Mutex::new(Figures::default());
         seeds::each(count, |seed| {
-            let figures = play(seed, &plan)?;
+            let figures = play(seed, seeds::chosen().is_some(), &plan)?;
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             total.add(&figures);
             Ok(())

@@ -1,0 +1,159 @@
+//! Cuts into halves, and a member that is gone for good.
+
+use super::{Event, MEMBERS, NAME, Work, World};
+use crate::sim::{Cut, owner, text};
+use tallymesh_core::{Owner, WriterId};
+
+/// How long a cut lasts. What is between two is as long as the share of time makes it.
+const CUT_MS: (u64, u64) = (2_000, 10_000);
+/// When a member is gone for good, and when it is to be taken out.
+const GONE_MS: u64 = 4_000;
+const TAKEN_OUT_MS: u64 = 5_000;
+/// How often it is looked for who took over what it held.
+const LOOK_MS: u64 = 5;
+
+/// Who is apart from whom, and who is gone.
+#[derive(Default)]
+pub(super) struct Cuts {
+    /// The two that are apart from the three others, while they are.
+    apart: Option<[usize; 2]>,
+    /// Since when they are, or are not.
+    since: u64,
+    /// Who is gone for good, and under which writer.
+    gone: Option<(usize, WriterId)>,
+    /// When it was to be taken out.
+    taken_out: u64,
+}
+
+impl World {
+    /// Whether a member is in the smaller half; none if nobody is cut off.
+    pub(super) fn is_in_smaller(&self, at: usize) -> Option<bool> {
+        self.own.cuts.apart.map(|it| it.contains(&at))
+    }
+
+    /// It begins somewhere in a cut, or between two.
+    pub(super) fn begin_cuts(&mut self) {
+        let percent = self.own.plan.cut_percent;
+        self.own.cuts.since = self.now;
+        if matches!(self.own.plan.work, Work::Retired(_)) {
+            self.at(self.now + GONE_MS, Event::Gone);
+            self.at(self.now + TAKEN_OUT_MS, Event::TakeOut);
+        }
+        if percent == 0 {
+            return;
+        }
+        let cut = self.random.below(100) < percent;
+        let length = self.length(cut);
+        let left = self.random.range(0, length);
+        self.begin_cut(cut, left);
+    }
+
+    /// Cuts the members for so long, or lets them be together for so long.
+    fn begin_cut(&mut self, cut: bool, ms: u64) {
+        self.own.cuts.since = self.now;
+        self.own.cuts.apart = cut.then(|| *self.random.pick(&pairs()));
+        self.at(self.now + ms, Event::Cut);
+        let Some(apart) = self.own.cuts.apart else {
+            return;
+        };
+        for [a, b] in pairs() {
+            if apart.contains(&a) != apart.contains(&b) {
+                self.cut(a, b, Cut::Closed, ms);
+            }
+        }
+        self.note_cut(apart);
+    }
+
+    pub(super) fn next_cut(&mut self) {
+        self.note_cut_time();
+        let cut = self.own.cuts.apart.is_none();
+        let length = self.length(cut);
+        self.begin_cut(cut, length);
+    }
+
+    /// How long a cut lasts, or what is between two: the share of time that they make is the plan's.
+    fn length(&mut self, cut: bool) -> u64 {
+        let length = self.random.range(CUT_MS.0, CUT_MS.1);
+        let percent = self.own.plan.cut_percent;
+        match cut {
+            true => length,
+            false => length * (100 - percent) / percent,
+        }
+    }
+
+    /// What each half holds as a cut begins.
+    fn note_cut(&mut self, apart: [usize; 2]) {
+        self.own.figures.cuts += 1;
+        let Work::Budget(minted) = self.own.plan.work else {
+            return;
+        };
+        self.own.figures.left += minted - self.own.figures.made;
+        for at in 0..MEMBERS {
+            let here = self.nodes[at].replica.budget(NAME);
+            let here = here.map_or(0, |it| it.rights.here);
+            let half = usize::from(apart.contains(&at));
+            self.own.figures.halves[half].held += u64::try_from(here).unwrap_or(0);
+        }
+    }
+
+    pub(super) fn note_cut_time(&mut self) {
+        if self.own.cuts.apart.is_some() {
+            self.own.figures.cut_ms += self.now - self.own.cuts.since;
+        }
+    }
+
+    /// One is gone for good.
+    pub(super) fn lose_one(&mut self) {
+        let gone = self.random.index(MEMBERS);
+        self.own.cuts.gone = Some((gone, self.nodes[gone].replica.writer()));
+        let held = self.nodes[gone].replica.budget(NAME);
+        let held = held.map_or(0, |it| it.rights.here);
+        let stranded = u64::try_from(held).unwrap_or(0);
+        self.own.figures.stranded.push(stranded);
+        self.turn_from(gone);
+        self.remove(gone);
+    }
+
+    fn left(&self) -> Vec<usize> {
+        let gone = self.own.cuts.gone.map(|it| it.0);
+        (0..MEMBERS).filter(|at| gone != Some(*at)).collect()
+    }
+
+    /// Somebody takes it out.
+    pub(super) fn take_out(&mut self) -> Result<(), String> {
+        let left = self.left();
+        let owners: Vec<Owner> = left.iter().map(|at| owner(*at)).collect();
+        let at = *self.random.pick(&left);
+        let replica = &mut self.nodes[at].replica;
+        replica.propose_members(&owners).map_err(text)?;
+        self.own.cuts.taken_out = self.now;
+        self.at(self.now, Event::TakenOver);
+        self.changed(at)
+    }
+
+    /// Looks whether somebody has taken over what it held.
+    pub(super) fn look_for_heir(&mut self) {
+        let Some((_, writer)) = self.own.cuts.gone else {
+            return;
+        };
+        // Whoever took it over has added what it held to its own.
+        let holds = |at: usize| {
+            let holders = self.nodes[at].replica.holders_of(NAME);
+            holders.iter().any(|it| it.writer == writer)
+        };
+        let heir = |at: &usize| self.nodes[*at].replica.taken_over(&writer).is_some();
+        match self.left().iter().any(|at| heir(at) && !holds(*at)) {
+            true => {
+                let took = self.now - self.own.cuts.taken_out;
+                self.own.figures.back_ms.push(took);
+            }
+            false => self.at(self.now + LOOK_MS, Event::TakenOver),
+        }
+    }
+}
+
+/// All pairs of members.
+fn pairs() -> Vec<[usize; 2]> {
+    let pairs = (0..MEMBERS).flat_map(|a| (a + 1..MEMBERS).map(move |b| [a, b]));
+    pairs.collect()
+}
