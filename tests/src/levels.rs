@@ -1,53 +1,23 @@
-//! Levels of consistency over the sync machine: members and guests that write, read and ask how far
-//! that is held, while members are added and taken out, two at a time if it comes so, over links that
-//! lose, repeat and reorder, through partitions and restarts.
+//! Levels of consistency: members of a [mesh](crate::sim), and others that would be, write, read and ask how
+//! far that is held, while members are added and taken out, two at a time if it comes so.
 //!
 //! Each write is a counter of its own, so that a read tells which of them it sees.
 
+mod figures;
+
+pub use figures::Figures;
+
 use crate::random::Random;
+use crate::sim::{self, Mesh, Scenario, Settings, Trouble, owner, text};
 use std::collections::{BTreeMap, BTreeSet};
-use tallymesh_core::{
-    Configuration, Input, Level, Link, Mark, Message, Output, Owner, Question, Replica, Space,
-    Sync, SyncConfig, Token, VersionVector, WriterId,
-};
+use tallymesh_core::{Configuration, Error, Input, Level, Owner, Question, Token, WriterId};
 
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Writes made.
-    pub writes: u64,
-    /// Of them, those that reached the level that was asked for.
-    pub reached: u64,
-    /// Reads at a level that were asked for.
-    pub reads: u64,
-    /// Of them, those that reached it.
-    pub read: u64,
-    /// Of them, those that began under another configuration than they ended under.
-    pub moved: u64,
-    /// Reads with a token that could be given at once.
-    pub sessions: u64,
-    /// Configurations that were decided.
-    pub configurations: u64,
-    /// Processes that ended and began again.
-    pub restarts: u64,
-    /// Replicas that went on under another writer.
-    pub renewals: u64,
-}
-
-impl Figures {
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Figures) {
-        self.writes += other.writes;
-        self.reached += other.reached;
-        self.reads += other.reads;
-        self.read += other.read;
-        self.moved += other.moved;
-        self.sessions += other.sessions;
-        self.configurations += other.configurations;
-        self.restarts += other.restarts;
-        self.renewals += other.renewals;
-    }
-}
+/// Nodes that may be members.
+const NODES: usize = 5;
+/// How often somebody does something, in milliseconds.
+const STEP_MS: u64 = 10;
+/// How long is waited for a level, in milliseconds.
+const PATIENCE_MS: u64 = 3_000;
 
 /// A write or a read that waits.
 struct Wait {
@@ -63,38 +33,16 @@ struct Wait {
     until: u64,
 }
 
-struct Peer {
-    replica: Replica,
-    sync: Sync,
-    mark: Mark,
-    /// What its store keeps.
-    log: Vec<Vec<u8>>,
-    owner: Owner,
-    started: u64,
-}
-
 /// A client that goes from replica to replica with a token.
-#[derive(Default)]
-struct Session {
+#[derive(Clone, Default)]
+pub struct Session {
     token: Token,
     /// The writes that it made or read.
     seen: BTreeSet<usize>,
 }
 
-/// A frame under way: when it arrives, from whom, to whom, on which link.
-type Flight = (u64, [usize; 2], Link, Vec<u8>);
-
-struct World {
-    random: Random,
-    traced: bool,
-    now: u64,
-    peers: Vec<Peer>,
-    links: BTreeMap<Link, [usize; 2]>,
-    flights: Vec<Flight>,
-    next_link: u32,
-    loss: u64,
-    /// Who is on which side of a partition.
-    sides: Vec<bool>,
+/// Who waits for which level, and what was reached.
+pub struct Levels {
     waits: Vec<Wait>,
     writes: usize,
     /// The writes that reached their level, in order.
@@ -102,13 +50,19 @@ struct World {
     sessions: Vec<Session>,
     decided: BTreeMap<(u64, u64), Configuration>,
     figures: Figures,
+    /// Whether nobody does anything any more.
+    over: bool,
 }
 
-const STEP_MS: u64 = 10;
-/// Nodes that may be members.
-const NODES: usize = 5;
-/// How long is waited for a level, in milliseconds.
-const PATIENCE_MS: u64 = 3_000;
+/// What happens at a time.
+pub enum Event {
+    /// Somebody does something.
+    Act,
+    /// A session is told that it has written.
+    Wrote(usize, Session),
+}
+
+type World = Mesh<Levels>;
 
 /// Plays one seed.
 ///
@@ -116,277 +70,170 @@ const PATIENCE_MS: u64 = 3_000;
 /// Says what went wrong.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0x1e7e1);
-    let loss = *random.pick(&[0, 50, 200]);
-    let mut world = World {
-        random,
-        traced,
-        now: 0,
-        peers: Vec::new(),
-        links: BTreeMap::new(),
-        flights: Vec::new(),
-        next_link: 0,
-        loss,
-        sides: vec![false; NODES],
+    let lost = *random.pick(&[0, 50, 200]);
+    let trouble = Trouble {
+        ms: random.range(1_000, 9_000),
+        lost,
+        twice: lost / 4,
+        flush_ms: *random.pick(&[0, 0, 20]),
+        old: *random.pick(&[0, 0, 500]),
+        ..Trouble::ALL
+    };
+    let mut settings = Settings::under(trouble);
+    settings.sync.pull_timeout_ms = 400;
+    settings.sync.lease_ms = 3_000;
+    settings.delay_ms = (1, 20);
+    settings.tend_ms = 300;
+    settings.fault_ms = (50, 1_000);
+    let levels = Levels {
         waits: Vec::new(),
         writes: 0,
         reached: Vec::new(),
-        sessions: (0..3).map(|_| Session::default()).collect(),
+        sessions: vec![Session::default(); 3],
         decided: BTreeMap::new(),
         figures: Figures::default(),
+        over: false,
     };
-    let played = world.play();
-    played.map_err(|error| format!("seed {seed}: {error}"))?;
-    world.figures.configurations = world.decided.len() as u64;
-    Ok(world.figures)
+    let mesh = Mesh::new(seed, traced, settings, levels);
+    sim::run(seed, mesh, |mesh| {
+        mesh.play_levels()?;
+        mesh.own.figures.configurations = mesh.own.decided.len() as u64;
+        mesh.own.figures.mesh = mesh.counts;
+        Ok(mesh.own.figures)
+    })
 }
 
 fn key(write: usize) -> String {
     format!("w{write}")
 }
 
+impl Scenario for Levels {
+    type Event = Event;
+    type Seen = ();
+
+    fn event(mesh: &mut World, event: Event) -> Result<(), String> {
+        match event {
+            Event::Act if mesh.own.over => Ok(()),
+            Event::Act => {
+                mesh.at(mesh.now + STEP_MS, Event::Act);
+                mesh.act()
+            }
+            Event::Wrote(session, is) => {
+                mesh.own.sessions[session] = is;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what waits at a replica and has come far enough, or waited for long enough.
+    fn look(mesh: &mut World, at: usize) -> Result<(), String> {
+        mesh.check_decided(at)?;
+        mesh.end_waits(at)
+    }
+
+    /// Members whose disks were put back may have to come back, and drop then what they answered for. So no
+    /// more is claimed of what was reached before that.
+    fn writes_as(mesh: &mut World, _: usize, _: WriterId, _: [u8; 16]) -> Result<(), String> {
+        if mesh.counts.old > 0 {
+            mesh.own.reached.clear();
+            mesh.own.sessions.fill(Session::default());
+            mesh.own.waits.iter_mut().for_each(|it| it.expected = 0);
+        }
+        Ok(())
+    }
+
+    fn ended(mesh: &mut World, at: usize) {
+        mesh.own.waits.retain(|wait| wait.at != at);
+    }
+
+    /// Several start again at once, as when a machine room goes dark.
+    fn fault(mesh: &mut World) -> Result<(), String> {
+        if mesh.random.chance(150) {
+            let (at, most) = (mesh.random.index(NODES), mesh.random.range(2, 3) as usize);
+            for next in 0..most {
+                mesh.restart((at + next) % NODES, (0, 50));
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that are no members yet, or no longer, refuse and are refused.
+    fn refused(_: &mut World, _: usize, _: &Error) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 impl World {
-    fn play(&mut self) -> Result<(), String> {
-        let owners: Vec<Owner> = (1..=NODES as u8).map(|at| [at; 32]).collect();
-        for owner in &owners {
-            self.start(*owner);
-        }
-        let nonce = self.random.bytes();
-        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
-        self.peers[0].replica = Replica::new(Space::default(), writer);
-        for a in 0..NODES {
-            for b in a + 1..NODES {
-                self.connect(a, b);
-            }
-        }
-        let first = &mut self.peers[0].replica;
-        let founded = first.found(&owners[0], &nonce, 1);
-        founded.map_err(|error| error.to_string())?;
+    fn play_levels(&mut self) -> Result<(), String> {
+        self.add_members(NODES)?;
+        self.pass(1)?;
+        let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
+        let owners: Vec<Owner> = (0..NODES).map(owner).collect();
         let members = self.random.range(1, 4) as usize;
-        let proposed = self.peers[0].replica.propose_members(&owners[..members]);
-        proposed.map_err(|error| error.to_string())?;
-        self.handle(0, Input::Changed);
-        for _ in 0..self.random.range(0, 300) {
-            self.step()?;
-        }
-        for _ in 0..self.random.range(100, 900) {
-            self.event()?;
-            self.step()?;
-        }
+        let first = &mut self.nodes[0].replica;
+        first.found(&owners[0], &nonce, time).map_err(text)?;
+        first.propose_members(&owners[..members]).map_err(text)?;
+        self.changed(0)?;
+        let wait = self.random.range(0, 3_000);
+        self.pass(wait)?;
+        self.at(self.now, Event::Act);
+        self.trouble();
+        self.pass(self.settings.trouble.ms)?;
         // What is left is waited for.
-        self.sides.fill(false);
-        self.loss = 0;
-        for _ in 0..PATIENCE_MS / STEP_MS {
-            self.step()?;
-        }
-        Ok(())
+        self.heal();
+        self.own.over = true;
+        self.pass(PATIENCE_MS)
     }
 
-    fn start(&mut self, owner: Owner) -> usize {
-        let nonce = self.random.bytes();
-        let writer = WriterId::mint(&Space::default(), &owner, &nonce);
-        let config = SyncConfig {
-            interval_ms: 500,
-            pull_timeout_ms: 400,
-            lease_ms: 3_000,
-            owner: Some(owner),
-            ..SyncConfig::default()
-        };
-        self.peers.push(Peer {
-            replica: Replica::new(Space::default(), writer),
-            sync: Sync::new(config, self.random.next_u64()),
-            mark: Mark::default(),
-            log: Vec::new(),
-            owner,
-            started: self.now,
-        });
-        self.peers.len() - 1
-    }
-
-    fn connect(&mut self, a: usize, b: usize) {
-        let link = Link(self.next_link);
-        self.next_link += 1;
-        self.links.insert(link, [a, b]);
-        for at in [a, b] {
-            let broadcast = false;
-            self.handle(at, Input::Connected { link, broadcast });
-        }
-    }
-
-    /// Hands something in, makes durable what changed, and does what is to be done.
-    fn handle(&mut self, at: usize, input: Input<'_>) {
-        self.take_part(at);
-        let peer = &mut self.peers[at];
-        peer.sync.handle(self.now, &mut peer.replica, input);
-        self.keep(at);
-        while let Some(output) = self.peers[at].sync.poll() {
-            match output {
-                Output::Send { link, bytes } => self.send(at, link, bytes),
-                Output::Renew => {
-                    self.figures.renewals += 1;
-                    let nonce: [u8; 16] = self.random.bytes();
-                    let peer = &mut self.peers[at];
-                    let writer = WriterId::mint(&Space::default(), &peer.owner, &nonce);
-                    peer.sync
-                        .handle(self.now, &mut peer.replica, Input::Renew { writer });
-                    self.keep(at);
-                    self.trace(|| format!("{at} goes on as {writer}"));
-                }
-                Output::Refused { close, error } => {
-                    self.trace(|| format!("{at} refuses, closes {close:?}: {error}"));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn trace(&self, text: impl FnOnce() -> String) {
-        if self.traced {
-            eprintln!("{} {}", self.now, text());
-        }
-    }
-
-    /// Stores what is new.
-    fn keep(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        if let Some(message) = peer.replica.since(&mut peer.mark) {
-            if message.is_whole() {
-                peer.log.clear();
-            }
-            peer.log.push(message.encode_stored());
-        }
-    }
-
-    fn send(&mut self, from: usize, link: Link, bytes: Vec<u8>) {
-        let Some(ends) = self.links.get(&link) else {
-            return;
-        };
-        let to = ends[usize::from(ends[0] == from)];
-        let hello = bytes[3] == 1;
-        for _ in 0..1 + u64::from(self.random.chance(self.loss / 4)) {
-            // The first frames of a link are not lost: a connection is made or it is not.
-            if hello || !self.random.chance(self.loss) {
-                let late = match hello {
-                    true => 0,
-                    false => 1 + self.random.below(2 + self.loss / 2),
-                };
-                let flight = (self.now + late, [from, to], link, bytes.clone());
-                self.flights.push(flight);
-            }
-        }
-    }
-
-    fn step(&mut self) -> Result<(), String> {
-        self.now += STEP_MS;
-        let mut due: Vec<Flight> = self.flights.extract_if(.., |it| it.0 <= self.now).collect();
-        due.sort_by_key(|it| it.0);
-        for (_, [from, to], link, bytes) in due {
-            let parted = self.sides[from] != self.sides[to] && bytes[3] != 1;
-            if self.links.contains_key(&link) && !parted {
-                let bytes = &bytes;
-                self.handle(to, Input::Frame { link, bytes });
-                self.look(to)?;
-            }
-        }
-        for at in 0..NODES {
-            self.handle(at, Input::Tick);
-            self.look(at)?;
-            if (self.now + 70 * at as u64) % 300 < STEP_MS {
-                self.tend(at)?;
-                self.look(at)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn tend(&mut self, at: usize) -> Result<(), String> {
-        let peer = &mut self.peers[at];
-        let tended = peer.sync.tend(self.now, &mut peer.replica, &peer.mark);
-        tended.map_err(|error| format!("{at} tends: {error}"))?;
-        self.handle(at, Input::Changed);
-        Ok(())
-    }
-
-    /// Announces a member's start, as a node does.
-    fn take_part(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        if peer.replica.is_announced() {
-            return;
-        }
-        let late = peer.started + 5_000 <= self.now;
-        if !late && !peer.sync.has_caught_up(&peer.replica) {
-            return;
-        }
-        let members = peer.replica.configuration();
-        if members.is_some_and(|members| members.has(&peer.owner)) {
-            let announced = peer.replica.announce(&peer.owner, &[0; 16], self.now);
-            announced.expect("it is a member");
-            peer.sync
-                .handle(self.now, &mut peer.replica, Input::Changed);
-            self.keep(at);
-        }
-    }
-
-    fn event(&mut self) -> Result<(), String> {
+    fn act(&mut self) -> Result<(), String> {
         let at = self.random.index(NODES);
-        match self.random.below(60) {
-            0..9 => self.write(at),
-            9..18 => self.read(at),
-            18..26 => self.visit(at)?,
-            26 if self.random.chance(600) => self.propose(at),
-            27 if self.random.chance(300) => {
-                // Sometimes a majority at once, as when a machine room goes dark.
-                let most = *self.random.pick(&[1, 1, 2, 3]);
-                (0..most).for_each(|next| self.restart((at + next) % NODES));
-            }
-            28 if self.random.chance(400) => {
-                let side = self.random.next_u64();
-                self.sides = (0..NODES).map(|at| side >> at & 1 == 1).collect();
-                self.trace(|| format!("sides {:?}", self.sides));
-            }
-            29 | 30 => self.sides.fill(false),
-            _ => {}
+        if !self.nodes[at].alive || !self.is_written(at) {
+            return Ok(());
         }
-        Ok(())
+        match self.random.below(60) {
+            0..9 => self.write_at(at),
+            9..18 => self.read_at(at),
+            18..26 => self.visit(at),
+            26 if self.random.chance(600) => self.propose(at),
+            _ => Ok(()),
+        }
     }
 
     fn level(&mut self) -> Level {
-        *self
-            .random
-            .pick(&[Level::Quorum, Level::Quorum, Level::All])
+        let levels = [Level::Quorum, Level::Quorum, Level::All];
+        *self.random.pick(&levels)
     }
 
     fn number(&self, at: usize) -> Option<(u64, u64)> {
-        let present = self.peers[at].replica.configuration();
+        let present = self.nodes[at].replica.configuration();
         present.map(|it| (it.era, it.number))
     }
 
     /// Somebody writes; the number of the write.
     fn add(&mut self, at: usize) -> Option<usize> {
         // Who comes back may put it aside for a while: nobody is told that it was done.
-        let write = self.writes;
-        self.peers[at].replica.add(&key(write), 1).ok()?;
-        self.writes += 1;
-        self.figures.writes += 1;
+        let write = self.own.writes;
+        self.nodes[at].replica.add(&key(write), 1).ok()?;
+        self.own.writes += 1;
+        self.own.figures.writes += 1;
         Some(write)
     }
 
-    fn write(&mut self, at: usize) {
+    fn write_at(&mut self, at: usize) -> Result<(), String> {
         let (Some(began), level) = (self.number(at), self.level()) else {
-            return;
+            return Ok(());
         };
         let Some(write) = self.add(at) else {
-            return;
+            return Ok(());
         };
-        let peer = &mut self.peers[at];
-        let upto = peer.replica.written();
-        let question = peer
+        let node = &mut self.nodes[at];
+        let upto = node.replica.written();
+        self.note(|| format!("{at} writes {write} at {level:?} under {began:?}: {upto:?}"));
+        let node = &mut self.nodes[at];
+        let question = node
             .sync
-            .ask_for_write(self.now, &peer.replica, level, upto);
-        self.trace(|| {
-            let upto = self.peers[at].replica.written();
-            format!("{at} writes {write} at {level:?} under {began:?}: {upto:?}")
-        });
-        self.waits.push(Wait {
+            .ask_for_write(self.now, &node.replica, level, upto);
+        self.wait(Wait {
             at,
             question,
             level,
@@ -395,56 +242,62 @@ impl World {
             began,
             until: self.now + PATIENCE_MS,
         });
-        self.handle(at, Input::Changed);
+        self.changed(at)
     }
 
-    fn read(&mut self, at: usize) {
+    fn read_at(&mut self, at: usize) -> Result<(), String> {
         let (Some(began), level) = (self.number(at), self.level()) else {
-            return;
+            return Ok(());
         };
-        let peer = &mut self.peers[at];
-        let question = peer.sync.ask_for_read(self.now, &peer.replica, level);
-        self.figures.reads += 1;
-        self.trace(|| format!("{at} reads at {level:?} under {began:?}"));
-        self.waits.push(Wait {
+        self.note(|| format!("{at} reads at {level:?} under {began:?}"));
+        let node = &mut self.nodes[at];
+        let question = node.sync.ask_for_read(self.now, &node.replica, level);
+        self.own.figures.reads += 1;
+        self.wait(Wait {
             at,
             question,
             level,
             write: None,
-            expected: self.reached.len(),
+            expected: self.own.reached.len(),
             began,
             until: self.now + PATIENCE_MS,
         });
-        self.handle(at, Input::Tick);
+        self.input(at, Input::Tick)
     }
 
-    /// Ends what waits at a replica and has come far enough, or waited for long enough.
-    fn look(&mut self, at: usize) -> Result<(), String> {
-        if let Some(present) = self.peers[at].replica.configuration() {
-            let number = (present.era, present.number);
-            let known = self
-                .decided
-                .entry(number)
-                .or_insert_with(|| present.clone());
-            if known != present {
-                return Err(format!("{at} has {present:?}, others {known:?}"));
-            }
+    fn wait(&mut self, wait: Wait) {
+        self.look_at(wait.until, wait.at);
+        self.own.waits.push(wait);
+    }
+
+    /// All that have a configuration of one number have the same.
+    fn check_decided(&mut self, at: usize) -> Result<(), String> {
+        let Some(present) = self.nodes[at].replica.configuration() else {
+            return Ok(());
+        };
+        let decided = self.own.decided.entry((present.era, present.number));
+        let known = decided.or_insert_with(|| present.clone());
+        match known == present {
+            true => Ok(()),
+            false => Err(format!("{at} has {present:?}, others {known:?}")),
         }
+    }
+
+    fn end_waits(&mut self, at: usize) -> Result<(), String> {
         let mut index = 0;
-        while let Some(wait) = self.waits.get(index) {
-            if wait.at != at {
+        while let Some(wait) = self.own.waits.get(index) {
+            let node = &self.nodes[at];
+            let reach = || node.sync.reach(&node.replica, wait.question);
+            let done = wait.at == at && reach().is_some_and(|it| it.is_reached());
+            if wait.at != at || !done && wait.until > self.now {
+                if wait.at == at {
+                    self.look_at(wait.until, at);
+                }
                 index += 1;
                 continue;
             }
-            let peer = &mut self.peers[at];
-            let reach = peer.sync.reach(&peer.replica, wait.question);
-            let done = reach.is_some_and(|it| it.is_reached());
-            if !done && wait.until > self.now {
-                index += 1;
-                continue;
-            }
-            let wait = self.waits.remove(index);
-            self.peers[at].sync.end_question(wait.question);
+            let wait = self.own.waits.remove(index);
+            self.nodes[at].sync.end_question(wait.question);
             if done {
                 self.done(&wait)?;
             }
@@ -455,23 +308,19 @@ impl World {
     fn done(&mut self, wait: &Wait) -> Result<(), String> {
         let (at, present) = (wait.at, self.number(wait.at));
         let level = wait.level;
-        self.figures.moved += u64::from(present != Some(wait.began));
+        self.own.figures.moved += u64::from(present != Some(wait.began));
         if let Some(write) = wait.write {
-            self.figures.reached += 1;
-            self.reached.push(write);
-            self.trace(|| format!("write {write} of {at} reached {level:?} under {present:?}"));
+            self.own.figures.reached += 1;
+            self.own.reached.push(write);
+            self.note(|| format!("write {write} of {at} reached {level:?} under {present:?}"));
             return Ok(());
         }
-        self.figures.read += 1;
-        self.trace(|| format!("{at} has read at {level:?} under {present:?}"));
-        let replica = &self.peers[at].replica;
-        let missed = self.reached[..wait.expected]
-            .iter()
-            .find(|write| replica.value(&key(**write)) != Some(1));
-        match missed {
+        self.own.figures.read += 1;
+        self.note(|| format!("{at} has read at {level:?} under {present:?}"));
+        let mut expected = self.own.reached[..wait.expected].iter();
+        match expected.find(|write| !self.sees(at, **write)) {
             Some(write) => Err(format!(
-                "{} a read of {at} at {level:?} misses write {write}, which all have as {:?}: {}",
-                self.now,
+                "a read of {at} at {level:?} misses write {write}, which all have as {:?}: {}",
                 self.values(*write),
                 self.tell()
             )),
@@ -479,134 +328,86 @@ impl World {
         }
     }
 
+    fn sees(&self, at: usize, write: usize) -> bool {
+        self.nodes[at].replica.value(&key(write)) == Some(1)
+    }
+
     /// A session reads at a replica if its token is covered there, and perhaps writes.
     fn visit(&mut self, at: usize) -> Result<(), String> {
-        let session = self.random.index(self.sessions.len());
-        let replica = &self.peers[at].replica;
-        let it = &self.sessions[session];
+        let session = self.random.index(self.own.sessions.len());
+        let it = &self.own.sessions[session];
+        let replica = &self.nodes[at].replica;
         if replica.holds(it.token.vector()) {
-            self.figures.sessions += 1;
-            let missed = it
-                .seen
-                .iter()
-                .find(|write| replica.value(&key(**write)) != Some(1));
-            if let Some(write) = missed {
+            self.own.figures.sessions += 1;
+            let mut seen = it.seen.iter();
+            if let Some(write) = seen.find(|write| !self.sees(at, **write)) {
                 return Err(format!(
-                    "{} session {session} went back at {at}: it misses write {write} with {:?}: {}",
-                    self.now,
+                    "session {session} went back at {at}: it misses write {write} with {:?}: {}",
                     it.token.vector(),
                     self.tell()
                 ));
             }
-            let seen = (0..self.writes).filter(|write| replica.value(&key(*write)).is_some());
-            let seen: BTreeSet<usize> = seen.collect();
             if let Ok(token) = replica.token(&it.token) {
-                self.trace(|| {
-                    format!("session {session} reads at {at}: {token:?} {}", self.tell())
-                });
-                self.sessions[session] = Session { token, seen };
+                let seen = (0..self.own.writes).filter(|it| replica.value(&key(*it)).is_some());
+                let seen: BTreeSet<usize> = seen.collect();
+                self.note(|| format!("session {session} reads at {at}: {token:?}"));
+                self.own.sessions[session] = Session { token, seen };
             }
         }
-        if self.random.chance(400) {
-            let token = self.sessions[session].token.clone();
-            if self.peers[at].replica.room_in_token(&token).is_err() {
-                return Ok(());
-            }
-            if let Some(write) = self.add(at) {
-                let token = self.peers[at].replica.token(&token);
-                let token = token.map_err(|error| format!("there was room: {error}"))?;
-                self.trace(|| format!("session {session} writes {write} at {at}: {token:?}"));
-                self.sessions[session].token = token;
-                self.sessions[session].seen.insert(write);
-                self.handle(at, Input::Changed);
-            }
+        match self.random.chance(400) {
+            true => self.write_in(session, at),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// A session writes.
+    fn write_in(&mut self, session: usize, at: usize) -> Result<(), String> {
+        let Session { token, mut seen } = self.own.sessions[session].clone();
+        if self.nodes[at].replica.room_in_token(&token).is_err() {
+            return Ok(());
+        }
+        let Some(write) = self.add(at) else {
+            return Ok(());
+        };
+        let token = self.nodes[at].replica.token(&token);
+        let token = token.map_err(|error| format!("there was room: {error}"))?;
+        self.note(|| format!("session {session} writes {write} at {at}: {token:?}"));
+        seen.insert(write);
+        self.when_written(at, Event::Wrote(session, Session { token, seen }));
+        self.changed(at)
     }
 
     /// Somebody proposes one member more or less, as a node does, or several. Others may do so at
     /// the same time.
-    fn propose(&mut self, at: usize) {
-        let replica = &self.peers[at].replica;
-        let mut owners = replica
-            .configuration()
-            .map_or(vec![], |it| it.members.clone());
-        let owner = self.peers[self.random.index(NODES)].owner;
-        let before = owners.clone();
+    fn propose(&mut self, at: usize) -> Result<(), String> {
+        let present = self.nodes[at].replica.configuration();
+        let before = present.map_or(vec![], |it| it.members.clone());
+        let mut owners = before.clone();
+        let other = owner(self.random.index(NODES));
         if self.random.chance(500) {
-            owners = self.peers.iter().map(|peer| peer.owner).collect();
+            owners = (0..NODES).map(owner).collect();
             owners.retain(|_| self.random.chance(500));
             // Who replaces most members at once may lose what only those held.
             let stay = before.iter().filter(|it| owners.contains(it)).count();
             if 2 * stay <= before.len() || 2 * stay <= owners.len() {
-                return;
+                return Ok(());
             }
-        } else if let Some(at) = owners.iter().position(|it| *it == owner) {
+        } else if let Some(at) = owners.iter().position(|it| *it == other) {
             owners.remove(at);
         } else {
-            owners.push(owner);
+            owners.push(other);
         }
-        if owners.is_empty() || self.peers[at].replica.propose_members(&owners).is_err() {
-            return;
+        let replica = &mut self.nodes[at].replica;
+        if owners.is_empty() || replica.propose_members(&owners).is_err() {
+            return Ok(());
         }
         let named: Vec<u8> = owners.iter().map(|owner| owner[0]).collect();
-        self.trace(|| format!("{at} proposes {named:?}"));
-        self.handle(at, Input::Changed);
-    }
-
-    /// A process is ended, and another begins from what it had stored.
-    fn restart(&mut self, at: usize) {
-        self.figures.restarts += 1;
-        self.waits.retain(|wait| wait.at != at);
-        let links = self.links.iter().filter(|it| it.1.contains(&at));
-        let links: Vec<(Link, [usize; 2])> = links.map(|it| (*it.0, *it.1)).collect();
-        for (link, ends) in &links {
-            self.links.remove(link);
-            let other = ends[usize::from(ends[0] == at)];
-            self.handle(other, Input::Disconnected { link: *link });
-        }
-        let log = core::mem::take(&mut self.peers[at].log);
-        let fresh = self.start(self.peers[at].owner);
-        let mut fresh = self.peers.swap_remove(fresh);
-        for record in &log {
-            let message = Message::decode_stored(record).expect("a record of ours decodes");
-            fresh
-                .replica
-                .restore(&message)
-                .expect("all before it was kept");
-        }
-        fresh.replica.since(&mut fresh.mark);
-        fresh.log = log;
-        self.trace(|| format!("{at} begins again as {}", fresh.replica.writer()));
-        self.peers[at] = fresh;
-        for (_, ends) in links {
-            self.connect(ends[0], ends[1]);
-        }
+        self.note(|| format!("{at} proposes {named:?}"));
+        self.changed(at)
     }
 
     fn values(&self, write: usize) -> Vec<Option<i128>> {
-        let peers = self.peers.iter();
-        peers.map(|peer| peer.replica.value(&key(write))).collect()
-    }
-
-    fn tell(&self) -> String {
-        let mut text = String::new();
-        for (at, peer) in self.peers.iter().enumerate() {
-            let replica = &peer.replica;
-            let vector: VersionVector = replica.vector();
-            let held = vector
-                .iter()
-                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]));
-            let held: Vec<String> = held.collect();
-            let present = replica.configuration();
-            let owners = present.map(|it| it.members.iter().map(|it| it[0]).collect::<Vec<u8>>());
-            text += &format!(
-                "\n{at} {} member {} of {:?} {owners:?}: {held:?}",
-                &replica.writer().to_string()[..4],
-                replica.is_member(),
-                self.number(at),
-            );
-        }
-        text
+        let nodes = self.nodes.iter();
+        nodes.map(|it| it.replica.value(&key(write))).collect()
     }
 }
