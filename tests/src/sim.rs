@@ -18,6 +18,7 @@
 
 mod disk;
 pub mod fault;
+mod gossip;
 mod net;
 mod node;
 mod play;
@@ -36,10 +37,13 @@ pub use settings::{Carrier, Settings, Trouble};
 use crate::random::Random;
 use net::Net;
 use std::collections::BTreeMap;
-use tallymesh_core::{Error, Millis, Owner};
+use tallymesh_core::{Error, Link, Millis, Owner};
 
 /// What wall clocks show at virtual time 0, less what they are ahead: no period begins there.
 pub const EPOCH_MS: u64 = 1_800_000_000_123;
+/// Longest time from the end of the trouble until every replica runs, every dead link is closed and every
+/// link is open, in milliseconds.
+pub const MEND_MS: Millis = 2 * net::HANDSHAKE_MS + 500;
 /// More events than any run needs: a run that reaches it goes round in circles.
 const STEPS_MAX: u64 = 20_000_000;
 
@@ -105,6 +109,11 @@ enum Event<E> {
     Frame {
         conn: u32,
         end: usize,
+        bytes: Vec<u8>,
+    },
+    Gossip {
+        to: usize,
+        from: Option<Link>,
         bytes: Vec<u8>,
     },
     Open(usize),

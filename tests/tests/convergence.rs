@@ -15,13 +15,13 @@ fn replicas_converge_and_never_show_a_wrong_number() {
     if seeds >= SEEDS {
         let happened = [
             total.chunks,
-            total.drops,
-            total.repeats,
+            total.mesh.drops,
+            total.mesh.repeats,
             total.lost_ops,
             total.transactions,
             total.expiries,
-            total.betrayals,
-            total.stragglers,
+            total.mesh.old,
+            total.mesh.stragglers,
         ];
         assert!(happened.iter().all(|count| *count > 100), "{total:?}");
     }

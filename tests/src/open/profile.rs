@@ -1,19 +1,11 @@
 //! What a seed stands for: how many replicas, in what shape, and what befalls them.
 
 use crate::random::Random;
+use crate::sim::{Carrier, Settings, Trouble};
 use tallymesh_core::{Millis, SyncConfig};
 
 /// Every so many seeds there is a long run.
 pub const LONG_EVERY: u64 = 50;
-
-/// How a link treats its frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// In order; what is lost is a tail, and then the link closes.
-    Stream,
-    /// Loses, repeats and reorders single frames, and stays open.
-    Datagrams,
-}
 
 /// The settings of one run.
 #[derive(Clone, Debug)]
@@ -130,9 +122,29 @@ impl Profile {
         self.durable + self.tabs
     }
 
-    /// How far some replica's wall clock is from the true time.
-    pub fn skew(&self, random: &mut Random) -> i64 {
-        random.below(2 * self.skew_max + 1) as i64 - self.skew_max as i64
+    /// How the mesh is.
+    pub(super) fn settings(&self) -> Settings {
+        let trouble = Trouble {
+            ms: self.trouble,
+            // A stream ends with the first frame that it loses.
+            lost: match self.carrier {
+                Carrier::Stream => self.drop / 10,
+                Carrier::Datagrams => self.drop,
+            },
+            twice: self.repeat,
+            old: if self.rot { 500 } else { 0 },
+            skew_ms: 2 * self.skew_max,
+            flush_ms: self.flush_delay_max,
+            notice_ms: 2_000,
+        };
+        Settings {
+            sync: self.sync.clone(),
+            carrier: self.carrier,
+            delay_ms: (1, self.delay_max),
+            tend_ms: 0,
+            fault_ms: (0, 2 * self.fault_every),
+            ..Settings::under(trouble)
+        }
     }
 
     /// The most links that one replica has.

@@ -1,8 +1,7 @@
 //! What the simulated applications write.
 
-use super::{Event, Sim};
+use super::{Event, World};
 use crate::oracle::{Call, Key, Kind};
-use tallymesh_core::Input;
 
 /// Times until a counter expires, in milliseconds: those that clocks differ by, and those that a
 /// run lasts. Negative ones have passed already.
@@ -13,65 +12,88 @@ const LIVES: [(i64, i64); 4] = [
     (60_000, 8 * 3_600_000),
 ];
 
-impl Sim {
+impl World {
     /// A replica writes once or some times.
-    pub(super) fn write(&mut self) -> Result<(), String> {
-        let every = self.profile.write_every;
-        self.after(0, 2 * every, Event::Write);
-        let node = self.random.index(self.nodes.len());
+    pub(super) fn write_some(&mut self) -> Result<(), String> {
+        let every = self.own.profile.write_every;
+        self.after((0, 2 * every), Event::Write);
+        let at = self.random.index(self.nodes.len());
         for _ in 0..self.random.range(1, 4) {
-            if self.nodes[node].alive {
-                self.nodes[node].look_at_clock(self.now);
-                let (ops, call) = self.request(node);
-                self.transact(node, &ops, call)?;
+            if self.nodes[at].alive {
+                self.look_at_clock(at);
+                let (ops, call) = self.request(at);
+                self.transact(at, &ops, call)?;
             }
         }
         Ok(())
     }
 
     /// A plain add.
-    pub(super) fn add(&mut self, node: usize, key: Key) -> Result<(), String> {
+    pub(super) fn add(&mut self, at: usize, key: Key) -> Result<(), String> {
         let by = self.amount();
-        self.transact(node, &[(key, Kind::Add(by))], Call::Single)
+        self.transact(at, &[(key, Kind::Add(by))], Call::Single)
     }
 
     /// The replicas with a disk materialise what has expired by their clocks, now and then.
-    pub(super) fn materialize(&mut self) -> Result<(), String> {
-        let every = self.profile.materialize_every;
-        self.after(0, 2 * every, Event::Materialize);
-        for at in 0..self.profile.durable {
+    pub(super) fn materialize_some(&mut self) -> Result<(), String> {
+        let every = self.own.profile.materialize_every;
+        self.after((0, 2 * every), Event::Materialize);
+        for at in 0..self.own.profile.durable {
             if !self.nodes[at].alive || !self.random.chance(700) {
                 continue;
             }
-            self.nodes[at].look_at_clock(self.now);
-            let done = self.nodes[at].materialize(&mut self.oracle);
-            let done = done.map_err(|error| format!("replica {at}: {error}"))?;
+            self.look_at_clock(at);
+            let done = self.materialize(at)?;
             if done > 0 {
                 self.note(|| format!("expire {at}: {done} counters"));
-                self.figures.expiries += done;
-                self.input(at, Input::Changed)?;
+                self.own.figures.expiries += done;
+                self.changed(at)?;
             }
         }
         Ok(())
     }
 
+    /// Materialises the expiries that have passed by a replica's clock, and tells how many.
+    fn materialize(&mut self, at: usize) -> Result<u64, String> {
+        let (own, replica) = (&mut self.own, &mut self.nodes[at].replica);
+        let shown = &mut own.shown[at];
+        let expire = shown.view.counters().iter();
+        let expire = expire.filter(|it| it.1.expiry.is_some());
+        let keys: Vec<Key> = expire.map(|it| *it.0).collect();
+        let mut done = 0;
+        for key in keys {
+            let due = own
+                .oracle
+                .materialize(&mut shown.view, replica, shown.wall, key);
+            done += u64::from(due.map_err(|error| format!("replica {at}: {error}"))?);
+        }
+        Ok(done)
+    }
+
     fn transact(&mut self, at: usize, ops: &[(Key, Kind)], call: Call) -> Result<(), String> {
-        let made = self.nodes[at].transact(&mut self.oracle, ops, call);
+        let (own, replica) = (&mut self.own, &mut self.nodes[at].replica);
+        let shown = &mut own.shown[at];
+        let made = own
+            .oracle
+            .transact(&mut shown.view, replica, shown.wall, ops, call);
+        for (key, _) in ops {
+            shown.show(*key, shown.view.read(*key, shown.wall));
+        }
         if made.map_err(|error| format!("replica {at}: {error}"))? {
             self.note(|| format!("write {at} {ops:?}"));
-            self.figures.transactions += u64::from(ops.len() > 1);
-            return self.input(at, Input::Changed);
+            self.own.figures.transactions += u64::from(ops.len() > 1);
+            return self.changed(at);
         }
-        self.figures.idle_writes += 1;
+        self.own.figures.idle_writes += 1;
         Ok(())
     }
 
     /// A plain add, or up to four operations of any kind on up to three counters.
     fn request(&mut self, node: usize) -> (Vec<(Key, Kind)>, Call) {
         let keys: Vec<Key> = (0..self.random.range(1, 3))
-            .map(|_| self.random.index(self.profile.keys.len()))
+            .map(|_| self.random.index(self.own.profile.keys.len()))
             .collect();
-        if !self.random.chance(self.profile.rich) {
+        if !self.random.chance(self.own.profile.rich) {
             return (vec![(keys[0], Kind::Add(self.amount()))], Call::Single);
         }
         let count = *self.random.pick(&[1, 1, 2, 3, 4]);
@@ -89,7 +111,11 @@ impl Sim {
             15..=17 => {
                 let (least, most) = *self.random.pick(&LIVES);
                 let span = self.random.below(most.abs_diff(least)) as i64;
-                Kind::Expire(self.nodes[node].wall.saturating_add_signed(least + span))
+                Kind::Expire(
+                    self.own.shown[node]
+                        .wall
+                        .saturating_add_signed(least + span),
+                )
             }
             _ => Kind::Persist,
         }

@@ -33,7 +33,7 @@ impl<V: Clone + Default> Disk<V> {
     }
 
     /// Has one record stand for all, as a store does now and then.
-    pub(super) fn compact(&mut self, record: Vec<u8>) {
+    pub fn compact(&mut self, record: Vec<u8>) {
         let seen = self.seen();
         self.records = vec![(Rc::new(record), seen)];
     }

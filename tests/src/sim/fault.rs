@@ -1,12 +1,14 @@
 //! What befalls a mesh while there is trouble: the same mix in each scenario.
 
-use super::{Cut, Event, Mesh, Scenario};
+use super::{Cut, Disk, Event, Mesh, Scenario};
 use tallymesh_core::{Millis, VersionVector, WriterId};
 
 /// How long a cut lasts, in milliseconds.
 const CUT_MS: (Millis, Millis) = (100, 3_000);
 /// How long a process is down, in milliseconds.
 const DOWN_MS: (Millis, Millis) = (0, 1_500);
+/// How soon a process begins once all is healed, in milliseconds.
+const SOON_MS: Millis = 100;
 /// How many of the last records of a disk are lost whose flushes were not done.
 const TORN_RECORDS: (u64, u64) = (1, 6);
 
@@ -36,6 +38,11 @@ impl<S: Scenario> Mesh<S> {
         self.note(|| "all is healed".into());
         self.troubled = false;
         self.mend_all();
+        for at in 0..self.nodes.len() {
+            if !self.nodes[at].alive {
+                self.schedule_within(0, SOON_MS, Event::Start(at));
+            }
+        }
     }
 
     /// Something breaks.
@@ -105,31 +112,55 @@ impl<S: Scenario> Mesh<S> {
         if !S::may_restart(self, at) {
             return;
         }
-        let is_old = self.random.chance(self.settings.trouble.old) && self.may_lose(at);
-        self.restart(at, DOWN_MS);
-        if is_old {
-            self.put_back(at);
+        let is_old = self.nodes[at].durable && self.random.chance(self.settings.trouble.old);
+        if !is_old || !self.strike_disk(at) {
+            self.restart(at, DOWN_MS);
         }
     }
 
-    /// The disk of a process that has ended is put back to a backup, or its last flushes were not done.
+    /// A process ends, and another one begins from a disk that is not what it was, if that may be.
+    pub fn strike_disk(&mut self, at: usize) -> bool {
+        let may = self.nodes[at].alive && S::may_put_back(self, at);
+        if may {
+            self.restart(at, DOWN_MS);
+            self.put_back(at);
+        }
+        may
+    }
+
+    /// The disk of a process that has ended is put back to a backup, or its last flushes were not done. It
+    /// may also be empty, or a copy of another's, if that may befall the scenario.
     fn put_back(&mut self, at: usize) {
         self.counts.old += 1;
         let count = self.nodes[at].backups.len();
-        if count > 0 && self.random.chance(700) {
-            let which = self.random.index(count);
-            self.note(|| format!("the disk of {at} is a backup"));
-            self.nodes[at].disk = self.nodes[at].backups[which].clone();
-        } else {
-            let records = self.random.range(TORN_RECORDS.0, TORN_RECORDS.1) as usize;
-            self.note(|| format!("the disk of {at} is torn by {records} records"));
-            self.nodes[at].disk.tear(records);
-        }
+        let what = match self.random.below(if S::ANY_DISK { 4 } else { 2 }) {
+            0 if count > 0 => {
+                let which = self.random.index(count);
+                self.nodes[at].disk = self.nodes[at].backups[which].clone();
+                "a backup"
+            }
+            0 | 1 => {
+                let records = self.random.range(TORN_RECORDS.0, TORN_RECORDS.1) as usize;
+                self.nodes[at].disk.tear(records);
+                "not done"
+            }
+            2 => {
+                self.nodes[at].disk = Disk::default();
+                "empty"
+            }
+            _ => {
+                let other = self.random.index(self.nodes.len());
+                self.nodes[at].disk = self.nodes[other].disk.clone();
+                "a copy of another's"
+            }
+        };
+        self.note(|| format!("the disk of {at} is {what}"));
+        S::put_back(self, at);
     }
 
     /// Whether a disk may be put back: if all that others know of what the one before it lost is known
     /// there again. What most members held must not be lost with the disks of most of them.
-    fn may_lose(&mut self, at: usize) -> bool {
+    pub fn may_lose(&mut self, at: usize) -> bool {
         let held = |at: usize, writer| -> Option<u64> {
             let vector = self.nodes[at].replica.vector();
             let mut entries = vector.iter();

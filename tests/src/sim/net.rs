@@ -1,11 +1,12 @@
 //! Links between replicas, and frames under way.
 
+use super::gossip::Passed;
 use super::{Carrier, Event, Mesh, Scenario};
 use std::collections::BTreeMap;
 use tallymesh_core::{Input, Link, Millis};
 
 /// How long a transport takes to find out that a peer does not greet, in milliseconds.
-const HANDSHAKE_MS: Millis = 1_000;
+pub(super) const HANDSHAKE_MS: Millis = 1_000;
 /// One frame in so many is very late while there is trouble, of 1000.
 const STRAGGLERS: u64 = 5;
 
@@ -34,6 +35,8 @@ struct Edge {
 /// A connection. A number is never used again, so it is the link's number at both ends.
 struct Conn {
     edge: usize,
+    /// Whether broadcasts go over it.
+    broadcast: bool,
     open: [bool; 2],
     /// Whether it is being closed.
     closing: bool,
@@ -190,7 +193,7 @@ impl<S: Scenario> Mesh<S> {
         let edge = self.net.by_ends.get(&ascending(a, b));
         if let Some(conn) = edge.and_then(|edge| self.net.edges[*edge].conn) {
             self.note(|| format!("the link of {a} and {b} stalls for {ms} ms"));
-            let until = self.now + ms;
+            let until = (self.now + ms).min(self.heal_at);
             let conn = &mut self.net.conns[conn as usize];
             conn.arrival = conn.arrival.map(|at| at.max(until));
         }
@@ -231,20 +234,28 @@ impl<S: Scenario> Mesh<S> {
             return Ok(());
         }
         let number = self.net.conns.len() as u32;
+        let [for_a, for_b] = [(a, b), (b, a)].map(|(at, to)| S::opens(self, Link(number), at, to));
+        let broadcast = |input: &Input<'_>| {
+            matches!(
+                input,
+                Input::Connected {
+                    broadcast: true,
+                    ..
+                }
+            )
+        };
         self.net.edges[at].conn = Some(number);
         self.net.conns.push(Conn {
             edge: at,
+            broadcast: broadcast(&for_a) && broadcast(&for_b),
             open: [true; 2],
             closing: false,
             arrival: [0; 2],
         });
         self.note(|| format!("link {number} opens: {a} to {b}"));
         self.schedule(self.now + HANDSHAKE_MS, Event::Handshake(number));
-        for (node, other) in [(a, b), (b, a)] {
-            let input = S::opens(self, Link(number), node, other);
-            self.input(node, input)?;
-        }
-        Ok(())
+        self.input(a, for_a)?;
+        self.input(b, for_b)
     }
 
     /// Begins to close a connection: each end finds out in its time, except one that is `gone`.
@@ -281,6 +292,20 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
+    /// Those that a broadcast gets to from here, and over which links.
+    pub(super) fn passes_on(&self, at: usize) -> Vec<Passed> {
+        let edges = self.net.edges_of(at).map(|edge| &self.net.edges[edge]);
+        let passes = edges.filter_map(|edge| {
+            let number = edge.conn?;
+            let conn = &self.net.conns[number as usize];
+            let end = usize::from(edge.ends[0] == at);
+            let passes =
+                conn.broadcast && conn.open == [true; 2] && edge.cut_until[1 - end] <= self.now;
+            passes.then_some((edge.ends[end], Link(number)))
+        });
+        passes.collect()
+    }
+
     /// A transport gives up on a peer that does not greet.
     pub(super) fn time_out_handshake(&mut self, number: u32) {
         for end in 0..2 {
@@ -295,7 +320,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    fn delay(&mut self) -> Millis {
+    pub(super) fn delay(&mut self) -> Millis {
         if self.troubled
             && self.settings.carrier == Carrier::Datagrams
             && self.random.chance(STRAGGLERS)

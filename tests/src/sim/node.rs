@@ -20,6 +20,8 @@ pub struct Node<V> {
     pub owner: Option<Owner>,
     /// Under whose key its writers are minted.
     pub key: Owner,
+    /// Whether it has a disk.
+    pub durable: bool,
     /// Whether its process runs.
     pub alive: bool,
     /// The replica.
@@ -66,6 +68,7 @@ impl<S: Scenario> Mesh<S> {
         self.nodes.push(Node {
             owner,
             key,
+            durable: true,
             alive: false,
             replica: Replica::new(Space::default(), writer),
             sync: Sync::new(SyncConfig::default(), 0),
@@ -149,7 +152,10 @@ impl<S: Scenario> Mesh<S> {
     }
 
     /// Begins a process from what is on the disk.
-    pub(super) fn start(&mut self, at: usize) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn start(&mut self, at: usize) -> Result<(), String> {
         let nonce: [u8; 16] = self.random.bytes();
         let seed = self.random.next_u64();
         let (now, time) = (self.now, self.wall(at));
@@ -166,19 +172,23 @@ impl<S: Scenario> Mesh<S> {
         node.started = now;
         node.epoch += 1;
         (node.flush_pending, node.tick_at) = (false, None);
-        for (record, seen) in node.disk.records().to_vec() {
+        S::begins(self, at);
+        for (record, seen) in self.nodes[at].disk.records().to_vec() {
             let record = Message::decode_stored(&record).map_err(text)?;
             self.nodes[at].replica.restore(&record).map_err(text)?;
             S::restored(self, at, &seen)?;
         }
         let node = &mut self.nodes[at];
-        node.mark = node.replica.mark();
+        node.mark = match node.disk.records().is_empty() {
+            true => Mark::default(),
+            false => node.replica.mark(),
+        };
         node.alive = true;
         let epoch = node.epoch;
         self.note(|| format!("{at} begins as {writer}"));
         S::writes_as(self, at, writer, nonce)?;
         S::started(self, at)?;
-        if self.nodes[at].owner.is_some() {
+        if self.settings.tend_ms > 0 {
             self.schedule(self.now, Event::Tend(at, epoch));
         }
         self.open_links_of(at);
@@ -219,7 +229,7 @@ impl<S: Scenario> Mesh<S> {
     pub fn copy(&mut self, at: usize) -> Result<usize, String> {
         let mut copy = self.nodes[at].clone();
         (copy.flush_pending, copy.look_at, copy.tick_at) = (false, None, None);
-        let (second, epoch, owner) = (self.nodes.len(), copy.epoch, copy.owner);
+        let (second, epoch) = (self.nodes.len(), copy.epoch);
         let links: Vec<Link> = copy.sync.links().map(|it| it.link).collect();
         self.nodes.push(copy);
         for link in links {
@@ -228,9 +238,7 @@ impl<S: Scenario> Mesh<S> {
         for other in self.linked_with(at) {
             self.link(other, second);
         }
-        if owner.is_some() {
-            self.schedule(self.now, Event::Tend(second, epoch));
-        }
+        self.schedule(self.now, Event::Tend(second, epoch));
         Ok(second)
     }
 
@@ -305,7 +313,7 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// A member does its duties.
+    /// A replica does its duties.
     pub(super) fn tend(&mut self, at: usize) -> Result<(), String> {
         self.set_time(at);
         self.announce(at)?;
@@ -318,14 +326,27 @@ impl<S: Scenario> Mesh<S> {
     }
 
     /// Writes what changed to the disk, and does then what the sync machine says.
-    pub(super) fn flush(&mut self, at: usize) -> Result<(), String> {
-        self.write(at)?;
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn flush(&mut self, at: usize) -> Result<(), String> {
+        self.write_disk(at)?;
+        let kept = self.promises.extract_if(.., |it| it.0 == at);
+        let kept: Vec<S::Event> = kept.map(|it| it.1).collect();
+        for event in kept {
+            S::event(self, event)?;
+        }
         let mut renews = false;
         while let Some(output) = self.nodes[at].sync.poll() {
             match output {
                 Output::Send { link, bytes } => {
                     if S::sends(self, at, &bytes)? {
                         self.send(link, at, bytes);
+                    }
+                }
+                Output::Broadcast { bytes } => {
+                    if S::sends(self, at, &bytes)? {
+                        self.gossip(at, &bytes);
                     }
                 }
                 Output::Renew => renews = true,
@@ -335,11 +356,6 @@ impl<S: Scenario> Mesh<S> {
         }
         if renews {
             self.renew(at)?;
-        }
-        let kept = self.promises.extract_if(.., |it| it.0 == at);
-        let kept: Vec<S::Event> = kept.map(|it| it.1).collect();
-        for event in kept {
-            S::event(self, event)?;
         }
         let node = &mut self.nodes[at];
         if let Some(deadline) = node.sync.next_deadline() {
@@ -354,13 +370,16 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    fn write(&mut self, at: usize) -> Result<(), String> {
+    fn write_disk(&mut self, at: usize) -> Result<(), String> {
         let node = &mut self.nodes[at];
         node.flush_pending = false;
         if let Some(message) = node.replica.since(&mut node.mark) {
             let seen = S::written(self, at)?;
-            let disk = &mut self.nodes[at].disk;
-            disk.write(message.encode_stored(), message.is_whole(), seen);
+            let node = &mut self.nodes[at];
+            if node.durable {
+                let record = message.encode_stored();
+                node.disk.write(record, message.is_whole(), seen);
+            }
         }
         if self.random.chance(COMPACTS) && !self.nodes[at].disk.records().is_empty() {
             let node = &mut self.nodes[at];

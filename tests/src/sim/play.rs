@@ -116,6 +116,10 @@ impl<S: Scenario> Mesh<S> {
                 }
                 None => Ok(()),
             },
+            Event::Gossip { to, from, bytes } => {
+                let bytes = &bytes;
+                self.input(to, Input::Broadcast { from, bytes })
+            }
             Event::Open(edge) => self.open(edge),
             Event::Close { conn, end } => self.closed(conn, end),
             Event::Handshake(conn) => {

@@ -23,6 +23,10 @@ pub trait Scenario: Sized {
     /// with it.
     type Seen: Clone + Default;
 
+    /// Whether disks may also be empty, or a copy of another's: in a space with members, no two may go on from
+    /// one disk.
+    const ANY_DISK: bool = false;
+
     /// Something of its own is due.
     ///
     /// # Errors
@@ -56,11 +60,26 @@ pub trait Scenario: Sized {
         Ok(Self::Seen::default())
     }
 
+    /// A process begins: nothing is taken back from its disk yet.
+    fn begins(mesh: &mut Mesh<Self>, at: usize) {
+        let _ = (mesh, at);
+    }
+
     /// A process begins again, and has taken back a record of its disk.
     #[allow(clippy::missing_errors_doc)]
     fn restored(mesh: &mut Mesh<Self>, at: usize, seen: &Self::Seen) -> Result<(), String> {
         let _ = (mesh, at, seen);
         Ok(())
+    }
+
+    /// Whether the disk of a replica may be put back: what most members held must not be lost with it.
+    fn may_put_back(mesh: &mut Mesh<Self>, at: usize) -> bool {
+        mesh.may_lose(at)
+    }
+
+    /// The disk of a process that has ended is not what it was.
+    fn put_back(mesh: &mut Mesh<Self>, at: usize) {
+        let _ = (mesh, at);
     }
 
     /// Whether a process may be ended, to begin again.

@@ -72,7 +72,7 @@ pub struct Settings {
     pub carrier: Carrier,
     /// One way of a link, in milliseconds.
     pub delay_ms: (Millis, Millis),
-    /// How often members do their duties, in milliseconds.
+    /// How often replicas do their duties, in milliseconds; 0 for never.
     pub tend_ms: Millis,
     /// Time between two faults, in milliseconds.
     pub fault_ms: (Millis, Millis),

@@ -1,0 +1,43 @@
+//! What happened in a run.
+
+use crate::sim::Counts;
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Operations issued.
+    pub ops: u64,
+    /// Operations that crashes took back.
+    pub lost_ops: u64,
+    /// Transactions of several operations.
+    pub transactions: u64,
+    /// Transactions that did nothing, or had to be refused.
+    pub idle_writes: u64,
+    /// Expiries that a replica materialised.
+    pub expiries: u64,
+    /// Chunks sent that did not complete a transfer.
+    pub chunks: u64,
+    /// Virtual time from the end of the trouble to convergence.
+    pub converged_ms: u64,
+    /// What it was allowed to take.
+    pub bound_ms: u64,
+    /// What happened in the mesh.
+    pub mesh: Counts,
+}
+
+impl Figures {
+    /// Adds another run's figures; of the times the longest stay.
+    pub fn add(&mut self, other: &Figures) {
+        self.ops += other.ops;
+        self.lost_ops += other.lost_ops;
+        self.transactions += other.transactions;
+        self.idle_writes += other.idle_writes;
+        self.expiries += other.expiries;
+        self.chunks += other.chunks;
+        self.mesh.add(&other.mesh);
+        if other.converged_ms * self.bound_ms.max(1) >= self.converged_ms * other.bound_ms {
+            self.converged_ms = other.converged_ms;
+            self.bound_ms = other.bound_ms;
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a replica sees as the oracle has it, and what its application was told.
+
+use super::World;
+use crate::oracle::{Counter, Key, View};
+use std::collections::{BTreeMap, BTreeSet};
+use tallymesh_core::Output;
+
+/// Every so many steps of a replica all its reads are compared, and not only those of the counters
+/// that were touched, and every value.
+const FULL_CHECK_EVERY: u64 = 16;
+
+#[derive(Default)]
+pub(super) struct Shown {
+    /// What it sees.
+    pub(super) view: View,
+    /// What it saw when it was written last: what a crash leaves, and what was acknowledged.
+    pub(super) flushed: View,
+    /// What the application shows: what it read after its own writes, after
+    /// [`Output::Changed`], and when its wall clock passed an expiry, in whichever direction.
+    counters: BTreeMap<Key, Counter>,
+    /// What its wall clock showed when it was looked at last.
+    pub(super) wall: u64,
+    /// Counters that changed since the reads were compared last.
+    touched: BTreeSet<Key>,
+    /// How often the reads were compared.
+    checks: u64,
+}
+
+impl Shown {
+    /// Whether all that it sees would outlive a crash.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.flushed.vector() == self.view.vector()
+    }
+
+    /// The counters that a read finds.
+    fn readable(&self) -> BTreeMap<Key, Counter> {
+        let counters = self.view.counters().iter();
+        let alive = counters.filter(|(_, counter)| !counter.is_expired(self.wall));
+        alive.map(|(key, counter)| (*key, *counter)).collect()
+    }
+
+    pub(super) fn show(&mut self, key: Key, counter: Option<Counter>) {
+        match counter {
+            Some(counter) => self.counters.insert(key, counter),
+            None => self.counters.remove(&key),
+        };
+    }
+}
+
+impl World {
+    /// Sets a replica's time by its own wall clock.
+    pub(super) fn look_at_clock(&mut self, at: usize) {
+        self.set_time(at);
+        let wall = self.wall(at);
+        let it = &mut self.own.shown[at];
+        let before = std::mem::replace(&mut it.wall, wall);
+        for (key, counter) in it.view.counters() {
+            match (counter.is_expired(before), counter.is_expired(wall)) {
+                (false, true) => drop(it.counters.remove(key)),
+                (true, false) => drop(it.counters.insert(*key, *counter)),
+                _ => continue,
+            }
+            it.touched.insert(*key);
+        }
+    }
+
+    /// Compares the reads of a replica that was handed something.
+    pub(super) fn compare(&mut self, at: usize) -> Result<(), String> {
+        let (oracle, replica) = (&self.own.oracle, &self.nodes[at].replica);
+        let it = &mut self.own.shown[at];
+        let learned = oracle.learn(&mut it.view, replica.writers())?;
+        it.touched.extend(learned);
+        it.checks += 1;
+        let touched = std::mem::take(&mut it.touched);
+        match it.checks.is_multiple_of(FULL_CHECK_EVERY) {
+            true => oracle.check(&it.view, replica, it.wall),
+            false => oracle.check_touched(&it.view, replica, it.wall, &touched),
+        }
+    }
+
+    /// Compares the reads of a process that has taken back a record: each prefix of a log is a state that was
+    /// whole once.
+    pub(super) fn compare_restored(&mut self, at: usize) -> Result<(), String> {
+        let (oracle, replica) = (&self.own.oracle, &self.nodes[at].replica);
+        let it = &mut self.own.shown[at];
+        oracle.learn(&mut it.view, replica.writers())?;
+        oracle.check(&it.view, replica, it.wall)
+    }
+
+    /// A process has begun that sees what is on its disk.
+    pub(super) fn begin_showing(&mut self, at: usize) -> Result<(), String> {
+        let node = &self.nodes[at];
+        let it = &mut self.own.shown[at];
+        it.flushed = node.disk.seen();
+        if it.view != it.flushed {
+            return Err("the disk does not hold what was flushed".into());
+        }
+        it.counters = it.readable();
+        Ok(())
+    }
+
+    /// The application is told that a counter changed.
+    pub(super) fn tell_changed(&mut self, at: usize, output: &Output) -> Result<(), String> {
+        if let Output::Changed { handle } = output {
+            let replica = &self.nodes[at].replica;
+            let key = replica.key(*handle).ok_or("a counter has no key")?;
+            let key = self.own.oracle.number(key);
+            let key = key.ok_or("a key that nobody wrote")?;
+            let expiry = replica.expiry_at(*handle);
+            let counter = replica.value_at(*handle);
+            let counter = counter.map(|value| Counter { value, expiry });
+            self.own.shown[at].show(key, counter);
+        }
+        Ok(())
+    }
+
+    /// The application shows what a read finds.
+    pub(super) fn compare_shown(&self, at: usize) -> Result<(), String> {
+        let it = &self.own.shown[at];
+        match it.counters == it.readable() {
+            true => Ok(()),
+            false => Err("a counter changed and the application was not told".into()),
+        }
+    }
+}
