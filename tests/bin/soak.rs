@@ -83,7 +83,7 @@ fn main() -> ExitCode {
             "mesh",
             arguments.seeds / MESH_EVERY,
             |seed| seed,
-            &mesh::run,
+            &|seed| mesh::run(seed, false),
             mesh::Figures::add,
         ),
         arguments.part(

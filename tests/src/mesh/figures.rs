@@ -1,5 +1,7 @@
 //! What is counted of a run.
 
+use crate::sim::Counts;
+
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
@@ -7,18 +9,10 @@ pub struct Figures {
     pub adds: u64,
     /// Guests that came.
     pub guests: u64,
-    /// Guests that came back under another writer.
-    pub returns: u64,
-    /// Of them, those of whom nobody knew which adds had counted.
+    /// Guests that came back, of whom nobody knew which adds had counted.
     pub unknown: u64,
-    /// Members whose disk was put back to an earlier state.
-    pub restored: u64,
-    /// Processes that ended and began again.
-    pub restarts: u64,
     /// Starts that took over what two guests had stored.
     pub taken_over: u64,
-    /// Frames sent.
-    pub frames: u64,
     /// Writers known to the members at the end, at most.
     pub writers: u64,
     /// Operations that were asked for under keys.
@@ -33,19 +27,18 @@ pub struct Figures {
     pub lacking: u64,
     /// Readers, writers and editors among the guests.
     pub limited: [u64; 3],
+    /// What happened in the mesh.
+    pub mesh: Counts,
 }
 
 impl Figures {
     /// Adds those of another run.
     pub fn add(&mut self, other: &Figures) {
+        self.mesh.add(&other.mesh);
         self.adds += other.adds;
         self.guests += other.guests;
-        self.returns += other.returns;
-        self.restored += other.restored;
-        self.restarts += other.restarts;
         self.taken_over += other.taken_over;
         self.unknown += other.unknown;
-        self.frames += other.frames;
         self.writers = self.writers.max(other.writers);
         self.keyed += other.keyed;
         self.retries += other.retries;

@@ -1,10 +1,12 @@
 //! Keyed operations in a mesh: members are asked for each several times, while what they tell each
 //! other goes over guests, who keep no keys, and while links between members are down.
 
-use super::{MEMBERS, Mesh};
-use crate::random::Random;
-use tallymesh_core::{Asked, Link, Once, WriterId};
+use super::{Event, KEYS, MEMBERS, Made, World};
+use crate::sim::Cut;
+use tallymesh_core::{Asked as Known, Error, Once, Op, WriterId};
 
+/// How long two members are parted, in milliseconds.
+const PARTED_MS: (u64, u64) = (500, 5_000);
 /// The last so many keys are asked for again.
 const RETRIED: usize = 6;
 
@@ -33,20 +35,16 @@ struct Young {
 }
 
 /// The keyed operations of a run.
+#[derive(Default)]
 pub(super) struct Keyed {
-    random: Random,
     requests: Vec<Request>,
     young: Vec<Young>,
 }
 
-impl Keyed {
-    pub(super) fn new(seed: u64) -> Keyed {
-        Keyed {
-            random: Random::new(seed ^ 0x0ce),
-            requests: Vec::new(),
-            young: Vec::new(),
-        }
-    }
+/// What was asked for under a key, of this number, was made.
+pub struct Asked {
+    number: usize,
+    made: Made,
 }
 
 /// The counter that only the key of this number adds to.
@@ -54,35 +52,40 @@ fn counter(number: usize) -> String {
     format!("key:{number}")
 }
 
-impl Mesh {
+impl World {
     /// What else happens in runs with keys.
-    pub(super) fn keyed_event(&mut self) -> Result<(), String> {
-        let Some(keyed) = &mut self.keyed else {
+    pub(super) fn act_keyed(&mut self) -> Result<(), String> {
+        if self.own.keyed.is_none() {
             return Ok(());
-        };
-        match keyed.random.below(40) {
-            0..6 => self.ask_once(),
-            6 if keyed.random.chance(400) => self.part(),
-            7 if keyed.random.chance(400) => self.rejoin(),
-            8 => self.link_twice(),
-            _ => Ok(()),
         }
+        match self.random.below(40) {
+            0..6 => self.ask_once()?,
+            6 if self.random.chance(400) => {
+                let one = self.random.index(MEMBERS);
+                let ms = self.random.range(PARTED_MS.0, PARTED_MS.1);
+                self.cut(one, (one + 1) % MEMBERS, Cut::Closed, ms);
+            }
+            8 => self.link_twice(),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// A member is asked for something new, or for what was asked for before.
     fn ask_once(&mut self) -> Result<(), String> {
-        let Some(keyed) = &mut self.keyed else {
+        let at = self.random.index(MEMBERS);
+        let (back, shared) = (self.random.index(RETRIED), self.random.index(KEYS.len()));
+        let Some(keyed) = self.own.keyed.as_mut().filter(|_| self.nodes[at].alive) else {
             return Ok(());
         };
-        let at = keyed.random.index(MEMBERS);
         let count = keyed.requests.len();
-        let number = count.saturating_sub(keyed.random.index(RETRIED));
+        let number = count.saturating_sub(back);
         let first = number == count;
         if first {
             keyed.requests.push(Request {
                 once: Once::new(&count.to_le_bytes(), b"the same"),
                 by: 1_000 + count as i64,
-                shared: ["a", "b", "c"][keyed.random.index(3)],
+                shared: KEYS[shared],
                 made: 0,
                 open: false,
                 lost: false,
@@ -91,96 +94,65 @@ impl Mesh {
         let Request {
             once, by, shared, ..
         } = keyed.requests[number];
-        let replica = &mut self.peers[at].replica;
-        self.figures.lacking += u64::from(replica.lacks_keys());
+        let replica = &mut self.nodes[at].replica;
+        self.own.figures.lacking += u64::from(replica.lacks_keys());
         match replica.asked(&once) {
-            Asked::New => {}
-            Asked::Before(_) => {
-                self.figures.retries += 1;
+            Known::New => {}
+            Known::Before(_) => {
+                self.own.figures.retries += 1;
                 return Ok(());
             }
-            Asked::Reused => return Err(format!("{at} takes key {number} for another")),
+            Known::Reused => return Err(format!("{at} takes key {number} for another")),
         }
-        let failed = |error| format!("{at} adds under key {number}: {error}");
-        let mut transaction = replica.begin().map_err(failed)?;
-        for counter in [counter(number).as_str(), shared] {
-            let added = transaction.apply(counter, tallymesh_core::Op::Add(by));
-            added.map_err(failed)?;
-        }
-        let done = transaction.commit_once(once, &mut Vec::new());
-        done.map_err(failed)?;
-        let made = (replica.writer(), replica.clock(), i128::from(by));
-        self.note(|| format!("{} {at} makes key {number} at {}: {by}", self.now, made.1));
-        self.peers[at].made.push(made);
-        if let Some(keyed) = &mut self.keyed {
-            keyed.requests[number].made += 1;
-            keyed.young.push(Young {
-                number,
-                made: (made.0, made.1),
-                known: true,
-            });
-        }
-        self.figures.keyed += u64::from(first);
-        self.figures.doubled += u64::from(!first);
-        match first {
-            true => self.expected += i128::from(by),
-            // Until that is heard of.
-            false => self.doubled += i128::from(by),
-        }
-        self.handle(at, tallymesh_core::Input::Changed);
-        Ok(())
-    }
-
-    /// The links between two members go down.
-    fn part(&mut self) -> Result<(), String> {
-        let Some(keyed) = &mut self.keyed else {
-            return Ok(());
-        };
-        let one = keyed.random.index(MEMBERS);
-        let pair = [one, (one + 1) % MEMBERS];
-        let of = |ends: &[usize; 2]| pair.iter().all(|at| ends.contains(at));
-        let links = self.links.iter().filter(|it| of(it.1));
-        let links: Vec<Link> = links.map(|it| *it.0).collect();
-        for link in links {
-            self.drop_link(link);
-        }
-        Ok(())
-    }
-
-    /// All links between members are up again.
-    pub(super) fn rejoin(&mut self) -> Result<(), String> {
-        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            let of = |ends: &[usize; 2]| ends.contains(&a) && ends.contains(&b);
-            if !self.links.values().any(of) {
-                self.connect(a, b);
+        let mut make = || -> Result<(), Error> {
+            let mut transaction = replica.begin()?;
+            for counter in [counter(number).as_str(), shared] {
+                transaction.apply(counter, Op::Add(by))?;
             }
-        }
-        Ok(())
+            transaction.commit_once(once, &mut Vec::new())
+        };
+        make().map_err(|error| format!("{at} adds under key {number}: {error}"))?;
+        let made = (replica.writer(), replica.clock(), i128::from(by));
+        self.note(|| format!("{at} makes key {number} at {}: {by}", made.1));
+        self.own.figures.keyed += u64::from(first);
+        self.own.figures.doubled += u64::from(!first);
+        self.own.begun += i128::from(by);
+        self.when_written(at, Event::Once(at, Asked { number, made }));
+        self.changed(at)
+    }
+
+    /// A client is told that what it asked for under a key was made.
+    pub(super) fn note_once(&mut self, at: usize, Asked { number, made }: Asked) {
+        self.own.peers[at].made.push(made);
+        let Some(keyed) = &mut self.own.keyed else {
+            return;
+        };
+        let request = &mut keyed.requests[number];
+        request.made += 1;
+        keyed.young.push(Young {
+            number,
+            made: (made.0, made.1),
+            known: true,
+        });
+        // What is made once more counts until that is heard of.
+        self.own.expected += if request.made == 1 { made.2 } else { 0 };
     }
 
     /// A guest has a link to another member besides.
-    fn link_twice(&mut self) -> Result<(), String> {
-        let Some(keyed) = &mut self.keyed else {
-            return Ok(());
-        };
+    fn link_twice(&mut self) {
         let (at, member) = (
-            keyed.random.index(self.peers.len()),
-            keyed.random.index(MEMBERS),
+            self.random.index(self.nodes.len()),
+            self.random.index(MEMBERS),
         );
-        let known = self
-            .links
-            .values()
-            .any(|ends| ends.contains(&at) && ends.contains(&member));
-        let peer = &self.peers[at];
-        if at >= MEMBERS && peer.linked && !peer.gone && !known {
-            self.connect(at, member);
+        let linked = !self.linked_with(at).is_empty();
+        if at >= MEMBERS && linked && !self.nodes[at].is_gone() {
+            self.link(at, member);
         }
-        Ok(())
     }
 
     /// Nobody knows any more whether transactions that added these amounts count.
     pub(super) fn doubt_keyed(&mut self, amounts: &[i128]) {
-        let Some(keyed) = &mut self.keyed else {
+        let Some(keyed) = &mut self.own.keyed else {
             return;
         };
         for request in &mut keyed.requests {
@@ -191,17 +163,17 @@ impl Mesh {
     /// Looks which of the transactions that were made under keys are known by that to no member any
     /// more.
     pub(super) fn look_for_lost(&mut self) {
-        let Some(keyed) = &mut self.keyed else {
+        let Some(keyed) = &mut self.own.keyed else {
             return;
         };
-        let members = &self.peers[..MEMBERS];
+        let members = &self.nodes[..MEMBERS];
         for young in &mut keyed.young {
             let request = &mut keyed.requests[young.number];
             let knows = |made: &Vec<(WriterId, u64)>| made.contains(&young.made);
             let makers = members.iter().map(|it| it.replica.makers(&request.once));
             let count = makers.filter(knows).count();
             if count == 0 {
-                self.figures.lost += u64::from(!request.lost);
+                self.own.figures.lost += u64::from(!request.lost);
                 request.lost = true;
             }
             young.known = (1..MEMBERS).contains(&count);
@@ -211,24 +183,25 @@ impl Mesh {
 
     /// What may count besides, of the keys that were lost.
     pub(super) fn lost(&self) -> i128 {
-        let requests = self.keyed.iter().flat_map(|keyed| &keyed.requests);
+        let requests = self.own.keyed.iter().flat_map(|keyed| &keyed.requests);
         let lost = requests.filter(|request| request.lost);
         lost.map(|it| i128::from(it.by * (it.made - 1))).sum()
     }
 
     /// Whether each key's operation counts once here.
     pub(super) fn check_once(&self, at: usize) -> Result<(), String> {
-        let Some(keyed) = &self.keyed else {
+        let Some(keyed) = &self.own.keyed else {
             return Ok(());
         };
-        let replica = &self.peers[at].replica;
+        let replica = &self.nodes[at].replica;
         for (number, request) in keyed.requests.iter().enumerate() {
             let (by, value) = (i128::from(request.by), replica.value(&counter(number)));
             let most = if request.lost { request.made } else { 1 };
             let counts = value.is_some_and(|value| {
                 value % by == 0 && (1..=i128::from(most)).contains(&(value / by))
             });
-            if !(counts || request.open && value.is_none()) {
+            let may_lack = request.open || request.made == 0;
+            if !(counts || may_lack && value.is_none()) {
                 let error = format!("{at} has {value:?} of key {number}, which adds {by} once");
                 return Err(error);
             }

@@ -1,115 +1,96 @@
 //! Guests with limited rights in a mesh: readers, writers and editors, each under a key of its own or
 //! that of another guest, with whom it has a link besides.
 
-use super::{MEMBERS, Mesh};
+use super::{MEMBERS, World};
 use tallymesh_core::{Input, Link, Owner, Role, WriterId};
 
 /// Of all guests, but for those of limited runs.
 const ANYBODY: Owner = [9; 32];
 
-impl Mesh {
+impl World {
     /// The key of a guest that begins.
     pub(super) fn key_of_guest(&mut self) -> Owner {
-        let others = self.peers[MEMBERS.min(self.peers.len())..].iter();
-        let others: Vec<Owner> = others.map(|it| it.key).collect();
-        let Some(random) = &mut self.limited else {
+        if !self.own.limited {
             return ANYBODY;
-        };
-        match random.chance(250) && !others.is_empty() {
-            true => *random.pick(&others),
-            false => {
-                let mut key = [0; 32];
-                key[..16].copy_from_slice(&random.bytes::<16>());
-                key
-            }
         }
+        let others = self.own.peers[MEMBERS..].iter();
+        let others: Vec<Owner> = others.map(|it| it.key).collect();
+        if self.random.chance(250) && !others.is_empty() {
+            return *self.random.pick(&others);
+        }
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(&self.random.bytes::<16>());
+        key
     }
 
     /// Decides what a guest may do: all of one owner may do the same.
-    pub(super) fn limit(&mut self, at: usize) {
-        let key = self.peers[at].key;
-        let known = self.peers[..at].iter().find(|it| it.key == key);
-        let known = known.map(|it| it.role);
-        let Some(random) = &mut self.limited else {
-            return;
-        };
+    pub(super) fn role_of_guest(&mut self, key: &Owner) -> Option<Role> {
+        if !self.own.limited {
+            return None;
+        }
         let roles = [
             Some(Role::Reader),
             Some(Role::Writer),
             Some(Role::Editor),
             None,
         ];
-        let role = known.unwrap_or(*random.pick(&roles));
+        let mut known = self.own.peers.iter().filter(|it| it.key == *key);
+        let known = known.next().map(|it| it.role);
+        let role = known.unwrap_or(*self.random.pick(&roles));
         if let Some(role) = role {
-            self.figures.limited[role as usize] += 1;
+            self.own.figures.limited[role as usize] += 1;
         }
-        self.peers[at].role = role;
-        let own = core::mem::take(&mut self.peers[at].own);
-        self.goes_on(at, own);
+        role
     }
 
-    /// A process of a guest begins that had these writers before.
-    pub(super) fn goes_on(&mut self, at: usize, before: Vec<(WriterId, [u8; 16])>) {
-        if self.limited.is_none() {
-            return;
+    /// A guest has a writer, which all of its owner's guests are told to be theirs. One that has just begun
+    /// is told of all of them.
+    pub(super) fn prove(
+        &mut self,
+        at: usize,
+        writer: WriterId,
+        nonce: [u8; 16],
+    ) -> Result<(), String> {
+        if !self.own.limited {
+            return Ok(());
         }
-        let peer = &mut self.peers[at];
-        let only_adds = peer.role == Some(Role::Writer);
-        peer.replica.set_adds_only(only_adds);
-        let fresh = core::mem::take(&mut peer.own);
-        let key = peer.key;
-        for (writer, nonce) in before.into_iter().chain(fresh) {
-            self.proves(at, writer, nonce);
-        }
-        let others = self.peers.iter().filter(|it| it.key == key);
-        let others = others.flat_map(|it| it.own.clone());
-        let others: Vec<(WriterId, [u8; 16])> = others.collect();
-        for (writer, nonce) in others {
-            self.handle(at, Input::Own { writer, nonce });
-        }
-    }
-
-    /// A guest has a writer, which all of its owner's guests know to be theirs.
-    pub(super) fn proves(&mut self, at: usize, writer: WriterId, nonce: [u8; 16]) {
-        if self.limited.is_none() {
-            return;
-        }
-        self.peers[at].own.push((writer, nonce));
-        let key = self.peers[at].key;
-        for other in 0..self.peers.len() {
-            if self.peers[other].key == key && !self.peers[other].gone {
-                let input = Input::Own { writer, nonce };
-                let peer = &mut self.peers[other];
-                peer.sync.handle(self.now, &mut peer.replica, input);
+        let peer = &mut self.own.peers[at];
+        let (key, only_adds) = (peer.key, peer.role == Some(Role::Writer));
+        peer.own.push((writer, nonce));
+        let begins = self.nodes[at].started == self.now;
+        self.nodes[at].replica.set_adds_only(only_adds);
+        for other in 0..self.nodes.len() {
+            if self.own.peers[other].key == key {
+                self.input(other, Input::Own { writer, nonce })?;
             }
         }
+        let all = self.own.peers.iter().filter(|it| it.key == key && begins);
+        let all = all.flat_map(|it| it.own.clone());
+        for (writer, nonce) in all.collect::<Vec<_>>() {
+            self.input(at, Input::Own { writer, nonce })?;
+        }
+        Ok(())
     }
 
-    /// What a peer hears of a link to another.
-    pub(super) fn connected(&self, link: Link, at: usize, other: usize) -> Input<'static> {
-        let (owner, broadcast) = (self.peers[other].key, false);
-        match self.peers[other].role.filter(|_| at < MEMBERS) {
+    /// What a replica hears of a link to another.
+    pub(super) fn introduce(&self, link: Link, at: usize, other: usize) -> Input<'static> {
+        let (owner, broadcast) = (self.own.peers[other].key, false);
+        match self.own.peers[other].role.filter(|_| at < MEMBERS) {
             Some(role) => Input::Limited { link, owner, role },
             None => Input::Connected { link, broadcast },
         }
     }
 
     /// Two guests of one owner meet.
-    pub(super) fn limited_event(&mut self) {
-        let count = self.peers.len();
-        let Some(random) = &mut self.limited else {
-            return;
-        };
-        if count < MEMBERS + 2 || !random.chance(30) {
+    pub(super) fn link_own(&mut self) {
+        let count = self.nodes.len();
+        if !self.own.limited || count < MEMBERS + 2 || !self.random.chance(30) {
             return;
         }
-        let [a, b] = [0; 2].map(|_| random.range(MEMBERS as u64, count as u64 - 1) as usize);
-        let there = |at: usize| self.peers[at].linked && !self.peers[at].gone;
-        let same = self.peers[a].key == self.peers[b].key && a != b;
-        let linked = self.links.values();
-        let mut linked = linked.filter(|ends| ends.contains(&a) && ends.contains(&b));
-        if same && there(a) && there(b) && linked.next().is_none() {
-            self.connect(a, b);
+        let [a, b] = [0; 2].map(|_| self.random.range(MEMBERS as u64, count as u64 - 1) as usize);
+        let there = |at: usize| !self.linked_with(at).is_empty() && !self.nodes[at].is_gone();
+        if self.own.peers[a].key == self.own.peers[b].key && a != b && there(a) && there(b) {
+            self.link(a, b);
         }
     }
 }

@@ -1,46 +1,55 @@
 //! What guests leave in their stores, and who takes it over.
 
-use super::{MEMBERS, Mesh};
-use tallymesh_core::{Message, Replica};
+use super::{MEMBERS, World};
+use tallymesh_core::{Message, Replica, Space};
 
-impl Mesh {
+impl World {
     /// Two guests of one owner end, and one start goes on with what both had stored.
-    pub(super) fn take_over(&mut self) {
-        let last = self.peers.len() as u64 - 1;
-        let Some(random) = &mut self.tabs else {
-            return;
-        };
-        if last < MEMBERS as u64 + 1 || !random.chance(20) {
-            return;
+    pub(super) fn take_over(&mut self) -> Result<(), String> {
+        let last = self.nodes.len() as u64 - 1;
+        if !self.own.tabs || last < MEMBERS as u64 + 1 || !self.random.chance(20) {
+            return Ok(());
         }
-        let [at, other] = [0; 2].map(|_| random.range(MEMBERS as u64, last) as usize);
-        let (a, b) = (&self.peers[at], &self.peers[other]);
-        if at == other || a.gone || b.gone || a.key != b.key {
-            return;
+        let [at, other] = [0; 2].map(|_| self.random.range(MEMBERS as u64, last) as usize);
+        let there = |at: usize| self.nodes[at].alive && self.is_written(at);
+        let same = self.own.peers[at].key == self.own.peers[other].key;
+        if at == other || !there(at) || !there(other) || !same {
+            return Ok(());
         }
-        self.figures.taken_over += 1;
-        self.unlink(other);
-        for guest in [at, other] {
-            self.keep(guest);
-        }
-        let left = &mut self.peers[other];
-        left.gone = true;
+        self.own.figures.taken_over += 1;
+        self.crash(at);
+        self.remove(other);
+        let left = &mut self.own.peers[other];
         let (made, own) = (
-            core::mem::take(&mut left.made),
-            core::mem::take(&mut left.own),
+            std::mem::take(&mut left.made),
+            std::mem::take(&mut left.own),
         );
-        self.peers[at].made.extend(made);
-        self.peers[at].own.extend(own);
-        let log = self.peers[at].log.clone();
-        self.begin(at, log, Some(other));
+        self.own.peers[at].made.extend(made);
+        self.own.peers[at].own.extend(own);
+        self.own.left = Some(other);
+        self.start(at)
     }
-}
 
-/// Takes back what a store kept.
-pub(super) fn restore(replica: &mut Replica, log: &[Vec<u8>]) {
-    for record in log {
-        let message = Message::decode_stored(record).expect("a record of ours decodes");
-        let restored = replica.restore(&message);
-        restored.expect("all before it was kept");
+    /// A process begins, and takes over what another one had stored, if it is to.
+    pub(super) fn take_what_is_left(&mut self, at: usize) -> Result<(), String> {
+        let Some(other) = self.own.left.take() else {
+            return Ok(());
+        };
+        let replica = &self.nodes[at].replica;
+        let mut left = Replica::new(Space::default(), replica.writer());
+        for (record, ()) in self.nodes[other].disk.records() {
+            let message = Message::decode_stored(record).map_err(|it| it.to_string())?;
+            left.restore(&message).map_err(|it| it.to_string())?;
+        }
+        let node = &mut self.nodes[at];
+        if node.replica.take_over(&mut left, &mut |_| ()).is_err() {
+            std::mem::swap(&mut node.replica, &mut left);
+            let taken = node.replica.take_over(&mut left, &mut |_| ());
+            taken.map_err(|error| format!("one knows the members: {error}"))?;
+        }
+        // All of it is written at once.
+        node.disk.compact(node.replica.snapshot().encode_stored());
+        node.mark = node.replica.mark();
+        Ok(())
     }
 }

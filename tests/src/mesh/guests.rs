@@ -1,0 +1,84 @@
+//! Guests: they come, write, lose their links, and go.
+
+use super::{Event, KEYS, MEMBERS, World};
+use tallymesh_core::Role;
+
+/// So many replicas there are at most.
+const PEERS_MAX: usize = 12;
+
+impl World {
+    pub(super) fn act(&mut self) -> Result<(), String> {
+        match self.random.below(40) {
+            0 if self.nodes.len() < PEERS_MAX => self.come()?,
+            1 => {
+                let at = self.random.index(self.nodes.len());
+                if at >= MEMBERS {
+                    self.unlink_all(at);
+                }
+            }
+            2 => self.come_back(),
+            3 if self.random.chance(200) => self.vanish(),
+            4..14 => self.write()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Somebody adds to a counter.
+    pub(super) fn write(&mut self) -> Result<(), String> {
+        let at = self.random.index(self.nodes.len());
+        if !self.nodes[at].alive || self.own.peers[at].role == Some(Role::Reader) {
+            return Ok(());
+        }
+        let by = self.random.below(1_000) as i64;
+        let key = KEYS[self.random.index(KEYS.len())];
+        let replica = &mut self.nodes[at].replica;
+        let added = replica.add(key, by);
+        added.map_err(|error| format!("{at} adds: {error}"))?;
+        let made = (replica.writer(), replica.clock(), i128::from(by));
+        self.note(|| format!("{at} adds {by} at {}", made.1));
+        self.own.begun += i128::from(by);
+        self.own.figures.adds += 1;
+        self.when_written(at, Event::Added(at, made));
+        self.changed(at)
+    }
+
+    fn come(&mut self) -> Result<(), String> {
+        let key = self.key_of_guest();
+        let role = self.role_of_guest(&key);
+        let at = self.add_peer(None, key, role)?;
+        self.own.figures.guests += 1;
+        // Some write before they meet anybody.
+        if self.random.chance(700) {
+            let member = self.random.index(MEMBERS);
+            self.link(at, member);
+        }
+        Ok(())
+    }
+
+    fn come_back(&mut self) {
+        let at = self.random.index(self.nodes.len());
+        let gone = self.nodes[at].is_gone();
+        if at >= MEMBERS && !gone && self.linked_with(at).is_empty() {
+            let member = self.random.index(MEMBERS);
+            self.link(at, member);
+        }
+    }
+
+    /// A guest of whom all is known goes for good.
+    fn vanish(&mut self) {
+        let at = self.random.index(self.nodes.len());
+        if at < MEMBERS || !self.nodes[at].alive || !self.is_written(at) {
+            return;
+        }
+        let guest = &self.nodes[at].replica;
+        let mut members = self.nodes[..MEMBERS].iter();
+        let held = members.all(|it| {
+            let held = it.replica.vector().get(&guest.writer());
+            it.alive && held == guest.clock()
+        });
+        if held && guest.configuration().is_some() && guest.unheld() == 0 {
+            self.remove(at);
+        }
+    }
+}
