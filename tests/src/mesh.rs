@@ -224,9 +224,10 @@ impl Scenario for Guests {
         let replica = &mesh.nodes[at].replica;
         let vector = replica.vector();
         let mut others = (0..MEMBERS).filter(|other| *other != at);
-        let held = others.all(|other| {
-            let other = &mesh.nodes[other];
-            other.alive && other.replica.vector_with_keys().covers(&vector)
+        let held = others.all(|at| {
+            let other = &mesh.nodes[at];
+            let held = other.replica.vector_with_keys().covers(&vector);
+            held && other.alive && mesh.is_written(at)
         });
         let long_ago = mesh.own.restored_at + 8_000 < mesh.now;
         let may = at < MEMBERS && held && replica.unheld() == 0 && long_ago && mesh.is_written(at);

@@ -72,10 +72,10 @@ impl World {
             return;
         }
         let guest = &self.nodes[at].replica;
-        let mut members = self.nodes[..MEMBERS].iter();
-        let held = members.all(|it| {
+        let held = (0..MEMBERS).all(|member| {
+            let it = &self.nodes[member];
             let held = it.replica.vector().get(&guest.writer());
-            it.alive && held == guest.clock()
+            held == guest.clock() && it.alive && self.is_written(member)
         });
         if held && guest.configuration().is_some() && guest.unheld() == 0 {
             self.remove(at);

@@ -172,7 +172,8 @@ impl<S: Scenario> Mesh<S> {
         {
             let again = owed.iter().all(|(writer, clock)| {
                 let forgotten = || all.clone().all(|it| held(it, *writer).is_none());
-                self.nodes[*owing].alive && held(*owing, *writer) >= Some(*clock) || forgotten()
+                let is_back = self.nodes[*owing].alive && self.is_written(*owing);
+                is_back && held(*owing, *writer) >= Some(*clock) || forgotten()
             });
             if !again {
                 return false;
