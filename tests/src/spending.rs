@@ -146,6 +146,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figu
             lease_ms: 10_000,
             ..settings.sync
         };
+        // The bound on what two copies overdraw holds if members mostly hear of each other.
+        settings.fault_ms = (1_500, 4_000);
     }
     let mesh = Mesh::new(seed, traced, settings, spending);
     sim::run(seed, mesh, |mesh| {
@@ -212,8 +214,11 @@ impl Scenario for Spending {
         mesh.holders_of_ended(at);
     }
 
+    /// Two copies of a process run on until an operator finds that.
     fn may_restart(mesh: &World, at: usize) -> bool {
-        at < MEMBERS || mesh.own.struck.gone.is_some()
+        let struck = &mesh.own.struck;
+        let mut copied = struck.copied.filter(|_| struck.gone.is_none()).into_iter();
+        !copied.any(|(one, two, _)| at == one || at == two)
     }
 }
 

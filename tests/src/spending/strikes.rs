@@ -89,14 +89,17 @@ impl World {
     /// A process goes on twice, and so do its clients.
     fn copy_one(&mut self) -> Result<(), String> {
         let at = self.random.index(MEMBERS);
-        if !self.nodes[at].alive {
+        let replica = &self.nodes[at].replica;
+        let held = replica.budget(NAME).map_or(0, |it| it.rights.here);
+        // One that has just begun holds nothing yet, and both copies would take over what its writer before
+        // held.
+        if !self.nodes[at].alive || !replica.is_established() || held <= 0 {
             return Ok(());
         }
-        let replica = &self.nodes[at].replica;
         let writer = replica.writer();
         self.own.struck.at = self.now;
         self.own.struck.clock = replica.clock();
-        self.own.struck.held = replica.budget(NAME).map_or(0, |it| it.rights.here);
+        self.own.struck.held = held;
         let second = self.nodes.len();
         self.own.struck.copied = Some((at, second, writer));
         self.copy(at)?;
