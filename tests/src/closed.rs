@@ -22,6 +22,7 @@ pub use reduce::reduce;
 use crate::oracle::{Call, Dot, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
 use crate::store::{self, Store};
+use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
@@ -79,6 +80,8 @@ struct World {
     stores: Option<Random>,
     /// All that was done to budgets, in runs that are about them.
     ledger: Option<budgets::Books>,
+    /// The hash of all that was said, stored and read.
+    hash: Trace,
 }
 
 /// Plays one seed.
@@ -91,6 +94,25 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
         Ok(()) => Ok(world.figures),
         Err(failure) => Err(format!("TALLYMESH_SEED={seed}: {failure}")),
     }
+}
+
+/// Plays one seed, with budgets beside the counters if it is odd: the hash of all that was said, stored and
+/// read.
+///
+/// # Errors
+/// Says what went wrong, and the seed.
+pub fn trace(seed: u64) -> Result<u64, String> {
+    let mut world = World::new(seed, false);
+    if seed % 2 == 1 {
+        let random = Random::new(seed ^ 0xb0d6_e700);
+        world.ledger = Some(budgets::Books::new(random));
+    }
+    let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
+    guarded(|| world.play()).map_err(failed)?;
+    for actor in &world.actors {
+        world.hash.bytes(&actor.replica.snapshot().encode_stored());
+    }
+    Ok(world.hash.hash())
 }
 
 /// Plays one seed with a store at each replica, which writes snapshots in parts.
@@ -161,6 +183,7 @@ impl World {
             owners: BTreeMap::new(),
             stores: None,
             ledger: None,
+            hash: Trace::default(),
         }
     }
 
@@ -286,11 +309,13 @@ impl World {
         if member.is_none() {
             message = message.without_keys(); // it is a page
         }
+        let bytes = message.encode();
+        self.hash.bytes(&bytes);
         self.sent.push(Sent {
             from,
             to,
             writer: replica.writer(),
-            bytes: message.encode(),
+            bytes,
             view: self.actors[from].view.clone(),
         });
     }
@@ -405,6 +430,7 @@ impl World {
         let actor = &mut self.actors[at];
         let stamp = (actor.replica.writer(), actor.replica.clock());
         self.oracle.note(&mut actor.view, stamp);
+        self.hash.reads(&actor.replica);
         self.check(at)?;
         let Actor {
             replica, member, ..

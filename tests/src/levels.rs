@@ -98,7 +98,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     sim::run(seed, mesh, |mesh| {
         mesh.play_levels()?;
         mesh.own.figures.configurations = mesh.own.decided.len() as u64;
-        mesh.own.figures.mesh = mesh.counts;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(mesh.own.figures)
     })
 }

@@ -26,6 +26,7 @@ pub mod sim;
 pub mod spending;
 pub mod store;
 pub mod tickets;
+pub mod trace;
 pub mod vectors;
 pub mod visitors;
 pub mod windows;

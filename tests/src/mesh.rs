@@ -159,7 +159,7 @@ fn play(seed: u64, traced: bool, kind: Kind) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, settings, guests);
     sim::run(seed, mesh, |mesh| {
         mesh.play_guests()?;
-        mesh.own.figures.mesh = mesh.counts;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(mesh.own.figures)
     })
 }
@@ -170,13 +170,14 @@ impl Scenario for Guests {
 
     fn event(mesh: &mut World, event: Event) -> Result<(), String> {
         match event {
-            Event::Act if mesh.own.over => Ok(()),
             Event::Act => {
                 mesh.at(mesh.now + STEP_MS, Event::Act);
-                mesh.act()?;
-                mesh.act_keyed()?;
-                mesh.link_own();
-                mesh.take_over()?;
+                if !mesh.own.over {
+                    mesh.act()?;
+                    mesh.act_keyed()?;
+                    mesh.link_own();
+                    mesh.take_over()?;
+                }
                 mesh.look_for_lost();
                 Ok(())
             }
@@ -342,7 +343,6 @@ impl World {
         let until = self.now + SETTLED_MS;
         while self.now < until && self.settled().is_err() {
             self.pass(500)?;
-            self.look_for_lost();
         }
         let settled = self.settled();
         settled.map_err(|error| format!("{error}: {}", self.tell()))?;

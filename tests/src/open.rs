@@ -75,10 +75,11 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, settings, open);
     let played = sim::run(seed, mesh, |mesh| {
         mesh.play_open()?;
+        let counts = mesh.counts();
         let own = &mut mesh.own;
         own.figures.ops = own.oracle.op_count() as u64;
         own.figures.lost_ops = own.oracle.lost_count() as u64;
-        own.figures.mesh = mesh.counts;
+        own.figures.mesh = counts;
         Ok(own.figures)
     });
     played.map_err(|failure| format!("{failure}\n  ({shape})\n"))

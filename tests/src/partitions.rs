@@ -103,6 +103,7 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), partitions);
     sim::run(seed, mesh, |mesh| {
         mesh.play_partitions()?;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(std::mem::take(&mut mesh.own.figures))
     })
 }

@@ -35,6 +35,7 @@ pub use scenario::{Cause, Scenario};
 pub use settings::{Carrier, Settings, Trouble};
 
 use crate::random::Random;
+use crate::trace::Trace;
 use net::Net;
 use std::collections::BTreeMap;
 use tallymesh_core::{Error, Link, Millis, Owner};
@@ -74,6 +75,8 @@ pub struct Counts {
     pub jumps: u64,
     /// Replicas that went on under another writer.
     pub renewals: u64,
+    /// The hash of all that replicas said, stored and read; of several runs the sum.
+    pub trace: u64,
 }
 
 impl Counts {
@@ -91,6 +94,7 @@ impl Counts {
         self.old += other.old;
         self.jumps += other.jumps;
         self.renewals += other.renewals;
+        self.trace = self.trace.wrapping_add(other.trace);
     }
 }
 
@@ -137,7 +141,7 @@ pub struct Mesh<S: Scenario> {
     pub nodes: Vec<Node<S::Seen>>,
     /// How the mesh is.
     pub settings: Settings,
-    /// What happened.
+    /// What happened, but for the hash.
     pub counts: Counts,
     /// Whether there is trouble.
     pub troubled: bool,
@@ -150,6 +154,7 @@ pub struct Mesh<S: Scenario> {
     /// What is to happen once a replica's disk is written.
     promises: Vec<(usize, S::Event)>,
     traced: bool,
+    trace: Trace,
 }
 
 /// The owner of this number.
@@ -180,6 +185,7 @@ impl<S: Scenario> Mesh<S> {
             next_event: 0,
             promises: Vec::new(),
             traced,
+            trace: Trace::default(),
         }
     }
 
@@ -213,6 +219,17 @@ impl<S: Scenario> Mesh<S> {
     fn schedule_within(&mut self, least: Millis, most: Millis, event: Event<S::Event>) {
         let wait = self.random.range(least, most);
         self.schedule(self.now + wait, event);
+    }
+
+    /// What happened, with the hash of all that replicas said, stored and read, and can read now.
+    pub fn counts(&mut self) -> Counts {
+        for node in &self.nodes {
+            self.trace.reads(&node.replica);
+        }
+        Counts {
+            trace: self.trace.hash(),
+            ..self.counts
+        }
     }
 
     /// Tells what happens, if the run is traced.

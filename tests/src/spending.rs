@@ -152,7 +152,7 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figu
     let mesh = Mesh::new(seed, traced, settings, spending);
     sim::run(seed, mesh, |mesh| {
         mesh.play_spending()?;
-        mesh.own.figures.mesh = mesh.counts;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(std::mem::take(&mut mesh.own.figures))
     })
 }

@@ -122,8 +122,7 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), tickets);
     sim::run(seed, mesh, |mesh| {
         mesh.play_tickets()?;
-        let mesh_counts = mesh.counts;
-        mesh.own.figures.mesh = mesh_counts;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(mesh.own.figures.clone())
     })
 }

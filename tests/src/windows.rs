@@ -136,7 +136,7 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), windows);
     sim::run(seed, mesh, |mesh| {
         mesh.play_windows()?;
-        mesh.own.figures.mesh = mesh.counts;
+        mesh.own.figures.mesh = mesh.counts();
         Ok(std::mem::take(&mut mesh.own.figures))
     })
 }

@@ -1,5 +1,7 @@
 //! What came of a run.
 
+use crate::sim::Counts;
+
 /// What clients at one half met while the members were cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Half {
@@ -49,6 +51,8 @@ pub struct Figures {
     pub errors: Vec<u64>,
     /// How much earlier or later each was drawn than as many as it says were, in milliseconds.
     pub off_ms: Vec<u64>,
+    /// What happened in the mesh.
+    pub mesh: Counts,
 }
 
 impl Figures {
@@ -71,5 +75,6 @@ impl Figures {
         self.back_ms.extend(&other.back_ms);
         self.errors.extend(&other.errors);
         self.off_ms.extend(&other.off_ms);
+        self.mesh.add(&other.mesh);
     }
 }

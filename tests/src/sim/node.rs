@@ -199,6 +199,7 @@ impl<S: Scenario> Mesh<S> {
     pub fn crash(&mut self, at: usize) {
         if std::mem::replace(&mut self.nodes[at].alive, false) {
             self.note(|| format!("{at} ends"));
+            self.trace.reads(&self.nodes[at].replica);
             self.close_links_of(at, true);
             self.promises.retain(|it| it.0 != at);
             S::ended(self, at);
@@ -338,6 +339,7 @@ impl<S: Scenario> Mesh<S> {
         }
         let mut renews = false;
         while let Some(output) = self.nodes[at].sync.poll() {
+            self.trace.output(at, &self.nodes[at].replica, &output);
             match output {
                 Output::Send { link, bytes } => {
                     if S::sends(self, at, &bytes)? {
@@ -376,8 +378,9 @@ impl<S: Scenario> Mesh<S> {
         if let Some(message) = node.replica.since(&mut node.mark) {
             let seen = S::written(self, at)?;
             let node = &mut self.nodes[at];
+            let record = message.encode_stored();
+            self.trace.bytes(&record);
             if node.durable {
-                let record = message.encode_stored();
                 node.disk.write(record, message.is_whole(), seen);
             }
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::Tally;
-use super::stages::{interop_with, native, tests};
+use super::stages::{interop_with, native, tests, trace_with};
 use super::summary::Runner;
 use crate::blocks;
 use crate::mutants;
@@ -22,8 +22,9 @@ const FAULTS_REPORT: &str = "docs/reports/faults.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
 const INTEROP_REPORT: &str = "docs/reports/interop.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 10] = [
+pub(super) const PARTS: [&str; 11] = [
     "native",
+    "trace",
     "soak",
     "explore",
     "hostile",
@@ -54,7 +55,7 @@ const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
 /// How many steps replicas in all runtimes take.
 const STEPS: u64 = 3_000;
 
-/// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
+/// Runs the native tests with many seeds, all hashes of what replicas say, the random histories, the exploration, the attacks, the
 /// clients that ask again, the faults, the peer that lies, the load that costs nothing, the runtimes and budgets beside PostgreSQL,
 /// tells whether the report on mutants is of these sources, which takes longer than all of that to make,
 /// and writes the reports, also when something failed. If only some parts are `chosen`, the rows of the
@@ -71,6 +72,7 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
         let begun = Instant::now();
         let tally = match name {
             "native" => native_with(repo, seeds)?,
+            "trace" => trace_with(repo, &[("TALLYMESH_TRACE", "all".to_owned())])?,
             "soak" => soak(repo, seeds)?,
             "explore" => proofs::explored(repo, &ExploreArgs { only: None })?,
             "hostile" => hostile(repo, seeds)?,

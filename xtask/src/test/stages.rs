@@ -34,7 +34,7 @@ impl Stage {
 }
 
 /// All stages. The page comes before the native build, since the node embeds it.
-pub(super) const ALL: [Stage; 16] = [
+pub(super) const ALL: [Stage; 17] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
         "check",
@@ -49,6 +49,11 @@ pub(super) const ALL: [Stage; 16] = [
     ),
     stage("web", "the page, from the tarball", page),
     stage("native", "unit, integration and doc tests", native_tests),
+    stage(
+        "trace",
+        "what replicas say, store and read, against tests/trace.txt",
+        trace,
+    ),
     stage("wasm-core", "core's laws in wasm under Node", wasm_core),
     stage("wasm-node", "the bindings in Node", wasm_node),
     stage(
@@ -204,6 +209,22 @@ pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tall
             .env("RUST_TEST_THREADS", TEST_THREADS)
             .envs(environment.iter().map(|(name, value)| (name, value))),
     )
+}
+
+/// The first block of each scenario.
+fn trace(repo: &Repo) -> Result<Tally> {
+    trace_with(repo, &[])
+}
+
+/// The same with more in its environment.
+pub(super) fn trace_with(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release"])
+        .args(NATIVE)
+        .args(["--test", "trace"])
+        .envs(environment.iter().map(|(name, value)| (name, value)));
+    tests(repo, "trace", Runner::Rust, &mut command)
 }
 
 fn build_native(repo: &Repo) -> Result<()> {

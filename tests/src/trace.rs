@@ -1,0 +1,97 @@
+//! A hash of all that a run's replicas say, store and read. It tells whether a change of the core that is to
+//! change nothing did change nothing: `tests/trace.txt` has a hash for each block of seeds.
+//!
+//! The hash knows bytes and numbers only: names of types and fields are not part of it.
+
+mod table;
+
+pub use table::{PATH, SCENARIOS, Scenario, explorations};
+
+use tallymesh_core::{Output, Replica};
+
+/// FNV-1a (Fowler, Noll, Vo), 64 bits: plain, and good enough to see a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace(u64);
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Trace {
+    /// The hash of all so far.
+    pub fn hash(self) -> u64 {
+        self.0
+    }
+
+    /// Adds bytes, after how many there are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        for byte in bytes {
+            self.byte(*byte);
+        }
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) {
+        number
+            .to_le_bytes()
+            .into_iter()
+            .for_each(|it| self.byte(it));
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    fn value(&mut self, value: Option<i128>) {
+        self.number(u64::from(value.is_some()));
+        self.bytes(&value.unwrap_or(0).to_le_bytes());
+    }
+
+    /// Adds what a replica says.
+    pub fn output(&mut self, at: usize, replica: &Replica, output: &Output) {
+        self.number(at as u64);
+        match output {
+            Output::Send { link, bytes } => {
+                self.number(u64::from(link.0));
+                self.bytes(bytes);
+            }
+            Output::Broadcast { bytes } => self.bytes(bytes),
+            Output::Changed { handle } => {
+                self.bytes(replica.key(*handle).unwrap_or_default().as_bytes());
+                self.value(replica.value_at(*handle));
+                self.number(replica.expiry_at(*handle).unwrap_or(0));
+            }
+            Output::Merged { shards, .. } => self.number(*shards as u64),
+            Output::Renew => self.number(1),
+            Output::Returned(it) => {
+                self.number(it.again.len() as u64);
+                let (first, last) = it.unknown.unwrap_or_default();
+                [first, last].into_iter().for_each(|it| self.number(it));
+            }
+            Output::Refused { close, error } => {
+                self.number(u64::from(close.is_some()));
+                self.bytes(error.code().as_bytes());
+            }
+        }
+    }
+
+    /// Adds all that can be read at a replica.
+    pub fn reads(&mut self, replica: &Replica) {
+        let counters = replica.counters().chain(replica.budget_parts());
+        let read = |(handle, key): (_, &str)| {
+            let (value, expiry) = (replica.value_at(handle), replica.expiry_at(handle));
+            (key.to_owned(), value, expiry)
+        };
+        let mut read: Vec<(String, Option<i128>, Option<u64>)> = counters.map(read).collect();
+        read.sort();
+        for (key, value, expiry) in read {
+            self.bytes(key.as_bytes());
+            self.value(value);
+            self.number(expiry.unwrap_or(0));
+        }
+        self.bytes(&replica.digest());
+    }
+}
