@@ -179,13 +179,39 @@ fn watched_numbers_come_in_their_order_but_for_what_can_t_be_reached() {
     assert_eq!(rows.first().map(|it| worst(&it.1.errors)), Some(0));
 }
 
+/// Whatever else befalls the members: no disk of a budget's is put back, as what was spent by it is spent
+/// again.
+#[test]
+fn members_that_are_cut_bear_all_other_trouble() {
+    let trouble = Trouble {
+        old: 0,
+        ..Trouble::ALL
+    };
+    let budget = Plan {
+        work: Work::Budget(UNITS),
+        ..PLAN
+    };
+    let works = [(budget, trouble), (SEQUENCE, Trouble::ALL)];
+    for (plan, trouble) in works {
+        for (share, it) in by_share(Plan { trouble, ..plan }, SEEDS) {
+            assert!(it.mesh.restarts > 0 && it.made > 100, "{share} %: {it:?}");
+        }
+    }
+}
+
+/// Numbers are drawn, and nothing befalls members but cuts.
+const SEQUENCE: Plan = Plan {
+    work: Work::Sequence(0),
+    clients: [6; MEMBERS],
+    end_ms: 30_000,
+    ..PLAN
+};
+
 /// Draws numbers of a sequence of which each so many-th is watched.
 fn sequence(watched: u64) -> Vec<(u64, Figures)> {
     let plan = Plan {
         work: Work::Sequence(watched),
-        clients: [6; MEMBERS],
-        end_ms: 30_000,
-        ..PLAN
+        ..SEQUENCE
     };
     println!("\nA sequence, {MEMBERS} members, watched each {watched}\n");
     println!(
