@@ -361,13 +361,13 @@ impl World {
         let living = self.living().count();
         for (at, node) in self.living() {
             let sum = self.sum(at);
+            self.check_once(at)?;
             // What nobody knows may count or not, but no more than once.
             let least = self.own.expected - self.own.unknown;
             let most = self.own.expected + self.lost();
             if sum > most || sum < least {
                 return Err(format!("{at} has {sum}, not {least} to {most}"));
             }
-            self.check_once(at)?;
             let known = node.replica.writers().count();
             if known > living {
                 return Err(format!("{at} knows {known} writers"));

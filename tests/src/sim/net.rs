@@ -3,6 +3,7 @@
 use super::gossip::Passed;
 use super::{Carrier, Event, Mesh, Scenario};
 use std::collections::BTreeMap;
+use tallymesh_core::wire::Frame;
 use tallymesh_core::{Input, Link, Millis};
 
 /// How long a transport takes to find out that a peer does not greet, in milliseconds.
@@ -336,6 +337,10 @@ impl<S: Scenario> Mesh<S> {
     /// Sends a frame from a replica on a link.
     pub(super) fn send(&mut self, link: Link, from: usize, bytes: Vec<u8>) {
         let number = link.0;
+        self.note(|| {
+            let body = Frame::decode(&bytes).map(|it| it.body);
+            format!("{from} sends on link {number}: {body:?}")
+        });
         self.counts.frames += 1;
         self.counts.bytes += bytes.len() as u64;
         let conn = &self.net.conns[number as usize];
