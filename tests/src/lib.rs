@@ -16,6 +16,7 @@ pub mod maelstrom;
 pub mod meaning;
 pub mod mesh;
 pub mod open;
+pub mod open_faults;
 pub mod oracle;
 pub mod partitions;
 pub mod random;

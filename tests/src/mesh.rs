@@ -79,6 +79,17 @@ struct Kind {
     tabs: bool,
 }
 
+/// Plays a seed, or says what went wrong.
+pub type Run = fn(u64, bool) -> Result<Figures, String>;
+
+/// What there is to play, with the names that [open faults](crate::open_faults) have it by.
+pub const RUNS: [(&str, Run); 4] = [
+    ("guests", run),
+    ("tabs", run_tabs),
+    ("keyed", run_keyed),
+    ("limited", run_limited),
+];
+
 /// Plays one seed.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
-//! A hash of all that a run's replicas say, store and read. It tells whether a change of the core that is to
-//! change nothing did change nothing: `tests/trace.txt` has a hash for each block of seeds.
+//! A hash of all that a run's replicas send, store and read. `tests/trace.txt` has one for each block of seeds
+//! of each scenario, so that a change that is to change no behaviour can show that it did not.
 //!
-//! The hash knows bytes and numbers only: names of types and fields are not part of it.
+//! The hash knows bytes and numbers only: wire bytes, stored bytes, keys, values, and the codes of errors. Names
+//! of Rust types and fields, `Debug` texts and layouts are not part of it.
 
 mod table;
 
@@ -50,35 +51,46 @@ impl Trace {
         self.bytes(&value.unwrap_or(0).to_le_bytes());
     }
 
-    /// Adds what a replica says.
+    /// Adds an output of a replica's sync machine: which kind it is, and what it carries.
     pub fn output(&mut self, at: usize, replica: &Replica, output: &Output) {
         self.number(at as u64);
         match output {
             Output::Send { link, bytes } => {
+                self.number(0);
                 self.number(u64::from(link.0));
                 self.bytes(bytes);
             }
-            Output::Broadcast { bytes } => self.bytes(bytes),
+            Output::Broadcast { bytes } => {
+                self.number(1);
+                self.bytes(bytes);
+            }
             Output::Changed { handle } => {
+                self.number(2);
                 self.bytes(replica.key(*handle).unwrap_or_default().as_bytes());
                 self.value(replica.value_at(*handle));
                 self.number(replica.expiry_at(*handle).unwrap_or(0));
             }
-            Output::Merged { shards, .. } => self.number(*shards as u64),
-            Output::Renew => self.number(1),
+            Output::Merged { shards, .. } => {
+                self.number(3);
+                self.number(*shards as u64);
+            }
+            Output::Renew => self.number(4),
             Output::Returned(it) => {
+                self.number(5);
                 self.number(it.again.len() as u64);
                 let (first, last) = it.unknown.unwrap_or_default();
                 [first, last].into_iter().for_each(|it| self.number(it));
             }
             Output::Refused { close, error } => {
+                self.number(6);
                 self.number(u64::from(close.is_some()));
                 self.bytes(error.code().as_bytes());
             }
         }
     }
 
-    /// Adds all that can be read at a replica.
+    /// Adds all that can be read at a replica: counters, parts of budgets, whom it has heard how far, and who the
+    /// members are.
     pub fn reads(&mut self, replica: &Replica) {
         let counters = replica.counters().chain(replica.budget_parts());
         let read = |(handle, key): (_, &str)| {
@@ -91,6 +103,16 @@ impl Trace {
             self.bytes(key.as_bytes());
             self.value(value);
             self.number(expiry.unwrap_or(0));
+        }
+        for (writer, clock) in replica.vector().iter() {
+            self.bytes(writer.as_bytes());
+            self.number(clock);
+        }
+        if let Some(it) = replica.configuration() {
+            [it.era, it.number]
+                .into_iter()
+                .for_each(|it| self.number(it));
+            it.members.iter().for_each(|owner| self.bytes(owner));
         }
         self.bytes(&replica.digest());
     }

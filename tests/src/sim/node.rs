@@ -386,7 +386,9 @@ impl<S: Scenario> Mesh<S> {
         }
         if self.random.chance(COMPACTS) && !self.nodes[at].disk.records().is_empty() {
             let node = &mut self.nodes[at];
-            node.disk.compact(node.replica.snapshot().encode_stored());
+            let whole = node.replica.snapshot().encode_stored();
+            self.trace.bytes(&whole);
+            node.disk.compact(whole);
         }
         Ok(())
     }

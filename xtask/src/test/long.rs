@@ -55,8 +55,9 @@ const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
 /// How many steps replicas in all runtimes take.
 const STEPS: u64 = 3_000;
 
-/// Runs the native tests with many seeds, all hashes of what replicas say, the random histories, the exploration, the attacks, the
-/// clients that ask again, the faults, the peer that lies, the load that costs nothing, the runtimes and budgets beside PostgreSQL,
+/// Runs the native tests with many seeds, all hashes of what replicas send, store and read, the random histories,
+/// the exploration, the attacks, the clients that ask again, the faults, the peer that lies, the load that costs
+/// nothing, the runtimes and budgets beside PostgreSQL,
 /// tells whether the report on mutants is of these sources, which takes longer than all of that to make,
 /// and writes the reports, also when something failed. If only some parts are `chosen`, the rows of the
 /// others stay as they are.
@@ -72,7 +73,7 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
         let begun = Instant::now();
         let tally = match name {
             "native" => native_with(repo, seeds)?,
-            "trace" => trace_with(repo, &[("TALLYMESH_TRACE", "all".to_owned())])?,
+            "trace" => trace_with(repo, &[("TALLYMESH_TRACE", "full".to_owned())])?,
             "soak" => soak(repo, seeds)?,
             "explore" => proofs::explored(repo, &ExploreArgs { only: None })?,
             "hostile" => hostile(repo, seeds)?,

@@ -51,7 +51,7 @@ pub(super) const ALL: [Stage; 17] = [
     stage("native", "unit, integration and doc tests", native_tests),
     stage(
         "trace",
-        "what replicas say, store and read, against tests/trace.txt",
+        "what replicas send, store and read, against tests/trace.txt",
         trace,
     ),
     stage("wasm-core", "core's laws in wasm under Node", wasm_core),
@@ -211,7 +211,7 @@ pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tall
     )
 }
 
-/// The first block of each scenario.
+/// Compares the hash of the first block of each scenario with tests/trace.txt.
 fn trace(repo: &Repo) -> Result<Tally> {
     trace_with(repo, &[])
 }
