@@ -1,270 +1,221 @@
-//! How a space gets its members: replicas that have counted already, all linked and quick, of which
+//! How a space gets its members, in a [mesh](crate::sim): replicas that have counted already, all linked, of which
 //! one founds and makes the others members, one right after the other.
+//!
+//! Where nothing breaks, it is to be done soon. In every fourth run all breaks meanwhile, and it is to be done once
+//! all is healed. Each number that a client was told counts once.
 
 use crate::random::Random;
-use std::collections::VecDeque;
-use tallymesh_core::wire::Frame;
-use tallymesh_core::{
-    Input, Link, Mark, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
-};
+use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, owner, text};
+use tallymesh_core::{Error, Input, Link, Output, Owner, SyncConfig};
 
 const NODES: usize = 3;
-/// How soon and how often a node does its duties, in milliseconds.
-const TEND_SOON_MS: u64 = 50;
-const TEND_MS: u64 = 1_000;
+const KEY: &str = "likes";
 /// How long a change of the members may take: two and a half intervals of the digests by which the last
 /// hears of what it missed.
 const DECIDED_MS: u64 = 12_500;
 /// By then all show all.
 const SETTLED_MS: u64 = 60_000;
 
-struct Peer {
-    replica: Replica,
-    sync: Sync,
-    mark: Mark,
-    owner: Owner,
-    nonce: [u8; 16],
-    tended: u64,
-    tend_due: u64,
+/// What came of a run, or of several.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// How long it took until all were members, in milliseconds, of runs in which nothing breaks.
+    pub took: Vec<u64>,
+    /// What happened in the mesh.
+    pub mesh: Counts,
 }
 
-/// What is under way from one to another, in order: when it arrives, and whether it is a broadcast.
-type Way = VecDeque<(u64, bool, Vec<u8>)>;
-
-struct World {
-    random: Random,
-    traced: bool,
-    now: u64,
-    slow: u64,
-    peers: Vec<Peer>,
-    /// By whence and whither; links first, then broadcasts.
-    ways: Vec<Way>,
+impl Figures {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Figures) {
+        self.took.extend(&other.took);
+        self.mesh.add(&other.mesh);
+    }
 }
 
-/// Plays one seed; tells how long it took until all were members.
+/// What was counted.
+pub struct Beginnings {
+    /// What clients were told.
+    told: i128,
+    /// The same, with what was lost before a client was told.
+    begun: i128,
+    /// Whether somebody came back who does not know what of it counts.
+    unknown: bool,
+}
+
+type World = Mesh<Beginnings>;
+
+/// Plays one seed.
 ///
 /// # Errors
 /// Says what went wrong.
-pub fn run(seed: u64, traced: bool) -> Result<u64, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0xbe61);
-    let slow = *random.pick(&[1, 3, 20]);
-    let mut world = World {
-        random,
-        traced,
-        now: 0,
-        slow,
-        peers: Vec::new(),
-        ways: vec![Way::new(); 2 * NODES * NODES],
+    let trouble = match seed % 4 {
+        3 => Trouble {
+            ms: random.range(500, 8_000),
+            ..Trouble::ALL
+        },
+        _ => Trouble::NONE,
     };
-    let played = world.play();
-    played.map_err(|error| format!("seed {seed}: {error}"))
+    let slow = *random.pick(&[1, 3, 20]);
+    let settings = Settings {
+        sync: SyncConfig::default(),
+        delay_ms: (0, slow),
+        tend_ms: 50,
+        fault_ms: (50, 1_000),
+        ..Settings::under(trouble)
+    };
+    let beginnings = Beginnings {
+        told: 0,
+        begun: 0,
+        unknown: false,
+    };
+    let mesh = Mesh::new(seed, traced, settings, beginnings);
+    sim::run(seed, mesh, |mesh| {
+        let took = mesh.play_beginning(slow)?;
+        let is_calm = trouble == Trouble::NONE;
+        Ok(Figures {
+            took: is_calm.then_some(took).into_iter().collect(),
+            mesh: mesh.counts(),
+        })
+    })
 }
 
-/// The link of two, which both know by one number.
-fn link(a: usize, b: usize) -> Link {
-    Link((a + b) as u32)
+impl Scenario for Beginnings {
+    /// A client is told that so much was counted.
+    type Event = i128;
+    type Seen = ();
+
+    fn event(mesh: &mut World, by: i128) -> Result<(), String> {
+        mesh.own.told += by;
+        Ok(())
+    }
+
+    fn written(mesh: &mut World, at: usize) -> Result<(), String> {
+        match mesh.shown(at) > mesh.own.begun {
+            true => Err(format!(
+                "{at} shows {} of {}",
+                mesh.shown(at),
+                mesh.own.begun
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn opens(_: &World, link: Link, _: usize, _: usize) -> Input<'static> {
+        let broadcast = true;
+        Input::Connected { link, broadcast }
+    }
+
+    /// A disk is put back if the others have all that it had, and all know that there are members.
+    fn may_put_back(mesh: &mut World, at: usize) -> bool {
+        let vector = mesh.nodes[at].replica.vector();
+        let holds = |it: &sim::Node<()>| {
+            it.alive && it.replica.configuration().is_some() && it.replica.vector().covers(&vector)
+        };
+        let written = (0..NODES).all(|at| mesh.is_written(at));
+        written && mesh.nodes.iter().all(holds) && mesh.may_lose(at)
+    }
+
+    fn output(mesh: &mut World, at: usize, output: &Output) -> Result<(), String> {
+        if let Output::Returned(it) = output {
+            mesh.note(|| format!("{at} returned {it:?}"));
+            mesh.own.unknown |= it.unknown.is_some();
+        }
+        Ok(())
+    }
+
+    /// Those that have not heard of the members yet refuse and are refused.
+    fn refused(_: &mut World, _: usize, _: &Error) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl World {
-    fn play(&mut self) -> Result<u64, String> {
-        for at in 0..NODES {
-            let (owner, nonce) = ([at as u8 + 1; 32], self.random.bytes());
-            let writer = WriterId::mint(&Space::default(), &owner, &nonce);
-            let config = SyncConfig {
-                owner: Some(owner),
-                ..SyncConfig::default()
-            };
-            self.peers.push(Peer {
-                replica: Replica::new(Space::default(), writer),
-                sync: Sync::new(config, self.random.next_u64()),
-                mark: Mark::default(),
-                owner,
-                nonce,
-                tended: 0,
-                tend_due: 0,
-            });
-        }
-        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            for at in [a, b] {
-                let (link, broadcast) = (link(a, b), true);
-                self.handle(at, Input::Connected { link, broadcast });
-            }
-        }
-        let mut sum = 0;
+    fn play_beginning(&mut self, slow: u64) -> Result<u64, String> {
+        self.add_members(NODES)?;
+        self.pass(1)?;
         for at in 0..NODES {
             if self.random.chance(500) {
-                sum += 1 << at;
-                let added = self.peers[at].replica.add("likes", 1 << at);
-                added.map_err(|error| error.to_string())?;
-                self.handle(at, Input::Changed);
+                let by = 1 << at;
+                self.own.begun += i128::from(by);
+                self.nodes[at].replica.add(KEY, by).map_err(text)?;
+                self.when_written(at, i128::from(by));
+                self.changed(at)?;
             }
         }
-        let wait = self.random.below(3 * self.slow + 2);
+        let wait = self.random.below(3 * slow + 2);
         self.pass(wait)?;
-        let Peer {
-            replica,
-            owner,
-            nonce,
-            ..
-        } = &mut self.peers[0];
-        let founded = replica.found(owner, nonce, 1);
-        founded.map_err(|error| error.to_string())?;
-        self.handle(0, Input::Changed);
+        self.trouble();
+        let ends = self.now + self.settings.trouble.ms;
         let begun = self.now;
-        for members in 2..=NODES {
-            let owners: Vec<Owner> = self.peers[..members].iter().map(|it| it.owner).collect();
+        for members in 1..=NODES {
             let wait = self.random.below(3);
             self.pass(wait)?;
             while self.members(0) < members {
-                // One that had to come back itself has lost what it proposed, and is asked again.
-                if self.peers[0].replica.proposal().is_none() && self.peers[0].replica.is_member() {
-                    let proposed = self.peers[0].replica.propose_members(&owners);
-                    proposed.map_err(|error| error.to_string())?;
-                    self.handle(0, Input::Changed);
-                }
+                self.ask(members)?;
                 self.pass(1)?;
-                if self.now > begun + DECIDED_MS {
-                    return Err(format!("{members} members are not decided"));
+                if self.now > ends + DECIDED_MS {
+                    return Err(format!(
+                        "{members} members are not decided: {}",
+                        self.tell()
+                    ));
                 }
             }
         }
         let took = self.now - begun;
-        while !self.is_settled(sum) {
-            self.pass(1)?;
-            if self.now > begun + SETTLED_MS {
-                let shown: Vec<_> = self
-                    .peers
-                    .iter()
-                    .map(|it| it.replica.value("likes"))
-                    .collect();
-                return Err(format!("{shown:?} is shown of {sum}"));
+        let left = ends.saturating_sub(self.now);
+        self.pass(left)?;
+        match self.until(SETTLED_MS, World::is_settled)? {
+            true => Ok(took),
+            false => {
+                let shown: Vec<i128> = (0..NODES).map(|at| self.shown(at)).collect();
+                let of = self.own.begun;
+                Err(format!("{shown:?} is shown of {of}: {}", self.tell()))
             }
         }
-        Ok(took)
+    }
+
+    /// The operator asks the first one for so many members, until it has them. What was lost before it was
+    /// written is asked for again.
+    fn ask(&mut self, members: usize) -> Result<(), String> {
+        let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
+        let owners: Vec<Owner> = (0..members).map(owner).collect();
+        if !self.nodes[0].alive || !self.is_written(0) {
+            return Ok(());
+        }
+        let first = &mut self.nodes[0].replica;
+        if first.configuration().is_none() {
+            first.found(&owners[0], &nonce, time).map_err(text)?;
+            return self.changed(0);
+        }
+        // One that had to come back itself has lost what it proposed, and is asked again.
+        if members > 1 && first.proposal().is_none() && first.is_member() {
+            return match first.propose_members(&owners) {
+                Ok(()) => self.changed(0),
+                Err(error) if self.settings.trouble.ms == 0 => Err(text(error)),
+                Err(_) => Ok(()),
+            };
+        }
+        Ok(())
     }
 
     fn members(&self, at: usize) -> usize {
-        let members = self.peers[at].replica.configuration();
+        let members = self.nodes[at].replica.configuration();
         members.map_or(0, |it| it.members.len())
     }
 
-    fn is_settled(&self, sum: i128) -> bool {
-        let shown = |it: &Peer| it.replica.value("likes").unwrap_or(0);
-        let all = |at: usize| self.members(at) == NODES && shown(&self.peers[at]) == sum;
-        (0..NODES).all(all)
+    fn shown(&self, at: usize) -> i128 {
+        self.nodes[at].replica.value(KEY).unwrap_or(0)
     }
 
-    /// Lets so many milliseconds pass.
-    fn pass(&mut self, ms: u64) -> Result<(), String> {
-        for _ in 0..ms {
-            self.now += 1;
-            for way in 0..self.ways.len() {
-                while self.ways[way].front().is_some_and(|it| it.0 <= self.now) {
-                    let (_, broadcast, bytes) = self.ways[way].pop_front().expect("it is there");
-                    let (from, to) = (way / 2 / NODES, way / 2 % NODES);
-                    let (link, bytes) = (link(from, to), bytes.as_slice());
-                    let input = match broadcast {
-                        true => Input::Broadcast {
-                            from: Some(link),
-                            bytes,
-                        },
-                        false => Input::Frame { link, bytes },
-                    };
-                    self.handle(to, input);
-                    self.tend_soon(to);
-                }
-            }
-            for at in 0..NODES {
-                self.tend(at)?;
-                let due = self.peers[at].sync.next_deadline();
-                if due.is_some_and(|due| due <= self.now) {
-                    self.handle(at, Input::Tick);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tend_soon(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        let soon = (peer.tended + TEND_SOON_MS).max(self.now);
-        peer.tend_due = peer.tend_due.min(soon);
-    }
-
-    fn tend(&mut self, at: usize) -> Result<(), String> {
-        self.take_part(at);
-        let now = self.now;
-        let peer = &mut self.peers[at];
-        if peer.replica.configuration().is_none() || peer.tend_due > now {
-            return Ok(());
-        }
-        (peer.tended, peer.tend_due) = (now, now + TEND_MS);
-        let tended = peer.sync.tend(now, &mut peer.replica, &peer.mark);
-        tended.map_err(|error| format!("{at} tends: {error}"))?;
-        self.handle(at, Input::Changed);
-        Ok(())
-    }
-
-    /// Announces a member's start, as a node does.
-    fn take_part(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        let members = peer.replica.configuration();
-        let named = members.is_some_and(|it| it.has(&peer.owner));
-        if named && !peer.replica.is_announced() && peer.sync.has_caught_up(&peer.replica) {
-            let announced = peer.replica.announce(&peer.owner, &peer.nonce, 1);
-            announced.expect("it is a member");
-            peer.tend_due = 0;
-            self.handle(at, Input::Changed);
-        }
-    }
-
-    /// Hands something in, makes durable what changed, and does what is to be done.
-    fn handle(&mut self, at: usize, input: Input<'_>) {
-        let peer = &mut self.peers[at];
-        peer.sync.handle(self.now, &mut peer.replica, input);
-        let _ = peer.replica.since(&mut peer.mark);
-        while let Some(output) = self.peers[at].sync.poll() {
-            match output {
-                Output::Send { link, bytes } => self.send(at, link.0 as usize - at, false, bytes),
-                Output::Broadcast { bytes } => {
-                    for to in (0..NODES).filter(|to| *to != at) {
-                        self.send(at, to, true, bytes.clone());
-                    }
-                }
-                Output::Renew => {
-                    let peer = &mut self.peers[at];
-                    peer.nonce = self.random.bytes();
-                    let writer = WriterId::mint(&Space::default(), &peer.owner, &peer.nonce);
-                    self.trace(|| format!("{at} goes on as {writer}"));
-                    self.handle(at, Input::Renew { writer });
-                    self.take_part(at);
-                }
-                Output::Refused { close, error } => {
-                    self.trace(|| format!("{at} refuses, closes {close:?}: {error}"));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn send(&mut self, from: usize, to: usize, broadcast: bool, bytes: Vec<u8>) {
-        // A broadcast goes over others, too.
-        let most = if broadcast { 3 * self.slow } else { self.slow };
-        let late = self.random.below(most + 1);
-        let way = &self.ways[2 * (from * NODES + to) + usize::from(broadcast)];
-        let after = way.back().map_or(0, |it| it.0);
-        let arrives = (self.now + late).max(after);
-        self.trace(|| {
-            let body = Frame::decode(&bytes).map(|frame| frame.body);
-            format!("{from} to {to}, at {arrives}, broadcast {broadcast}: {body:?}")
-        });
-        let way = &mut self.ways[2 * (from * NODES + to) + usize::from(broadcast)];
-        way.push_back((arrives, broadcast, bytes));
-    }
-
-    fn trace(&self, text: impl FnOnce() -> String) {
-        if self.traced {
-            eprintln!("{} {}", self.now, text());
-        }
+    fn is_settled(&self) -> bool {
+        let (shown, own) = (self.shown(0), &self.own);
+        let least = if own.unknown { 0 } else { own.told };
+        let all = |at: usize| {
+            self.nodes[at].alive && self.members(at) == NODES && self.shown(at) == shown
+        };
+        (least..=own.begun).contains(&shown) && (0..NODES).all(all)
     }
 }

@@ -1,6 +1,9 @@
 //! Random histories of every kind of operation, without a sync machine: replicas exchange deltas
 //! that are stale, repeated, out of order, or made for somebody else, and after each step every
 //! read at the replica that changed is compared with the oracle.
+//!
+//! It is no scenario of the simulated mesh (`sim`): there a sync machine chooses what is sent, and never sends what this
+//! is about.
 
 use crate::oracle::{Call, Key, Oracle, View};
 use crate::random::Random;

@@ -18,8 +18,9 @@
 //! begins from what is behind the horizon of one member, and is taken in by the other, which had not collected so
 //! far. That one is then refused as well, comes back, and takes the first one's whole state. A guest's transactions
 //! that it alone held go with its old state. It had acknowledged them, so the guest has dropped them from its
-//! journal, and makes nothing again. What a member stands on that may have to come back is not safe there yet:
-//! members treat their own transactions so, and guests do not.
+//! journal, and makes nothing again. What a member holds that may have to come back itself is not safe there yet:
+//! members treat their own transactions so, and guests do not. A replica that counted before there were members
+//! loses that in the same way.
 //!
 //! **An operation counts twice** ([`TWICE`]). A member begins from a backup, and is asked for two keys that it had
 //! known before it has caught up. It makes both again. Members hear of these transactions with their keys only after
@@ -28,13 +29,14 @@
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
-/// What a guest handed to a member is lost.
+/// What a guest, or a replica that is no member yet, handed to a member is lost.
 pub const LOST: &str = "what a guest handed to a member is lost";
 /// An operation counts twice.
 pub const TWICE: &str = "an operation counts twice";
 
 /// Scenario, seed, and which fault it is.
-pub const OPEN: [(&str, u64, &str); 5] = [
+pub const OPEN: [(&str, u64, &str); 6] = [
+    ("beginnings", 6891, LOST),
     ("tabs", 677, APART),
     ("limited", 1059, APART),
     ("limited", 1339, LOST),

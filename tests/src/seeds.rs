@@ -1,5 +1,6 @@
 //! Many seeds on all cores, and the choice of them by environment variables.
 
+use crate::open_faults;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -41,6 +42,20 @@ pub fn each(seeds: u64, run: impl Fn(u64) -> Result<(), String> + Sync) {
             scope.spawn(work);
         }
     });
+}
+
+/// Plays so many seeds of a scenario as [`play`] does, of which some may find [open faults](open_faults).
+pub fn play_with_open_faults<F: Default + Debug + Send>(
+    scenario: &str,
+    default: u64,
+    run: impl Fn(u64, bool) -> Result<F, String> + Sync,
+    add: fn(&mut F, &F),
+) -> Option<(u64, F)> {
+    let run = |seed, traced| match traced {
+        true => run(seed, traced),
+        false => Ok(open_faults::judge(scenario, seed, run(seed, traced))?.unwrap_or_default()),
+    };
+    play(default, run, add)
 }
 
 /// Plays so many seeds, or what the environment asks for: the count, and what came of all together.

@@ -3,6 +3,9 @@
 //! Members take them in, most say goodbye, some are declared dead; the members exchange deltas,
 //! acknowledge, absorb and collect as they go. In the end the state must be that of a space in which
 //! the members had counted themselves.
+//!
+//! It is no scenario of the simulated mesh (`sim`): a million tabs come, and what counts is how large the state is
+//! then, and not what befalls them. Guests that come and go in a mesh are in `mesh`.
 
 use crate::random::Random;
 use std::fmt;

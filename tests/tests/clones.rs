@@ -4,11 +4,11 @@
 use tallymesh_tests::clones::{Figures, run};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 700;
 
 #[test]
 fn processes_under_one_id_converge_and_are_reported() {
-    let Some((seeds, total)) = seeds::play(SEEDS, |seed, _| run(seed), Figures::add) else {
+    let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
         return;
     };
     if seeds >= SEEDS {
@@ -17,8 +17,10 @@ fn processes_under_one_id_converge_and_are_reported() {
             total.returns,
             total.reuses,
             total.forks,
-            total.renewals,
+            total.mesh.renewals,
             total.faults,
+            total.mesh.restarts,
+            total.mesh.old,
         ];
         assert!(happened.iter().all(|count| *count > 100), "{total:?}");
     }

@@ -2,21 +2,15 @@
 //! `TALLYMESH_SEEDS=n` runs so many.
 
 use tallymesh_tests::mesh::{Figures, RUNS};
-use tallymesh_tests::{open_faults, seeds};
+use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 80;
 
 /// Plays so many seeds of what has this name: whether enough happened in all together.
 fn play(name: &str, happened: impl Fn(&Figures) -> bool) {
     let run = RUNS.iter().find(|it| it.0 == name).unwrap().1;
-    let run = |seed, traced| {
-        let played = run(seed, traced);
-        match traced {
-            true => played,
-            false => Ok(open_faults::judge(name, seed, played)?.unwrap_or_default()),
-        }
-    };
-    let Some((count, total)) = seeds::play(SEEDS, run, Figures::add) else {
+    let played = seeds::play_with_open_faults(name, SEEDS, run, Figures::add);
+    let Some((count, total)) = played else {
         return;
     };
     assert!(happened(&total) || count < SEEDS, "{total:?}");

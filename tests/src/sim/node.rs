@@ -239,8 +239,39 @@ impl<S: Scenario> Mesh<S> {
         for other in self.linked_with(at) {
             self.link(other, second);
         }
-        self.schedule(self.now, Event::Tend(second, epoch));
+        if self.settings.tend_ms > 0 {
+            self.schedule(self.now, Event::Tend(second, epoch));
+        }
         Ok(second)
+    }
+
+    /// Puts a process back to an earlier image of its machine, memory and disk, and lets it run. It finds its links
+    /// closed; the others find that out in their time.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn resume(&mut self, at: usize, image: Node<S::Seen>) -> Result<(), String> {
+        self.note(|| format!("{at} is put back to an image"));
+        self.close_links_of(at, true);
+        self.promises.retain(|it| it.0 != at);
+        let epoch = self.nodes[at].epoch + 1;
+        self.nodes[at] = Node {
+            alive: true,
+            epoch,
+            flush_pending: false,
+            look_at: None,
+            tick_at: None,
+            ..image
+        };
+        let links: Vec<Link> = self.nodes[at].sync.links().map(|it| it.link).collect();
+        for link in links {
+            self.input(at, Input::Disconnected { link })?;
+        }
+        if self.settings.tend_ms > 0 {
+            self.schedule(self.now, Event::Tend(at, epoch));
+        }
+        self.open_links_of(at);
+        Ok(())
     }
 
     /// Has an event of the scenario happen once all that a replica holds is on its disk; never if its process

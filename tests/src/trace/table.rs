@@ -2,8 +2,8 @@
 
 use crate::sim::Trouble;
 use crate::{
-    closed, explore, levels, mesh, open, open_faults, partitions, retirement, spending, tickets,
-    windows,
+    beginnings, clones, closed, explore, levels, mesh, open, open_faults, partitions, retirement,
+    spending, tickets, windows,
 };
 
 /// Where the hashes are.
@@ -21,11 +21,17 @@ pub struct Scenario {
     run: fn(u64) -> Result<Option<u64>, String>,
 }
 
-/// 20,000 seeds altogether.
-pub const SCENARIOS: [Scenario; 8] = [
+/// More than 20,000 seeds altogether.
+pub const SCENARIOS: [Scenario; 10] = [
     scenario("closed", 500, 20, |seed| closed::trace(seed).map(Some)),
     scenario("open", 25, 160, |seed| {
         open::run(seed, false).map(|it| Some(it.mesh.trace))
+    }),
+    scenario("clones", 25, 40, |seed| {
+        clones::run(seed, false).map(|it| Some(it.mesh.trace))
+    }),
+    scenario("beginnings", 100, 20, |seed| {
+        beginnings::run(seed, false).map(|it| Some(it.mesh.trace))
     }),
     scenario("levels", 50, 40, |seed| {
         levels::run(seed, false).map(|it| Some(it.mesh.trace))
