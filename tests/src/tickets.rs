@@ -151,6 +151,15 @@ impl Scenario for Tickets {
         mesh.serve(at)
     }
 
+    /// A disk is put back besides wherever that may be: it may seldom be.
+    fn fault(mesh: &mut World) -> Result<(), String> {
+        if mesh.random.chance(mesh.settings.trouble.old / 2) {
+            let at = mesh.random.index(MEMBERS);
+            mesh.strike_disk(at);
+        }
+        Ok(())
+    }
+
     fn ended(mesh: &mut World, at: usize) {
         mesh.own.waiting[at].clear();
         for client in 0..mesh.own.clients.len() {
