@@ -131,7 +131,7 @@ fn measure(plan: &Plan<'_>, members: bool) -> Result<String> {
     let memory = |server: &Server<'_>| Ok::<_, anyhow::Error>(server.resident_bytes()? >> 20);
     Ok(format!(
         "{HEAD}{held} It has {} MiB of memory, the empty one {} MiB.\n\n{table}\n\
-         What else was asked of both, once each, in milliseconds:\n\n\
+         Other commands and requests, once each at both, in milliseconds:\n\n\
          | what | empty | full |\n|---|---:|---:|\n{}",
         memory(&full)?,
         memory(&empty)?,
