@@ -9,8 +9,8 @@
 //! the name, so that the keys of one writer share their beginning.
 
 use crate::error::{Error, Limited};
-use crate::keys::RESERVED;
 use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
+use crate::state::keys::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;

@@ -4,7 +4,7 @@
 //! them.
 
 use crate::replica::Replica;
-use crate::shard::Shard;
+use crate::state::page::Shard;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

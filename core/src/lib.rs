@@ -44,28 +44,19 @@ pub(crate) const ROOMY: bool = cfg!(feature = "guests");
 #[cfg(feature = "budgets")]
 mod account;
 mod closed;
-mod counter;
-mod delta;
 mod error;
 mod hash;
 #[cfg(feature = "json")]
 mod json;
-mod keys;
 pub mod limits;
-mod numbers;
 mod once;
 mod replica;
 mod roster;
-mod shard;
-mod sheet;
-mod slot;
 mod sort;
+mod state;
 pub mod sync;
-#[cfg(any(test, target_family = "wasm"))]
-mod table;
 #[cfg(feature = "budgets")]
 mod ticket;
-mod vector;
 #[cfg(feature = "budgets")]
 mod window;
 pub mod wire;
@@ -84,30 +75,32 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
 
 #[cfg(feature = "budgets")]
 pub use account::{Kind, LeaseId, budget_name};
-pub use delta::Message;
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
-pub use keys::{Handle, RESERVED};
 pub use once::Once;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
     Replica, Returned, Transaction,
 };
 #[cfg(feature = "members")]
-pub use replica::{Asked, Asker, KeyedBounds, Moment, Part, Restoring, Snapshot};
+pub use replica::{Asked, Asker, KeyedBounds, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
 };
 pub use roster::{Configuration, Limit, Owner};
-pub use shard::Shard;
+pub use state::delta::Message;
+pub use state::keys::{Handle, RESERVED};
+#[cfg(feature = "members")]
+pub use state::moment::Moment;
+pub use state::page::Shard;
+pub use state::vector::VersionVector;
 #[cfg(feature = "members")]
 pub use sync::{Accusation, Level, Party, Question, Reach, Rights, Role, Share};
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};
-pub use vector::VersionVector;
 #[cfg(feature = "budgets")]
 pub use window::window_end;
 #[cfg(feature = "tokens")]

@@ -9,9 +9,9 @@
 
 #[cfg(feature = "budgets")]
 use crate::error::Error;
-use crate::keys::RESERVED;
 use crate::limits::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
-use crate::slot::Stamp;
+use crate::state::keys::RESERVED;
+use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -93,10 +93,10 @@ pub use wants::{Supply, WantId};
 use crate::closed::Closed;
 use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
-use crate::keys::Handle;
 use crate::replica::{Mark, Replica, Returned};
 #[cfg(feature = "members")]
 use crate::roster::Owner;
+use crate::state::keys::Handle;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};

@@ -7,8 +7,8 @@
 
 use crate::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
-use crate::keys::RESERVED;
 use crate::limits::TICKETS_NAME_BYTES_MAX;
+use crate::state::keys::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;

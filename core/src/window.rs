@@ -7,9 +7,9 @@
 
 use crate::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
-use crate::keys::RESERVED;
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::roster::{Configuration, Owner};
+use crate::state::keys::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;

@@ -1,13 +1,13 @@
 //! Absorption: what a writer that is gone leaves moves into its heir's slots, which changes no
 //! value, whatever cancels are under way.
 
-use super::{Replica, place};
-use crate::counter;
+use super::Replica;
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::roster::{Card, HEIRS_MAX, Retired, Says};
-use crate::shard::{OWN, PAGE, bits};
-use crate::slot::{Moved, Slot, Stamp, WIDE_MAX};
+use crate::state::counter;
+use crate::state::keys::Handle;
+use crate::state::page::{OWN, PAGE, bits};
+use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ impl Replica {
     /// The writers that were absorbed and are still known, with the last clock that was taken over.
     pub fn retired(&self) -> impl Iterator<Item = (WriterId, u64)> {
         let cards = self.ended_cards();
-        cards.filter_map(|(card, at)| Some((self.writers[at as usize], card.retired?.upto)))
+        cards.filter_map(|(card, at)| Some((self.state.writers[at as usize], card.retired?.upto)))
     }
 
     /// Takes over the writers whose heir this replica is, if that may be; tells how many.
@@ -71,7 +71,7 @@ impl Replica {
             (free && mine).then_some(number)
         };
         let ready: Vec<u32> = self.ended_cards().filter_map(ready).collect();
-        let mut chosen = alloc::vec![false; self.writers.len()];
+        let mut chosen = alloc::vec![false; self.state.writers.len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {
             true => Vec::new(),
@@ -90,11 +90,11 @@ impl Replica {
             let mut slots = self.slots(*handle);
             self.absorb_counter(&mut slots, part, &chosen, clock);
             self.put_slots(*handle, slots);
-            self.forget_unused(*handle);
+            self.state.forget_unused(*handle);
         }
         let to = Stamp { writer: OWN, clock };
         for number in &ready {
-            let upto = self.clocks[*number as usize];
+            let upto = self.state.clocks[*number as usize];
             self.note(*number, Says::Retired(Retired { to, upto }));
         }
         self.made(clock);
@@ -112,7 +112,7 @@ impl Replica {
     /// not moved yet.
     fn parts_of(&self, chosen: &[bool]) -> Vec<(Handle, Part)> {
         let mut parts = Vec::new();
-        for (at, page) in self.pages.iter().enumerate() {
+        for (at, page) in self.state.pages.iter().enumerate() {
             let columns = page.columns();
             let columns = columns.filter(|column| chosen[column.writer as usize]);
             let present = columns.fold(0, |set, column| set | column.present);
@@ -126,7 +126,7 @@ impl Replica {
 
     /// The slots of the chosen writers in one counter.
     fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
-        let sums = counter::sums(slots, &self.writers);
+        let sums = counter::sums(slots, &self.state.writers);
         let mut part = Part::default();
         for (slot, sum) in slots.iter().zip(&sums) {
             match slot.writer() {
@@ -175,7 +175,7 @@ impl Replica {
         slots.retain(|slot| amount(slot.writer()) != Some(None));
         let alive: Vec<i128> = taken.iter().filter_map(|it| it.1).collect();
         if !alive.is_empty() {
-            let fits = self.act(clock).take_over(slots, alive.iter().sum());
+            let fits = self.state.act(clock).take_over(slots, alive.iter().sum());
             debug_assert!(fits, "it was judged before");
         }
         let to = Stamp { writer: OWN, clock };
@@ -187,21 +187,8 @@ impl Replica {
         counter::normalize(slots);
     }
 
-    /// The counters of which one of these writers has a slot.
-    pub(super) fn slots_of(&self, writers: &[u32]) -> Vec<Handle> {
-        let mut handles = Vec::new();
-        for (at, page) in self.pages.iter().enumerate() {
-            let columns = writers.iter().filter_map(|writer| page.column(*writer));
-            let present = columns.fold(0, |set, column| set | column.present);
-            handles.extend(bits(present).map(|slot| Handle((at * PAGE) as u32 + slot)));
-        }
-        handles
-    }
-
     pub(super) fn slots(&self, handle: Handle) -> Vec<Slot> {
-        let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at);
-        page.map_or(Vec::new(), |page| page.slots(slot))
+        self.state.slots(handle)
     }
 
     /// Drops the slots of writers that were absorbed without them: nothing survived in them.
@@ -212,12 +199,12 @@ impl Replica {
         let mut writers = writers.to_vec();
         writers.sort_unstable();
         let gone = |writer: u32| writers.binary_search(&writer).is_ok();
-        for handle in self.slots_of(&writers) {
+        for handle in self.state.slots_of(&writers) {
             let mut slots = self.slots(handle);
             slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
-            self.forget_unused(handle);
+            self.state.forget_unused(handle);
         }
     }
 }
@@ -229,7 +216,7 @@ impl Replica {
         let handle = self.add(key, 0).unwrap();
         let mut slots = self.slots(handle);
         let clock = self.clock() + 1;
-        assert!(self.act(clock).take_over(&mut slots, amount));
+        assert!(self.state.act(clock).take_over(&mut slots, amount));
         self.put_slots(handle, slots);
         self.made(clock);
     }

@@ -3,11 +3,11 @@
 
 use super::former::OfFormer;
 use super::{Mark, Replica, place};
-use crate::delta::{Entry, Message};
 use crate::error::Error;
-use crate::keys::Handle;
-use crate::shard::OWN;
-use crate::sheet::{Few, Sheet};
+use crate::state::delta::{Entry, Message};
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::sheet::{Few, Sheet};
 use crate::wire::Adds;
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ impl Replica {
     ///
     /// Its cost follows the length of `changed`. In a space with members it is always `None`.
     pub fn adds_since(&mut self, mark: &mut Mark, changed: &[Handle]) -> Option<Vec<u8>> {
-        let low = self.low(mark, OWN as usize);
+        let low = self.state.low(&mark.state, OWN as usize);
         if low == self.clock() || !self.only_wrote(mark, low) {
             return None;
         }
@@ -34,10 +34,10 @@ impl Replica {
         );
         for handle in changed {
             let (page_at, slot) = place(*handle);
-            let page = self.pages.get(page_at)?;
+            let page = self.state.pages.get(page_at)?;
             let row = page.own.get(slot).filter(|_| !page.is_odd(slot))?;
             if row.clock > low {
-                adds.push(self.keys.get(*handle)?, *row);
+                adds.push(self.state.keys.get(*handle)?, *row);
             }
         }
         self.move_mark(mark);
@@ -58,16 +58,16 @@ impl Replica {
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let own = OWN as usize;
         let known = (mark.remembered, mark.former);
-        let moved = self.moved_since(mark);
-        let mut lows = Few::as_in(&self.clocks);
+        let moved = self.state.moved_since(&mark.state);
+        let mut lows = Few::as_in(&self.state.clocks);
         lows.set(OWN, low);
         self.configuration().is_none()
-            && self.began < mark.epoch
+            && self.state.began < mark.state.epoch
             // Nor is all of the own writer to be told again.
-            && self.roster.assigned[own] < mark.epoch
+            && self.state.assigned[own] < mark.state.epoch
             && known == (self.roster.remembered, self.former_clocks())
             && moved.is_some_and(|moved| moved == [OWN])
-            && self.facts_since(mark.epoch, &lows).is_empty()
+            && self.facts_since(mark.state.epoch, &lows).is_empty()
             && mark.keyed.is_last(self)
     }
 }

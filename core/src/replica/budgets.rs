@@ -30,8 +30,8 @@ use crate::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
 use crate::error::{Error, Short};
-use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
+use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -250,7 +250,7 @@ impl Replica {
             }
         };
         let cap = account.capped.then(|| value(Part::Cap));
-        let leases = self.keys.leases_of(account.name);
+        let leases = self.state.keys.leases_of(account.name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         Budget {
             value: of_value,
@@ -275,13 +275,13 @@ impl Replica {
 
     /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
     pub fn budget_at(&self, handle: Handle) -> Option<&str> {
-        budget_name(self.keys.get(handle)?)
+        budget_name(self.state.keys.get(handle)?)
     }
 
     /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
     /// is named twice.
     pub fn each_budget(&self, take: &mut dyn FnMut(&str)) {
-        for (handle, key) in self.keys.reserved() {
+        for (handle, key) in self.state.keys.reserved() {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
             if let Some(account) = value.filter(|_| self.value_at(handle).is_some()) {
                 take(account.name);
@@ -312,19 +312,19 @@ impl Replica {
                 room: room.unwrap_or(0),
             })
         };
-        self.keys.holders().filter_map(holder).collect()
+        self.state.keys.holders().filter_map(holder).collect()
     }
 
     /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
     /// replicas.
     pub fn budget_parts(&self) -> impl Iterator<Item = (Handle, &str)> {
-        let reserved = self.keys.reserved();
+        let reserved = self.state.keys.reserved();
         reserved.filter(|(handle, _)| self.value_at(*handle).is_some())
     }
 
     /// The keys of the budget that goes by a name, the one with a cap first.
     fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
-        if self.keys.are_plain() || check_name(name).is_err() {
+        if self.state.keys.are_plain() || check_name(name).is_err() {
             return None;
         }
         let account = |capped| Account {
@@ -339,7 +339,7 @@ impl Replica {
     /// Refuses a plain operation on what is no plain counter.
     pub(super) fn check_plain(&self, key: &str) -> Result<(), Error> {
         check_typed(key)?;
-        if self.keys.are_plain() || self.value(key).is_some() {
+        if self.state.keys.are_plain() || self.value(key).is_some() {
             return Ok(());
         }
         match self.kind_of(key) {
@@ -350,13 +350,13 @@ impl Replica {
 
     /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
     pub(super) fn check_plain_at(&self, handle: Handle) -> Result<(), Error> {
-        if self.keys.are_plain() {
+        if self.state.keys.are_plain() {
             return Ok(());
         }
         let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at);
+        let page = self.state.pages.get(page_at);
         let is_row = page.is_some_and(|page| page.own.has(slot) && !page.is_odd(slot));
-        match self.keys.get(handle) {
+        match self.state.keys.get(handle) {
             Some(key) if is_row => check_typed(key),
             Some(key) => self.check_plain(key),
             None => Ok(()),
@@ -424,7 +424,7 @@ impl Transaction<'_> {
                 Some(draft) => self.drafts[at] = draft,
                 None => {
                     self.drafts.remove(at);
-                    self.replica.forget_unused(handle);
+                    self.replica.state.forget_unused(handle);
                 }
             }
         }
@@ -545,7 +545,7 @@ impl Transaction<'_> {
         saved: &mut Saved,
     ) -> Result<Handle, Error> {
         let replica = &mut *self.replica;
-        let handle = replica.keys.find_or_insert(key)?;
+        let handle = replica.state.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
         saved.push((handle, known.ok().map(|at| self.drafts[at].clone())));
         let at = replica.draft_of(&mut self.drafts, handle);

@@ -10,13 +10,14 @@ use super::members::Roster;
 use super::{Mark, Replica};
 use crate::closed::Empty;
 use crate::error::Error;
-use crate::keys::Handle;
-use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Says, of};
-use crate::shard::{OWN, PAGE, bits};
-use crate::slot::Stamp;
-use crate::vector::VersionVector;
+use crate::roster::{Ack, Fence, HEIRS_MAX, Owner, Says, of};
+use crate::state::counter;
+use crate::state::keys::Handle;
+use crate::state::page::{OWN, PAGE, bits};
+use crate::state::slot::Stamp;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{MEMBERS, PARTS, counter};
+use crate::{MEMBERS, PARTS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use sweep::sweep;
@@ -120,7 +121,7 @@ impl Replica {
         let heir = self.heir_of(writer);
         let seen = |number: u32| self.seen_by(quorum, number, writer);
         let most = quorum.members.iter().map(|number| seen(*number)).max();
-        let most = most.unwrap_or(0).max(self.clocks[writer as usize]);
+        let most = most.unwrap_or(0).max(self.state.clocks[writer as usize]);
         quorum.members.contains(&heir) && seen(heir) >= most
     }
 
@@ -213,7 +214,7 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         if asks {
-            let mut held = self.clocks.clone();
+            let mut held = self.state.clocks.clone();
             held[OWN as usize] = clock;
             self.roster.pending = Some((clock, held));
         }
@@ -225,7 +226,7 @@ impl Replica {
         let mut seen = seen;
         // It is part of what is seen here, if all that are attached have seen it. Who was not heard yet
         // may have been sent all but this, and be about to begin from that.
-        let is_silent = |guest: u32| self.clocks[guest as usize] == 0;
+        let is_silent = |guest: u32| self.state.clocks[guest as usize] == 0;
         if !self.attached_numbers().any(is_silent)
             && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
@@ -252,31 +253,33 @@ impl Replica {
         }
         let quorum = self.quorum();
         self.settle(&quorum);
-        let kept: Vec<u64> = (0..self.writers.len()).map(|n| self.low(kept, n)).collect();
+        let kept: Vec<u64> = (0..self.state.writers.len())
+            .map(|n| self.state.low(&kept.state, n))
+            .collect();
         let mut changed = false;
         self.roster.waiting = false;
-        for at in 0..self.pages.len() {
-            for slot in bits(self.pages[at].odd()) {
+        for at in 0..self.state.pages.len() {
+            for slot in bits(self.state.pages[at].odd()) {
                 let handle = Handle((at * PAGE) as u32 + slot);
-                let mut slots = self.pages[at].slots(slot);
+                let mut slots = self.state.pages[at].slots(slot);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
                     stamp.clock <= kept[stamp.writer as usize] && self.is_stable(&quorum, stamp)
                 };
                 let before = self.has_keyed().then(|| slots.clone());
-                if sweep(&mut slots, &self.writers, &stable, &mut waits) {
+                if sweep(&mut slots, &self.state.writers, &stable, &mut waits) {
                     changed = true;
                     self.note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
-                    *self.dropped += u64::from(PARTS && slots.is_empty());
+                    *self.state.dropped += u64::from(PARTS && slots.is_empty());
                     self.put_slots(handle, slots);
-                    self.forget_unused(handle);
+                    self.state.forget_unused(handle);
                 }
                 self.roster.waiting |= waits;
             }
         }
         changed |= self.forget(&quorum, &kept);
-        let numbers = 0..self.writers.len() as u32;
+        let numbers = 0..self.state.writers.len() as u32;
         self.roster.waiting |= numbers
             .into_iter()
             .any(|n| self.waits_for_keyed(&quorum, n));
@@ -285,10 +288,10 @@ impl Replica {
             self.roster.waiting |= !self.has_none_pending() || self.awaits_known();
             self.roster.waiting |= self.keeps_spent_leases();
         }
-        self.collected |= changed;
+        self.state.collected |= changed;
         if changed {
-            self.void_walks();
-            let mut floor = alloc::vec![0; self.writers.len()];
+            self.state.void_walks();
+            let mut floor = alloc::vec![0; self.state.writers.len()];
             for (number, clock) in self.horizons() {
                 floor[number as usize] = clock;
             }
@@ -315,7 +318,7 @@ impl Replica {
             return;
         }
         let mut settled = core::mem::take(&mut self.roster.settled);
-        settled.resize(self.writers.len(), 0);
+        settled.resize(self.state.writers.len(), 0);
         // Of members' writers all say themselves what they have seen: also whose keyed operations they
         // know.
         let mut held = prospect.held.unwrap_or_default();
@@ -353,7 +356,7 @@ impl Replica {
         });
         let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
         let held = self.roster.pending.take_if(|_| is_held);
-        let mut least = alloc::vec![0; self.writers.len()];
+        let mut least = alloc::vec![0; self.state.writers.len()];
         for number in self.starts() {
             least[number as usize] = self.least_seen(quorum, number);
         }
@@ -380,7 +383,7 @@ impl Replica {
                 .filter(|clock| *clock > 0)
                 .map(|clock| (writer, clock))
         };
-        VersionVector::from_sorted(self.numbers.iter().filter_map(clocks).collect())
+        VersionVector::from_sorted(self.state.numbers.iter().filter_map(clocks).collect())
     }
 
     /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
@@ -393,9 +396,9 @@ impl Replica {
         {
             return;
         }
-        self.roster.settled.resize(self.writers.len(), 0);
+        self.roster.settled.resize(self.state.writers.len(), 0);
         for (writer, clock) in settled.iter() {
-            if let Some(number) = self.numbers.get(&writer) {
+            if let Some(number) = self.state.numbers.get(&writer) {
                 let ours = &mut self.roster.settled[number as usize];
                 *ours = clock.max(*ours);
             }
@@ -419,65 +422,15 @@ impl Replica {
         }
         let handles = self.counters().map(|(handle, _)| handle);
         #[cfg(feature = "budgets")]
-        let handles = handles.chain(self.keys.reserved().map(|(handle, _)| handle));
+        let handles = handles.chain(self.state.keys.reserved().map(|(handle, _)| handle));
         let handles: Vec<Handle> = handles.collect();
         #[cfg(feature = "budgets")]
         self.pending.clear();
-        let pages = core::mem::take(&mut self.pages);
-        self.touched.resize(0);
         *self.sums = Empty::EMPTY;
-        for (at, page) in pages.iter().enumerate() {
-            for slot in bits(page.present()) {
-                self.forget_unused(Handle((at * PAGE) as u32 + slot));
-            }
-        }
         self.doubt_keyed();
-        self.void_walks();
-        self.epoch += 1;
-        self.began = self.epoch;
-        self.writers = Vec::from([writer]);
-        self.clocks = Vec::from([0]);
-        self.merged_at = Vec::from([0]);
-        if MEMBERS {
-            *self.seen_at_last = Vec::from([0]);
-        }
-        self.numbers = crate::numbers::Numbers::new(writer, OWN);
+        self.state.clear(writer);
         *self.roster = Roster::new();
-        self.all_moved();
         handles
-    }
-
-    /// A number for a writer that has none.
-    pub(super) fn assign(&mut self, writer: WriterId) -> u32 {
-        if MEMBERS && let Some(number) = self.roster.free.pop() {
-            self.writers[number as usize] = writer;
-            self.roster.assigned[number as usize] = self.epoch;
-            self.note_moved(number);
-            return number;
-        }
-        self.writers.push(writer);
-        self.clocks.push(0);
-        self.merged_at.push(0);
-        if MEMBERS {
-            self.roster.cards.push(Card::default());
-            self.seen_at_last.push(0);
-            self.roster.assigned.push(self.epoch);
-        }
-        let number = self.writers.len() as u32 - 1;
-        self.note_moved(number);
-        number
-    }
-
-    /// The clock that a mark has for a local number: nothing if the number changed hands since.
-    pub(super) fn low(&self, mark: &Mark, number: usize) -> u64 {
-        let since = match MEMBERS {
-            true => self.roster.assigned[number],
-            false => self.began, // no number changes hands
-        };
-        match since >= mark.epoch {
-            true => 0,
-            false => mark.clocks.get(number).copied().unwrap_or(0),
-        }
     }
 }
 

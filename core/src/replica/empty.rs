@@ -20,8 +20,6 @@ impl Empty for Roster {
         floor: Vec::new(),
         pending: None,
         prospect: None,
-        free: Vec::new(),
-        assigned: Vec::new(),
         established: false,
         early: false,
         proposal: None,
@@ -41,7 +39,6 @@ impl Roster {
     pub(super) fn new() -> Roster {
         Roster {
             cards: Vec::from([Card::default()]),
-            assigned: Vec::from([0]),
             ..Roster::EMPTY
         }
     }

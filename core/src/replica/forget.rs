@@ -2,11 +2,11 @@
 
 use super::Replica;
 use super::collect::Quorum;
-use crate::delta::Message;
 use crate::limits::RETURNS_MAX;
 use crate::roster::Retired;
-use crate::shard::OWN;
-use crate::slot::Stamp;
+use crate::state::delta::Message;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
@@ -14,13 +14,13 @@ use alloc::vec::Vec;
 impl Replica {
     /// Forgets writers that were absorbed and of whom nothing is left.
     pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
-        let mut left = alloc::vec![false; self.writers.len()];
-        for page in self.pages.iter().filter(|page| page.odd.is_some()) {
+        let mut left = alloc::vec![false; self.state.writers.len()];
+        for page in self.state.pages.iter().filter(|page| page.odd.is_some()) {
             for column in page.columns().filter(|column| column.present != 0) {
                 left[column.writer as usize] = true;
             }
         }
-        let mut named = alloc::vec![false; self.writers.len()];
+        let mut named = alloc::vec![false; self.state.writers.len()];
         for (card, _) in self.ended_cards() {
             card.successor()
                 .into_iter()
@@ -106,7 +106,7 @@ impl Replica {
         }
         let gone_too = gone.iter().map(|it| it.0);
         for number in renamed.into_iter().chain(gone_too) {
-            self.roster.changed(number, self.epoch);
+            self.roster.changed(number, self.state.epoch);
         }
         if let Some((by, _)) = &mut self.roster.configuration {
             again(by);
@@ -114,7 +114,7 @@ impl Replica {
         for (_, _, by) in &mut self.roster.gone {
             again(by);
         }
-        for page in &mut self.pages {
+        for page in &mut self.state.pages {
             for side in page.sides_mut() {
                 if let Some(cut) = &mut side.cut {
                     again(&mut cut.by);
@@ -132,7 +132,7 @@ impl Replica {
             attached.seen.retain(|entry| !is_gone(entry.0));
         }
         self.roster.attached.retain(|it| !is_gone(it.writer));
-        self.roster.floor.resize(self.writers.len(), 0);
+        self.roster.floor.resize(self.state.writers.len(), 0);
         if DUTIES {
             let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
             self.forget_keyed(&numbers);
@@ -140,7 +140,7 @@ impl Replica {
         for (number, to, _) in gone {
             self.forget_clocks(*number, *to);
         }
-        let id = |number: u32| self.writers[number as usize];
+        let id = |number: u32| self.state.writers[number as usize];
         let remembered = gone.iter().map(|(number, _, upto)| (id(*number), *upto));
         let remembered: Vec<(WriterId, u64)> = remembered.collect();
         match DUTIES {
@@ -149,7 +149,7 @@ impl Replica {
                 .into_iter()
                 .for_each(|it| self.remember(it.0, it.1)),
         }
-        self.numbers.retain(|number| !is_gone(number));
+        self.state.numbers.retain(|number| !is_gone(number));
         if let Some(prospect) = &mut self.roster.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));
         }
@@ -179,10 +179,10 @@ impl Replica {
             let least = prospect.least.get_mut(at).into_iter();
             held.chain(least).for_each(|clock| *clock = 0);
         }
-        self.clocks[at] = 0;
-        self.merged_at[at] = 0;
-        self.note_moved(number);
-        self.roster.free.push(number);
+        self.state.clocks[at] = 0;
+        self.state.merged_at[at] = 0;
+        self.state.note_moved(number);
+        self.state.free.push(number);
     }
 
     /// Remembers up to which clock a forgotten writer was taken over, should it come back.
@@ -233,7 +233,7 @@ impl Replica {
             _ => self.roster.gaps || begins,
         };
         for (writer, upto) in message.returns.iter() {
-            if self.numbers.get(writer).is_none() {
+            if self.state.numbers.get(writer).is_none() {
                 self.remember(*writer, *upto);
             }
         }

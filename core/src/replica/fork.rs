@@ -9,13 +9,14 @@ use super::Replica;
 #[cfg(feature = "members")]
 use super::place;
 use crate::closed::Empty;
-#[cfg(feature = "members")]
-use crate::delta::Message;
 use crate::hash::{fold, hash_bytes};
-use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
-use crate::shard::{Column, OWN, PAGE, bits};
-use crate::slot::{Base, Extra};
+#[cfg(feature = "members")]
+use crate::state::delta::Message;
+use crate::state::join::Fork;
+use crate::state::keys::Handle;
+use crate::state::page::{Column, OWN, PAGE, bits};
+use crate::state::slot::{Base, Extra};
 use crate::writer_id::WriterId;
 use crate::{FORKS, MEMBERS};
 use alloc::boxed::Box;
@@ -115,10 +116,6 @@ impl Contents {
     }
 }
 
-/// Something of a clock that was held already: the counter, the writer's local number, the clock,
-/// and both totals if there are two.
-pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
-
 /// The digest of each page's contents, as it was when the digest of all was asked for last.
 #[derive(Clone)]
 pub(super) struct Sums {
@@ -159,24 +156,28 @@ impl Replica {
             *self.sums = Sums::EMPTY;
             self.sums.closed = closed;
         }
-        self.sums.pages.resize(self.pages.len(), 0);
+        self.sums.pages.resize(self.state.pages.len(), 0);
         let mut from = 0;
-        while let Some((at, _)) = self.touched.next(&self.pages, from, self.sums.epoch) {
+        while let Some((at, _)) = self
+            .state
+            .touched
+            .next(&self.state.pages, from, self.sums.epoch)
+        {
             let mut sum = 0u64;
             self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
             let before = core::mem::replace(&mut self.sums.pages[at], sum);
             self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
             from = at + 1;
         }
-        self.epoch += 1;
-        self.sums.epoch = self.epoch;
+        self.state.epoch += 1;
+        self.sums.epoch = self.state.epoch;
         self.sums.sum
     }
 
     /// The contents of each writer, ascending by writer. Looks at everything that is held.
     pub fn contents(&self) -> Vec<Contents> {
-        let mut digests = alloc::vec![[0u64; 2]; self.writers.len()];
-        let pages = if FORKS { self.pages.len() } else { 0 };
+        let mut digests = alloc::vec![[0u64; 2]; self.state.writers.len()];
+        let pages = if FORKS { self.state.pages.len() } else { 0 };
         for at in 0..pages {
             self.digest_page(at, &mut |writer, part, hash| {
                 let digest = &mut digests[writer as usize][part];
@@ -188,27 +189,30 @@ impl Replica {
             let [shards, cancels] = digests[number];
             Contents {
                 writer,
-                clock: self.clocks[number],
+                clock: self.state.clocks[number],
                 shards,
                 cancels,
             }
         };
-        let all = self.numbers.iter().map(contents);
+        let all = self.state.numbers.iter().map(contents);
         all.filter(|it| it.clock > 0).collect()
     }
 
     /// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
     /// is a shard (0) or a cancel (1).
     fn digest_page(&self, at: usize, take: &mut dyn FnMut(u32, usize, u64)) {
-        let page = &self.pages[at];
+        let page = &self.state.pages[at];
         let closed = MEMBERS && self.configuration().is_some();
         let odd = page.odd();
-        let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
+        let id = |writer: u32| hash_bytes(0, self.state.writers[writer as usize].as_bytes());
         let key = |slot| {
             let handle = Handle((at * PAGE) as u32 + slot);
             (
                 handle,
-                hash_bytes(0, self.keys.get(handle).unwrap_or_default().as_bytes()),
+                hash_bytes(
+                    0,
+                    self.state.keys.get(handle).unwrap_or_default().as_bytes(),
+                ),
             )
         };
         let mut keys = [0; PAGE];
@@ -261,7 +265,7 @@ impl Replica {
     fn digest_survivors(&self, handle: Handle, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
         let mut expiry = self.effective_expiry(handle).unwrap_or_default();
         for shard in self.shards(handle) {
-            let Some(number) = self.numbers.get(&shard.writer) else {
+            let Some(number) = self.state.numbers.get(&shard.writer) else {
                 continue;
             };
             let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
@@ -282,25 +286,26 @@ impl Replica {
     /// among others. False, with nothing done, if the id is known already, or in a space with
     /// members, who decide such things together.
     pub fn renew(&mut self, writer: WriterId) -> bool {
-        if self.numbers.get(&writer).is_some() || self.configuration().is_some() {
+        if self.state.numbers.get(&writer).is_some() || self.configuration().is_some() {
             return false;
         }
-        self.void_walks();
+        self.state.void_walks();
         let old = self.writer();
-        let number = self.assign(old);
+        let number = self.state.assign(old);
+        self.roster.fit(self.state.writers.len());
         #[cfg(feature = "members")]
         self.renumber_own_keyed(number);
-        self.numbers.remove(&old);
-        self.numbers.insert(old, number);
-        self.numbers.insert(writer, OWN);
-        self.writers[OWN as usize] = writer;
+        self.state.numbers.remove(&old);
+        self.state.numbers.insert(old, number);
+        self.state.numbers.insert(writer, OWN);
+        self.state.writers[OWN as usize] = writer;
         // A mark that knows the former owner of the number is void.
-        self.roster.assigned[OWN as usize] = self.epoch;
-        self.clocks[number as usize] = core::mem::take(&mut self.clocks[OWN as usize]);
-        self.all_moved();
+        self.state.assigned[OWN as usize] = self.state.epoch;
+        self.state.clocks[number as usize] = core::mem::take(&mut self.state.clocks[OWN as usize]);
+        self.state.all_moved();
         // The new writer's first transaction builds on all that is here.
-        self.merged_at.fill(0);
-        for page in &mut self.pages {
+        self.state.merged_at.fill(0);
+        for page in &mut self.state.pages {
             if page.own.present != 0 {
                 let mut column = core::mem::replace(&mut page.own, Column::new(OWN));
                 column.writer = number;
@@ -335,16 +340,16 @@ impl Replica {
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !FORKS {
             match MEMBERS {
-                true => self.roster.assigned.fill(self.epoch),
-                false => self.began = self.epoch,
+                true => self.state.assigned.fill(self.state.epoch),
+                false => self.state.began = self.state.epoch,
             }
             return;
         }
-        self.void_walks();
+        self.state.void_walks();
         for writer in writers {
-            if let Some(number) = self.numbers.get(writer) {
-                self.roster.assigned[number as usize] = self.epoch;
-                self.note_moved(number);
+            if let Some(number) = self.state.numbers.get(writer) {
+                self.state.assigned[number as usize] = self.state.epoch;
+                self.state.note_moved(number);
             }
         }
     }
@@ -352,8 +357,8 @@ impl Replica {
     /// The clock up to which a writer is held.
     #[cfg(feature = "members")]
     pub(crate) fn clock_held(&self, writer: &WriterId) -> u64 {
-        let number = self.numbers.get(writer);
-        number.map_or(0, |number| self.clocks[number as usize])
+        let number = self.state.numbers.get(writer);
+        number.map_or(0, |number| self.state.clocks[number as usize])
     }
 
     /// The writers of which a message has something newer, and up to which clock each is held.
@@ -372,7 +377,7 @@ impl Replica {
     /// held. A row that is not here may have been collected.
     #[cfg(feature = "members")]
     pub(crate) fn compare_rows(&mut self, message: &Message, writer: &WriterId) {
-        let Some(number) = self.numbers.get(writer) else {
+        let Some(number) = self.state.numbers.get(writer) else {
             return;
         };
         let mut found = Vec::new();
@@ -380,11 +385,15 @@ impl Replica {
             let its = |it: &&Column| message.writers[it.writer as usize].writer == *writer;
             for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
                 let key = message.keys.get(at * PAGE + slot as usize);
-                let Some(handle) = self.keys.find(key) else {
+                let Some(handle) = self.state.keys.find(key) else {
                     continue;
                 };
                 let (page, slot) = place(handle);
-                let column = self.pages.get(page).and_then(|page| page.column(number));
+                let column = self
+                    .state
+                    .pages
+                    .get(page)
+                    .and_then(|page| page.column(number));
                 let Some(ours) = column.and_then(|column| column.get(slot)) else {
                     continue;
                 };
@@ -458,12 +467,12 @@ impl Replica {
     /// what is new is.
     #[cold]
     pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
-        let writer = self.writers[number as usize];
+        let writer = self.state.writers[number as usize];
         self.rework(&[writer]);
         if !self.forked.contains(&writer) {
             self.forked.push(writer);
         }
-        let key = self.keys.get(handle).unwrap_or_default().into();
+        let key = self.state.keys.get(handle).unwrap_or_default().into();
         let fault = |evidence| Fault {
             writer,
             clock,

@@ -6,10 +6,10 @@ use super::journal::Journal;
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::hash::hash_bytes;
-use crate::keys::Handle;
 use crate::roster::Owner;
-use crate::shard::OWN;
-use crate::slot::Stamp;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -225,7 +225,7 @@ impl Replica {
 
     /// Whether a writer is a member's incarnation whose place is not certain here.
     pub(crate) fn is_unsure(&self, writer: &WriterId) -> bool {
-        let number = self.numbers.get(writer);
+        let number = self.state.numbers.get(writer);
         number.is_some_and(|number| self.roster.cards[number as usize].is_unsure())
     }
 
@@ -259,7 +259,7 @@ impl Replica {
 
     /// Whether members wait for a writer that is none of theirs.
     fn is_waited_for(&self, writer: &WriterId) -> bool {
-        let number = self.numbers.get(writer);
+        let number = self.state.numbers.get(writer);
         let card = number.map(|number| &self.roster.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over())
     }
@@ -276,7 +276,7 @@ impl Replica {
     /// when it was declared dead.
     pub(crate) fn holds_buried(&self) -> bool {
         self.former.iter().any(|it| {
-            let number = self.numbers.get(&it.writer);
+            let number = self.state.numbers.get(&it.writer);
             let card = number.map(|number| &self.roster.cards[number as usize]);
             card.is_some_and(|card| card.is_burial()) && self.held(&it.writer) > 0
         })
@@ -299,7 +299,7 @@ impl Replica {
     /// Notes who took in the former writers, where that is known by now.
     pub(crate) fn note_intros(&mut self) {
         for at in 0..self.former.len() {
-            if let Some(number) = self.numbers.get(&self.former[at].writer) {
+            if let Some(number) = self.state.numbers.get(&self.former[at].writer) {
                 let intro = self.intro_of(number);
                 let former = &mut self.former[at];
                 former.intro = intro.or(former.intro);
@@ -341,7 +341,7 @@ impl Replica {
         self.note_intros();
         for at in 0..self.former.len() {
             let former = &self.former[at];
-            let Some(number) = self.numbers.get(&former.writer) else {
+            let Some(number) = self.state.numbers.get(&former.writer) else {
                 continue;
             };
             if former.journal.needs_survivors() {
@@ -377,7 +377,7 @@ impl Replica {
         let by = &self.roster.cards[stamp.writer as usize];
         let announce = by.announce.as_ref()?;
         Some(Intro {
-            by: self.writers[stamp.writer as usize],
+            by: self.state.writers[stamp.writer as usize],
             clock: stamp.clock,
             owner: announce.owner,
             generation: announce.generation,

@@ -2,10 +2,10 @@
 
 use super::Replica;
 use super::room::Bringer;
-use crate::delta::Message;
 use crate::error::{Error, detail};
 use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
-use crate::shard::OWN;
+use crate::state::delta::Message;
+use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -22,7 +22,8 @@ impl Replica {
                 writer: detail(*writer),
             });
         }
-        let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
+        let behind =
+            |(number, clock): &(u32, u64)| seen(&self.state.writers[*number as usize]) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
             true => Err(Error::Behind),
             false => Ok(()),
@@ -54,9 +55,9 @@ impl Replica {
     /// starts again should not have to face that.
     pub(crate) fn admit_guest(&mut self, writer: &WriterId) -> Result<(), Error> {
         self.admit(writer)?;
-        let seen = self.members_part(|number| self.clocks[number as usize]);
-        if let Some(number) = self.numbers.get(writer)
-            && self.clocks[number as usize] == 0
+        let seen = self.members_part(|number| self.state.clocks[number as usize]);
+        if let Some(number) = self.state.numbers.get(writer)
+            && self.state.clocks[number as usize] == 0
             && self.roster.told_by(number).is_some()
         {
             self.roster.attach(number, seen);
@@ -101,7 +102,7 @@ impl Replica {
     /// The writers that this member speaks for: those it took in, and those whose homes it took over.
     pub fn attached(&self) -> impl Iterator<Item = WriterId> {
         let attached = self.attached_numbers();
-        attached.map(|number| self.writers[number as usize])
+        attached.map(|number| self.state.writers[number as usize])
     }
 
     /// They, by local number, ascending.
@@ -115,7 +116,7 @@ impl Replica {
 
     /// Whether this member speaks for a writer.
     pub(crate) fn is_attached(&self, writer: &WriterId) -> bool {
-        let number = self.numbers.get(writer);
+        let number = self.state.numbers.get(writer);
         let card = number.map(|number| &self.roster.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
     }
@@ -123,13 +124,13 @@ impl Replica {
     /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
     /// held here: as [`progress`](Replica::progress) of each.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (WriterId, u64, bool)> {
-        let held = self.members_part(|number| self.clocks[number as usize]);
+        let held = self.members_part(|number| self.state.clocks[number as usize]);
         self.attached_numbers().map(move |number| {
             let theirs = self.seen_there(number);
             let mut held = held.iter();
             let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
             let far = theirs.iter().map(|entry| entry.1).sum();
-            (self.writers[number as usize], far, level)
+            (self.state.writers[number as usize], far, level)
         })
     }
 
@@ -148,7 +149,7 @@ impl Replica {
     /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
     pub fn home(&self) -> Option<WriterId> {
         let home = self.home_number()?;
-        Some(self.writers[self.heir_of(home) as usize])
+        Some(self.state.writers[self.heir_of(home) as usize])
     }
 
     /// The member that is waited for in the name of this replica, which is none itself.
@@ -160,14 +161,14 @@ impl Replica {
 
     /// The transaction that took a writer in.
     pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
-        let number = self.numbers.get(writer)?;
+        let number = self.state.numbers.get(writer)?;
         let by = self.roster.cards[number as usize].intro?.by;
-        Some((self.writers[by.writer as usize], by.clock))
+        Some((self.state.writers[by.writer as usize], by.clock))
     }
 
     /// Whose incarnation a writer is, and of which generation, if it is a member's.
     pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
-        let number = self.numbers.get(writer)?;
+        let number = self.state.numbers.get(writer)?;
         let announce = self.roster.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))
     }
@@ -176,7 +177,7 @@ impl Replica {
     pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
         let is_unsure = |number: &u32| self.roster.cards[*number as usize].is_unsure();
         let is_named = |number: &u32| {
-            let writer = self.writers[*number as usize];
+            let writer = self.state.writers[*number as usize];
             writer != live && message.hi(&writer) > Some(0)
         };
         let named = self.starts().filter(is_unsure).filter(is_named);

@@ -4,9 +4,9 @@
 //! starts and the writers that are over are listed apart, and those of which something was said last.
 
 use super::members::{Attached, Roster};
-use super::recent::Recent;
-use crate::DUTIES;
 use crate::roster::Card;
+use crate::state::recent::Recent;
+use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Local numbers, by what is known of their writers.
@@ -40,6 +40,13 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
 }
 
 impl Roster {
+    /// Has a card for each of so many local numbers.
+    pub(super) fn fit(&mut self, writers: usize) {
+        if MEMBERS && self.cards.len() < writers {
+            self.cards.resize_with(writers, Card::default);
+        }
+    }
+
     /// Something of a writer is known that was not, or not any more, in this epoch.
     pub(super) fn changed(&mut self, number: u32, epoch: u64) {
         if !DUTIES {

@@ -9,14 +9,14 @@
 
 use super::Replica;
 use crate::closed::{Closed, Empty};
-use crate::counter::{self, Act};
-use crate::delta::Message;
 use crate::error::{Error, detail};
-use crate::keys::Handle;
 use crate::once::Once;
 use crate::roster::Configuration;
-use crate::shard::OWN;
-use crate::slot::{Base, Cut, Slot};
+use crate::state::counter::{self, Act};
+use crate::state::delta::Message;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::slot::{Base, Cut, Slot};
 use crate::writer_id::WriterId;
 use crate::{MEMBERS, Op};
 use alloc::boxed::Box;
@@ -204,7 +204,7 @@ impl Replica {
 
     /// Notes that a member holds this replica's transactions up to `clock` for good.
     pub fn held_by_member(&mut self, clock: u64) {
-        let own = self.clocks[OWN as usize];
+        let own = self.state.clocks[OWN as usize];
         self.journal.drop_upto(clock.min(own));
         // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
         let card = &mut self.roster.cards[OWN as usize];
@@ -230,9 +230,9 @@ impl Replica {
     /// What is left of a writer's transactions, as adds.
     pub(super) fn survivors(&self, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
-        for handle in self.slots_of(&[writer]) {
+        for handle in self.state.slots_of(&[writer]) {
             let slots = self.slots(handle);
-            let sums = counter::sums(&slots, &self.writers);
+            let sums = counter::sums(&slots, &self.state.writers);
             let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
             let mut first = own.is_some_and(|sum| sum.exists());
@@ -261,11 +261,11 @@ impl Replica {
         let cuts =
             cuts.filter_map(|slot| Some((slot.writer(), slot.side.cut.as_ref().filter(own)?)));
         Did {
-            key: self.keys.get(handle).unwrap_or_default().into(),
+            key: self.state.keys.get(handle).unwrap_or_default().into(),
             op,
             saw: cuts
                 .map(|(number, cut)| Saw {
-                    writer: self.writers[number as usize],
+                    writer: self.state.writers[number as usize],
                     clock: cut.clock,
                     total: cut.total,
                 })
@@ -307,7 +307,7 @@ impl Replica {
                 writer: detail(writer),
             });
         }
-        let mut fresh = Replica::new(self.space.clone(), writer);
+        let mut fresh = Replica::new(self.state.space.clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
         if self.configuration().is_none() {
             self.begin_journal();
@@ -410,7 +410,7 @@ impl Replica {
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
-            let Ok(handle) = self.keys.find_or_insert(&it.key) else {
+            let Ok(handle) = self.state.keys.find_or_insert(&it.key) else {
                 continue;
             };
             let at = self.draft_of(&mut drafts, handle);
@@ -437,12 +437,13 @@ impl Replica {
                 None => {}
                 Some(base) => {
                     let seen = it.saw.len();
-                    cancels = self.cancel_again(&mut draft.slots, it.saw, &self.act(clock));
+                    cancels = self.cancel_again(&mut draft.slots, it.saw, &self.state.act(clock));
                     left = seen - cancels.len();
                     let own = counter::find(&draft.slots, OWN);
-                    let sums = counter::sums(&draft.slots, &self.writers);
+                    let sums = counter::sums(&draft.slots, &self.state.writers);
                     let own_alive = own.is_ok_and(|at| sums[at].is_alive());
-                    self.act(clock)
+                    self.state
+                        .act(clock)
                         .cancel_own(&mut draft.slots, base, own_alive);
                     draft.changed = true;
                     again.push(self.did(handle, it.op, clock, &draft.slots));
@@ -481,12 +482,12 @@ impl Replica {
         let mut cancels = Vec::new();
         let collected = self.horizons().next().is_some();
         for it in saw {
-            let Some(number) = self.numbers.get(&it.writer) else {
+            let Some(number) = self.state.numbers.get(&it.writer) else {
                 continue;
             };
             let card = &self.roster.cards[number as usize];
             let given_up = card.fence.is_some() || card.retired.is_some();
-            if given_up || self.clocks[number as usize] < it.clock {
+            if given_up || self.state.clocks[number as usize] < it.clock {
                 continue;
             }
             let later = |slot: &Slot| {

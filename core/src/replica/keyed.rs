@@ -17,19 +17,19 @@ mod withdrawals;
 
 use super::{Replica, Transaction};
 use crate::closed::Closed;
-use crate::counter;
-use crate::delta::{KeyedAdd, KeyedOp, Message};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
 use crate::replica::room::room_for_keyed;
 use crate::replica::standing::Forgotten;
-use crate::shard::OWN;
-use crate::sheet::Sheet;
-use crate::slot::Stamp;
-use crate::vector::VersionVector;
+use crate::state::counter;
+use crate::state::delta::{KeyedAdd, KeyedOp, Message};
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::sheet::Sheet;
+use crate::state::slot::Stamp;
+use crate::state::vector::VersionVector;
 use crate::wire::{decode_adds, encode_adds};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -171,7 +171,7 @@ impl Replica {
         let of_key = || self.keyed.of(&once.key).map(|place| self.keyed.at(place));
         let same = of_key().filter(|it| it.once == *once);
         let maker = |it: &Instance| {
-            let writer = self.writers.get(it.writer as usize)?;
+            let writer = self.state.writers.get(it.writer as usize)?;
             Some((*writer, it.clock))
         };
         // Of several, the one that counts.
@@ -202,14 +202,20 @@ impl Replica {
     pub fn makers(&self, once: &Once) -> Vec<(WriterId, u64)> {
         let instances = self.keyed.of(&once.key).map(|place| self.keyed.at(place));
         let same = instances.filter(|it| it.once == *once);
-        let dot = |it: &Instance| Some((*self.writers.get(it.writer as usize)?, it.clock));
+        let dot = |it: &Instance| Some((*self.state.writers.get(it.writer as usize)?, it.clock));
         same.filter_map(dot).collect()
     }
 
     /// All that is remembered, as text, whichever local numbers and places it has.
     #[cfg(feature = "explore")]
     pub(super) fn keyed_text(&self) -> alloc::string::String {
-        let id = |number: u32| self.writers.get(number as usize).copied().ok_or(number);
+        let id = |number: u32| {
+            self.state
+                .writers
+                .get(number as usize)
+                .copied()
+                .ok_or(number)
+        };
         let Table {
             instances,
             end: _,
@@ -358,7 +364,7 @@ impl Replica {
         // Else the transaction began a life.
         let before = before.filter(|before| before.born() == own.born());
         Some(KeyedAdd {
-            key: self.keys.get(draft.handle)?.into(),
+            key: self.state.keys.get(draft.handle)?.into(),
             amount: own.total() - before.map_or(0, |before| before.total()),
             before: before.map_or(0, |before| before.extra().added),
         })
@@ -419,7 +425,7 @@ impl Replica {
         if from >= self.keyed.end {
             return (ops, self.keyed.end);
         }
-        let writers = lows.writers(self.clocks.len());
+        let writers = lows.writers(self.state.clocks.len());
         let low = |writer: u32| (writer < writers).then(|| lows.at(writer));
         let whole = (0..writers).all(|writer| lows.at(writer) == 0);
         let newer =
@@ -532,7 +538,7 @@ impl Replica {
                 .filter(|it| it.writer == number);
             (writer, self.held_with_keys(number), made.cloned().collect())
         };
-        let known = self.numbers.iter().map(of);
+        let known = self.state.numbers.iter().map(of);
         known
             .filter(|(_, _, made): &(_, _, Vec<_>)| !made.is_empty())
             .collect()
@@ -541,10 +547,10 @@ impl Replica {
     /// Tells of the keyed operations of a writer, known up to its clock `last`, as far as a whole state has
     /// what they made: whoever it comes from may have that without the keys.
     pub(super) fn claim_keyed(&mut self, before: WriterId, last: u64, made: Vec<Instance>) {
-        let number = self.numbers.get(&before);
+        let number = self.state.numbers.get(&before);
         let number = number.filter(|it| self.roster.cards[*it as usize].retired.is_none());
         let (as_writer, upto) = match number {
-            Some(number) => (number, self.clocks[number as usize]),
+            Some(number) => (number, self.state.clocks[number as usize]),
             None => (ABSORBED, self.taken_over(&before).unwrap_or(0)),
         };
         for it in made.into_iter().filter(|it| it.clock <= upto) {

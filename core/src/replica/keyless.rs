@@ -1,17 +1,17 @@
 //! What a program that is never a member has instead of the memory of keyed operations.
 
+use super::Replica;
 use super::collect::Quorum;
 use super::ops::Draft;
 use super::standing::Forgotten;
-use super::{Mark, Replica};
 use crate::closed::Closed;
-use crate::delta::{Entry, KeyedOp, Message};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::once::Once;
-use crate::sheet::Sheet;
-use crate::slot::Slot;
-use crate::vector::VersionVector;
+use crate::state::delta::{Entry, KeyedOp, Message};
+use crate::state::keys::Handle;
+use crate::state::sheet::Sheet;
+use crate::state::slot::Slot;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -63,23 +63,6 @@ impl Replica {
         (KeyedOps::default(), true)
     }
 
-    /// The digest of the version vector.
-    pub fn digest(&self) -> [u8; 16] {
-        self.vector().digest()
-    }
-
-    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
-        self.digest()
-    }
-
-    pub(super) fn note_moved(&mut self, _: u32) {}
-
-    pub(super) fn all_moved(&mut self) {}
-
-    pub(super) fn moved_since(&self, _: &Mark) -> Option<Vec<u32>> {
-        None
-    }
-
     pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}
 
     pub(super) fn is_keyed_stable(&self, _: &Quorum, _: u32) -> bool {
@@ -95,7 +78,7 @@ impl Replica {
     }
 
     pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
-        self.clocks[writer as usize]
+        self.state.clocks[writer as usize]
     }
 
     pub(crate) fn vector_with_keys(&self) -> VersionVector {

@@ -8,8 +8,8 @@ use crate::limits::TOKEN_WRITERS_MAX;
 #[cfg(feature = "members")]
 use crate::roster::Owner;
 #[cfg(any(feature = "members", feature = "tokens"))]
-use crate::shard::OWN;
-use crate::vector::VersionVector;
+use crate::state::page::OWN;
+use crate::state::vector::VersionVector;
 #[cfg(feature = "tokens")]
 use crate::wire::Token;
 use crate::writer_id::WriterId;
@@ -88,7 +88,7 @@ impl Replica {
     #[cfg(feature = "members")]
     fn vouched(&self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
-        match self.numbers.get(writer) {
+        match self.state.numbers.get(writer) {
             Some(number) if self.lacks_keys_of(number) => counted.min(self.held_with_keys(number)),
             _ => counted,
         }
@@ -127,9 +127,9 @@ impl Replica {
             .filter(|it| *it != OWN && self.counts(*it));
         living.any(|number| {
             let ack = self.roster.cards[number as usize].ack.as_ref();
-            let ack = ack.filter(|_| self.is_sure_member(&self.writers[number as usize]));
+            let ack = ack.filter(|_| self.is_sure_member(&self.state.writers[number as usize]));
             let seen = |writer: &WriterId| {
-                let number = self.numbers.get(writer);
+                let number = self.state.numbers.get(writer);
                 number.zip(ack).map_or(0, |(number, ack)| ack.of(number))
             };
             upto.iter().all(|(writer, clock)| seen(&writer) >= clock)
@@ -181,11 +181,11 @@ impl Replica {
     #[cfg(feature = "tokens")]
     fn frontier(&self) -> VersionVector {
         let own = self.clock();
-        let tops = self.numbers.iter().filter_map(|(writer, number)| {
+        let tops = self.state.numbers.iter().filter_map(|(writer, number)| {
             let at = number as usize;
-            let comes_along = self.merged_at[at] < own && self.comes_along(number);
+            let comes_along = self.state.merged_at[at] < own && self.comes_along(number);
             let is_top = number == OWN || !comes_along;
-            (is_top && self.clocks[at] > 0).then_some((writer, self.clocks[at]))
+            (is_top && self.state.clocks[at] > 0).then_some((writer, self.state.clocks[at]))
         });
         let tops: Vec<(WriterId, u64)> = tops.collect();
         VersionVector::from_sorted(tops)

@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::roster::Owner;
-use crate::shard::OWN;
+use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ impl Replica {
                 .filter(|number| self.counts(*number));
             let number = living.max_by_key(|number| self.generation_of(*number));
             let behind = number.map(|number| {
-                let held = self.members_part(|writer| self.clocks[writer as usize]);
+                let held = self.members_part(|writer| self.state.clocks[writer as usize]);
                 let lacks = |(writer, clock): (u32, u64)| match number == OWN && writer == OWN {
                     true => 0,
                     false => clock.saturating_sub(self.seen_by(&quorum, number, writer)),
@@ -75,8 +75,8 @@ impl Replica {
             });
             Member {
                 owner: *owner,
-                writer: number.map(|number| self.writers[number as usize]),
-                clock: number.map_or(0, |number| self.clocks[number as usize]),
+                writer: number.map(|number| self.state.writers[number as usize]),
+                clock: number.map_or(0, |number| self.state.clocks[number as usize]),
                 behind: behind.unwrap_or(0),
                 unsure: number.is_some_and(|it| self.roster.cards[it as usize].is_unsure()),
                 own: own == Some(*owner),
@@ -89,7 +89,7 @@ impl Replica {
     /// so of members' writers only, when somebody [asks](Replica::ask_for_acknowledgement) or waits
     /// for it, and only once those whom it speaks for hold it too.
     pub fn holders(&self, writer: &WriterId, clock: u64) -> usize {
-        let Some(writer) = self.numbers.get(writer) else {
+        let Some(writer) = self.state.numbers.get(writer) else {
             return 0;
         };
         let quorum = self.quorum();
@@ -120,17 +120,17 @@ impl Replica {
 
     /// Whose incarnation a writer is, if it is or was a member's.
     pub fn owner_of_writer(&self, writer: &WriterId) -> Option<Owner> {
-        self.owner_of(self.numbers.get(writer)?)
+        self.owner_of(self.state.numbers.get(writer)?)
     }
 
     /// How many writers are known here.
     pub fn writer_count(&self) -> usize {
-        self.numbers.len()
+        self.state.numbers.len()
     }
 
     /// The writers that are known here, ascending, with what became of them.
     pub fn roster(&self) -> impl Iterator<Item = Listed> {
-        self.numbers.iter().map(|(writer, number)| {
+        self.state.numbers.iter().map(|(writer, number)| {
             let card = &self.roster.cards[number as usize];
             let fate = match (card.retired, card.fence, card.bye) {
                 (Some(_), ..) => Fate::Absorbed,
@@ -139,15 +139,15 @@ impl Replica {
                 _ => Fate::Living,
             };
             let home = card.home.filter(|_| card.announce.is_none());
-            let home = home.map(|home| self.writers[self.heir_of(home.by.writer) as usize]);
+            let home = home.map(|home| self.state.writers[self.heir_of(home.by.writer) as usize]);
             Listed {
                 writer,
-                clock: self.clocks[number as usize],
+                clock: self.state.clocks[number as usize],
                 owner: self.owner_of(number),
                 home: home.filter(|_| fate == Fate::Living),
                 heir: card.successor().map(|_| self.heir_of(number)).map(|heir| {
                     // Only who is over has one.
-                    self.writers[heir as usize]
+                    self.state.writers[heir as usize]
                 }),
                 fate,
             }

@@ -2,7 +2,7 @@
 
 use super::Replica;
 use super::members::{Attached, Roster};
-use crate::shard::OWN;
+use crate::state::page::OWN;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,8 +24,6 @@ impl Replica {
             floor,
             pending,
             prospect,
-            free: _,
-            assigned: _,
             established,
             early,
             proposal,
@@ -37,9 +35,9 @@ impl Replica {
             returned: _,
             remembered: _,
         } = &*self.roster;
-        let id = |number: u32| self.writers[number as usize];
+        let id = |number: u32| self.state.writers[number as usize];
         let clocks = |clocks: &[u64]| {
-            let held = clocks.iter().zip(&self.writers);
+            let held = clocks.iter().zip(&self.state.writers);
             let mut held: Vec<_> = held.filter(|(clock, _)| **clock > 0).collect();
             held.sort_unstable_by_key(|(_, writer)| **writer);
             format!("{held:?}")
@@ -67,11 +65,11 @@ impl Replica {
             (ids(&it.members), clocks(&it.least), held, ids(&it.fences))
         });
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
-        let collected = self.collected;
+        let collected = self.state.collected;
         let keyed = self.keyed_text();
         #[cfg(feature = "budgets")]
         let keyed = {
-            let key = |handle| self.keys.get(handle);
+            let key = |handle| self.state.keys.get(handle);
             let pending = self.pending.iter().map(|it| (key(*it.0), it.1));
             format!("{keyed} {:?}", pending.collect::<Vec<_>>())
         };

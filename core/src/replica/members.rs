@@ -8,12 +8,12 @@ use super::collect::Prospect;
 use super::index::Index;
 use super::room::Bringer;
 use super::votes::checked;
-use crate::delta::Message;
 use crate::error::{Error, detail};
 use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, Owner, Ruling, Says, of};
-use crate::shard::OWN;
-use crate::slot::Stamp;
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
+use crate::state::vector::VersionVector;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
@@ -52,10 +52,6 @@ pub(super) struct Roster {
     /// What was held at an ack of this member's own, which others are to acknowledge.
     pub(super) pending: Option<(u64, Vec<u64>)>,
     pub(super) prospect: Option<Prospect>,
-    /// The local numbers of forgotten writers.
-    pub(super) free: Vec<u32>,
-    /// The epoch in which each local number was given to its writer.
-    pub(super) assigned: Vec<u64>,
     /// Whether others have taken this writer in.
     pub(super) established: bool,
     /// Whether this is a start of a member's that has not announced itself yet.
@@ -105,7 +101,7 @@ impl Replica {
         let announce = self.announcement(clock, owner, nonce, unix_ms);
         self.note(OWN, Says::Announce(Box::new(announce)));
         let by = Stamp { writer: OWN, clock };
-        for writer in 1..self.writers.len() as u32 {
+        for writer in 1..self.state.writers.len() as u32 {
             self.note(writer, Says::Admit(Admit { turn: 0, by }));
         }
         self.roster.configuration = Some((by, configuration));
@@ -138,7 +134,9 @@ impl Replica {
         }
         let by = Stamp { writer: OWN, clock };
         let silent = self.left_behind().into_iter().map(|it| it.0);
-        let silent: Vec<u32> = silent.filter_map(|id| self.numbers.get(&id)).collect();
+        let silent: Vec<u32> = silent
+            .filter_map(|id| self.state.numbers.get(&id))
+            .collect();
         for writer in earlier.into_iter().chain(silent) {
             let card = &self.roster.cards[writer as usize];
             if writer != OWN && !card.is_over() {
@@ -200,8 +198,8 @@ impl Replica {
         if matches!(says, Says::Announce(_)) {
             self.roster.prospect = None;
         }
-        self.roster.cards[writer as usize].take(&says, &self.writers);
-        self.roster.changed(writer, self.epoch);
+        self.roster.cards[writer as usize].take(&says, &self.state.writers);
+        self.roster.changed(writer, self.state.epoch);
     }
 
     /// The members' starts that are known, by local number, ascending.
@@ -280,12 +278,12 @@ impl Replica {
     /// Moves the own clock to that of a transaction that was made.
     pub(super) fn made(&mut self, clock: u64) {
         if MEMBERS && self.clock() == 0 {
-            let seen = self.clocks.iter().copied().zip(0u32..);
+            let seen = self.state.clocks.iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
             self.roster.cards[OWN as usize].base = Some(seen);
         }
-        self.clocks[OWN as usize] = clock;
+        self.state.clocks[OWN as usize] = clock;
     }
 
     /// Notes whether somebody has taken this writer in by now.
@@ -345,7 +343,7 @@ impl Replica {
     }
 
     fn heard_of(&mut self, writer: &WriterId, hi: &dyn Fn(&WriterId) -> u64) {
-        let Some(number) = self.numbers.get(writer) else {
+        let Some(number) = self.state.numbers.get(writer) else {
             return;
         };
         let card = &self.roster.cards[number as usize];
@@ -354,7 +352,7 @@ impl Replica {
         }
         let before = self.roster.told_by(number).unwrap_or_default();
         let seen = self.members_part(|number| {
-            let writer = &self.writers[number as usize];
+            let writer = &self.state.writers[number as usize];
             hi(writer).max(of(before, number))
         });
         self.roster.attach(number, seen);
@@ -362,8 +360,7 @@ impl Replica {
 
     /// The clock up to which a writer is held.
     pub(crate) fn held(&self, writer: &WriterId) -> u64 {
-        let number = self.numbers.get(writer);
-        number.map_or(0, |number| self.clocks[number as usize])
+        self.state.held(writer)
     }
 
     /// The clocks of those writers that are members' incarnations.
@@ -405,9 +402,9 @@ impl Replica {
     /// How far a writer that is attached here has got with what members made, as a number that grows
     /// with it, and whether it has seen all that is held here.
     pub(crate) fn progress(&self, writer: &WriterId) -> (u64, bool) {
-        let number = self.numbers.get(writer).unwrap_or(OWN);
+        let number = self.state.numbers.get(writer).unwrap_or(OWN);
         let theirs = self.seen_there(number);
-        let held = self.members_part(|number| self.clocks[number as usize]);
+        let held = self.members_part(|number| self.state.clocks[number as usize]);
         let mut held = held.iter();
         let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
         (theirs.iter().map(|entry| entry.1).sum(), level)
@@ -493,6 +490,7 @@ impl Replica {
     /// held, or was declared dead.
     pub fn takes_from(&self, writer: &WriterId) -> bool {
         let card = self
+            .state
             .numbers
             .get(writer)
             .map(|at| &self.roster.cards[at as usize]);
@@ -512,7 +510,8 @@ impl Replica {
 
     /// Whether a writer is a member's incarnation that counts.
     pub(crate) fn is_counted_member(&self, writer: &WriterId) -> bool {
-        self.numbers
+        self.state
+            .numbers
             .get(writer)
             .is_some_and(|number| self.counts(number))
     }
@@ -538,7 +537,7 @@ impl Replica {
             })
         };
         let strays = self.start_cards().filter(|(card, _)| is_stray(card));
-        let strays = strays.map(|it| self.writers[it.1 as usize]);
+        let strays = strays.map(|it| self.state.writers[it.1 as usize]);
         let strays: Vec<WriterId> = strays.collect();
         strays.iter().try_for_each(|writer| self.fence(writer))?;
         self.adopt_orphans()
@@ -587,7 +586,7 @@ impl Replica {
 
     /// The last clock of a writer that counts, if it is over and that is certain here.
     pub fn last_of(&self, writer: &WriterId) -> Option<u64> {
-        let number = self.numbers.get(writer);
+        let number = self.state.numbers.get(writer);
         let retired = number.and_then(|number| self.roster.cards[number as usize].retired);
         retired
             .map(|it| it.upto)
@@ -596,7 +595,7 @@ impl Replica {
 
     /// Whether a writer is known here.
     pub(crate) fn knows(&self, writer: &WriterId) -> bool {
-        self.numbers.get(writer).is_some()
+        self.state.knows(writer)
     }
 
     /// Whether everything up to an admission was seen here: who was taken in by it and is not known
@@ -609,7 +608,7 @@ impl Replica {
     /// Whether a writer is a member's incarnation that counts, and whose place is certain: it does not
     /// have to come back for having begun from an old state, and lose what it alone holds.
     pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
-        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
+        let Some(number) = self.state.numbers.get(writer).filter(|it| self.counts(*it)) else {
             return false;
         };
         let card = &self.roster.cards[number as usize];

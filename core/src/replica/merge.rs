@@ -1,24 +1,16 @@
 //! Merge: the only way in which another replica's shards get in.
 
-use super::fork::Fork;
+use super::Replica;
 use super::standing::Forgotten;
-use super::{Replica, place};
-use crate::closed::Closed;
-use crate::counter;
-use crate::delta::{Entry, KeySide, Message};
+use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
-use crate::keys::Handle;
-use crate::shard::{Column, Joined, PAGE, Row, bits};
-use crate::slot::{Slot, Stamp, Withdrawal};
 use crate::sort::sort_by;
+use crate::state::counter;
+use crate::state::delta::{Entry, Message};
+use crate::state::join::{Found, Judged};
+use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
-use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-
-/// Whether runs of keys that stand alike on both sides are merged as a whole. In WebAssembly, which
-/// is downloaded, each counter is looked up instead.
-const ALIGNED: bool = !cfg!(target_family = "wasm");
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,70 +22,6 @@ pub struct Merged {
     /// Whether the message took the place of all that was held: nobody had waited for this replica,
     /// and things that it held had been collected.
     pub replaced: bool,
-}
-
-/// Collects what a merge finds while pages are borrowed.
-pub(super) struct Found<'a> {
-    installed: usize,
-    forks: Closed<Vec<Fork>>,
-    /// How often two contents of one clock were met.
-    fork_count: u64,
-    /// Counters with more than rows that changed; they are normalized when all is installed.
-    pub(super) odd: Vec<u32>,
-    /// Whether nothing of others was here before.
-    fresh: bool,
-    changed: &'a mut dyn FnMut(Handle),
-}
-
-impl<'a> Found<'a> {
-    /// Counts that two contents of one clock were met, and notes them.
-    fn forked(&mut self, fork: Fork) {
-        self.fork_count += 1;
-        if FORKS {
-            self.forks.push(fork);
-        }
-    }
-
-    /// Notes what was installed at a clock that was held already; of a writer once in a row.
-    #[cold]
-    fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
-        if !FORKS {
-            return; // nothing counts as held then
-        }
-        let again = self.forks.last().is_some_and(|last| last.1 == writer);
-        if !again {
-            self.forks.push((handle, writer, clock, None));
-        }
-    }
-
-    pub(super) fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
-        Found {
-            fresh,
-            installed: 0,
-            forks: Closed::default(),
-            fork_count: 0,
-            odd: Vec::new(),
-            changed,
-        }
-    }
-}
-
-/// The local number of a writer that was forgotten.
-const FORGOTTEN: u32 = u32::MAX;
-
-/// A writer of a message, here.
-#[derive(Clone, Copy)]
-struct Known {
-    number: u32,
-    /// In a closed space its clock before the message: what is not newer was seen before, and if it
-    /// is not here it was collected. Of a writer that was forgotten everything is covered. In an
-    /// open space, where nothing is collected, only a forked writer's is covered and absent.
-    covered: u64,
-    /// In an open space its clock before the message, if the message tells of it again: what is
-    /// not newer and was not here is a forked writer's.
-    held: u64,
-    /// Where its column stood in the page before.
-    hint: usize,
 }
 
 impl Replica {
@@ -156,18 +84,18 @@ impl Replica {
         let mut key_bytes = 0;
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            key_bytes += self.keys.new_bytes(&chunk.keys);
+            key_bytes += self.state.keys.new_bytes(&chunk.keys);
             if !chunk.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
                 return Err(Error::Malformed { rule: detail(rule) });
             }
         }
-        self.keys.room_for(key_bytes)?;
+        self.state.keys.room_for(key_bytes)?;
         let newcomer = self.newcomer(last, live)?;
         let new = self.news(last);
         let open = self.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
-        let mut found = Found::new(self.numbers.len() == 1, changed);
+        let mut found = Found::new(self.state.numbers.len() == 1, changed);
         let forgotten = self.forgotten(last, live);
         let mut ids: Vec<WriterId> = Vec::new();
         if MEMBERS {
@@ -217,10 +145,7 @@ impl Replica {
     }
 
     pub(super) fn clock_of(&self, entry: &Entry) -> u64 {
-        match self.numbers.get(&entry.writer) {
-            Some(number) => self.clocks[number as usize],
-            None => 0,
-        }
+        self.state.clock_of(entry)
     }
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
@@ -231,80 +156,12 @@ impl Replica {
         forgotten: &Forgotten,
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
-        let closed = self.configuration().is_some();
-        let mut writers = crate::list(message.writers.len());
-        for (at, entry) in message.writers.iter().enumerate() {
-            if MEMBERS && forgotten.contains(&at) {
-                writers.push(Known {
-                    number: FORGOTTEN,
-                    covered: u64::MAX,
-                    held: 0,
-                    hint: 0,
-                });
-                continue;
-            }
-            let clock = self.clock_of(entry);
-            let (covered, held) = match closed {
-                true => (clock, 0),
-                false if FORKS && entry.lo < clock => (0, clock),
-                false => (0, 0),
-            };
-            writers.push(Known {
-                number: self.number(entry.writer),
-                covered,
-                held,
-                hint: 0,
-            });
-        }
-        let mut handles = [Handle(0); PAGE];
-        let mut expected = Handle(0);
-        let mut sides = message.sides.iter().peekable();
-        for (at, columns) in message.pages.iter().enumerate() {
-            let (text, ends, base) = message.keys.page_text(at);
-            let first_key = (at * PAGE) as u32;
-            // Which of the page's keys have shards with more than a row.
-            let mut odd = 0u64;
-            while let Some(next) = sides.next_if(|s| s.key < first_key + PAGE as u32) {
-                odd |= u64::from(next.side.extra.is_some()) << (next.key - first_key);
-            }
-            let (page_at, first) = place(expected);
-            let plain = self.pages.get(page_at).is_none_or(|page| page.odd() == 0);
-            if ALIGNED
-                && first == 0
-                && odd == 0
-                && plain
-                && self.keys.is_run(expected, text, ends, base)
-            {
-                self.join_aligned(expected, columns, &mut writers, found);
-                expected = Handle(expected.0 + ends.len() as u32);
-                continue;
-            }
-            let keys = message.keys.page(at);
-            let count = keys.len();
-            for (handle, key) in handles.iter_mut().zip(keys) {
-                *handle = self.keys.find_or_take(key)?;
-                expected = Handle(handle.0 + 1);
-            }
-            // Which of them have no more than rows here and there.
-            let mut plain = 0u64;
-            for (bit, &handle) in handles[..count].iter().enumerate() {
-                let (page_at, slot) = place(handle);
-                if odd >> bit & 1 == 1 || self.page_mut(page_at).is_odd(slot) {
-                    self.join_odd(message, columns, (at, bit as u32), handle, &writers, found);
-                } else {
-                    plain |= 1 << bit;
-                }
-            }
-            self.join_scattered(&handles[..count], plain, columns, &writers, found);
-            if closed {
-                for &handle in &handles[..count] {
-                    self.forget_unused(handle); // What was collected is not taken in.
-                }
-            }
-        }
-        for side in &message.sides {
-            self.join_side(message, side, &writers, found);
-        }
+        let judged = Judged {
+            collects: self.configuration().is_some(),
+            forgotten,
+        };
+        self.state.install(message, judged, found)?;
+        self.roster.fit(self.state.writers.len());
         Ok(())
     }
 
@@ -353,347 +210,28 @@ impl Replica {
                 let lacking = message.keyless || message.lacking.contains(&(at as u32));
                 self.note_keys_of(number as u32, entry, lacking);
             }
-            if entry.hi > self.clocks[number] {
-                if MEMBERS && self.merged_at[number] < self.clock() {
-                    self.seen_at_last[number] = self.clocks[number];
+            if entry.hi > self.state.clocks[number] {
+                if MEMBERS && self.state.merged_at[number] < self.clock() {
+                    self.state.seen_at_last[number] = self.state.clocks[number];
                 }
-                self.clocks[number] = entry.hi;
-                self.note_moved(number as u32);
-                self.merged_at[number] = self.clock();
+                self.state.clocks[number] = entry.hi;
+                self.state.note_moved(number as u32);
+                self.state.merged_at[number] = self.clock();
             }
         }
         if MEMBERS && fresh && message.is_closed() {
             self.take_floor(message, forgotten);
-            self.began = self.epoch;
+            self.state.began = self.state.epoch;
         }
         installed
     }
 
     /// The writer's local number, given to it if it has none.
-    pub(super) fn number(&mut self, writer: crate::WriterId) -> u32 {
-        if let Some(number) = self.numbers.get(&writer) {
-            return number;
-        }
-        let number = self.assign(writer);
-        self.numbers.insert(writer, number);
+    pub(super) fn number(&mut self, writer: WriterId) -> u32 {
+        let number = self.state.number(writer);
+        self.roster.fit(self.state.writers.len());
         number
     }
-
-    /// Joins a page whose keys are the first ones of one page here, in the same order, all plain.
-    fn join_aligned(
-        &mut self,
-        first: Handle,
-        columns: &[Column],
-        writers: &mut [Known],
-        found: &mut Found<'_>,
-    ) {
-        let page_at = place(first).0;
-        let page = self.page_mut(page_at);
-        let mut changed = 0;
-        for theirs in columns {
-            let known = &mut writers[theirs.writer as usize];
-            if known.number == FORGOTTEN {
-                continue;
-            }
-            let ours = page.column_mut(known.number, &mut known.hint);
-            changed |= join_columns(ours, theirs, first, *known, found);
-        }
-        if changed != 0 {
-            self.touch(page_at, changed);
-        }
-        for slot in bits(changed) {
-            (found.changed)(Handle(first.0 + slot));
-        }
-    }
-
-    /// Joins the rows of those of 64 counters that are `plain`, whose keys stand anywhere here.
-    fn join_scattered(
-        &mut self,
-        handles: &[Handle],
-        plain: u64,
-        columns: &[Column],
-        writers: &[Known],
-        found: &mut Found<'_>,
-    ) {
-        let mut lanes = crate::list(columns.len());
-        for column in columns {
-            let known = writers[column.writer as usize];
-            if known.number != FORGOTTEN {
-                lanes.push((column.present, column.rows.iter(), known));
-            }
-        }
-        for (bit, &handle) in handles.iter().enumerate() {
-            let (page_at, slot) = place(handle);
-            let page = self.page_mut(page_at);
-            let is_plain = plain >> bit & 1 == 1;
-            let mut changed = 0;
-            for (present, rows, known) in &mut lanes {
-                if *present >> bit & 1 == 1
-                    && let Some(row) = rows.next()
-                    && is_plain
-                {
-                    let ours = page.column_mut(known.number, &mut known.hint);
-                    changed |= join_row(ours, handle, slot, *row, *known, found);
-                }
-            }
-            if changed != 0 {
-                self.touch(page_at, 1 << slot);
-                (found.changed)(handle);
-            }
-        }
-    }
-
-    /// Joins the shards of one counter that has more than rows, here or there. `at` is its place in
-    /// the message: the page, and which of the 64.
-    #[cold]
-    fn join_odd(
-        &mut self,
-        message: &Message,
-        columns: &[Column],
-        at: (usize, u32),
-        handle: Handle,
-        writers: &[Known],
-        found: &mut Found<'_>,
-    ) {
-        let (page_at, slot) = place(handle);
-        let mut slots = self.page_mut(page_at).slots(slot);
-        let closed = self.configuration().is_some();
-        let key = (at.0 * PAGE) as u32 + at.1;
-        let mut changed = false;
-        for column in columns {
-            let Some(&row) = column.get(at.1) else {
-                continue;
-            };
-            let Known {
-                number,
-                covered,
-                held,
-                ..
-            } = writers[column.writer as usize];
-            let theirs = Slot::new(number, row, message.extra(key, column.writer));
-            match counter::find(&slots, number) {
-                _ if number == FORGOTTEN => continue,
-                Err(_) if row.clock <= covered => continue,
-                Err(at) => slots.insert(at, theirs),
-                Ok(at) => {
-                    let ours = &mut slots[at];
-                    let order = theirs.rank().cmp(&ours.rank());
-                    // Parts of an extra may have been collected, here or there.
-                    let same =
-                        closed && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
-                    if same || order == Ordering::Equal || row.clock < ours.row.clock {
-                        continue;
-                    }
-                    if row.clock == ours.row.clock {
-                        let totals = [ours.total(), theirs.total()];
-                        found.forked((handle, number, row.clock, Some(totals)));
-                    }
-                    if order == Ordering::Greater {
-                        ours.set_shard(row.clock, theirs.total(), theirs.extra());
-                    }
-                }
-            }
-            changed = true;
-            found.installed += 1;
-            if row.clock <= held {
-                found.late(handle, number, row.clock);
-            }
-        }
-        if changed {
-            self.put_slots(handle, slots);
-            found.odd.push(handle.0);
-        }
-    }
-
-    /// Joins what a slot has beside its shard. What it speaks of is here, or was collected.
-    #[cold]
-    fn join_side(
-        &mut self,
-        message: &Message,
-        KeySide { key, side }: &KeySide,
-        writers: &[Known],
-        found: &mut Found<'_>,
-    ) {
-        let Known {
-            number, covered, ..
-        } = writers[side.writer as usize];
-        let Some(handle) = self.keys.find(message.keys.get(*key as usize)) else {
-            return;
-        };
-        let (page_at, at) = place(handle);
-        let Some(page) = self.pages.get(page_at) else {
-            return;
-        };
-        let mut slots = page.slots(at);
-        let Ok(at) = counter::find(&slots, number) else {
-            return;
-        };
-        let fresh = |by: Stamp| by.clock > writers[by.writer as usize].covered;
-        let here = |by: Stamp| Stamp {
-            writer: writers[by.writer as usize].number,
-            ..by
-        };
-        // Of equal clocks, which see the same, any fixed one will do.
-        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
-        let slot = &mut slots[at];
-        let mut changed = false;
-        let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;
-        if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
-            // A cut of an earlier life was dropped when this one was heard of.
-            let late = late(cut.by) && cut.clock >= slot.born();
-            cut.by = here(cut.by);
-            let longer = |old: &crate::slot::Cut| {
-                (cut.clock, rank(cut.by), cut.total) > (old.clock, rank(old.by), old.total)
-            };
-            if slot.side.cut.as_ref().is_none_or(longer) {
-                slot.side.cut = Some(cut);
-                changed = true;
-                if late {
-                    found.late(handle, cut.by.writer, cut.by.clock);
-                }
-            }
-        }
-        if let Some(lift) = side.lift.as_ref().filter(|lift| fresh(lift.by)) {
-            let mut lift = lift.clone();
-            let expiry = slot.extra().expiry;
-            let late = late(lift.by) && expiry.is_some_and(|it| it.clock <= lift.clock);
-            lift.by = here(lift.by);
-            let longer =
-                |old: &crate::slot::Lift| (lift.clock, rank(lift.by)) > (old.clock, rank(old.by));
-            if slot.side.lift.as_deref().is_none_or(longer) {
-                let by = lift.by;
-                slot.side.lift = Some(lift);
-                changed = true;
-                if late {
-                    found.late(handle, by.writer, by.clock);
-                }
-            }
-        }
-        if let Some(moved) = side
-            .moved
-            .as_ref()
-            .filter(|moved| MEMBERS && fresh(moved.to))
-        {
-            let mut moved = moved.clone();
-            moved.to = here(moved.to);
-            changed |= slot.side.moved.as_ref() != Some(&moved);
-            *slot.side.moved = Some(moved);
-        }
-        if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
-            changed |= slot.side.fold != side.fold;
-            slot.side.fold.clone_from(&side.fold);
-        }
-        if MEMBERS {
-            for withdrawal in side.withdrawals.iter().filter(|it| fresh(it.by)) {
-                let by = here(withdrawal.by);
-                let withdrawal = Withdrawal { by, ..*withdrawal };
-                changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
-            }
-        }
-        if changed {
-            self.put_slots(handle, slots);
-            found.installed += 1;
-            found.odd.push(handle.0);
-        }
-    }
-}
-
-/// Joins one row of one counter; 1 if that changed the counter, else 0.
-#[inline]
-fn join_row(
-    column: &mut Column,
-    handle: Handle,
-    slot: u32,
-    theirs: Row,
-    known: Known,
-    found: &mut Found<'_>,
-) -> u64 {
-    match column.join(slot, theirs, known.covered) {
-        Joined::Known => return 0,
-        Joined::Installed => {
-            found.installed += 1;
-            if theirs.clock <= known.held {
-                found.late(handle, column.writer, theirs.clock);
-            }
-        }
-        Joined::Forked { ours } => {
-            let totals = [i128::from(ours.total), i128::from(theirs.total)];
-            let fork = (handle, column.writer, theirs.clock, Some(totals));
-            found.forked(fork);
-        }
-    }
-    1
-}
-
-/// Joins two columns of the same 64 counters in one pass; which counters that changed.
-fn join_columns(
-    ours: &mut Column,
-    theirs: &Column,
-    first: Handle,
-    known: Known,
-    found: &mut Found<'_>,
-) -> u64 {
-    let count = ours.rows.len();
-    if ours.present != theirs.present || theirs.rows.len() != count {
-        return join_unlike(ours, theirs, first, known, found);
-    }
-    let mut newer = 0u64;
-    let mut forked = 0;
-    // Above our newest row too, so that what is beyond is newer: an earlier chunk of the same state
-    // may have brought rows that are not counted as held yet.
-    let (held, mut beyond) = (known.held.max(ours.newest), 0u64);
-    for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
-        forked |= u64::from(row.forks(*new));
-        // Leaves a fork as it is: what comes below needs both sides of it.
-        newer = newer << 1 | row.take_newer(*new) & 1;
-        if FORKS {
-            beyond = beyond.wrapping_add(u64::from(new.clock > held));
-        }
-    }
-    // The first row's bit came first, and is the highest.
-    newer = newer
-        .reverse_bits()
-        .checked_shr(64 - count as u32)
-        .unwrap_or(0);
-    ours.newest = ours.newest.max(theirs.newest);
-    found.installed += newer.count_ones() as usize;
-    // Whether anything else is newer is found out without a branch for each row: half of them would
-    // be guessed wrong.
-    if FORKS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
-        for (rank, (slot, row)) in theirs.iter().enumerate() {
-            if newer >> rank & 1 == 1 && row.clock <= known.held {
-                found.late(Handle(first.0 + slot), ours.writer, row.clock);
-            }
-        }
-    }
-    let changed = match forked {
-        0 => 0,
-        _ => join_unlike(ours, theirs, first, known, found),
-    };
-    if ours.present == u64::MAX {
-        return changed | newer;
-    }
-    let of_rank = |(rank, slot)| (newer >> rank & 1) << slot;
-    bits(ours.present)
-        .enumerate()
-        .map(of_rank)
-        .fold(changed, |a, b| a | b)
-}
-
-/// Joins two columns of the same 64 counters, row by row.
-fn join_unlike(
-    ours: &mut Column,
-    theirs: &Column,
-    first: Handle,
-    known: Known,
-    found: &mut Found<'_>,
-) -> u64 {
-    let mut changed = 0;
-    for (slot, row) in theirs.iter() {
-        let handle = Handle(first.0 + slot);
-        changed |= join_row(ours, handle, slot, *row, known, found) << slot;
-    }
-    changed
 }
 
 #[cfg(test)]

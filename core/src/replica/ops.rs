@@ -2,13 +2,13 @@
 
 use super::journal::Dids;
 use super::{Replica, place};
-use crate::counter::{self, Act};
 use crate::error::{Error, detail};
-use crate::keys::Handle;
 use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
+use crate::state::counter::{self};
+use crate::state::keys::Handle;
 #[cfg(feature = "members")]
-use crate::shard::Row;
-use crate::slot::{Base, NEVER, Slot};
+use crate::state::page::Row;
+use crate::state::slot::{Base, NEVER, Slot};
 #[cfg(feature = "budgets")]
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ impl Replica {
     /// # Errors
     /// As [`apply`](Replica::apply), and [`Error::UnknownHandle`].
     pub fn apply_at(&mut self, handle: Handle, op: Op) -> Result<bool, Error> {
-        if self.keys.get(handle).is_none() {
+        if self.state.keys.get(handle).is_none() {
             return Err(Error::UnknownHandle {
                 handle: detail(handle.0),
             });
@@ -104,7 +104,7 @@ impl Replica {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
                     for draft in &drafts {
-                        self.forget_unused(draft.handle);
+                        self.state.forget_unused(draft.handle);
                     }
                     return Err(error);
                 }
@@ -128,16 +128,24 @@ impl Replica {
         let Some(clock) = self.next_clock().ok().filter(|_| fits) else {
             return false;
         };
-        if !adds.iter().all(|(handle, by)| self.is_small(*handle, *by)) {
+        let is_small = |&(handle, by): &(Handle, i64)| {
+            let is_small = self.state.is_small(handle, by);
+            #[cfg(feature = "budgets")]
+            let is_small = is_small && self.check_plain_at(handle).is_ok();
+            is_small
+        };
+        if !adds.iter().all(is_small) {
             return false;
         }
         let mut did = Dids::default();
         for &(handle, by) in adds {
             let (page_at, slot) = place(handle);
-            if let Some(row) = self.pages[page_at].own.get(slot) {
+            if let Some(row) = self.state.pages[page_at].own.get(slot) {
                 let total = row.total + by; // Both are small.
-                self.pages[page_at].own.put(slot, Row { clock, total });
-                self.touch(page_at, 1 << slot);
+                self.state.pages[page_at]
+                    .own
+                    .put(slot, Row { clock, total });
+                self.state.touch(page_at, 1 << slot);
             }
             if self.keeps_journal() {
                 did.push(self.did(handle, Op::Add(by), clock, &[]));
@@ -150,21 +158,6 @@ impl Replica {
         true
     }
 
-    /// Whether this writer has a plain shard of the counter to which so much may be added as often as a
-    /// transaction may, without an overflow.
-    #[cfg(feature = "members")]
-    fn is_small(&self, handle: Handle, by: i64) -> bool {
-        const HALF: u64 = i64::MAX as u64 / 2;
-        let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at).filter(|page| !page.is_odd(slot));
-        let row = page.and_then(|page| page.own.get(slot));
-        let is_small = row.is_some_and(|row| row.total.unsigned_abs() <= HALF)
-            && by.unsigned_abs() <= HALF / TRANSACTION_OPS_MAX as u64;
-        #[cfg(feature = "budgets")]
-        let is_small = is_small && self.check_plain_at(handle).is_ok();
-        is_small
-    }
-
     /// Deletes the counter if it has expired; tells whether it had. One that
     /// [only adds](Replica::set_adds_only) deletes nothing.
     ///
@@ -172,9 +165,13 @@ impl Replica {
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
     pub fn materialize_expiry(&mut self, handle: Handle) -> Result<bool, Error> {
         let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at).filter(|page| page.is_odd(slot));
+        let page = self
+            .state
+            .pages
+            .get(page_at)
+            .filter(|page| page.is_odd(slot));
         let Some(page) = page else { return Ok(false) };
-        let expiry = counter::sum(&page.slots(slot), &self.writers).expiry();
+        let expiry = counter::sum(&page.slots(slot), &self.state.writers).expiry();
         if !self.is_past(expiry) {
             return Ok(false);
         }
@@ -199,11 +196,11 @@ impl Replica {
         self.check_role(op, &counter::Sum::default())?;
         #[cfg(feature = "budgets")]
         self.check_plain(key)?;
-        let handle = match self.keys.find(key) {
+        let handle = match self.state.keys.find(key) {
             Some(handle) => handle,
-            None if op.creates() => self.keys.find_or_insert(key)?,
+            None if op.creates() => self.state.keys.find_or_insert(key)?,
             None => {
-                self.keys.check(key)?;
+                self.state.keys.check(key)?;
                 check(op)?;
                 return Ok(false);
             }
@@ -225,20 +222,11 @@ impl Replica {
 
     fn draft(&self, handle: Handle) -> Draft {
         let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at);
+        let page = self.state.pages.get(page_at);
         Draft {
             handle,
             slots: page.map_or(Vec::new(), |page| page.slots(slot)),
             changed: false,
-        }
-    }
-
-    /// A transaction of this clock.
-    pub(super) fn act(&self, clock: u64) -> Act<'_> {
-        Act {
-            clock,
-            ids: &self.writers,
-            reuses: self.collected,
         }
     }
 
@@ -252,9 +240,9 @@ impl Replica {
         did: &mut Dids,
     ) -> Result<bool, Error> {
         check(op)?;
-        let act = self.act(clock);
+        let act = self.state.act(clock);
         let slots = &mut draft.slots;
-        let mut sum = counter::sum(slots, &self.writers);
+        let mut sum = counter::sum(slots, &self.state.writers);
         #[cfg(feature = "guests")]
         self.check_role(op, &sum)?;
         if self.is_past(sum.expiry()) {
@@ -300,9 +288,7 @@ impl Replica {
 
     /// Replaces a counter's slots.
     pub(super) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
-        let (page_at, slot) = place(handle);
-        self.page_mut(page_at).set_slots(slot, slots);
-        self.touch(page_at, 1 << slot);
+        self.state.put_slots(handle, slots)
     }
 
     /// One transaction on counters that are no plain ones; adds each that changed to `changed`.
@@ -317,7 +303,7 @@ impl Replica {
         let mut did = Dids::default();
         let mut done = Ok(());
         for (key, op) in steps {
-            done = self.keys.find_or_insert(key).and_then(|handle| {
+            done = self.state.keys.find_or_insert(key).and_then(|handle| {
                 let at = self.draft_of(&mut drafts, handle);
                 self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
             });
@@ -330,7 +316,7 @@ impl Replica {
                 changed.push(draft.handle);
                 self.commit(clock, draft);
             }
-            self.forget_unused(draft.handle);
+            self.state.forget_unused(draft.handle);
         }
         if done.is_ok() {
             self.keep(clock, did);

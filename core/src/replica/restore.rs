@@ -1,12 +1,12 @@
 //! Taking back what a store kept, or what another program held.
 
 use super::Replica;
-use super::merge::Found;
 use super::standing::Forgotten;
 use crate::MEMBERS;
-use crate::delta::Message;
 use crate::error::Error;
-use crate::shard::OWN;
+use crate::state::delta::Message;
+use crate::state::join::Found;
+use crate::state::page::OWN;
 use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
 
@@ -22,7 +22,7 @@ impl Replica {
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();
-        let found = Found::new(self.numbers.len() == 1, &mut ignore);
+        let found = Found::new(self.state.numbers.len() == 1, &mut ignore);
         self.take_stored(message, found)
     }
 
@@ -34,7 +34,7 @@ impl Replica {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
         }
-        self.room_for_keys(message, true)
+        self.state.room_for_keys(message, true)
     }
 
     /// Takes in a message that was judged when it was merged first.
@@ -73,11 +73,11 @@ impl Replica {
         // What was merged after the last transaction is not told apart from what was merged before:
         // the next push builds on all of it.
         let clock = replica.clock();
-        replica.merged_at.fill(clock);
+        replica.state.merged_at.fill(clock);
         if MEMBERS {
-            *replica.seen_at_last = replica.clocks.clone();
+            *replica.state.seen_at_last = replica.state.clocks.clone();
         }
-        if clock > 0 && replica.numbers.len() == 1 {
+        if clock > 0 && replica.state.numbers.len() == 1 {
             // It has seen nobody, so it had not at its first transaction either. Of any other it is
             // not known, and nothing is claimed.
             replica.roster.cards[OWN as usize].base = Some(Box::default());

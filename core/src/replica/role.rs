@@ -4,10 +4,10 @@
 //! again and again, and with it all that was made after it.
 
 use super::{Op, Replica};
-use crate::counter::Sum;
 use crate::error::Error;
+use crate::state::counter::Sum;
 #[cfg(feature = "members")]
-use crate::slot::{Side, Slot};
+use crate::state::slot::Slot;
 #[cfg(feature = "members")]
 use crate::writer_id::WriterId;
 
@@ -27,16 +27,7 @@ impl Replica {
     /// The slot of one writer in one counter.
     #[cfg(feature = "members")]
     pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
-        let number = self.numbers.get(writer)?;
-        let (page_at, slot) = super::place(self.keys.find(key)?);
-        let page = self.pages.get(page_at)?;
-        let row = *page.column(number)?.get(slot)?;
-        let sides = page.sides(slot);
-        let side = match sides.binary_search_by_key(&number, |side| side.writer) {
-            Ok(at) => sides[at].clone(),
-            Err(_) => Side::new(number),
-        };
-        Some(Slot { row, side })
+        self.state.slot_of(key, writer)
     }
 
     /// Refuses an operation that cancels, and an add that has to cancel first what the counter comes to:

@@ -16,7 +16,6 @@
 //! place in what is told or stored until then, so a start that adds nothing leaves nothing.
 
 use super::Replica;
-use crate::delta::Message;
 #[cfg(feature = "members")]
 use crate::error::Limited;
 use crate::error::{Error, detail};
@@ -46,7 +45,7 @@ impl Replica {
     /// # Errors
     /// [`Error::WritersFull`].
     pub(crate) fn room_for_writers(&self, new: usize, by: Bringer) -> Result<(), Error> {
-        let known = self.numbers.len();
+        let known = self.state.numbers.len();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
             // An empty replica takes all that another one holds.
@@ -61,7 +60,7 @@ impl Replica {
 
     /// The same of one writer, which may be known.
     pub(super) fn room_for_writer(&self, writer: &WriterId, by: Bringer) -> Result<(), Error> {
-        let new = self.numbers.get(writer).is_none();
+        let new = self.state.numbers.get(writer).is_none();
         self.room_for_writers(usize::from(new), by)
     }
 
@@ -70,22 +69,11 @@ impl Replica {
     /// one always: its transactions are what makes room.
     #[inline]
     pub(super) fn room_for_start(&self) -> Result<(), Error> {
-        let known = self.numbers.len();
+        let known = self.state.numbers.len();
         let first = JUDGES_STARTS && self.clock() == 0;
         match first && known > WRITERS_TOLD_MAX && self.configuration().is_none() {
             true => Err(full(known, WRITERS_TOLD_MAX)),
             false => Ok(()),
-        }
-    }
-
-    /// Refuses a message with more keys than there is room for.
-    ///
-    /// # Errors
-    /// [`Error::CountersFull`].
-    pub(super) fn room_for_keys(&self, message: &Message, stored: bool) -> Result<(), Error> {
-        match stored {
-            true => self.keys.room_for_stored(&message.keys),
-            false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
         }
     }
 }

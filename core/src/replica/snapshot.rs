@@ -1,12 +1,12 @@
 //! Snapshots in parts: a whole state that a store writes bit by bit, while local writes and merges
 //! go on, and takes back.
 
-use super::merge::Found;
 use super::standing::Forgotten;
 use super::{Replica, Walk};
-use crate::delta::{Entry, Message};
 use crate::error::{Error, Rule};
-use crate::vector::VersionVector;
+use crate::state::delta::{Entry, Message};
+use crate::state::join::Found;
+use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
@@ -97,7 +97,7 @@ impl Restoring {
     /// Sets memory aside for so many counters, which halves the time that it takes to take them back.
     /// More or fewer may come.
     pub fn with_room(mut self, counters: usize) -> Restoring {
-        self.replica.keys.reserve(counters.min(ROOM_MAX));
+        self.replica.state.keys.reserve(counters.min(ROOM_MAX));
         self
     }
 
@@ -108,14 +108,14 @@ impl Restoring {
     /// [`Error::CountersFull`], as for [`Replica::restore`].
     pub fn take(mut self, part: &Message) -> Result<Restoring, Error> {
         let replica = &mut self.replica;
-        replica.room_for_keys(part, true)?;
+        replica.state.room_for_keys(part, true)?;
         let mut ignore = |_| ();
         let mut found = Found::new(true, &mut ignore);
         found.odd = self.odd;
         replica.install(part, &Forgotten::default(), &mut found)?;
         self.odd = found.odd;
         replica.take_keyed(part, &Forgotten::default());
-        self.told.resize(replica.writers.len(), 0);
+        self.told.resize(replica.state.writers.len(), 0);
         for Entry { writer, hi, .. } in &part.writers {
             let told = &mut self.told[replica.number(*writer) as usize];
             *told = (*hi).max(*told);
@@ -131,7 +131,7 @@ impl Restoring {
     pub fn finish(self, last: &Message) -> Result<Replica, Error> {
         let mut replica = self.replica;
         replica.check_stored(last)?;
-        let mut told = self.told.iter().zip(&replica.writers);
+        let mut told = self.told.iter().zip(&replica.state.writers);
         if told.any(|(told, writer)| *told > last.hi(writer).unwrap_or(0)) {
             let rule = Rule::ChunkCovered;
             return Err(Error::Malformed { rule });

@@ -4,12 +4,12 @@ use super::Replica;
 use super::room::Bringer;
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::delta::{Entry, Message};
 use crate::error::{Error, detail};
-use crate::keys::Handle;
 use crate::roster::{Card, Configuration, Fact, HEARD, Owner, Says, of};
-use crate::shard::OWN;
-use crate::slot::Stamp;
+use crate::state::delta::{Entry, Message};
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -46,7 +46,7 @@ impl Replica {
     /// [`Error::Outdated`] if that would lose transactions of its own.
     pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
         let whole = message.is_complete() && message.writers.iter().all(|entry| entry.lo == 0);
-        let alone = self.numbers.len() == 1;
+        let alone = self.state.numbers.len() == 1;
         if !whole || alone || self.is_counted() {
             return Ok(false);
         }
@@ -119,7 +119,7 @@ impl Replica {
     /// Whether the sender of a complete message has forgotten a writer that was not absorbed as far as
     /// is known here: it would not have, had it waited for this replica.
     fn is_passed_over_in(&self, message: &Message) -> bool {
-        let cards = self.roster.cards.iter().zip(&self.writers).skip(1);
+        let cards = self.roster.cards.iter().zip(&self.state.writers).skip(1);
         let mut open = cards.filter(|(card, _)| card.retired.is_none());
         open.any(|(_, writer)| self.is_gone_from(message, writer))
     }
@@ -178,7 +178,7 @@ impl Replica {
         let Some((at, hi)) = entry(&live) else {
             return Ok(None);
         };
-        let number = self.numbers.get(&live);
+        let number = self.state.numbers.get(&live);
         let brought = |it: &Says| matches!(it, Says::Admit(_) | Says::Announce(_));
         let known = number.is_some() || message.tells(at, brought);
         if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
@@ -186,7 +186,7 @@ impl Replica {
         }
         let base = base_in(message, at);
         // Who took it in may not have heard of it, nor know what it had seen.
-        let unheard = number.is_none_or(|it| self.clocks[it as usize] == 0);
+        let unheard = number.is_none_or(|it| self.state.clocks[it as usize] == 0);
         // An incarnation of a member, or one that a member took in.
         let early = unheard && base.is_some();
         let early = early && !message.tells(at, |it| matches!(it, Says::Announce(_)));
@@ -217,7 +217,7 @@ impl Replica {
             let writer = &message.writers[fact.writer as usize].writer;
             writer == live && matches!(fact.says, Says::Announce(_))
         };
-        self.numbers.get(live).is_none() && !message.facts().iter().any(announces)
+        self.state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
     }
 
     /// Whether this replica is a member, and a message's sender is no incarnation of one: neither as far
@@ -258,7 +258,7 @@ impl Replica {
         let Some(home) = self.home_number() else {
             return false;
         };
-        let id = self.writers[home as usize];
+        let id = self.state.writers[home as usize];
         let dead = message.facts().iter().any(|fact| {
             let writer = message.writers[fact.writer as usize].writer;
             writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
@@ -311,7 +311,7 @@ impl Replica {
         depth: usize,
     ) -> Standing {
         let writer = message.writers[at].writer;
-        if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
+        if self.configuration().is_none() || self.state.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
         // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
@@ -403,7 +403,7 @@ impl Replica {
             if entry.lo > held {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
-            match self.numbers.get(&entry.writer) {
+            match self.state.numbers.get(&entry.writer) {
                 Some(OWN) if entry.hi > held => {
                     return Err(Error::OwnClockAhead {
                         heard: detail(entry.hi),
@@ -468,7 +468,7 @@ impl Replica {
         if message.is_complete() && self.began_before(message) {
             return Err(Error::Outdated); // and nobody has taken it in
         }
-        let held = || self.members_part(|number| self.clocks[number as usize]);
+        let held = || self.members_part(|number| self.state.clocks[number as usize]);
         if message.is_complete() && self.is_replaced_by(message) != Ok(true) {
             if self.is_passed_over_in(message) {
                 return Err(Error::Outdated); // nobody waited for it
@@ -478,7 +478,7 @@ impl Replica {
             }
         }
         self.room_for_writers(strangers, Bringer::Peer)?;
-        self.room_for_keys(message, false)
+        self.state.room_for_keys(message, false)
     }
 
     /// Refuses a member's incarnation that began from too old a state: it may cancel what was
@@ -492,7 +492,7 @@ impl Replica {
             return Ok(());
         };
         let seen = |number: u32| {
-            let writer = &self.writers[number as usize];
+            let writer = &self.state.writers[number as usize];
             let at = message.writers.binary_search_by_key(writer, |e| e.writer);
             at.map_or(0, |at| of(base, at as u32))
         };
@@ -506,7 +506,7 @@ impl Replica {
                     writer: detail(writer),
                 });
             }
-            if !self.is_gone_from(message, &self.writers[writer as usize]) {
+            if !self.is_gone_from(message, &self.state.writers[writer as usize]) {
                 return Err(Error::Behind);
             }
         }
@@ -534,7 +534,7 @@ impl Replica {
         for number in self.starts() {
             let (card, writer) = (
                 &self.roster.cards[number as usize],
-                &self.writers[number as usize],
+                &self.state.writers[number as usize],
             );
             if !card.is_unsure() {
                 continue;
@@ -573,7 +573,7 @@ impl Replica {
                 return true;
             };
             let at = fact.writer as usize;
-            match self.numbers.get(&message.writers[at].writer) {
+            match self.state.numbers.get(&message.writers[at].writer) {
                 Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
                 None => self.standing(message, at, None, 0) == Standing::Forgotten,
             }
@@ -602,7 +602,7 @@ impl Replica {
                 _ => {}
             }
             let numbers = |at: u32| {
-                let number = self.numbers.get(&message.writers[at as usize].writer);
+                let number = self.state.numbers.get(&message.writers[at as usize].writer);
                 number.unwrap_or(OWN) // all that are left have one
             };
             fact.renumber(numbers);
@@ -626,8 +626,8 @@ impl Replica {
                 continue;
             }
             let card = &mut self.roster.cards[fact.writer as usize];
-            let news = card.take(&fact.says, &self.writers);
-            self.roster.changed(fact.writer, self.epoch);
+            let news = card.take(&fact.says, &self.state.writers);
+            self.roster.changed(fact.writer, self.state.epoch);
             match (news, &fact.says) {
                 (true, Says::Retired(_)) => retired.push(fact.writer),
                 (true, Says::Announce(_)) => self.roster.prospect = None,
@@ -639,7 +639,7 @@ impl Replica {
 
     /// Takes over what was collected before the state came here.
     pub(super) fn take_floor(&mut self, message: &Message, forgotten: &Forgotten) {
-        self.roster.floor.resize(self.writers.len(), 0);
+        self.roster.floor.resize(self.state.writers.len(), 0);
         for fact in message.facts() {
             if let Says::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
@@ -654,7 +654,7 @@ impl Replica {
 
     /// The later configuration stands; of the same one, the least stamp.
     pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
-        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
+        let rank = |by: Stamp| (self.state.writers[by.writer as usize], by.clock);
         let newer = self
             .roster
             .configuration

@@ -20,10 +20,10 @@ pub use watch::{Reached, Watched};
 use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
+use crate::state::keys::Handle;
+use crate::state::vector::VersionVector;
 use crate::ticket::{Piece, TicketKey, check_sequence};
-use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -138,15 +138,18 @@ impl Replica {
 
     /// All that is kept of a sequence and is not empty.
     fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (TicketKey<'a>, u64)> {
-        self.keys.of_sequence(name).filter_map(|(handle, key)| {
-            let value = u64::try_from(self.value_at(handle)?).ok()?;
-            (value > 0).then_some((key, value))
-        })
+        self.state
+            .keys
+            .of_sequence(name)
+            .filter_map(|(handle, key)| {
+                let value = u64::try_from(self.value_at(handle)?).ok()?;
+                (value > 0).then_some((key, value))
+            })
     }
 
     /// Calls `take` with the name of each sequence, in the order of their bytes.
     pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
-        for name in self.keys.sequences() {
+        for name in self.state.keys.sequences() {
             let is_rest = |key: &TicketKey<'_>| matches!(key.piece, Piece::Rest(_));
             if self.pieces(name).any(|(key, _)| is_rest(&key)) {
                 take(name);
@@ -156,7 +159,7 @@ impl Replica {
 
     /// The name of the sequence of which something is kept in a counter.
     pub fn sequence_at(&self, handle: Handle) -> Option<&str> {
-        let key = self.keys.get(handle).and_then(TicketKey::parse);
+        let key = self.state.keys.get(handle).and_then(TicketKey::parse);
         key.map(|key| key.name)
     }
 
@@ -213,7 +216,7 @@ impl Replica {
         let mut own = self.tickets.own.remove(name).unwrap_or_default();
         let mut unsure = Vec::new();
         let mut has_rest = false;
-        for (handle, key) in self.keys.of_sequence(name) {
+        for (handle, key) in self.state.keys.of_sequence(name) {
             let value = self.value_at(handle).and_then(|it| u64::try_from(it).ok());
             let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
                 continue;
@@ -407,7 +410,7 @@ impl Transaction<'_> {
             return Err(Error::NotAMember);
         }
         let replica = &mut *self.replica;
-        let handle = replica.keys.find_or_insert(key)?;
+        let handle = replica.state.keys.find_or_insert(key)?;
         let at = replica.draft_of(&mut self.drafts, handle);
         let draft = &mut self.drafts[at];
         replica.step(draft, self.clock, op, &mut self.did)?;

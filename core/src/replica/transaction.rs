@@ -4,10 +4,10 @@
 use super::Replica;
 use super::journal::Dids;
 use super::ops::{Draft, Op};
-use crate::counter::{self, Sum};
 use crate::error::{Error, detail};
-use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
+use crate::state::counter::{self, Sum};
+use crate::state::keys::Handle;
 use alloc::vec::Vec;
 
 /// A transaction that is being made. Nobody sees anything of it before it is
@@ -91,17 +91,19 @@ impl Transaction<'_> {
     pub fn expiry(&self, key: &str) -> Option<u64> {
         let expiry = match self.drafted(key) {
             Some(sum) => sum.expiry(),
-            None => self.replica.effective_expiry(self.replica.keys.find(key)?),
+            None => self
+                .replica
+                .effective_expiry(self.replica.state.keys.find(key)?),
         };
         expiry.filter(|_| !self.replica.is_past(expiry))
     }
 
     /// What a counter comes to that an operation was made on.
     fn drafted(&self, key: &str) -> Option<Sum> {
-        let handle = self.replica.keys.find(key)?;
+        let handle = self.replica.state.keys.find(key)?;
         let at = self.drafts.binary_search_by_key(&handle, |it| it.handle);
         let slots = &self.drafts[at.ok()?].slots;
-        Some(counter::sum(slots, &self.replica.writers))
+        Some(counter::sum(slots, &self.replica.state.writers))
     }
 
     /// Makes all of it visible at once, and adds each counter that changed to `changed`. If nothing
@@ -135,7 +137,7 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         for draft in &self.drafts {
-            self.replica.forget_unused(draft.handle);
+            self.replica.state.forget_unused(draft.handle);
         }
     }
 }
@@ -143,14 +145,14 @@ impl Drop for Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delta::Message;
-    use crate::shard::OWN;
+    use crate::state::delta::Message;
+    use crate::state::page::OWN;
     use crate::{Space, WriterId};
 
     #[test]
     fn there_is_a_last_transaction() {
         let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
-        one.clocks[OWN as usize] = u64::MAX - 2;
+        one.state.clocks[OWN as usize] = u64::MAX - 2;
         let mut transaction = one.begin().unwrap();
         assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
         transaction.commit(&mut Vec::new());
@@ -159,7 +161,7 @@ mod tests {
         let told = Message::decode(&one.snapshot().encode());
         assert_eq!(told.map(|it| it.writers), Ok(one.snapshot().writers));
         // The greatest number stands for what lets nothing through, and is no clock.
-        one.clocks[OWN as usize] += 1;
+        one.state.clocks[OWN as usize] += 1;
         let told = Message::decode(&one.snapshot().encode());
         assert_eq!(told, Err(Error::Number));
     }

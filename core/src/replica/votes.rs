@@ -11,7 +11,7 @@ use super::Replica;
 use crate::error::{Error, detail};
 use crate::limits::MEMBERS_MAX;
 use crate::roster::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
-use crate::shard::OWN;
+use crate::state::page::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -169,7 +169,7 @@ impl Replica {
                     .as_ref()
                     .is_some_and(|ack| ack.of(OWN) >= announce.clock)
         };
-        let heard = (0..self.writers.len() as u32).filter(|number| knows(*number));
+        let heard = (0..self.state.writers.len() as u32).filter(|number| knows(*number));
         let needed = members - (members / 2 + 1) + 1;
         let settled = self.roster.settled.first().copied().unwrap_or(0);
         settled >= announce.clock || members == 1 || heard.count() >= needed
@@ -178,7 +178,7 @@ impl Replica {
     /// Writes down what was decided.
     pub(super) fn decide(&mut self, next: Configuration) -> Result<(), Error> {
         let clock = self.next_clock()?;
-        let by = crate::slot::Stamp { writer: OWN, clock };
+        let by = crate::state::slot::Stamp { writer: OWN, clock };
         self.roster.configuration = Some((by, next));
         self.roster.proposal = None;
         #[cfg(feature = "budgets")]

@@ -6,13 +6,13 @@
 //! covers is in the parts by then, and nothing that it does not.
 
 use super::Replica;
-use super::build::{Cursor, NOTHING};
 use super::keyed::KeyedWalk;
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::delta::Message;
-use crate::shard::OWN;
-use crate::vector::VersionVector;
+use crate::state::build::{Cursor, NOTHING};
+use crate::state::delta::Message;
+use crate::state::page::OWN;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -48,20 +48,20 @@ impl Walk {
             cursor: Cursor::default(),
             number: 0,
             only: Closed::default(),
-            voided: replica.voided.clone(),
+            voided: replica.state.voided.clone(),
         }
     }
 
     /// Whether something happened since the first walk began that the parts made so far can't tell.
     pub(crate) fn is_void(&self, replica: &Replica) -> bool {
-        *self.voided != *replica.voided
+        *self.voided != *replica.state.voided
     }
 
     /// The first walk over what these writers alone made and is not in `since`. What it tells builds on
     /// what they had seen of others: whoever lacks some of that takes it later.
     pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Walk {
         let mut walk = Walk::new(replica, since, false);
-        walk.lows = replica.clocks_in(since);
+        walk.lows = replica.state.clocks_in(since);
         *walk.only = Some(only);
         walk
     }
@@ -118,7 +118,7 @@ impl Walk {
 impl Replica {
     /// Lets nothing through but what these writers made.
     pub(super) fn leave_out(&self, lows: &mut [u64], only: &[WriterId]) {
-        for (low, writer) in lows.iter_mut().zip(&self.writers) {
+        for (low, writer) in lows.iter_mut().zip(&self.state.writers) {
             if !only.contains(writer) {
                 *low = NOTHING;
             }
@@ -127,7 +127,7 @@ impl Replica {
 
     /// What is held in `since` of the writers that `lows` lets through, and nothing of the others.
     pub(super) fn told_of(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
-        let told = self.clocks_in(since).into_iter().zip(lows);
+        let told = self.state.clocks_in(since).into_iter().zip(lows);
         let told = told.map(|(told, low)| match *low {
             NOTHING => NOTHING,
             low => told.min(low),
@@ -140,16 +140,17 @@ impl Replica {
     /// of whom that is not known. If there is nothing new at all, that is nothing.
     pub(super) fn built_on(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
         let told = self.told_of(since, lows);
-        let news = |at: &usize| told[*at] < self.clocks[*at];
+        let news = |at: &usize| told[*at] < self.state.clocks[*at];
         let last = (0..told.len()).rev().find(news);
         let seen = |at: usize| {
-            let clock = self.clocks[at];
-            let seen = match last == Some(OWN as usize) && self.merged_at[at] >= self.clock() {
+            let clock = self.state.clocks[at];
+            let seen = match last == Some(OWN as usize) && self.state.merged_at[at] >= self.clock()
+            {
                 // Who takes in a start of a member's wants to know of everybody that he knows it.
                 true if self.roster.cards[at].announce.is_some() => {
-                    self.seen_at_last[at].max(clock.min(1))
+                    self.state.seen_at_last[at].max(clock.min(1))
                 }
-                true => self.seen_at_last[at],
+                true => self.state.seen_at_last[at],
                 false => clock,
             };
             match seen {
@@ -167,7 +168,7 @@ impl Replica {
     /// Lets a message build on this of the writers of which it tells nothing.
     pub(super) fn build_on(&self, mut message: Message, lows: &[u64], seen: &[u64]) -> Message {
         for entry in &mut message.writers {
-            let at = self.numbers.get(&entry.writer).unwrap_or(OWN) as usize;
+            let at = self.state.numbers.get(&entry.writer).unwrap_or(OWN) as usize;
             if lows[at] == NOTHING && seen[at] != NOTHING {
                 (entry.lo, entry.hi) = (seen[at], seen[at]);
             }

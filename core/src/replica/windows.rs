@@ -20,10 +20,10 @@ use super::budgets::{Holding, Stock};
 use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
-use crate::keys::Handle;
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::roster::{Configuration, Limit, Owner};
-use crate::shard::OWN;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
 use crate::window::{
     Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
 };
@@ -150,7 +150,7 @@ impl Replica {
             true => Error::NoLimit,
             false => Error::NotAMember,
         })?;
-        let begins = self.time - self.time % limit.period_ms;
+        let begins = self.state.time - self.state.time % limit.period_ms;
         let ends = begins.saturating_add(limit.period_ms);
         let (end, born) = (ends, limit.born);
         let window = Window { end, born, key }.name();
@@ -229,7 +229,7 @@ impl Replica {
             return 0;
         };
         let begins = window.end.saturating_sub(limit.period_ms);
-        let is_now = (begins..window.end).contains(&self.time);
+        let is_now = (begins..window.end).contains(&self.state.time);
         // One whose period is another one's would have the same name.
         let is_whole = window.end % limit.period_ms == 0;
         if !is_now || !is_whole || self.value(&share_key(&owner, name)).is_some() {
@@ -286,7 +286,7 @@ impl Replica {
         let own = self.writer();
         let held = |writer| self.value(&rights_key(writer, name)).unwrap_or(0);
         let here = held(own) + i128::from(self.own_share(name));
-        let others = self.keys.holders().filter(|it| *it != own);
+        let others = self.state.keys.holders().filter(|it| *it != own);
         let mut elsewhere: i128 = others.map(held).sum();
         let members = self.configuration().map_or(&[][..], |it| &it.members);
         let others = members.iter().filter(|it| Some(**it) != self.owner_of(OWN));
@@ -354,8 +354,8 @@ impl Replica {
     /// Each window that something is left of, the writer and how much it holds, in no stated order: for
     /// whoever compares replicas.
     pub fn window_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
-        self.keys.windows().filter_map(|(_, handle)| {
-            let key = WindowKey::parse(self.keys.get(handle)?)?;
+        self.state.keys.windows().filter_map(|(_, handle)| {
+            let key = WindowKey::parse(self.state.keys.get(handle)?)?;
             let held = self.value_at(handle)?;
             match key.part {
                 WindowPart::Rights(writer) => Some((key.name, writer, held)),
@@ -366,8 +366,8 @@ impl Replica {
 
     /// Each share that was brought into a window and is still known, in no stated order.
     pub fn window_shares(&self) -> impl Iterator<Item = (&str, i128)> {
-        self.keys.windows().filter_map(|(_, handle)| {
-            let key = WindowKey::parse(self.keys.get(handle)?)?;
+        self.state.keys.windows().filter_map(|(_, handle)| {
+            let key = WindowKey::parse(self.state.keys.get(handle)?)?;
             let brought = self.value_at(handle)?;
             matches!(key.part, WindowPart::Share(_)).then_some((key.name, brought))
         })
@@ -375,7 +375,7 @@ impl Replica {
 
     /// How many counters are kept of windows.
     pub fn window_counters(&self) -> usize {
-        self.keys.windows().count()
+        self.state.keys.windows().count()
     }
 
     /// Notes when all members know of the present configuration, if it has limits and they do by now.
@@ -386,11 +386,12 @@ impl Replica {
         if !self.is_established() || !self.awaits_known() || !self.is_known_to_all() {
             return Ok(());
         }
-        let (Some(present), Ok(now)) = (self.configuration(), i64::try_from(self.time)) else {
+        let (Some(present), Ok(now)) = (self.configuration(), i64::try_from(self.state.time))
+        else {
             return Ok(());
         };
         let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
-        let reserved = self.keys.reserved();
+        let reserved = self.state.keys.reserved();
         let older =
             reserved.filter(|(handle, key)| is_known_key(key) && self.value_at(*handle).is_some());
         // Periods that go on may rely on those before it.

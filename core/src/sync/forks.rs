@@ -8,7 +8,7 @@
 use super::{Body, Digests, Link, Millis, Output, Peer, Sync, Why};
 use crate::error::Error;
 use crate::replica::{Contents, Evidence, Fault, Replica};
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;

@@ -4,11 +4,11 @@
 use super::members::ASK_AGAIN_MS;
 use super::{Body, Link, Millis, Output, Sync};
 use crate::MEMBERS;
-use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::RETURNS_SENT_MAX;
 use crate::replica::{Former, Replica};
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;

@@ -8,7 +8,7 @@ use crate::closed::Closed;
 use crate::closed::Empty;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 use crate::wire::{
     ANSWERS, Body, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS, TAKES_NOTHING,
     TAKES_OWN, VERSION,

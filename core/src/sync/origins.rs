@@ -9,9 +9,9 @@
 
 use super::members::origin;
 use super::{Body, Link, Sync, Why};
-use crate::delta::Message;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::state::delta::Message;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -9,11 +9,11 @@
 
 use super::{Body, Link, Millis, Sync};
 use crate::closed::Empty;
-use crate::delta::Message;
 use crate::error::Error;
 #[cfg(feature = "guests")]
 use crate::limits::OWN_WRITERS_MAX;
 use crate::replica::Replica;
+use crate::state::delta::Message;
 use crate::wire::{TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};

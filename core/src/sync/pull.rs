@@ -6,11 +6,11 @@
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::closed::Closed;
-use crate::delta::Message;
 use crate::error::{Error, Limited, detail};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;

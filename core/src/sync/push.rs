@@ -2,11 +2,11 @@
 
 use super::members::origin;
 use super::{Greeting, Link, Millis, Output, Sync};
-use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
 use crate::roster::Says;
+use crate::state::delta::Message;
 use crate::wire::{Body, encode};
 use crate::{BROADCAST, DUTIES, MEMBERS, PACED};
 use alloc::vec::Vec;

@@ -9,15 +9,15 @@
 use super::own::Compared;
 use super::{Body, Link, Millis, Sync};
 use crate::closed::Empty;
-use crate::delta::{KeySide, Message};
 use crate::error::Error;
 use crate::limits::OWN_WRITERS_MAX;
 use crate::replica::Replica;
 use crate::replica::room::Bringer;
 use crate::roster::{Fact, Owner, Says};
-use crate::shard::Row;
-use crate::slot::{Extra, Side, Slot};
-use crate::vector::VersionVector;
+use crate::state::delta::{KeySide, Message};
+use crate::state::page::Row;
+use crate::state::slot::{Extra, Side, Slot};
+use crate::state::vector::VersionVector;
 use crate::wire::{Last, TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
 

@@ -5,7 +5,7 @@ use super::{Body, Delta, Link, Millis, Pull, Sync};
 use crate::DUTIES;
 use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::replica::{Replica, Walk};
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 use crate::wire::encode;
 
 /// Transfers that are kept, the last one of each peer, also when they are over.

@@ -6,11 +6,11 @@
 //! is forgotten. The counts begin anew with the process: who had which writer is kept nowhere.
 
 use super::{Link, Millis, Sync};
-use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::replica::Replica;
 use crate::roster::Owner;
+use crate::state::delta::Message;
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

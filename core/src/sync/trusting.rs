@@ -2,10 +2,10 @@
 //! other pages of its user, and takes their word. Nobody's rights are limited.
 
 use super::{Body, Link, Millis, Sync};
-use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::Replica;
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -14,11 +14,11 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigzag};
 use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
-use crate::delta::{Entry, Message};
 use crate::error::{Error, Limited};
 use crate::limits::KEY_BYTES_MAX;
 use crate::replica::Former;
-use crate::shard::{Column, PAGE, Row};
+use crate::state::delta::{Entry, Message};
+use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

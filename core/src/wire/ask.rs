@@ -4,7 +4,7 @@ use super::bytes::{Fail, Reader, put_varint};
 use super::message::{put_vector, read_vector};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::ASK_WRITERS_MAX;
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 
 /// The longest entry of a vector: a writer, and a clock of 64 bits.
 const ENTRY_BYTES_MAX: usize = 16 + 10;

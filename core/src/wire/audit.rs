@@ -8,7 +8,7 @@ use crate::limits::{
     AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, AUDIT_REFUSAL_BYTES_MAX, AUDIT_SHARDS_MIN,
     FRAME_BYTES_MAX, KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_TOLD_MAX,
 };
-use crate::shard::Shard;
+use crate::state::page::Shard;
 use crate::writer_id::{Space, WriterId};
 use alloc::borrow::ToOwned;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! Reading and writing of numbers and byte strings.
 
 use crate::error::{Error, Limited, Rule, detail};
-use crate::slot::WIDE_MAX;
+use crate::state::slot::WIDE_MAX;
 use alloc::vec::Vec;
 
 /// Appends the shortest LEB128 form.

@@ -3,14 +3,14 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
-use crate::delta::{Entry, Message};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::roster::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
     Says, Vote,
 };
-use crate::slot::Stamp;
+use crate::state::delta::{Entry, Message};
+use crate::state::slot::Stamp;
 use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -9,12 +9,12 @@ use super::message::find_told_writer;
 use super::message::{put_vector, read_memory, read_told, read_vector};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
-use crate::delta::Message;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::replica::Contents;
 use crate::roster::Owner;
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{FORKS, MEMBERS, STATUS};
 use alloc::string::String;

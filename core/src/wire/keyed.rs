@@ -4,11 +4,11 @@
 use super::bytes::read_all;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide};
 use super::side::read_clock;
-use crate::delta::{KeyedAdd, KeyedOp, Message};
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
 use crate::once::Once;
-use crate::slot::Stamp;
+use crate::state::delta::{KeyedAdd, KeyedOp, Message};
+use crate::state::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

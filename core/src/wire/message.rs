@@ -8,13 +8,13 @@ use super::keyed::encode_adds;
 use super::keyed::put_keyed;
 use super::side::{put_sides, read_sides};
 use crate::closed::Closed;
-use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 #[cfg(feature = "members")]
 use crate::replica::room::room_for_keyed;
-use crate::shard::{Column, PAGE, Row};
-use crate::vector::VersionVector;
+use crate::state::delta::{Entry, KeySide, Message, SortedKeys};
+use crate::state::page::{Column, PAGE, Row};
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;

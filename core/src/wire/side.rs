@@ -2,11 +2,11 @@
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
 use crate::MEMBERS;
-use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
 use crate::limits::EXPIRY_MAX;
-use crate::shard::Row;
-use crate::slot::{
+use crate::state::delta::{Entry, KeySide, Message};
+use crate::state::page::Row;
+use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
     Withdrawal,
 };

@@ -4,7 +4,7 @@ use super::bytes::read_all;
 use super::message::{put_vector, read_vector};
 use crate::error::{Error, Rule};
 use crate::limits::TOKEN_WRITERS_MAX;
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

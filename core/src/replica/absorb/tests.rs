@@ -1,7 +1,7 @@
 //! A total that does not fit delays its own writer, and nobody else.
 
 use super::*;
-use crate::slot::Extra;
+use crate::state::slot::Extra;
 use crate::{Op, Space, VersionVector};
 
 fn id(byte: u8) -> WriterId {

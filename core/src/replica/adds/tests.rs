@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::limits::KEY_BYTES_MAX;
-use crate::shard::Row;
+use crate::state::page::Row;
 use crate::wire::Adds;
 use crate::writer_id::WriterId;
 use crate::{Missing, Once, Op, Rule, Space, VersionVector};

@@ -9,11 +9,11 @@
 use crate::Op;
 use crate::account::Account;
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::replica::journal::Dids;
 use crate::replica::{Replica, place};
 use crate::roster::HEIRS_MAX;
-use crate::shard::OWN;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
 use crate::ticket::TicketKey;
 use crate::window::{WindowKey, rights_key};
 use crate::writer_id::WriterId;
@@ -27,10 +27,14 @@ impl Replica {
     /// Moves what absorbed writers held to the own accounts, if this replica is the one that may.
     pub(in crate::replica) fn inherit(&mut self) -> Result<(), Error> {
         self.settle_pending();
-        let heirless = self.keys.holders().filter(|it| self.is_left_to_own(it));
-        let accounts = heirless.flat_map(|writer| self.keys.held_by(writer));
+        let heirless = self
+            .state
+            .keys
+            .holders()
+            .filter(|it| self.is_left_to_own(it));
+        let accounts = heirless.flat_map(|writer| self.state.keys.held_by(writer));
         // What is left of windows that are over is deleted soon.
-        let end = |handle| self.keys.get(handle).and_then(WindowKey::parse);
+        let end = |handle| self.state.keys.get(handle).and_then(WindowKey::parse);
         let over = |handle| end(handle).is_some_and(|it| self.is_over(it.end()));
         let left: Vec<Handle> = accounts
             .filter(|handle| self.value_at(*handle).is_some() && !over(*handle))
@@ -47,7 +51,7 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn hand_over(&mut self, to: WriterId) -> Result<(), Error> {
-        let own: Vec<Handle> = self.keys.held_by(self.writer()).collect();
+        let own: Vec<Handle> = self.state.keys.held_by(self.writer()).collect();
         let free = |handle: &Handle| !self.pending.contains_key(handle);
         let full = |handle: &Handle| self.value_at(*handle) > Some(0);
         let own: Vec<Handle> = own.into_iter().filter(free).filter(full).collect();
@@ -57,7 +61,7 @@ impl Replica {
 
     /// Whether this replica has absorbed a writer, or whoever did.
     fn is_left_to_own(&self, writer: &WriterId) -> bool {
-        let Some(mut at) = self.numbers.get(writer).filter(|at| *at != OWN) else {
+        let Some(mut at) = self.state.numbers.get(writer).filter(|at| *at != OWN) else {
             return false;
         };
         for _ in 0..HEIRS_MAX {
@@ -85,14 +89,14 @@ impl Replica {
                     None => TicketKey::parse(key)?.left_to(to),
                 })
             };
-            let heir: Option<String> = self.keys.get(*handle).and_then(heir);
+            let heir: Option<String> = self.state.keys.get(*handle).and_then(heir);
             let (Some(key), Some(held)) = (heir, self.value_at(*handle)) else {
                 continue;
             };
             let Ok(held) = i64::try_from(held) else {
                 continue;
             };
-            let heir = self.keys.find_or_insert(&key)?;
+            let heir = self.state.keys.find_or_insert(&key)?;
             let at = self.draft_of(&mut drafts, heir);
             let moved = match held {
                 0 => Ok(false),
@@ -105,7 +109,7 @@ impl Replica {
         }
         for draft in &mut drafts {
             self.commit(clock, draft);
-            self.forget_unused(draft.handle);
+            self.state.forget_unused(draft.handle);
         }
         self.keep(clock, did);
         Ok(())
@@ -113,10 +117,10 @@ impl Replica {
 
     /// Whether anything is left in the accounts of a writer.
     pub(in crate::replica) fn has_accounts(&self, number: u32) -> bool {
-        let writer = self.writers[number as usize];
-        self.keys.held_by(writer).any(|handle| {
+        let writer = self.state.writers[number as usize];
+        self.state.keys.held_by(writer).any(|handle| {
             let (page_at, slot) = place(handle);
-            let page = self.pages.get(page_at);
+            let page = self.state.pages.get(page_at);
             page.is_some_and(|page| page.rows(slot).next().is_some())
         })
     }

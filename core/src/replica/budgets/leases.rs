@@ -12,11 +12,11 @@ use super::Flow;
 use crate::Op;
 use crate::account::{Account, LeaseId, LeaseKey, Part};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::replica::collect::Quorum;
 use crate::replica::{Replica, Transaction};
-use crate::slot::Stamp;
+use crate::state::keys::Handle;
+use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -56,7 +56,7 @@ impl Replica {
         let Some(account) = self.account(name) else {
             return Vec::new();
         };
-        let leases = self.keys.leases_of(name);
+        let leases = self.state.keys.leases_of(name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         let left = leases.filter_map(|(handle, it)| {
             let Part::Leased(writer, LeaseKey { until, id }) = it.part else {
@@ -96,7 +96,7 @@ impl Replica {
                 }
                 continue;
             }
-            if until > self.time {
+            if until > self.state.time {
                 continue;
             }
             let key = account.key();
@@ -118,7 +118,7 @@ impl Replica {
 
     fn own_leases(&self) -> impl Iterator<Item = (Handle, Account<'_>)> {
         let own = Some(self.writer());
-        let leases = self.keys.leases();
+        let leases = self.state.keys.leases();
         leases.filter(move |it| it.1.part.holder() == own)
     }
 
@@ -144,7 +144,7 @@ impl Transaction<'_> {
     /// [`LEASED_NAME_BYTES_MAX`](crate::limits::LEASED_NAME_BYTES_MAX). The transaction stays as it was
     /// then, and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
-        let until = lease_until(self.replica.time, ms)?;
+        let until = lease_until(self.replica.state.time, ms)?;
         let own = self.replica.writer();
         let known = self.replica.leases_of(name);
         if let Some(lease) = known.into_iter().find(|it| (it.id, it.writer) == (id, own)) {
@@ -162,7 +162,7 @@ impl Transaction<'_> {
     /// What is left here of a lease, those parts first that come back first.
     fn lease_parts(&self, account: &Account<'_>, id: LeaseId) -> Vec<(Part, i64)> {
         let own = Some(self.replica.writer());
-        let leases = self.replica.keys.leases_of(account.name);
+        let leases = self.replica.state.keys.leases_of(account.name);
         let parts = leases.filter_map(|(_, it)| match it.part {
             Part::Leased(_, lease)
                 if lease.id == id && it.capped == account.capped && it.part.holder() == own =>

@@ -2,9 +2,9 @@
 //! writer id, or a member spent what it never had.
 
 use crate::account::{Account, is_reserved};
-use crate::delta::Message;
-use crate::keys::Handle;
 use crate::replica::{Evidence, Fault, Replica};
+use crate::state::delta::Message;
+use crate::state::keys::Handle;
 use crate::ticket::TicketKey;
 use crate::window::WindowKey;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ impl Replica {
     /// Adds the accounts that a message has something of, and that are known here.
     pub(in crate::replica) fn note_accounts(&self, message: &Message, accounts: &mut Vec<Handle>) {
         let reserved = message.keys.iter().take_while(|key| is_reserved(key));
-        accounts.extend(reserved.filter_map(|key| self.keys.find(key)));
+        accounts.extend(reserved.filter_map(|key| self.state.keys.find(key)));
     }
 
     /// Reports those of the accounts that have less than nothing.
@@ -22,7 +22,7 @@ impl Replica {
             let Some(held) = self.value_at(handle).filter(|held| *held < 0) else {
                 continue;
             };
-            let whose = self.keys.get(handle).and_then(|key| {
+            let whose = self.state.keys.get(handle).and_then(|key| {
                 if let Some(window) = WindowKey::parse(key) {
                     // Of one that is over, others may have deleted what came in, and not what was used.
                     let open = !self.is_over(window.end());

@@ -5,12 +5,12 @@
 //! has acknowledged it: whoever had made another has withdrawn one of the two before that.
 
 use crate::account::Account;
-use crate::counter;
-use crate::keys::Handle;
 use crate::replica::Replica;
 use crate::replica::ops::Draft;
-use crate::shard::OWN;
-use crate::slot::Stamp;
+use crate::state::counter;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -20,15 +20,15 @@ pub(in crate::replica) type Pending = BTreeMap<Handle, Vec<(u64, i128)>>;
 impl Replica {
     /// Notes what a transaction under a key, which is not visible yet, brings to the own accounts.
     pub(in crate::replica) fn note_pending(&mut self, clock: u64, drafts: &[Draft]) {
-        if self.keys.are_plain() {
+        if self.state.keys.are_plain() {
             return;
         }
         for draft in drafts.iter().filter(|draft| draft.changed) {
-            let account = self.keys.get(draft.handle).and_then(Account::parse);
+            let account = self.state.keys.get(draft.handle).and_then(Account::parse);
             if account.and_then(|it| it.part.holder()) != Some(self.writer()) {
                 continue;
             }
-            let after = counter::sum(&draft.slots, &self.writers).value();
+            let after = counter::sum(&draft.slots, &self.state.writers).value();
             let before = self.value_at(draft.handle);
             let amount = after.unwrap_or(0) - before.unwrap_or(0);
             if amount > 0 {
@@ -45,7 +45,7 @@ impl Replica {
 
     /// How much of an account can't be used yet.
     pub(super) fn pending_of(&self, key: &str) -> i128 {
-        let handle = self.keys.find(key);
+        let handle = self.state.keys.find(key);
         let Some(pending) = handle.and_then(|handle| self.pending.get(&handle)) else {
             return 0;
         };

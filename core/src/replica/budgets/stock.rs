@@ -3,9 +3,9 @@
 use super::{Flow, Holding, Used};
 use crate::account::{Account, Part};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::replica::Replica;
 use crate::replica::windows::used_of;
+use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -93,7 +93,7 @@ impl Replica {
         }
         let used: Used = core::mem::take(&mut self.used);
         for (handle, amount) in used {
-            let key = self.keys.get(handle);
+            let key = self.state.keys.get(handle);
             if let Some((name, stock)) = key.and_then(|key| used_of(key, self.writer())) {
                 take(name, stock, amount);
                 continue;

@@ -4,10 +4,10 @@ mod retirement;
 
 pub(super) use super::super::collect::tests::space;
 use super::*;
-use crate::delta::Message;
 use crate::error::Rule;
 use crate::once::Once;
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::{Evidence, Space, WriterId};
 use alloc::string::{String, ToString};
 use alloc::vec;

@@ -2,15 +2,16 @@
 //!
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
-use super::{END, Mark, NOTHING, OfFormer, Push, Selection};
+use super::{Mark, OfFormer, Push, Said};
 use crate::MEMBERS;
-use crate::delta::Message;
 use crate::limits::PUSH_BYTES_MAX;
 use crate::replica::Replica;
-use crate::shard::OWN;
+use crate::state::build::{END, NOTHING, Selection};
+use crate::state::delta::Message;
+use crate::state::page::OWN;
 #[cfg(feature = "members")]
-use crate::sheet::Few;
-use crate::sheet::Sheet;
+use crate::state::sheet::Few;
+use crate::state::sheet::Sheet;
 use alloc::vec::Vec;
 
 /// With more writers than this, the few that changed are listed apart.
@@ -24,14 +25,18 @@ impl Replica {
     /// In a space with members a state may have taken the place of all that was held. Then it is
     /// [whole](Message::is_whole), and stands for all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
-        if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
+        if MEMBERS && self.state.began >= mark.state.epoch && self.configuration().is_some() {
             self.move_mark(mark);
             return Some(self.snapshot());
         }
         let message = match self.few_since(mark) {
             #[cfg(feature = "members")]
-            Some(few) => self.told_since(mark, Few::as_in(&self.clocks), few.into_iter()),
-            _ => self.told_since(mark, self.clocks.clone(), 0..self.clocks.len() as u32),
+            Some(few) => self.told_since(mark, Few::as_in(&self.state.clocks), few.into_iter()),
+            _ => self.told_since(
+                mark,
+                self.state.clocks.clone(),
+                0..self.state.clocks.len() as u32,
+            ),
         };
         self.move_mark(mark);
         message
@@ -39,8 +44,8 @@ impl Replica {
 
     /// The only writers that may have changed since a mark, if they are few among many.
     fn few_since(&self, mark: &Mark) -> Option<Vec<u32>> {
-        let moved = self.moved_since(mark);
-        let mut few = moved.filter(|_| self.clocks.len() > FEW_FROM)?;
+        let moved = self.state.moved_since(&mark.state);
+        let mut few = moved.filter(|_| self.state.clocks.len() > FEW_FROM)?;
         few.extend(mark.keyed.writers());
         few.sort_unstable();
         few.dedup();
@@ -59,15 +64,15 @@ impl Replica {
             true => self.roster.remembered.saturating_sub(mark.remembered),
             false => 0,
         };
-        let mut base = lows.like(self.clocks.len(), NOTHING);
+        let mut base = lows.like(self.state.clocks.len(), NOTHING);
         let told = (self.journal.told, self.former_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         changed |= MEMBERS && self.roster.early && !mark.early;
         for number in writers {
-            let clock = self.clocks[number as usize];
-            let before = self.low(mark, number as usize);
+            let clock = self.state.clocks[number as usize];
+            let before = self.state.low(&mark.state, number as usize);
             let low = before.min(mark.keyed.low(self, number));
             again |= low != before;
             changed |= low != clock;
@@ -80,11 +85,15 @@ impl Replica {
             return None;
         }
         let selection = Selection {
-            epoch: mark.epoch,
-            changed: if again { 0 } else { mark.epoch },
-            ..self.all(&lows)
+            epoch: mark.state.epoch,
+            ..Selection::all(&lows)
         };
-        let mut message = self.build(&selection, &base);
+        let said = Said {
+            lows: &lows,
+            changed: if again { 0 } else { mark.state.epoch },
+        };
+        let picked = self.state.select(&selection, usize::MAX);
+        let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
         if MEMBERS {
             *message.returns = self.remembered(forgotten);
             message.gaps = self.configuration().map(|_| self.roster.gaps);
@@ -110,14 +119,14 @@ impl Replica {
     /// that transaction and the last push count too. A peer may have the transaction from elsewhere, without
     /// the changes that the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
-        let own = self.low(mark, OWN as usize);
+        let own = self.state.low(&mark.state, OWN as usize);
         if own == self.clock() {
             return Push::Nothing;
         }
         let push = match () {
             #[cfg(feature = "members")]
-            () if self.clocks.len() > FEW_FROM => self.push_of(mark, Few::each(NOTHING), own),
-            () => self.push_of(mark, alloc::vec![NOTHING; self.clocks.len()], own),
+            () if self.state.clocks.len() > FEW_FROM => self.push_of(mark, Few::each(NOTHING), own),
+            () => self.push_of(mark, alloc::vec![NOTHING; self.state.clocks.len()], own),
         };
         self.move_mark(mark);
         push
@@ -125,10 +134,10 @@ impl Replica {
 
     /// The local transactions after a mark, from the clock `own` on. `lows` let nothing through.
     fn push_of<L: Sheet<u64>>(&self, mark: &Mark, mut lows: L, own: u64) -> Push {
-        let mut base = lows.like(self.clocks.len(), NOTHING);
+        let mut base = lows.like(self.state.clocks.len(), NOTHING);
         lows.set(OWN, own);
         let mut writers = 0;
-        let clocks = self.clocks.iter().zip(&self.merged_at);
+        let clocks = self.state.clocks.iter().zip(&self.state.merged_at);
         for ((clock, merged_at), number) in clocks.zip(0u32..) {
             if number == OWN {
                 base.set(OWN, own);
@@ -143,15 +152,18 @@ impl Replica {
             }
         }
         let selection = Selection {
-            epoch: mark.epoch,
-            changed: mark.epoch,
-            ..self.all(&lows)
+            epoch: mark.state.epoch,
+            ..Selection::all(&lows)
         };
-        let picked = self.select(&selection, PUSH_BYTES_MAX);
+        let said = Said {
+            lows: &lows,
+            changed: mark.state.epoch,
+        };
+        let picked = self.state.select(&selection, PUSH_BYTES_MAX);
         if picked.stopped != END {
             return Push::TooLarge;
         }
-        let mut message = self.assemble(&selection, picked.handles, &base);
+        let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
         let fits = self.configuration().is_none()
             || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
         match fits {
@@ -161,21 +173,21 @@ impl Replica {
     }
 
     pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
-        let moved = self.moved_since(mark);
-        self.epoch += 1;
-        mark.epoch = self.epoch;
+        let moved = self.state.moved_since(&mark.state);
+        self.state.epoch += 1;
+        mark.state.epoch = self.state.epoch;
         mark.remembered = self.roster.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
         mark.early = MEMBERS && self.roster.early;
         mark.keyed = self.keyed_mark();
         match moved {
             Some(moved) => {
-                mark.clocks.resize(self.clocks.len(), 0);
+                mark.state.clocks.resize(self.state.clocks.len(), 0);
                 for number in moved {
-                    mark.clocks[number as usize] = self.clocks[number as usize];
+                    mark.state.clocks[number as usize] = self.state.clocks[number as usize];
                 }
             }
-            None => mark.clocks.clone_from(&self.clocks),
+            None => mark.state.clocks.clone_from(&self.state.clocks),
         }
     }
 }

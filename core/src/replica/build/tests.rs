@@ -4,6 +4,10 @@ use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
 use crate::limits::PUSH_BYTES_MAX;
+use crate::state::build::NOTHING;
+use crate::state::build::{ROW_BYTES, SIDE_BYTES};
+use crate::state::page::PAGE;
+use crate::state::place;
 use crate::writer_id::WriterId;
 use alloc::format;
 
@@ -38,7 +42,7 @@ fn shared(keys: &[&str], first: Option<Op>) -> Replica {
 /// How many columns are selected before one does not fit any more, and how many counters they have.
 fn fits(one: &Replica, budget: usize) -> (u32, usize) {
     let lows = alloc::vec![0; 4];
-    let picked = one.select(&one.all(&lows), budget);
+    let picked = one.state.select(&Selection::all(&lows), budget);
     let columns = match picked.stopped {
         END => 4,
         stopped => stopped.writer,
@@ -73,7 +77,7 @@ fn a_transfer_is_divided_where_its_budget_is_exceeded() {
     }
     for (handle, key) in many.counters() {
         let (page, slot) = place(handle);
-        assert_eq!(many.key_of(page, slot), key);
+        assert_eq!(many.state.key_of(page, slot), key);
     }
 }
 
@@ -107,6 +111,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
     }
     assert_eq!(sizes.iter().sum::<usize>(), one.shard_count());
     let columns = one
+        .state
         .pages
         .iter()
         .map(|page| page.columns().filter(|it| it.present != 0).count());
@@ -123,7 +128,7 @@ fn a_push_that_would_name_too_many_writers_is_left_to_a_pull() {
             let mut bytes = [200; 16];
             bytes[8..].copy_from_slice(&at.to_be_bytes());
             let number = one.number(WriterId::from_bytes(bytes));
-            one.clocks[number as usize] = 1;
+            one.state.clocks[number as usize] = 1;
         }
         one.add("k", 1).unwrap();
         let push = one.push(&mut mark);

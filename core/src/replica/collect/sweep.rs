@@ -1,7 +1,7 @@
 //! What is stable in one counter: which slots go, and what is left of them.
 
-use crate::counter;
-use crate::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
+use crate::state::counter;
+use crate::state::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -2,10 +2,12 @@
 
 use super::sweep::fold;
 use super::*;
-use crate::delta::Message;
 use crate::roster::{Admit, Retired};
-use crate::shard::Row;
-use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal};
+use crate::state::delta::Message;
+use crate::state::page::Row;
+use crate::state::slot::{
+    Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,
+};
 use alloc::vec;
 
 fn ids() -> Vec<WriterId> {
@@ -455,7 +457,7 @@ fn a_new_replica_takes_over_what_was_collected() {
         one.collect(&mark);
     }
     assert!(
-        one.collected,
+        one.state.collected,
         "slots that come again must say that they begin a life"
     );
     assert!(one.is_empty() && one.roster.floor.iter().any(|clock| *clock > 0));
@@ -465,7 +467,7 @@ fn a_new_replica_takes_over_what_was_collected() {
     merged.merge(&all).unwrap();
     staged.merge_staged(&[], &all, None, &mut |_| ()).unwrap();
     let floor = |replica: &Replica| {
-        let floor = replica.roster.floor.iter().zip(&replica.writers);
+        let floor = replica.roster.floor.iter().zip(&replica.state.writers);
         let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
         floor.retain(|(_, clock)| *clock > 0);
         floor.sort_unstable();
@@ -479,7 +481,11 @@ fn a_new_replica_takes_over_what_was_collected() {
 }
 
 fn number(replica: &Replica, of: &Replica) -> u32 {
-    replica.numbers.get(&of.writer()).expect("it is known")
+    replica
+        .state
+        .numbers
+        .get(&of.writer())
+        .expect("it is known")
 }
 
 /// All have acknowledged everything.
@@ -490,7 +496,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
         firm: true,
         settled: true,
     };
-    let all = vec![u64::MAX; replica.writers.len()];
+    let all = vec![u64::MAX; replica.state.writers.len()];
     replica.roster.settled = all.clone();
     (quorum, all)
 }
@@ -513,7 +519,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
         one.roster.waiting = false;
         let done = one.forget(&quorum, &all);
         assert_eq!(one.roster.waiting, !done);
-        assert_eq!(one.numbers.get(&tab.writer()).is_none(), done);
+        assert_eq!(one.state.numbers.get(&tab.writer()).is_none(), done);
         done
     };
     // Its slot is a child that is not folded yet.
@@ -611,10 +617,13 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     assert!(cleared(&roster.settled) && cleared(&roster.floor));
     assert!(cleared(&roster.pending.as_ref().unwrap().1));
     assert_eq!(roster.floor[OWN as usize], 50);
-    assert_eq!(roster.free, [gone]);
-    assert_eq!(one.numbers.get(&two.writer()), None);
+    assert_eq!(*one.state.free, [gone]);
+    assert_eq!(one.state.numbers.get(&two.writer()), None);
     assert_eq!(
-        (one.clocks[gone as usize], one.taken_over(&two.writer())),
+        (
+            one.state.clocks[gone as usize],
+            one.taken_over(&two.writer())
+        ),
         (0, Some(4))
     );
 }

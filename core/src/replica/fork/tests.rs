@@ -1,8 +1,8 @@
 //! What tells two histories of one writer apart, and what is noted of them.
 
 use super::*;
-use crate::shard::Row;
-use crate::slot::{Cut, Slot, Stamp};
+use crate::state::page::Row;
+use crate::state::slot::{Cut, Slot, Stamp};
 use crate::{Op, Space};
 use alloc::format;
 use alloc::string::String;
@@ -241,7 +241,7 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
     let handle = replica.handle("k0").unwrap();
     replica.rework(&[id(2)]);
     let (page, slot) = super::super::place(handle);
-    replica.touch(page, 1 << slot);
+    replica.state.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
     let writers: Vec<_> = record.writers.iter().map(|it| it.writer).collect();
     assert_eq!((writers, record.shard_count()), (vec![id(2)], 1));

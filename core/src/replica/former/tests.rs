@@ -3,9 +3,9 @@
 use super::super::Mark;
 use super::*;
 use crate::closed::Empty;
-use crate::delta::Message;
 use crate::roster::{Admit, Announce, Bye, Fence, Says};
-use crate::vector::VersionVector;
+use crate::state::delta::Message;
+use crate::state::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -33,7 +33,7 @@ fn with(formers: &[(u8, u64)]) -> Replica {
     let mut replica = replica(0);
     for &(byte, open) in formers {
         let number = replica.number(id(byte));
-        replica.clocks[number as usize] = 3;
+        replica.state.clocks[number as usize] = 3;
         replica.keep_former(former(byte, open));
     }
     replica
@@ -325,7 +325,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     assert_eq!(behind, [id(1), id(2)]);
     // All of 2 counts.
     replica.remember(id(2), 4);
-    replica.numbers.remove(&id(2));
+    replica.state.numbers.remove(&id(2));
     replica.drop_former(false);
     assert_eq!(replica.former.len(), 1);
 }

@@ -4,8 +4,8 @@
 use super::super::Former;
 use super::*;
 use crate::roster::{Bye, Fence, Retired};
-use crate::shard::Row;
-use crate::slot::{Extra, Fold, Moved, Stamp};
+use crate::state::page::Row;
+use crate::state::slot::{Extra, Fold, Moved, Stamp};
 use crate::{Space, VersionVector};
 use alloc::vec;
 
@@ -23,7 +23,7 @@ fn replica() -> Replica {
     for byte in [1, 2] {
         let number = replica.number(id(byte));
         assert_eq!(number, u32::from(byte));
-        replica.clocks[number as usize] = 10;
+        replica.state.clocks[number as usize] = 10;
     }
     replica
 }
@@ -60,7 +60,7 @@ fn saw(clock: u64) -> Vec<Saw> {
 /// left out.
 fn again(replica: &Replica, slots: &[Slot], clock: u64) -> Option<u64> {
     let mut slots = slots.to_vec();
-    let done = replica.cancel_again(&mut slots, saw(clock), &replica.act(77));
+    let done = replica.cancel_again(&mut slots, saw(clock), &replica.state.act(77));
     let cut = slots.first().and_then(|slot| slot.side.cut);
     if let Some(cut) = cut.filter(|cut| cut.by == by(OWN, 77)) {
         assert_eq!((cut.clock, cut.total), (clock, 5));
@@ -90,11 +90,11 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
         });
         assert_eq!(again(&replica, &[cutted.clone()], 4), Some(stands));
         let mut slots = vec![cutted.clone()];
-        replica.cancel_again(&mut slots, saw(4), &replica.act(77));
+        replica.cancel_again(&mut slots, saw(4), &replica.state.act(77));
         assert_eq!(slots != [cutted.clone()], clock < 4);
     }
     let mut other = replica.clone();
-    other.numbers.remove(&id(1));
+    other.state.numbers.remove(&id(1));
     assert_eq!(again(&other, &[slot(0)], 4), None);
 }
 
@@ -334,7 +334,7 @@ fn what_is_left_of_a_writer_of_before_is_one_transaction() {
     assert_eq!(made(open(1), Some(0)), (vec![(4, Some(1))], None));
     assert_eq!(made(open(1), Some(1)), (vec![(6, Some(1))], Some((2, 4))));
     let mut exhausted = open(1);
-    exhausted.clocks[OWN as usize] = u64::MAX;
+    exhausted.state.clocks[OWN as usize] = u64::MAX;
     assert_eq!(made(exhausted, Some(0)), (vec![(4, None)], None));
 }
 

@@ -3,18 +3,18 @@
 //! A member acknowledges a writer only as far as it knows the writer's keyed operations. What it lacks
 //! it asks other members for; if the writer is over and nobody who counts knows more, it gives up.
 
-use crate::delta::{Entry, Message};
 use crate::replica::Replica;
-use crate::shard::OWN;
-use crate::slot::Stamp;
-use crate::vector::VersionVector;
+use crate::state::delta::{Entry, Message};
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
+use crate::state::vector::VersionVector;
 use alloc::vec::Vec;
 
 impl Replica {
     /// Tells in a message of which writers keyed operations may be missing.
     pub(in crate::replica) fn tell_lacking(&self, message: &mut Message) {
         for writer in self.keyed.lacking.keys() {
-            let id = &self.writers[*writer as usize];
+            let id = &self.state.writers[*writer as usize];
             if let Ok(at) = message.writers.binary_search_by_key(id, |it| it.writer) {
                 message.lacking.push(at as u32);
             }
@@ -25,7 +25,7 @@ impl Replica {
     /// Notes up to where the keyed operations of a writer are known once this part of a message is
     /// taken in. Only members take keyed operations so that they are known elsewhere.
     pub(in crate::replica) fn note_keys_of(&mut self, writer: u32, entry: &Entry, lacking: bool) {
-        let held = self.clocks[writer as usize];
+        let held = self.state.clocks[writer as usize];
         let known = &mut self.keyed.lacking;
         if lacking {
             let announced = self.roster.cards[writer as usize].announce.is_some();
@@ -54,7 +54,7 @@ impl Replica {
 
     /// Up to which clock a writer is held with its keyed operations.
     pub(in crate::replica) fn held_with_keys(&self, writer: u32) -> u64 {
-        let held = self.clocks[writer as usize];
+        let held = self.state.clocks[writer as usize];
         self.keyed
             .lacking
             .get(&writer)
@@ -63,7 +63,7 @@ impl Replica {
 
     /// What a node is to be asked for: all but what is held here with its keyed operations.
     pub fn vector_with_keys(&self) -> VersionVector {
-        let clocks = self.numbers.iter();
+        let clocks = self.state.numbers.iter();
         let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(number)));
         VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
     }
@@ -73,7 +73,8 @@ impl Replica {
     fn lacking_for_good(&self) -> Vec<(u32, u64)> {
         let lacking = self.keyed.lacking.keys().copied();
         let over = lacking.filter(|it| self.roster.cards[*it as usize].is_over());
-        over.map(|it| (it, self.clocks[it as usize])).collect()
+        over.map(|it| (it, self.state.clocks[it as usize]))
+            .collect()
     }
 
     /// Whether this replica has to ask, by an acknowledgement of its own, who knows the keyed
@@ -108,7 +109,7 @@ impl Replica {
         for (writer, clock) in self.keyed.asked.take().into_iter().flat_map(|it| it.1) {
             let upto = self.held_with_keys(writer);
             let knows = |member: &u32| self.seen_by(&quorum, *member, writer) > upto;
-            if self.clocks[writer as usize] == clock && !quorum.members.iter().any(knows) {
+            if self.state.clocks[writer as usize] == clock && !quorum.members.iter().any(knows) {
                 self.keyed.lacking.remove(&writer);
             }
         }

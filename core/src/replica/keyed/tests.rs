@@ -9,7 +9,7 @@ use crate::Op;
 use crate::error::Limited;
 use crate::limits::KEYED_BYTES_MAX;
 use crate::roster::Says;
-use crate::vector::VersionVector;
+use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec;
 
@@ -340,7 +340,7 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     let held = one.clock();
     add(&mut one, "a", 5);
     two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
-    let number = two.numbers.get(&one.writer()).unwrap();
+    let number = two.state.numbers.get(&one.writer()).unwrap();
     assert_eq!(two.held_with_keys(number), held);
     assert_eq!(crate::roster::of(&two.seen(), number), held);
     let told = two.delta(&VersionVector::default());
@@ -627,7 +627,7 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
     let writer = WriterId::from_bytes([77; 16]);
     one.begin_again(writer, &whole, &mut |_| ()).unwrap();
     assert_eq!(one.makers(&once("a")), [made]);
-    let number = one.numbers.get(&made.0).unwrap();
+    let number = one.state.numbers.get(&made.0).unwrap();
     assert_eq!(one.held_with_keys(number), made.1);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.makers(&once("a")), [made]);
@@ -645,7 +645,7 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
     let writer = WriterId::from_bytes([77; 16]);
     other.begin_again(writer, &whole, &mut |_| ()).unwrap();
     assert_eq!(other.makers(&once("a")), [made]);
-    let number = other.numbers.get(&made.0).unwrap();
+    let number = other.state.numbers.get(&made.0).unwrap();
     assert_eq!(other.held_with_keys(number), made.1);
     add(&mut two, "a", 5);
     assert_eq!(tell(&other, &mut two).len(), 1);

@@ -1,14 +1,14 @@
 //! Withdrawals: what was made more than once under a key is taken out but once.
 
 use super::table::{ABSORBED, UNSURE};
-use crate::counter;
-use crate::delta::KeyedAdd;
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::once::Once;
 use crate::replica::Replica;
-use crate::shard::OWN;
-use crate::slot::{Slot, Stamp, Withdrawal};
+use crate::state::counter;
+use crate::state::delta::KeyedAdd;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
+use crate::state::slot::{Slot, Stamp, Withdrawal};
 use crate::wire::decode_adds;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ impl Replica {
                 self.keyed.note_withdrawn(place);
                 for add in adds {
                     if let Some(handle) = self.withdraw_add(clock, (writer, at), &add, sure) {
-                        withdrawn(handle, (self.writers[writer as usize], at));
+                        withdrawn(handle, (self.state.writers[writer as usize], at));
                         self.keyed.withdrawn += 1;
                         any = true;
                     }
@@ -83,7 +83,7 @@ impl Replica {
         let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
         let rank = |place: &u64| {
             let it = self.keyed.at(*place);
-            (it.once, self.writers[it.writer as usize], it.clock)
+            (it.once, self.state.writers[it.writer as usize], it.clock)
         };
         places.sort_unstable_by_key(rank);
         let mut before = None;
@@ -145,7 +145,7 @@ impl Replica {
         add: &KeyedAdd,
         sure: bool,
     ) -> Option<Handle> {
-        let handle = self.keys.find(&add.key)?;
+        let handle = self.state.keys.find(&add.key)?;
         let mut slots = self.slots(handle);
         let found = counter::find(&slots, writer).ok()?;
         let slot = &mut slots[found];

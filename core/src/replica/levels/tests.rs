@@ -3,7 +3,7 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::roster::{Ack, Fence, Retired, Ruling, Vote};
-use crate::slot::Stamp;
+use crate::state::slot::Stamp;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 
@@ -71,8 +71,8 @@ fn a_token_has_room_for_64_writers() {
     *one.roster = super::super::members::Roster::new();
     one.roster
         .cards
-        .resize_with(one.writers.len(), Default::default);
-    let number = one.numbers.get(&id(64)).unwrap() as usize;
+        .resize_with(one.state.writers.len(), Default::default);
+    let number = one.state.numbers.get(&id(64)).unwrap() as usize;
     one.roster.settled.resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     one.roster.settled[number] = 1;
@@ -84,7 +84,7 @@ fn a_token_has_room_for_64_writers() {
 #[test]
 fn what_may_not_come_along_is_named() {
     let [mut one, two, tab] = space();
-    let number = |of: &Replica| one.numbers.get(&of.writer()).unwrap();
+    let number = |of: &Replica| one.state.numbers.get(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     one.add("a", 1).unwrap();
     assert!(one.comes_along(other) && one.comes_along(guest));
@@ -101,8 +101,8 @@ fn what_may_not_come_along_is_named() {
     for dead in [other, guest] {
         let mut one = over(dead);
         assert!(!one.comes_along(dead));
-        let writer = one.writers[dead as usize];
-        let clock = one.clocks[dead as usize];
+        let writer = one.state.writers[dead as usize];
+        let clock = one.state.clocks[dead as usize];
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
@@ -122,8 +122,8 @@ fn what_may_not_come_along_is_named() {
 fn of_who_is_over_only_what_counts_is_held() {
     let [mut one, two, _] = space();
     let writer = two.writer();
-    let number = one.numbers.get(&writer).unwrap() as usize;
-    let clock = one.clocks[number];
+    let number = one.state.numbers.get(&writer).unwrap() as usize;
+    let clock = one.state.clocks[number];
     let upto = |clock| of(&[(writer, clock)]);
     assert_eq!(
         [clock, clock + 1].map(|it| one.holds(&upto(it))),
@@ -165,7 +165,7 @@ fn of_who_is_over_only_what_counts_is_held() {
 fn an_acknowledgement_counts_of_a_member_in_its_place() {
     let [mut one, two, _] = space();
     let owner = one.incarnation(&two.writer()).unwrap().0;
-    let number = one.numbers.get(&two.writer()).unwrap();
+    let number = one.state.numbers.get(&two.writer()).unwrap();
     let own = one.clock();
     let ack = Ack {
         clock: 1,
@@ -174,7 +174,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
     };
     one.roster.cards[number as usize].ack = Some(Box::new(ack));
     one.roster.cards[number as usize].base = None;
-    one.roster.settled = alloc::vec![100; one.writers.len()];
+    one.roster.settled = alloc::vec![100; one.state.writers.len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| one.is_acknowledged_by(&owner, &of(&[(writer, clock)]));
     assert!(acked(&one, own) && !acked(&one, own + 1));

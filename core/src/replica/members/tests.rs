@@ -32,7 +32,7 @@ fn id(byte: u8) -> WriterId {
 /// A member of two, and the local numbers of the other one and of its own guest.
 fn member() -> (Replica, u32, u32) {
     let [one, two, tab] = space();
-    let number = |of: &Replica| one.numbers.get(&of.writer()).unwrap();
+    let number = |of: &Replica| one.state.numbers.get(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     (one, other, guest)
 }
@@ -139,7 +139,7 @@ fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
 fn one_writer_too_many_is_refused() {
     let (mut one, ..) = member();
     let fill = |one: &mut Replica, upto: usize| {
-        for at in one.numbers.len()..upto {
+        for at in one.state.numbers.len()..upto {
             let mut bytes = [200; 16];
             bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
             one.number(WriterId::from_bytes(bytes));
@@ -150,7 +150,7 @@ fn one_writer_too_many_is_refused() {
         Err(Error::WritersFull { writers, max })
     };
     fill(&mut one, WRITERS_MAX);
-    let known = one.writers[WRITERS_MAX - 1];
+    let known = one.state.writers[WRITERS_MAX - 1];
     assert_eq!(one.admit(&id(250)), full(WRITERS_MAX));
     let mut other = one.clone();
     assert_eq!(other.fence(&id(250)), Ok(()));
@@ -166,7 +166,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let taken_in = |number: u32, home: Option<Admit>, heard: bool| {
         let mut one = one.clone();
         card(&mut one, number).home = home;
-        let (writer, before) = (one.writers[number as usize], one.clock());
+        let (writer, before) = (one.state.writers[number as usize], one.clock());
         one.roster.attached = [other, guest]
             .map(|writer| Attached {
                 writer,
@@ -196,7 +196,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     }
     let mut one = one.clone();
     card(&mut one, guest).bye = left(3);
-    let writer = one.writers[guest as usize];
+    let writer = one.state.writers[guest as usize];
     let gone = Err(Error::Gone { writer });
     assert_eq!(one.take_in(writer, false), gone);
     // That it was heard of is told, though nobody waits for it any more.
@@ -229,7 +229,7 @@ fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
         assert_eq!((turn(now.intro), turn(now.home)), turns);
         let mut begins = Card::default();
         for says in [now.home, now.intro].into_iter().flatten() {
-            begins.take(&Says::Admit(says), &one.writers);
+            begins.take(&Says::Admit(says), &one.state.writers);
         }
         assert_eq!((begins.intro, begins.home), (now.intro, now.home));
     }
@@ -241,7 +241,7 @@ fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
     let mut tab = Replica::new(one.space().clone(), id(77));
     tab.merge(&one.delta(&VersionVector::default())).unwrap();
     let held = |tab: &Replica| -> Vec<(u32, u64)> {
-        let clocks = (0..).zip(tab.clocks.iter().copied());
+        let clocks = (0..).zip(tab.state.clocks.iter().copied());
         clocks.filter(|(_, clock)| *clock > 0).collect()
     };
     let base = held(&tab);
@@ -305,7 +305,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
             card(&mut one, number).announce = None;
         }
         card(&mut one, number).home = home;
-        let writer = one.writers[number as usize];
+        let writer = one.state.writers[number as usize];
         one.told(&writer, &one.vector());
         let attached = one.roster.attached.iter();
         attached.map(|it| it.writer).collect::<Vec<_>>()
@@ -322,7 +322,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
 #[test]
 fn of_what_was_heard_the_most_is_kept() {
     let (mut one, other, guest) = member();
-    let writer = one.writers[guest as usize];
+    let writer = one.state.writers[guest as usize];
     one.roster.attached = vec![Attached {
         writer: guest,
         seen: vec![(OWN, 2)],
@@ -331,7 +331,7 @@ fn of_what_was_heard_the_most_is_kept() {
     assert_eq!(one.roster.attached[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
     one.told(&writer, &of_other);
-    let mut both = vec![(OWN, 2), (other, one.clocks[other as usize])];
+    let mut both = vec![(OWN, 2), (other, one.state.clocks[other as usize])];
     both.sort_unstable();
     assert_eq!(one.roster.attached[0].seen, both);
     assert_eq!(one.roster.attached.len(), 1);
@@ -346,7 +346,7 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
         card(&mut one, number).home = admit(0, by(OWN, 1));
         change(card(&mut one, number));
         let attached: Vec<WriterId> = one.attached().collect();
-        assert!(attached.is_empty() || attached == [one.writers[number as usize]]);
+        assert!(attached.is_empty() || attached == [one.state.writers[number as usize]]);
         !attached.is_empty()
     };
     assert!(attached(guest, &|_| ()));
@@ -374,7 +374,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     let fenced = |number: u32, change: &dyn Fn(&mut Card)| {
         let mut one = one.clone();
         change(card(&mut one, number));
-        let (writer, before) = (one.writers[number as usize], one.clock());
+        let (writer, before) = (one.state.writers[number as usize], one.clock());
         one.fence(&writer).unwrap();
         let card = card(&mut one, number).clone();
         (one.clock() - before, card.fence.map(|it| it.by), card)
@@ -395,7 +395,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     // Nobody has taken it in: it is taken in and over.
     let mut one = one.clone();
     one.fence(&id(50)).unwrap();
-    let number = one.numbers.get(&id(50)).unwrap();
+    let number = one.state.numbers.get(&id(50)).unwrap();
     let after = card(&mut one, number);
     assert_eq!(after.intro, admit(0, now));
     assert_eq!(after.fence, dead(now));
@@ -435,8 +435,8 @@ fn an_earlier_start_is_declared_dead_by_the_one_that_learns_of_it() {
 #[test]
 fn a_guest_gets_on_with_what_members_made() {
     let (mut one, other, guest) = member();
-    let writer = one.writers[guest as usize];
-    let held = [OWN, other].map(|number| one.clocks[number as usize]);
+    let writer = one.state.writers[guest as usize];
+    let held = [OWN, other].map(|number| one.state.clocks[number as usize]);
     let mut told = |seen: Vec<(u32, u64)>| {
         one.roster.attached = Vec::from([Attached {
             writer: guest,
@@ -480,7 +480,7 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
     card(&mut one, OWN).intro = admit(0, by(other, 2));
     let announce = card(&mut one, other).announce.clone().unwrap();
     let theirs = Intro {
-        by: one.writers[other as usize],
+        by: one.state.writers[other as usize],
         clock: 2,
         owner: announce.owner,
         generation: announce.generation,
@@ -493,14 +493,14 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
 #[test]
 fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
     let (mut one, other, _) = member();
-    let held = one.clocks[other as usize];
+    let held = one.state.clocks[other as usize];
     let intro = |writer, clock, generation| Intro {
         by: writer,
         clock,
         owner: OWNERS[1],
         generation,
     };
-    let theirs = one.writers[other as usize];
+    let theirs = one.state.writers[other as usize];
     assert!(one.has_seen(&intro(theirs, held, 5)));
     assert!(one.has_seen(&intro(theirs, 1, 5)));
     assert!(!one.has_seen(&intro(theirs, held + 1, 5)));
@@ -517,7 +517,7 @@ fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
 #[test]
 fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     let (mut one, other, guest) = member();
-    let writers = one.writers.clone();
+    let writers = one.state.writers.clone();
     let sure = |one: &Replica| {
         let sure = |number: u32| one.is_sure_member(&writers[number as usize]);
         [OWN, other, guest].map(sure)
@@ -596,7 +596,7 @@ fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
 #[test]
 fn it_is_known_who_counts_and_who_is_over() {
     let (mut one, other, guest) = member();
-    let writers = one.writers.clone();
+    let writers = one.state.writers.clone();
     let id_of = |number: u32| writers[number as usize];
     let counted =
         |one: &Replica| [OWN, other, guest].map(|it| one.is_counted_member(&writers[it as usize]));

@@ -2,8 +2,13 @@
 
 use super::*;
 use crate::replica::Mark;
-use crate::shard::OWN;
-use crate::slot::{Cut, Fold, Moved};
+use crate::state::page::OWN;
+use crate::state::page::PAGE;
+use crate::state::page::Row;
+use crate::state::slot::Slot;
+use crate::state::slot::Stamp;
+use crate::state::slot::Withdrawal;
+use crate::state::slot::{Cut, Fold, Moved};
 use crate::{Op, Space, VersionVector};
 use alloc::boxed::Box;
 use alloc::format;
@@ -61,8 +66,8 @@ fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
     let handle = here.handle("k").unwrap();
     let [heir, gone] = [2, 3].map(|byte| here.number(id(byte)));
-    here.clocks[heir as usize] = 8;
-    here.clocks[gone as usize] = 3;
+    here.state.clocks[heir as usize] = 8;
+    here.state.clocks[gone as usize] = 3;
     let plain = |writer, clock, total| Slot::new(writer, Row { clock, total }, None);
     let to = Stamp {
         writer: heir,
@@ -96,42 +101,17 @@ fn a_fold_that_is_covered_is_not_taken() {
     assert_eq!((merged.shards, here.slots(handle)), (0, slots));
 }
 
-/// Which rows are late is told by clocks, also after an earlier chunk brought rows of the same state.
-#[test]
-fn a_late_row_is_noticed_beside_a_new_one_that_came_before() {
-    let column = |clocks: [u64; 2]| {
-        let mut column = Column::new(7);
-        for (slot, clock) in (0..).zip(clocks) {
-            column.insert(slot, Row { clock, total: 1 });
-        }
-        column
-    };
-    let known = Known {
-        number: 7,
-        covered: 0,
-        held: 10,
-        hint: 0,
-    };
-    for (ours, late) in [([20, 3], true), ([20, 7], false), ([9, 7], false)] {
-        let mut ignore = |_| ();
-        let mut found = Found::new(false, &mut ignore);
-        let (mut ours, theirs) = (column(ours), column([20, 7]));
-        join_columns(&mut ours, &theirs, Handle(0), known, &mut found);
-        assert_eq!(!found.forks.is_empty(), late, "{ours:?}");
-    }
-}
-
 /// Whoever merges keeps the same one, whichever came first, and counts it once.
 #[test]
 fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let mut one = member();
     let handle = one.handle("k").unwrap();
     let [made, first, later] = [2, 3, 4].map(|byte| one.number(id(byte)));
-    one.clocks[made as usize] = 8;
+    one.state.clocks[made as usize] = 8;
     let own = one.slots(handle);
     let withdrawn_by = |by: u32| {
         let mut replica = one.clone();
-        replica.clocks[by as usize] = 5;
+        replica.state.clocks[by as usize] = 5;
         let row = Row { clock: 8, total: 7 };
         let mut slot = Slot::new(made, row, None);
         *slot.side.withdrawals = vec![Withdrawal {
@@ -149,7 +129,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     };
     let kept = |replica: &Replica| {
         let by = replica.slots(handle)[1].side.withdrawals[0].by;
-        replica.writers[by.writer as usize]
+        replica.state.writers[by.writer as usize]
     };
     for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {
         let (mut here, there) = (withdrawn_by(mine), withdrawn_by(theirs));

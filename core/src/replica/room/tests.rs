@@ -4,9 +4,10 @@ mod filled;
 
 use super::super::Op;
 use super::*;
-use crate::delta::Entry;
+use crate::Message;
 use crate::limits::{EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
-use crate::shard::{Column, PAGE, Row};
+use crate::state::delta::Entry;
+use crate::state::page::{Column, PAGE, Row};
 use crate::wire::{Body, Frame, Pull};
 use crate::{Restoring, Space, VersionVector};
 use alloc::format;

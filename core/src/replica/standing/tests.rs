@@ -128,7 +128,7 @@ fn member() -> Replica {
     let mut replica = Replica::new(Space::default(), id(0));
     for number in 0..3 {
         assert_eq!(replica.number(id(number)), number);
-        replica.clocks[number as usize] = 10;
+        replica.state.clocks[number as usize] = 10;
     }
     learn(&mut replica, 0, announce(0, 5));
     learn(&mut replica, 1, announce(1, 5));
@@ -272,7 +272,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     learn(&mut unknown, 0, Says::Bye(bye));
     assert_eq!(unknown.is_replaced_by(&state), Ok(true));
     unknown.roster.cards[0] = Card::default();
-    unknown.clocks[0] = 0;
+    unknown.state.clocks[0] = 0;
     assert_eq!(unknown.is_replaced_by(&state), Ok(true));
     assert_eq!(unknown.is_replaced_by(&told(&[(1, 0, 20)], &[])), Ok(false));
     assert_eq!(
@@ -288,7 +288,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
     reader.roster.cards[0] = Card::default();
-    reader.clocks[0] = 0;
+    reader.state.clocks[0] = 0;
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();
         let made = reader.make_way(state, new, &mut |_| ());
@@ -387,7 +387,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     let own = [new[0].clone(), (7, announce(7, 5))];
     assert_eq!(with(&replica, 3, &own), Ok(None));
     assert_eq!(with(&replica, 3, &[]), Ok(None));
-    replica.clocks[3] = 1;
+    replica.state.clocks[3] = 1;
     assert_eq!(with(&replica, 3, &new), Ok(None));
 }
 

@@ -11,10 +11,10 @@
 
 use super::{Left, Piece, Sequence, TicketKey};
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::limits::{TICKETS_MAX, WATCHES_MAX};
 use crate::replica::ops::Op;
 use crate::replica::{Replica, Transaction};
+use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -122,7 +122,12 @@ impl Replica {
     /// The sequences of which numbers are watched and this process has some.
     pub(crate) fn watched_sequences(&self) -> Vec<String> {
         let own = |name: &&str| self.tickets.own.contains_key(*name);
-        self.keys.watched().filter(own).map(String::from).collect()
+        self.state
+            .keys
+            .watched()
+            .filter(own)
+            .map(String::from)
+            .collect()
     }
 
     /// What watches say of the numbers that are to be given next.

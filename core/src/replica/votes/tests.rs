@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::roster::{Ack, Announce, Fence};
-use crate::slot::Stamp;
+use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec;
 
@@ -38,7 +38,7 @@ fn member(count: u8) -> Replica {
     for byte in 0..count {
         let number = replica.number(id(byte)) as usize;
         assert_eq!(number, usize::from(byte));
-        replica.clocks[number] = 10;
+        replica.state.clocks[number] = 10;
         replica.roster.cards[number].announce = announce(byte, 4);
     }
     replica.roster.settled = vec![4; usize::from(count)];

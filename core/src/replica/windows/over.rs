@@ -6,11 +6,11 @@
 //! counter.
 
 use crate::error::Error;
-use crate::keys::Handle;
 use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::replica::Replica;
 use crate::replica::ops::Op;
-use crate::shard::OWN;
+use crate::state::keys::Handle;
+use crate::state::page::OWN;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 impl Replica {
     /// Whether a window that ends then is over by this clock.
     pub(in crate::replica) fn is_over(&self, end: u64) -> bool {
-        self.time >= end
+        self.state.time >= end
     }
 
     /// Deletes what is kept of windows that have been over for long enough; adds each counter that changed
@@ -44,7 +44,8 @@ impl Replica {
             if over.is_empty() {
                 break;
             }
-            let key = |handle: &Handle| Some((String::from(self.keys.get(*handle)?), Op::Delete));
+            let key =
+                |handle: &Handle| Some((String::from(self.state.keys.get(*handle)?), Op::Delete));
             let steps: Vec<(String, Op)> = over.iter().filter_map(key).collect();
             self.make(&steps, changed)?;
         }
@@ -60,10 +61,10 @@ impl Replica {
         let turn = |end: u64| (rank + end / 1_000) % count;
         let due = |end: u64| {
             let wait = TURN_MS * turn(end).min(TURNS_MAX);
-            end.saturating_add(STAYS_MS + wait) <= self.time
+            end.saturating_add(STAYS_MS + wait) <= self.state.time
         };
-        let ended = self.keys.windows();
-        let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.time);
+        let ended = self.state.keys.windows();
+        let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time);
         let left = ended.filter(|it| due(it.0) && self.value_at(it.1).is_some());
         left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()
     }

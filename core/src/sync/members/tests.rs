@@ -6,11 +6,11 @@ mod unsure;
 
 use super::*;
 use crate::closed::Closed;
-use crate::delta::Entry;
 use crate::error::Missing;
 use crate::roster::{Announce, Fact, Says};
+use crate::state::delta::Entry;
+use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};
-use crate::vector::VersionVector;
 use crate::wire::Frame;
 use crate::writer_id::Space;
 use alloc::vec;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Space;
 use crate::replica::Walk;
-use crate::shard::PAGE;
+use crate::state::page::PAGE;
 use crate::sync::{Digests, Frame, Input, SyncConfig};
 use crate::wire::{Hello, REMEMBERS, VERSION};
 use alloc::format;

@@ -3,11 +3,11 @@
 use super::super::pull::tests::{End, full};
 use super::*;
 use crate::closed::Closed;
-use crate::delta::KeyedOp;
 use crate::once::Once;
 use crate::replica::Walk;
 use crate::roster::{Ack, Announce, Bye};
-use crate::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
+use crate::state::delta::KeyedOp;
+use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
 use alloc::boxed::Box;

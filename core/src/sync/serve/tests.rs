@@ -2,10 +2,10 @@
 
 use super::super::pull::tests::{End, id};
 use super::super::{Body, Input, Pull, Rights, Role};
-use crate::delta::{Entry, Message};
 use crate::limits::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
+use crate::state::delta::{Entry, Message};
+use crate::state::vector::VersionVector;
 use crate::sync::{Link, Output};
-use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{Replica, wire};
 use alloc::vec::Vec;

@@ -85,7 +85,10 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
     // All members know, and nothing is kept of it.
     let mut both = [one, two];
     settle(&mut both);
-    assert!(both.iter().all(|it| it.keys.leases().next().is_none()));
+    assert!(
+        both.iter()
+            .all(|it| it.state.keys.leases().next().is_none())
+    );
     assert_eq!(both[0].canonical_bytes(), both[1].canonical_bytes());
 }
 
@@ -108,7 +111,10 @@ fn what_is_left_comes_back_when_the_holder_ends_it_or_when_its_time_is_over() {
     assert_eq!((left(&one), changed.len()), ((10, 10, 0), 2));
     let mut both = [one, two];
     settle(&mut both);
-    assert!(both.iter().all(|it| it.keys.leases().next().is_none()));
+    assert!(
+        both.iter()
+            .all(|it| it.state.keys.leases().next().is_none())
+    );
     assert_eq!(left(&both[0]), (10, 10, 0));
 }
 
@@ -146,7 +152,7 @@ fn what_is_told_to_two_members_counts_once() {
             settle(&mut both);
             let here: i128 = both.iter().map(|it| left(it).1).sum();
             assert_eq!((value(&both[0], "gift"), here), (35, 35), "{ends} {first}");
-            assert!(both[0].keys.leases().next().is_none());
+            assert!(both[0].state.keys.leases().next().is_none());
         }
     }
 }

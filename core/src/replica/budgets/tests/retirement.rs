@@ -17,7 +17,7 @@ fn restart(old: &Replica, owner: Owner, nonce: u8) -> Replica {
 }
 
 fn knows(replica: &Replica, writer: WriterId) -> bool {
-    replica.numbers.get(&writer).is_some()
+    replica.state.numbers.get(&writer).is_some()
 }
 
 #[test]
@@ -84,12 +84,15 @@ fn a_writer_is_not_forgotten_before_its_accounts_are_empty() {
     let two = restart(&two, [2; 32], 8);
     let mut both = [one, two];
     settle(&mut both);
-    let number = both[0].numbers.get(&both[0].writer()).unwrap();
+    let number = both[0].state.numbers.get(&both[0].writer()).unwrap();
     assert!(!both[0].has_accounts(number));
-    let number = both[1].numbers.get(&both[1].writer()).unwrap();
+    let number = both[1].state.numbers.get(&both[1].writer()).unwrap();
     assert!(both[1].has_accounts(number));
-    assert!(both.iter().all(|it| it.keys.held_by(old).next().is_none()));
-    assert!(both.iter().all(|it| it.keys.holders().count() == 1));
+    assert!(
+        both.iter()
+            .all(|it| it.state.keys.held_by(old).next().is_none())
+    );
+    assert!(both.iter().all(|it| it.state.keys.holders().count() == 1));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn who_begins_again_does_not_know_which_lives_are_whose() {
     let before = two.writer();
     again(&mut two, &one);
     assert_eq!(two.makers(&once("a")), [(before, at)]);
-    assert!(two.known_to_all(two.numbers.get(&before).unwrap()) >= at);
+    assert!(two.known_to_all(two.state.numbers.get(&before).unwrap()) >= at);
     assert_eq!(tell(&late, &mut two), []);
     assert_eq!(two.value("n"), Some(75));
 }

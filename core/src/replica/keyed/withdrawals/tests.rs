@@ -3,8 +3,8 @@
 use super::super::table::Instance;
 use super::super::tests::*;
 use super::*;
-use crate::shard::Row;
-use crate::slot::Extra;
+use crate::state::page::Row;
+use crate::state::slot::Extra;
 use crate::{Asked, Mark};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 
 /// All have seen what a writer made up to this clock.
 fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.roster.settled = vec![0; replica.writers.len()];
+    replica.roster.settled = vec![0; replica.state.writers.len()];
     replica.roster.settled[writer as usize] = clock;
     assert_eq!(replica.known_to_all(writer), clock);
 }
@@ -168,7 +168,7 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.roster.floor = vec![0; one.writers.len()];
+        one.roster.floor = vec![0; one.state.writers.len()];
         one.roster.floor[OWN as usize] = one.clock() - known;
         one.note_unwatched();
         one.keyed.instances.values().last().unwrap().watched
@@ -207,7 +207,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
     for lacks in [false, true] {
         let [mut one, two] = members();
         add(&mut one, "a", 5);
-        let number = one.numbers.get(&two.writer()).unwrap();
+        let number = one.state.numbers.get(&two.writer()).unwrap();
         let key = once("a").key;
         one.keyed.renumber(&[OWN], number);
         if lacks {

@@ -3,12 +3,13 @@
 
 use super::*;
 use crate::Limit;
+use crate::Message;
 use crate::account::LeaseId;
-use crate::delta::KeyedAdd;
 use crate::limits::*;
 use crate::once::Once;
 use crate::replica::budgets::Flow;
 use crate::replica::{Asker, KeyedBounds};
+use crate::state::delta::KeyedAdd;
 use crate::sync::Party;
 use crate::ticket::{Piece, TicketKey};
 use crate::wire::encode_adds;
@@ -292,11 +293,11 @@ fn what_a_peer_tells_under_one_idempotency_key_is_bounded() {
     let message = |adds: &[KeyedAdd]| {
         let mut message = made(0..1);
         message.closed = true;
-        let by = crate::slot::Stamp {
+        let by = crate::state::slot::Stamp {
             writer: 0,
             clock: 1,
         };
-        let op = crate::delta::KeyedOp {
+        let op = crate::state::delta::KeyedOp {
             once: once(),
             by: Some(by),
             adds: adds.to_vec(),

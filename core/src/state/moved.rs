@@ -3,15 +3,16 @@
 //! A space may have tens of thousands of writers, and most changes come from few of them. A mark, a record
 //! and a push look at those only.
 
+use super::State;
+use super::changes::StateMark;
 use super::recent::Recent;
-use super::{Mark, Replica};
-use crate::shard::OWN;
+use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// The writers that moved last, and the digest of all.
 #[derive(Clone, Debug)]
-pub(super) struct Moved {
+pub(crate) struct Moved {
     /// The writers whose clocks or numbers changed, but for the own clock.
     writers: Recent,
     /// How often that happened.
@@ -24,7 +25,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    pub(super) const NONE: Moved = Moved {
+    pub(crate) const NONE: Moved = Moved {
         writers: Recent::EMPTY,
         times: 0,
         digest: None,
@@ -33,22 +34,22 @@ impl Moved {
     };
 }
 
-impl Replica {
+impl State {
     /// A writer's clock changed, or its number is another one's.
-    pub(super) fn note_moved(&mut self, number: u32) {
+    pub(crate) fn note_moved(&mut self, number: u32) {
         self.moved.times += 1;
         self.moved.writers.note(number, self.epoch);
     }
 
     /// Anything may have changed.
-    pub(super) fn all_moved(&mut self) {
+    pub(crate) fn all_moved(&mut self) {
         self.moved.times += 1;
         self.moved.writers.all(self.epoch);
     }
 
     /// The writers whose clocks or numbers changed since a mark, the own one included, ascending. `None` if
     /// that is not known any more: then the caller looks at all writers.
-    pub(super) fn moved_since(&self, mark: &Mark) -> Option<Vec<u32>> {
+    pub(crate) fn moved_since(&self, mark: &StateMark) -> Option<Vec<u32>> {
         let mut moved = self.moved.writers.since(mark.epoch)?;
         if moved.first() != Some(&OWN) {
             moved.insert(0, OWN);
@@ -57,7 +58,7 @@ impl Replica {
     }
 
     /// The digest of the version vector. It takes time for each writer once something changed.
-    pub fn digest(&self) -> [u8; 16] {
+    pub(crate) fn digest(&self) -> [u8; 16] {
         match self.moved.digest {
             Some((digest, of)) if of == self.digest_of() => digest,
             _ => self.vector().digest(),

@@ -1,8 +1,8 @@
 //! What a reader who was away has to be told: which counters changed since it was there.
 
-use super::{PAGE, Replica};
-use crate::keys::Handle;
-use crate::shard::bits;
+use super::State;
+use super::page::{PAGE, bits};
+use crate::state::keys::Handle;
 
 /// A moment in a replica's history. It means nothing to another replica, nor to the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub struct Moment {
     pub dropped: u64,
 }
 
-impl Replica {
+impl State {
     /// The present moment.
-    pub fn moment(&mut self) -> Moment {
+    pub(crate) fn moment(&mut self) -> Moment {
         self.epoch += 1;
         Moment {
             epoch: self.epoch,
@@ -28,7 +28,11 @@ impl Replica {
     /// place of all that was held, or counters were dropped that had become absent.
     ///
     /// Its cost follows the changes, not the state.
-    pub fn changed_since(&self, moment: Moment, from: u32) -> Option<impl Iterator<Item = Handle>> {
+    pub(crate) fn changed_since(
+        &self,
+        moment: Moment,
+        from: u32,
+    ) -> Option<impl Iterator<Item = Handle>> {
         let is_known = self.began < moment.epoch && moment.epoch <= self.epoch;
         if !is_known || *self.dropped != moment.dropped {
             return None;
@@ -44,6 +48,3 @@ impl Replica {
         Some(handles.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,17 +1,17 @@
 //! Whether a counter has changed.
 
-use super::Replica;
+use super::State;
 use crate::hash::{fold, hash_bytes};
-use crate::slot::{RankedBase, Slot, Stamp};
+use crate::state::slot::{RankedBase, Slot, Stamp};
 
-impl Replica {
+impl State {
     /// A number that changes whenever anything about the counter does: by an operation, by a merge,
     /// and when it expires by [`set_time`](Replica::set_time). It stays while nothing happens to the
     /// counter, whatever happens to others, but for retirement and collection, which may move what
     /// it is made of. 0 if nothing is known of the counter.
     ///
     /// It is a hash, and means nothing elsewhere.
-    pub fn version(&self, key: &str) -> u64 {
+    pub(crate) fn version(&self, key: &str) -> u64 {
         let Some(handle) = self.keys.find(key) else {
             return 0;
         };
@@ -88,8 +88,8 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::Row;
-    use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
+    use crate::state::page::Row;
+    use crate::state::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
     use crate::{Space, WriterId};
     use alloc::boxed::Box;
     use alloc::vec::Vec;
@@ -99,8 +99,8 @@ mod tests {
     }
 
     /// A replica that knows three writers.
-    fn replica() -> Replica {
-        let mut one = Replica::new(Space::default(), id(1));
+    fn replica() -> State {
+        let mut one = State::new(Space::default(), id(1));
         one.number(id(2));
         one.number(id(3));
         one
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn local_numbers_are_not_in_the_version() {
-        let version = |of: &Replica| {
+        let version = |of: &State| {
             let at = |byte: u8| of.numbers.get(&id(byte)).unwrap();
             let mut slot = slot(at(1));
             slot.side.cut.as_mut().unwrap().by.writer = at(2);
@@ -230,7 +230,7 @@ mod tests {
             slot.side.withdrawals[0].by.writer = at(3);
             of.slot_version(&slot)
         };
-        let mut other = Replica::new(Space::default(), id(3));
+        let mut other = State::new(Space::default(), id(3));
         other.number(id(2));
         other.number(id(1));
         assert_eq!(version(&replica()), version(&other));

@@ -8,20 +8,20 @@ const KNOWN_MAX: usize = 1_024;
 
 /// Local numbers of what changed last, with the epoch of each change, the last one last.
 #[derive(Clone, Debug)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     changes: VecDeque<(u64, u32)>,
     /// Up to this epoch changes may be missing.
     missing: u64,
 }
 
 impl Recent {
-    pub(super) const EMPTY: Recent = Recent {
+    pub(crate) const EMPTY: Recent = Recent {
         changes: VecDeque::new(),
         missing: 0,
     };
 
     /// Something changed in an epoch, the newest.
-    pub(super) fn note(&mut self, number: u32, epoch: u64) {
+    pub(crate) fn note(&mut self, number: u32, epoch: u64) {
         if self.changes.back() != Some(&(epoch, number)) {
             self.changes.push_back((epoch, number));
         }
@@ -34,13 +34,13 @@ impl Recent {
 
     /// Anything may have changed up to this epoch.
     #[cfg(feature = "members")]
-    pub(super) fn all(&mut self, epoch: u64) {
+    pub(crate) fn all(&mut self, epoch: u64) {
         self.changes.clear();
         self.missing = epoch;
     }
 
     /// The changes in this epoch or later, ascending; `None` if that is not known any more.
-    pub(super) fn since(&self, epoch: u64) -> Option<Vec<u32>> {
+    pub(crate) fn since(&self, epoch: u64) -> Option<Vec<u32>> {
         if epoch <= self.missing {
             return None;
         }

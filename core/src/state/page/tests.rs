@@ -1,7 +1,7 @@
 //! Columns and pages by hand.
 
 use super::*;
-use crate::slot::Extra;
+use crate::state::slot::Extra;
 use alloc::vec;
 
 fn row(clock: u64) -> Row {

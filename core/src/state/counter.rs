@@ -15,8 +15,10 @@
 //!   and so do the cuts that note them: what is withdrawn is subtracted where no cut reaches it.
 
 use crate::MEMBERS;
-use crate::shard::{OWN, Row};
-use crate::slot::{Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX};
+use crate::state::page::{OWN, Row};
+use crate::state::slot::{
+    Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
+};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

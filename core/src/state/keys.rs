@@ -2,9 +2,9 @@
 
 #[cfg(feature = "budgets")]
 use crate::account::{Account, Part, is_reserved};
-use crate::delta::SortedKeys;
 use crate::error::{Error, detail};
 use crate::limits::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
+use crate::state::delta::SortedKeys;
 #[cfg(feature = "budgets")]
 use crate::ticket::TicketKey;
 #[cfg(feature = "budgets")]
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 pub const RESERVED: char = '\0';
 
 #[cfg(target_family = "wasm")]
-use crate::table::Table;
+use crate::state::table::Table;
 #[cfg(not(target_family = "wasm"))]
 use core::hash::{BuildHasher, Hasher};
 

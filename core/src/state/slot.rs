@@ -6,8 +6,8 @@
 
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::shard::Row;
-use crate::sheet::Sheet;
+use crate::state::page::Row;
+use crate::state::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -5,8 +5,8 @@ use crate::closed::Closed;
 use crate::once::Once;
 use crate::replica::Former;
 use crate::roster::{Fact, Says};
-use crate::shard::{Column, PAGE, Row};
-use crate::slot::{Extra, Side, Stamp};
+use crate::state::page::{Column, PAGE, Row};
+use crate::state::slot::{Extra, Side, Stamp};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -205,7 +205,7 @@ impl Message {
 
     /// Whether some of its keys, which ascend, are no plain counters'.
     pub(crate) fn has_reserved_keys(&self) -> bool {
-        self.keys.len() > 0 && self.keys.get(0).starts_with(crate::keys::RESERVED)
+        self.keys.len() > 0 && self.keys.get(0).starts_with(crate::state::keys::RESERVED)
     }
 
     /// How many shards it carries.

@@ -7,9 +7,9 @@
 //! so that plain shards stay this small.
 
 use crate::PACED;
-use crate::counter::find;
-use crate::replica::touched::Touch;
-use crate::slot::{Side, Slot};
+use crate::state::changes::Touch;
+use crate::state::counter::find;
+use crate::state::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -2,7 +2,7 @@
 
 use crate::PACED;
 use crate::closed::Closed;
-use crate::shard::Page;
+use crate::state::page::Page;
 use alloc::vec::Vec;
 
 /// Pages in a group.
@@ -24,7 +24,7 @@ pub(crate) struct Touch {
 impl Touch {
     /// Notes that these change in an epoch, the newest; true if nothing else did in it before.
     #[inline]
-    pub(super) fn note(&mut self, which: u64, epoch: u64) -> bool {
+    pub(crate) fn note(&mut self, which: u64, epoch: u64) -> bool {
         if PACED {
             if self.epoch == epoch {
                 *self.which |= which;
@@ -49,30 +49,38 @@ impl Touch {
     }
 }
 
+/// A place in the history of a state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StateMark {
+    /// The version vector by local number.
+    pub(crate) clocks: Vec<u64>,
+    pub(crate) epoch: u64,
+}
+
 /// The changes of the pages in groups of 64, each of which knows its own.
 #[derive(Clone, Default)]
-pub(super) struct Touched(Closed<Vec<Touch>>);
+pub(crate) struct Touched(Closed<Vec<Touch>>);
 
 impl Touched {
-    pub(super) fn resize(&mut self, pages: usize) {
+    pub(crate) fn resize(&mut self, pages: usize) {
         if PACED {
             self.0.resize(pages.div_ceil(GROUP), Touch::default());
         }
     }
 
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         if PACED {
             self.0.shrink_to_fit();
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.0.capacity() * size_of::<Touch>()
     }
 
     /// Notes that a page changes in an epoch, the newest, for the first time.
     #[cold]
-    pub(super) fn note(&mut self, page: usize, epoch: u64) {
+    pub(crate) fn note(&mut self, page: usize, epoch: u64) {
         if PACED {
             self.0[page / GROUP].note(1 << (page % GROUP), epoch);
         }
@@ -80,7 +88,7 @@ impl Touched {
 
     /// The next of the pages, from `at` on, that changed since an epoch began, and the counters of
     /// it that may have changed.
-    pub(super) fn next(&self, pages: &[Page], mut at: usize, since: u64) -> Option<(usize, u64)> {
+    pub(crate) fn next(&self, pages: &[Page], mut at: usize, since: u64) -> Option<(usize, u64)> {
         loop {
             let page = pages.get(at)?;
             if PACED {

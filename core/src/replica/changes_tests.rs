@@ -1,8 +1,7 @@
 //! What changed is told, whatever changed it.
 
-use super::super::collect::tests::space;
-use super::Moment;
-use crate::{Op, Replica, Space, WriterId};
+use super::collect::tests::space;
+use crate::{Moment, Op, Replica, Space, WriterId};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

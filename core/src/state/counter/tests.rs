@@ -1,7 +1,7 @@
 //! Slots by hand, at the edges of what they mean.
 
 use super::*;
-use crate::slot::{Fold, Moved, Withdrawal};
+use crate::state::slot::{Fold, Moved, Withdrawal};
 use alloc::vec;
 
 const ME: Stamp = Stamp {

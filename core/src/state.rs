@@ -1,0 +1,261 @@
+//! The shard map, and what moves with it: the CRDT.
+//!
+//! A counter is a map of shards, one for each writer: `(clock, total)`. Two replicas merge by the
+//! greater clock of each writer, which is the join of a state-based CRDT (Shapiro, Preguiça, Baquero,
+//! Zawirski 2011). What travels is a delta interval `(low, high, records)` (Almeida, Shoker, Baquero
+//! 2018): everything stamped in `high` and not in `low`. It is applied only where `low` is covered, so
+//! what a replica sees is always a causal cut.
+//!
+//! This folder knows keys, pages, writers by local number, and clocks. It knows no member.
+
+pub(crate) mod build;
+pub(crate) mod changes;
+pub(crate) mod counter;
+pub(crate) mod delta;
+pub(crate) mod join;
+pub(crate) mod keys;
+#[cfg(feature = "members")]
+pub(crate) mod moment;
+#[cfg(feature = "members")]
+mod moved;
+pub(crate) mod page;
+mod read;
+pub(crate) mod recent;
+pub(crate) mod sheet;
+pub(crate) mod slot;
+#[cfg(any(test, target_family = "wasm"))]
+mod table;
+#[cfg(not(feature = "members"))]
+mod unmoved;
+pub(crate) mod vector;
+mod version;
+pub(crate) mod writers;
+
+use crate::MEMBERS;
+use crate::closed::Closed;
+use crate::writer_id::{Space, WriterId};
+use alloc::vec::Vec;
+use changes::{StateMark, Touched};
+use counter::Act;
+use keys::{Handle, Keys};
+use page::{OWN, PAGE, Page, bits};
+use slot::Slot;
+use writers::Numbers;
+
+/// The shards of a space, with the clocks up to which they are held.
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) space: Space,
+    pub(crate) keys: Keys,
+    pub(crate) pages: Vec<Page>,
+    pub(crate) touched: Touched,
+    /// Goes up with each mark; a page touched in an epoch changed since that epoch's mark.
+    pub(crate) epoch: u64,
+    /// The writers by local number.
+    pub(crate) writers: Vec<WriterId>,
+    /// The version vector by local number. The own writer's entry is its logical clock.
+    pub(crate) clocks: Vec<u64>,
+    /// The own clock when each writer's entry grew last: own transactions up to it do not build on
+    /// that growth, later ones do.
+    pub(crate) merged_at: Vec<u64>,
+    /// What was held of each writer at the last own transaction, if something was merged since.
+    pub(crate) seen_at_last: Closed<Vec<u64>>,
+    pub(crate) numbers: Numbers,
+    /// The local numbers of forgotten writers.
+    pub(crate) free: Closed<Vec<u32>>,
+    /// The epoch in which each local number was given to its writer.
+    pub(crate) assigned: Closed<Vec<u64>>,
+    /// The epoch in which a whole state last took the place of all that was held.
+    pub(crate) began: u64,
+    /// Whether something was ever collected here: then what is covered and absent is not taken in
+    /// again. Before that it can only be a forked writer's.
+    pub(crate) collected: bool,
+    /// How often a walk over the state in parts, if there was one, became void: local numbers were
+    /// given to other writers, or something went or came that no newer clock tells of.
+    pub(crate) voided: Closed<u64>,
+    /// How often counters were dropped of which nothing is left.
+    pub(crate) dropped: Closed<u64>,
+    /// The wall clock by which counters expire, in milliseconds since 1970.
+    pub(crate) time: u64,
+    #[cfg(feature = "members")]
+    pub(crate) moved: moved::Moved,
+}
+
+impl State {
+    /// The state of an empty replica, which writes under `writer`.
+    pub(crate) fn new(space: Space, writer: WriterId) -> State {
+        let seed = u64::from_le_bytes(core::array::from_fn(|i| writer.as_bytes()[i]));
+        let mut state = State {
+            space,
+            keys: Keys::new(seed),
+            pages: Vec::new(),
+            touched: Touched::default(),
+            epoch: 1,
+            writers: Vec::from([writer]),
+            clocks: Vec::from([0]),
+            merged_at: Vec::from([0]),
+            seen_at_last: Closed::default(),
+            numbers: Numbers::new(writer, OWN),
+            free: Closed::default(),
+            assigned: Closed::default(),
+            began: 0,
+            collected: false,
+            voided: Closed::default(),
+            dropped: Closed::default(),
+            time: 0,
+            #[cfg(feature = "members")]
+            moved: moved::Moved::NONE,
+        };
+        if MEMBERS {
+            state.seen_at_last.push(0);
+            state.assigned.push(0);
+        }
+        state
+    }
+
+    /// Drops all shards and writers, but for the keys that are interned, and goes on as `writer`.
+    pub(crate) fn clear(&mut self, writer: WriterId) {
+        let pages = core::mem::take(&mut self.pages);
+        self.touched.resize(0);
+        for (at, page) in pages.iter().enumerate() {
+            for slot in bits(page.present()) {
+                self.forget_unused(Handle((at * PAGE) as u32 + slot));
+            }
+        }
+        self.void_walks();
+        self.epoch += 1;
+        self.began = self.epoch;
+        self.writers = Vec::from([writer]);
+        self.clocks = Vec::from([0]);
+        self.merged_at = Vec::from([0]);
+        if MEMBERS {
+            *self.seen_at_last = Vec::from([0]);
+            *self.free = Vec::new();
+            *self.assigned = Vec::from([0]);
+        }
+        self.numbers = Numbers::new(writer, OWN);
+        self.all_moved();
+    }
+
+    /// The writer's local number, given to it if it has none.
+    pub(crate) fn number(&mut self, writer: WriterId) -> u32 {
+        if let Some(number) = self.numbers.get(&writer) {
+            return number;
+        }
+        let number = self.assign(writer);
+        self.numbers.insert(writer, number);
+        number
+    }
+
+    /// A number for a writer that has none.
+    pub(crate) fn assign(&mut self, writer: WriterId) -> u32 {
+        if MEMBERS && let Some(number) = self.free.pop() {
+            self.writers[number as usize] = writer;
+            self.assigned[number as usize] = self.epoch;
+            self.note_moved(number);
+            return number;
+        }
+        self.writers.push(writer);
+        self.clocks.push(0);
+        self.merged_at.push(0);
+        if MEMBERS {
+            self.seen_at_last.push(0);
+            self.assigned.push(self.epoch);
+        }
+        let number = self.writers.len() as u32 - 1;
+        self.note_moved(number);
+        number
+    }
+
+    /// The clock that a mark has for a local number: nothing if the number changed hands since.
+    pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
+        let since = match MEMBERS {
+            true => self.assigned[number],
+            false => self.began, // no number changes hands
+        };
+        match since >= mark.epoch {
+            true => 0,
+            false => mark.clocks.get(number).copied().unwrap_or(0),
+        }
+    }
+
+    /// The writer it writes under.
+    pub(crate) fn writer(&self) -> WriterId {
+        self.writers[OWN as usize]
+    }
+
+    /// Its own logical clock: how many transactions it has made.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clocks[OWN as usize]
+    }
+
+    /// The page, made if need be.
+    pub(crate) fn page_mut(&mut self, page_at: usize) -> &mut Page {
+        if page_at >= self.pages.len() {
+            self.pages.resize_with(page_at + 1, Page::default);
+            self.touched.resize(page_at + 1);
+        }
+        &mut self.pages[page_at]
+    }
+
+    /// Makes walks over the state in parts void.
+    pub(crate) fn void_walks(&mut self) {
+        if MEMBERS {
+            *self.voided = self.voided.wrapping_add(1);
+        }
+    }
+
+    /// Marks counters of a page as changed.
+    #[inline]
+    pub(crate) fn touch(&mut self, page_at: usize, slots: u64) {
+        if self.pages[page_at].touch.note(slots, self.epoch) {
+            self.touched.note(page_at, self.epoch);
+        }
+    }
+
+    /// Forgets the key if nothing is kept under it.
+    pub(crate) fn forget_unused(&mut self, handle: Handle) {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        let used = page.is_some_and(|page| page.rows(slot).next().is_some());
+        if !used && !self.keys.is_pinned(handle) {
+            self.keys.remove(handle);
+        }
+    }
+
+    /// Gives back memory that growth has set aside. Worth its time after a large load.
+    pub(crate) fn shrink(&mut self) {
+        for page in &mut self.pages {
+            page.own.rows.shrink_to_fit();
+            page.others.shrink_to_fit();
+            for column in &mut page.others {
+                column.rows.shrink_to_fit();
+            }
+        }
+        self.pages.shrink_to_fit();
+        self.touched.shrink();
+        self.keys.shrink();
+    }
+
+    /// A transaction of this clock.
+    pub(crate) fn act(&self, clock: u64) -> Act<'_> {
+        Act {
+            clock,
+            ids: &self.writers,
+            reuses: self.collected,
+        }
+    }
+
+    /// Replaces a counter's slots.
+    pub(crate) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
+        let (page_at, slot) = place(handle);
+        self.page_mut(page_at).set_slots(slot, slots);
+        self.touch(page_at, 1 << slot);
+    }
+}
+
+/// A handle's page and its place therein.
+#[inline]
+pub(crate) fn place(handle: Handle) -> (usize, u32) {
+    (handle.0 as usize / PAGE, handle.0 % PAGE as u32)
+}

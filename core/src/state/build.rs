@@ -1,0 +1,321 @@
+//! Delta intervals out of a state: which shards are newer than given clocks, and how they are told.
+//!
+//! A delta is made in three steps, so that the layers above can add what they say of the same writers:
+//! [`select`](State::select) finds the counters, [`gather`](State::gather) takes their keys and what
+//! slots have beside their rows, and [`assemble`](State::assemble) makes the table of writers and the
+//! columns.
+
+use super::delta::{Entry, KeySide, Message};
+use super::keys::Handle;
+use super::page::{Column, PAGE, Page, bits, find_or_insert};
+use super::sheet::Sheet;
+use super::{State, place};
+use crate::sort::{sort_by, sort_by_text};
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// A low-water mark that lets no shard of a writer through.
+pub(crate) const NOTHING: u64 = u64::MAX;
+/// What a shard takes in an encoded message, about.
+pub(crate) const ROW_BYTES: usize = 5;
+/// What a slot that has more than a row takes beside it, about.
+pub(crate) const SIDE_BYTES: usize = 24;
+
+/// The next page and writer of a transfer in chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cursor {
+    pub(crate) page: u32,
+    pub(crate) writer: u32,
+}
+
+/// Behind the last page, where keyed operations are told.
+pub(crate) const END: Cursor = Cursor {
+    page: u32::MAX,
+    writer: 0,
+};
+
+/// Which shards go into a message: those of `from..to` that are newer than `lows`, by local number.
+#[derive(Clone, Copy)]
+pub(crate) struct Selection<'a, L> {
+    pub(crate) lows: &'a L,
+    pub(crate) from: Cursor,
+    pub(crate) to: Cursor,
+    /// The epoch from which on a page counts as changed.
+    pub(crate) epoch: u64,
+}
+
+impl<'a, L> Selection<'a, L> {
+    /// All that is newer than `lows`.
+    pub(crate) fn all(lows: &'a L) -> Selection<'a, L> {
+        Selection {
+            lows,
+            from: Cursor::default(),
+            to: END,
+            epoch: 0,
+        }
+    }
+}
+
+impl State {
+    /// The counters that have selected shards, from the selection's begin up to its end or to where
+    /// `budget` bytes were exceeded, by less than one column.
+    pub(crate) fn select<L: Sheet<u64>>(
+        &self,
+        selection: &Selection<'_, L>,
+        budget: usize,
+    ) -> Picked<L::Like<u64>> {
+        let mut picked = Picked {
+            handles: Vec::new(),
+            lows: selection.lows.like(self.clocks.len(), NOTHING),
+            bytes: 0,
+            stopped: END,
+        };
+        let mut from = selection.from.page as usize;
+        while let Some((at, changed)) = self.touched.next(&self.pages, from, selection.epoch) {
+            let page = &self.pages[at];
+            let news = side_news(page, selection.lows);
+            let mut slots = 0u64;
+            for column in page.columns() {
+                let writer = column.writer;
+                let low = selection.lows.at(writer);
+                let mut mask = crate::roster::of(&news, writer);
+                if !selection.has(at, writer) || column.newest <= low && mask == 0 {
+                    continue;
+                }
+                mask |= column.newer(low, changed);
+                if mask == 0 {
+                    continue;
+                }
+                if picked.bytes > budget {
+                    let page = at as u32;
+                    picked.stopped = Cursor { page, writer };
+                    break;
+                }
+                // Looking at keys takes time.
+                let fresh = if budget == usize::MAX {
+                    0
+                } else {
+                    mask & !slots
+                };
+                for slot in bits(fresh) {
+                    picked.bytes += self.key_of(at, slot).len() + 2;
+                }
+                picked.bytes += mask.count_ones() as usize * ROW_BYTES;
+                picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
+                slots |= mask;
+                picked.lows.set(writer, low);
+            }
+            for slot in bits(slots) {
+                picked.handles.push((at * PAGE) as u32 + slot);
+            }
+            if picked.stopped != END {
+                break;
+            }
+            from = at + 1;
+        }
+        picked
+    }
+
+    pub(crate) fn key_of(&self, page: usize, slot: u32) -> &str {
+        let handle = Handle((page * PAGE) as u32 + slot);
+        self.keys.get(handle).unwrap_or_default()
+    }
+
+    /// Takes the keys of these counters into a message, in the order of the wire, and what is selected of
+    /// their slots beside rows, with local numbers. The clocks of whom that names are told by the second
+    /// result.
+    pub(crate) fn gather<L: Sheet<u64>>(
+        &self,
+        selection: &Selection<'_, L>,
+        handles: &mut [u32],
+    ) -> (Message, L::Like<u64>) {
+        let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
+        sort_by_text(handles, &key);
+        let mut message = Message::default();
+        let mut named = selection.lows.like(self.clocks.len(), NOTHING);
+        for (at, handle) in handles.iter().enumerate() {
+            message.keys.push(key(*handle));
+            self.assemble_sides(
+                selection,
+                at as u32,
+                Handle(*handle),
+                &mut message,
+                &mut named,
+            );
+        }
+        (message, named)
+    }
+
+    /// Makes the table of writers of a message that was [gathered](State::gather), and its columns; the
+    /// place of each writer in the table, by local number.
+    pub(crate) fn assemble<L: Sheet<u64>>(
+        &self,
+        selection: &Selection<'_, L>,
+        handles: &[u32],
+        message: &mut Message,
+        (base, named): (&L::Like<u64>, &L::Like<u64>),
+        also: &dyn Fn(u32) -> bool,
+    ) -> L::Like<u32> {
+        let writers = self.clocks.len();
+        message.writers = self.entries(base, named, also);
+        let mut index = selection.lows.like(writers, 0u32);
+        for (at, entry) in message.writers.iter().enumerate() {
+            if let Some(number) = self.numbers.get(&entry.writer) {
+                index.set(number, at as u32);
+            }
+        }
+        for KeySide { side, .. } in &mut message.sides {
+            side.renumber(|number| index.at(number));
+        }
+        let mut hints = selection.lows.like(writers, 0u32);
+        for chunk in handles.chunks(PAGE) {
+            let mut out = Vec::new();
+            for (bit, handle) in chunk.iter().enumerate() {
+                let (page_at, slot) = place(Handle(*handle));
+                for column in self.pages[page_at].columns() {
+                    let number = column.writer;
+                    if !selection.has(page_at, column.writer) {
+                        continue;
+                    }
+                    let Some(row) = column
+                        .get(slot)
+                        .filter(|r| r.clock > selection.lows.at(number))
+                    else {
+                        continue;
+                    };
+                    let writer = index.at(number);
+                    let mut hint = hints.at(number) as usize;
+                    if out.get(hint).is_none_or(|c: &Column| c.writer != writer) {
+                        hint = find_or_insert(&mut out, writer);
+                        hints.set(number, hint as u32);
+                    }
+                    out[hint].insert(bit as u32, *row);
+                }
+            }
+            message.pages.push(out);
+        }
+        index
+    }
+
+    /// The table of a message: the writers that have a low clock in `base`, and others that its
+    /// sides name, from their low clock in `named` on. One that made nothing yet is in it if `also` says so.
+    fn entries(
+        &self,
+        base: &impl Sheet<u64>,
+        named: &impl Sheet<u64>,
+        also: &dyn Fn(u32) -> bool,
+    ) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let mut take = |writer: WriterId, number: u32| {
+            let is_named = named.at(number) != NOTHING;
+            let lo = match base.at(number) {
+                NOTHING => named.at(number),
+                lo => lo,
+            };
+            if lo == NOTHING {
+                return;
+            }
+            let hi = self.clocks[number as usize];
+            if hi > 0 || is_named || also(number) {
+                entries.push(Entry { writer, lo, hi });
+            }
+        };
+        match base.few() {
+            None => self.numbers.iter().for_each(|it| take(it.0, it.1)),
+            Some(mut few) => {
+                few.extend(named.few().unwrap_or_default());
+                few.sort_unstable_by_key(|number| self.writers[*number as usize]);
+                few.dedup();
+                // A number that was given up may be among those that were set.
+                let known = |it: &u32| self.numbers.get(&self.writers[*it as usize]) == Some(*it);
+                let few = few.into_iter().filter(known);
+                few.for_each(|number| take(self.writers[number as usize], number));
+            }
+        }
+        entries
+    }
+
+    /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
+    /// names.
+    fn assemble_sides<L: Sheet<u64>>(
+        &self,
+        selection: &Selection<'_, L>,
+        key: u32,
+        handle: Handle,
+        message: &mut Message,
+        named: &mut L::Like<u64>,
+    ) {
+        let (page_at, slot) = place(handle);
+        let sides = self.pages[page_at].sides(slot);
+        // The message's writers ascend by their ids.
+        let id = |at: u32| self.writers[sides[at as usize].writer as usize];
+        let mut order: Vec<u32> = (0..sides.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        for at in &order {
+            let side = &sides[*at as usize];
+            if !selection.has(page_at, side.writer) {
+                continue;
+            }
+            let low = selection.lows.at(side.writer);
+            let column = self.pages[page_at].column(side.writer);
+            let row = column.and_then(|column| column.get(slot));
+            let mut side = side.clone();
+            if row.is_none_or(|row| row.clock <= low) {
+                side.extra = None;
+            }
+            side.keep_newer(selection.lows);
+            if !side.is_empty() {
+                side.stamps(&mut |by| {
+                    named.set(by.writer, selection.lows.at(by.writer));
+                });
+                // The message builds on what its sides speak of.
+                if named.at(side.writer) == NOTHING {
+                    named.set(side.writer, self.clocks[side.writer as usize]);
+                }
+                message.sides.push(KeySide { key, side });
+            }
+        }
+    }
+}
+
+/// What was selected.
+pub(crate) struct Picked<L> {
+    /// The counters, ascending by page and slot.
+    pub(crate) handles: Vec<u32>,
+    /// The low clocks of the writers that have selected shards, by local number; of others
+    /// [`NOTHING`].
+    pub(crate) lows: L,
+    /// What they take when they are encoded, about.
+    pub(crate) bytes: usize,
+    /// Where it goes on, or [`END`].
+    pub(crate) stopped: Cursor,
+}
+
+impl<L> Selection<'_, L> {
+    /// Whether a column is between the cursors.
+    fn has(&self, page: usize, writer: u32) -> bool {
+        let page = page as u32;
+        let here = Cursor { page, writer };
+        here >= self.from && here < self.to
+    }
+}
+
+/// Which slots of a page have records beside their rows that are newer than `lows`, by writer.
+fn side_news(page: &Page, lows: &impl Sheet<u64>) -> Vec<(u32, u64)> {
+    let mut news: Vec<(u32, u64)> = Vec::new();
+    let Some(odd) = &page.odd else { return news };
+    for slot in bits(odd.mask) {
+        for side in odd.sides(slot) {
+            let mut newer = false;
+            side.stamps(&mut |by| newer |= by.clock > lows.at(by.writer));
+            if newer {
+                let bit = 1 << slot;
+                match news.binary_search_by_key(&side.writer, |it| it.0) {
+                    Ok(at) => news[at].1 |= bit,
+                    Err(at) => news.insert(at, (side.writer, bit)),
+                }
+            }
+        }
+    }
+    news
+}

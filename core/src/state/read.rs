@@ -1,0 +1,230 @@
+//! Reads: values, shards, the version vector.
+
+use super::State;
+use super::counter;
+use super::delta::{Entry, Message};
+use super::keys::Handle;
+use super::page::{PAGE, Page, Shard, bits};
+use super::place;
+#[cfg(feature = "members")]
+use super::slot::Side;
+use super::slot::Slot;
+use super::vector::VersionVector;
+use crate::error::Error;
+#[cfg(feature = "members")]
+use crate::limits::TRANSACTION_OPS_MAX;
+use crate::sort::sort_by;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+impl State {
+    /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
+    pub(crate) fn value(&self, key: &str) -> Option<i128> {
+        self.value_at(self.keys.find(key)?)
+    }
+
+    /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
+    pub(crate) fn value_at(&self, handle: Handle) -> Option<i128> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at)?;
+        if page.is_odd(slot) {
+            return self.odd_value(page, slot);
+        }
+        let mut rows = page.rows(slot);
+        let (_, first) = rows.next()?;
+        Some(rows.fold(i128::from(first.total), |sum, (_, row)| {
+            sum + i128::from(row.total)
+        }))
+    }
+
+    #[cold]
+    pub(crate) fn odd_value(&self, page: &Page, slot: u32) -> Option<i128> {
+        let sum = counter::sum(&page.slots(slot), &self.writers);
+        match self.is_past(sum.expiry()) {
+            true => None,
+            false => sum.value(),
+        }
+    }
+
+    /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
+    /// if it is absent or stays.
+    pub(crate) fn effective_expiry(&self, handle: Handle) -> Option<u64> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at)?;
+        if !page.is_odd(slot) {
+            return None;
+        }
+        counter::sum(&page.slots(slot), &self.writers).expiry()
+    }
+
+    /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
+    /// call. A new replica's stands at 0, when nothing has expired. It may go back.
+    pub(crate) fn set_time(&mut self, unix_ms: u64) {
+        self.time = unix_ms;
+    }
+
+    pub(crate) fn is_past(&self, expiry: Option<u64>) -> bool {
+        expiry.is_some_and(|at| at <= self.time)
+    }
+
+    /// One more than the greatest handle's number.
+    pub(crate) fn handles_end(&self) -> u32 {
+        (self.pages.len() * PAGE) as u32
+    }
+
+    /// Which counters of a page exist.
+    pub(crate) fn existing(&self, page: &Page) -> u64 {
+        let odd = page.odd();
+        let mut set = page.present();
+        for slot in bits(odd & set) {
+            if self.odd_value(page, slot).is_none() {
+                set &= !(1 << slot);
+            }
+        }
+        set
+    }
+
+    /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
+    pub(crate) fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+        let mut shards = Vec::new();
+        self.each_shard(handle, &mut |shard| shards.push(shard));
+        shards.into_iter()
+    }
+
+    /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
+    pub(crate) fn each_shard(&self, handle: Handle, take: &mut dyn FnMut(Shard)) {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        let slots = page.map_or(Vec::new(), |page| page.slots(slot));
+        let sums = counter::sums(&slots, &self.writers);
+        let winner = counter::sum(&slots, &self.writers).base;
+        let id = |at: u32| self.writers[slots[at as usize].writer() as usize];
+        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        for at in order.iter().copied() {
+            let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
+            if slot.side.moved.is_some() || !sum.exists() {
+                continue;
+            }
+            let base = sum.base.filter(|base| Some(*base) == winner);
+            take(Shard {
+                writer: id(at),
+                clock: slot.row.clock,
+                total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
+            });
+        }
+    }
+
+    /// How many shards are held.
+    pub(crate) fn shard_count(&self) -> usize {
+        let mut count = 0;
+        for page in &self.pages {
+            for column in page.columns() {
+                count += column.rows.len();
+            }
+        }
+        count
+    }
+
+    /// The version vector, ascending by writer.
+    pub(crate) fn writers(&self) -> impl Iterator<Item = (WriterId, u64)> {
+        self.numbers
+            .iter()
+            .map(|(writer, number)| (writer, self.clocks[number as usize]))
+            .filter(|(_, clock)| *clock > 0)
+    }
+
+    /// The version vector: what is held and visible here.
+    pub(crate) fn vector(&self) -> VersionVector {
+        let mut entries = crate::list(self.numbers.len());
+        for (writer, number) in self.numbers.iter() {
+            let clock = self.clocks[number as usize];
+            if clock > 0 {
+                entries.push((writer, clock));
+            }
+        }
+        VersionVector::from_sorted(entries)
+    }
+
+    /// The slot of one writer in one counter.
+    #[cfg(feature = "members")]
+    pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
+        let number = self.numbers.get(writer)?;
+        let (page_at, slot) = super::place(self.keys.find(key)?);
+        let page = self.pages.get(page_at)?;
+        let row = *page.column(number)?.get(slot)?;
+        let sides = page.sides(slot);
+        let side = match sides.binary_search_by_key(&number, |side| side.writer) {
+            Ok(at) => sides[at].clone(),
+            Err(_) => Side::new(number),
+        };
+        Some(Slot { row, side })
+    }
+
+    /// Whether this writer has a plain shard of the counter to which so much may be added as often as a
+    /// transaction may, without an overflow.
+    #[cfg(feature = "members")]
+    pub(crate) fn is_small(&self, handle: Handle, by: i64) -> bool {
+        const HALF: u64 = i64::MAX as u64 / 2;
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at).filter(|page| !page.is_odd(slot));
+        let row = page.and_then(|page| page.own.get(slot));
+        row.is_some_and(|row| row.total.unsigned_abs() <= HALF)
+            && by.unsigned_abs() <= HALF / TRANSACTION_OPS_MAX as u64
+    }
+
+    /// A version vector by local number, no higher than what is held here.
+    pub(crate) fn clocks_in(&self, since: &VersionVector) -> Vec<u64> {
+        let mut clocks = self.clocks.clone();
+        for (clock, writer) in clocks.iter_mut().zip(&self.writers) {
+            *clock = since.get(writer).min(*clock);
+        }
+        clocks
+    }
+
+    /// The clock up to which a writer is held.
+    pub(crate) fn held(&self, writer: &WriterId) -> u64 {
+        let number = self.numbers.get(writer);
+        number.map_or(0, |number| self.clocks[number as usize])
+    }
+
+    /// Whether a writer is known here.
+    pub(crate) fn knows(&self, writer: &WriterId) -> bool {
+        self.numbers.get(writer).is_some()
+    }
+
+    pub(crate) fn clock_of(&self, entry: &Entry) -> u64 {
+        match self.numbers.get(&entry.writer) {
+            Some(number) => self.clocks[number as usize],
+            None => 0,
+        }
+    }
+
+    /// Refuses a message with more keys than there is room for.
+    ///
+    /// # Errors
+    /// [`Error::CountersFull`].
+    pub(crate) fn room_for_keys(&self, message: &Message, stored: bool) -> Result<(), Error> {
+        match stored {
+            true => self.keys.room_for_stored(&message.keys),
+            false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
+        }
+    }
+
+    /// The counters of which one of these writers has a slot.
+    pub(crate) fn slots_of(&self, writers: &[u32]) -> Vec<Handle> {
+        let mut handles = Vec::new();
+        for (at, page) in self.pages.iter().enumerate() {
+            let columns = writers.iter().filter_map(|writer| page.column(*writer));
+            let present = columns.fold(0, |set, column| set | column.present);
+            handles.extend(bits(present).map(|slot| Handle((at * PAGE) as u32 + slot)));
+        }
+        handles
+    }
+
+    pub(crate) fn slots(&self, handle: Handle) -> Vec<Slot> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        page.map_or(Vec::new(), |page| page.slots(slot))
+    }
+}

@@ -1,0 +1,24 @@
+//! What a program that is never a member has instead of the memory of writers that moved.
+
+use super::State;
+use super::changes::StateMark;
+use alloc::vec::Vec;
+
+impl State {
+    pub(crate) fn note_moved(&mut self, _: u32) {}
+
+    pub(crate) fn all_moved(&mut self) {}
+
+    pub(crate) fn moved_since(&self, _: &StateMark) -> Option<Vec<u32>> {
+        None
+    }
+
+    /// The digest of the version vector.
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        self.vector().digest()
+    }
+
+    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
+        self.digest()
+    }
+}
