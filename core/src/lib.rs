@@ -49,9 +49,9 @@ mod hash;
 #[cfg(feature = "json")]
 mod json;
 pub mod limits;
+mod membership;
 mod once;
 mod replica;
-mod roster;
 mod sort;
 mod state;
 pub mod sync;
@@ -78,6 +78,7 @@ pub use account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
+pub use membership::records::{Configuration, Limit, Owner};
 pub use once::Once;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
@@ -89,7 +90,6 @@ pub use replica::{Asked, Asker, KeyedBounds, Part, Restoring, Snapshot};
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
 };
-pub use roster::{Configuration, Limit, Owner};
 pub use state::delta::Message;
 pub use state::keys::{Handle, RESERVED};
 #[cfg(feature = "members")]

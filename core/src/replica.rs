@@ -9,12 +9,10 @@ mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
 mod collect;
-mod empty;
 mod forget;
 mod fork;
 mod former;
 mod homes;
-mod index;
 mod journal;
 #[cfg(feature = "members")]
 mod keyed;
@@ -31,7 +29,8 @@ mod ops;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
-pub(crate) mod room;
+#[cfg(test)]
+mod room_tests;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
@@ -69,11 +68,13 @@ pub(crate) use walk::Walk;
 #[cfg(feature = "budgets")]
 pub use windows::Period;
 
-use crate::MEMBERS;
 #[cfg(feature = "budgets")]
 use crate::account::is_reserved;
 use crate::closed::Closed;
 use crate::error::{Error, detail};
+use crate::membership::Membership;
+#[cfg(feature = "members")]
+use crate::membership::room::Bringer;
 use crate::state::keys::Handle;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
@@ -106,8 +107,8 @@ use alloc::vec::Vec;
 /// ```
 #[derive(Clone)]
 pub struct Replica {
-    state: State,
-    roster: Closed<members::Roster>,
+    pub(crate) state: State,
+    pub(crate) membership: Membership,
     journal: Closed<Journal>,
     former: Closed<Vec<former::Former>>,
     sums: Closed<fork::Sums>,
@@ -139,9 +140,9 @@ pub struct Replica {
 impl Replica {
     /// An empty replica. `writer` must be freshly [minted](WriterId::mint) at each start.
     pub fn new(space: Space, writer: WriterId) -> Replica {
-        let mut replica = Replica {
+        Replica {
             state: State::new(space, writer),
-            roster: Closed::default(),
+            membership: Membership::new(),
             journal: Closed::default(),
             former: Closed::default(),
             sums: Closed::default(),
@@ -164,11 +165,7 @@ impl Replica {
             fault_count: 0,
             #[cfg(feature = "guests")]
             adds_only: false,
-        };
-        if MEMBERS {
-            *replica.roster = members::Roster::new();
         }
-        replica
     }
 
     /// The space it is a copy of.
@@ -219,7 +216,7 @@ impl Replica {
     #[inline(always)]
     fn add_again(&mut self, handle: Handle, by: i64) -> bool {
         let (page_at, slot) = place(handle);
-        let keeps = self.keeps_journal();
+        let keeps = self.membership.keeps_journal();
         let Some(page) = self.state.pages.get_mut(page_at) else {
             return false;
         };
@@ -245,7 +242,7 @@ impl Replica {
     /// An add to a counter whose key may be new.
     #[cold]
     fn add_new(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
-        self.next_clock()?;
+        self.membership.next_clock(&self.state)?;
         #[cfg(feature = "budgets")]
         self.check_plain(key)?;
         let handle = self.state.keys.find_or_insert(key)?;
@@ -263,9 +260,9 @@ impl Replica {
         }
         #[cfg(feature = "budgets")]
         self.check_plain_at(handle)?;
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let (page_at, slot) = place(handle);
-        let keeps = self.keeps_journal();
+        let keeps = self.membership.keeps_journal();
         let page = self.state.page_mut(page_at);
         if keeps || page.is_odd(slot) {
             return self.apply_at(handle, Op::Add(by)).map(|_| ());
@@ -279,21 +276,8 @@ impl Replica {
         }
         page.own.insert(slot, Row { clock, total: by });
         self.state.touch(page_at, 1 << slot);
-        self.made(clock);
+        self.membership.made(&mut self.state, clock);
         Ok(())
-    }
-
-    /// The clock of the next own transaction.
-    fn next_clock(&self) -> Result<u64, Error> {
-        self.room_for_start()?;
-        self.clock_after()
-    }
-
-    /// The same of a transaction for which there is room always.
-    fn clock_after(&self) -> Result<u64, Error> {
-        let next = self.clock().checked_add(1);
-        next.filter(|clock| !MEMBERS || *clock < u64::MAX)
-            .ok_or(Error::ClockExhausted)
     }
 
     /// A handle for `key` that stays valid until it is [released](Replica::release) as often as
@@ -462,6 +446,26 @@ impl Replica {
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
         self.state.vector()
+    }
+
+    /// Whether there may be keyed operations of what is held here that are not known here.
+    pub fn lacks_keys(&self) -> bool {
+        self.membership.lacks_keys()
+    }
+
+    /// What a node is to be asked for: all but what is held here with its keyed operations.
+    pub fn vector_with_keys(&self) -> VersionVector {
+        self.membership.vector_with_keys(&self.state)
+    }
+
+    /// Refuses so many new writers if there is no room for them beside those that are known, the own
+    /// one included.
+    ///
+    /// # Errors
+    /// [`Error::WritersFull`].
+    #[cfg(feature = "members")]
+    pub(crate) fn room_for_writers(&self, new: usize, by: Bringer) -> Result<(), Error> {
+        self.membership.room_for_writers(&self.state, new, by)
     }
 
     /// The digest of the version vector. It takes time for each writer once something changed.

@@ -93,9 +93,9 @@ pub use wants::{Supply, WantId};
 use crate::closed::Closed;
 use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
-use crate::replica::{Mark, Replica, Returned};
 #[cfg(feature = "members")]
-use crate::roster::Owner;
+use crate::membership::records::Owner;
+use crate::replica::{Mark, Replica, Returned};
 use crate::state::keys::Handle;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;

@@ -8,7 +8,7 @@
 use crate::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
-use crate::roster::{Configuration, Owner};
+use crate::membership::records::{Configuration, Owner};
 use crate::state::keys::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;

@@ -3,7 +3,7 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::roster::{Card, HEIRS_MAX, Retired, Says};
+use crate::membership::records::{Card, Retired, Says};
 use crate::state::counter;
 use crate::state::keys::Handle;
 use crate::state::page::{OWN, PAGE, bits};
@@ -22,23 +22,9 @@ struct Part {
 }
 
 impl Replica {
-    /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
-    /// only declared dead may still have absorbed it itself.
-    pub(super) fn absorber_of(&self, card: &Card) -> Option<u32> {
-        let mut at = card.successor()?;
-        for _ in 0..HEIRS_MAX {
-            match self.roster.cards[at as usize].retired {
-                Some(retired) => at = retired.to.writer,
-                None => return Some(at),
-            }
-        }
-        None
-    }
-
     /// The writers that were absorbed and are still known, with the last clock that was taken over.
     pub fn retired(&self) -> impl Iterator<Item = (WriterId, u64)> {
-        let cards = self.ended_cards();
-        cards.filter_map(|(card, at)| Some((self.state.writers[at as usize], card.retired?.upto)))
+        self.membership.retired(&self.state)
     }
 
     /// Takes over the writers whose heir this replica is, if that may be; tells how many.
@@ -46,7 +32,7 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn absorb(&mut self) -> Result<usize, Error> {
-        if !self.is_member() {
+        if !self.membership.is_member() {
             return Ok(0);
         }
         self.withdraw(&mut |_, _| ())?;
@@ -57,20 +43,21 @@ impl Replica {
     }
 
     fn absorb_ready(&mut self) -> Result<usize, Error> {
-        let quorum = self.quorum();
+        let quorum = self.membership.quorum(&self.state);
         let ready = |(card, number): (&Card, u32)| {
             let over = match card.fence {
                 // Whoever has acknowledged it takes nothing more of the writer but from members.
-                Some(fence) => quorum.firm && self.acknowledged(&quorum, fence.by),
+                Some(fence) => quorum.firm && self.membership.acknowledged(&quorum, fence.by),
                 None => card.bye.is_some(),
             };
             // What was made elsewhere under the same keys must be known here.
             let free = over && self.is_keyed_stable(&quorum, number);
-            let mine =
-                number != OWN && card.retired.is_none() && self.absorber_of(card) == Some(OWN);
+            let mine = number != OWN
+                && card.retired.is_none()
+                && self.membership.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)
         };
-        let ready: Vec<u32> = self.ended_cards().filter_map(ready).collect();
+        let ready: Vec<u32> = self.membership.ended_cards().filter_map(ready).collect();
         let mut chosen = alloc::vec![false; self.state.writers.len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {
@@ -79,15 +66,15 @@ impl Replica {
         };
         let stuck = self.misfits(&parts);
         stuck.iter().for_each(|it| chosen[*it as usize] = false);
-        self.roster.stuck = stuck.len();
+        self.membership.table.stuck = stuck.len();
         let ready = ready.into_iter().filter(|it| chosen[*it as usize]);
         let ready: Vec<u32> = ready.collect();
         if ready.is_empty() {
             return Ok(0);
         }
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         for (handle, part) in &parts {
-            let mut slots = self.slots(*handle);
+            let mut slots = self.membership.slots(&self.state, *handle);
             self.absorb_counter(&mut slots, part, &chosen, clock);
             self.put_slots(*handle, slots);
             self.state.forget_unused(*handle);
@@ -95,9 +82,10 @@ impl Replica {
         let to = Stamp { writer: OWN, clock };
         for number in &ready {
             let upto = self.state.clocks[*number as usize];
-            self.note(*number, Says::Retired(Retired { to, upto }));
+            self.membership
+                .note(&self.state, *number, Says::Retired(Retired { to, upto }));
         }
-        self.made(clock);
+        self.membership.made(&mut self.state, clock);
         Ok(ready.len())
     }
 
@@ -105,7 +93,7 @@ impl Replica {
     /// not fit into this replica's. They are tried again each time: the values that they count in are
     /// right, and a delete of the counter frees them.
     pub fn stuck_writers(&self) -> usize {
-        self.roster.stuck
+        self.membership.stuck_writers()
     }
 
     /// Each counter in which one of the chosen writers, which are marked by number, has a slot that was
@@ -186,27 +174,6 @@ impl Replica {
         }
         counter::normalize(slots);
     }
-
-    pub(super) fn slots(&self, handle: Handle) -> Vec<Slot> {
-        self.state.slots(handle)
-    }
-
-    /// Drops the slots of writers that were absorbed without them: nothing survived in them.
-    pub(super) fn drop_unmoved(&mut self, writers: &[u32]) {
-        if writers.is_empty() {
-            return;
-        }
-        let mut writers = writers.to_vec();
-        writers.sort_unstable();
-        let gone = |writer: u32| writers.binary_search(&writer).is_ok();
-        for handle in self.state.slots_of(&writers) {
-            let mut slots = self.slots(handle);
-            slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
-            counter::normalize(&mut slots);
-            self.put_slots(handle, slots);
-            self.state.forget_unused(handle);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -214,11 +181,11 @@ impl Replica {
     /// Takes over so much in a counter, of nobody.
     pub(crate) fn absorb_for_test(&mut self, key: &str, amount: i128) {
         let handle = self.add(key, 0).unwrap();
-        let mut slots = self.slots(handle);
+        let mut slots = self.membership.slots(&self.state, handle);
         let clock = self.clock() + 1;
         assert!(self.state.act(clock).take_over(&mut slots, amount));
         self.put_slots(handle, slots);
-        self.made(clock);
+        self.membership.made(&mut self.state, clock);
     }
 }
 

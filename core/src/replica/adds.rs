@@ -61,13 +61,13 @@ impl Replica {
         let moved = self.state.moved_since(&mark.state);
         let mut lows = Few::as_in(&self.state.clocks);
         lows.set(OWN, low);
-        self.configuration().is_none()
+        self.membership.configuration().is_none()
             && self.state.began < mark.state.epoch
             // Nor is all of the own writer to be told again.
             && self.state.assigned[own] < mark.state.epoch
-            && known == (self.roster.remembered, self.former_clocks())
+            && known == (self.membership.table.remembered, self.former_clocks())
             && moved.is_some_and(|moved| moved == [OWN])
-            && self.facts_since(mark.state.epoch, &lows).is_empty()
+            && self.membership.facts_since(mark.state.epoch, &lows).is_empty()
             && mark.keyed.is_last(self)
     }
 }

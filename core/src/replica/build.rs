@@ -6,14 +6,13 @@ use super::Replica;
 use super::former::OfFormer;
 use super::keyed::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::closed::Closed;
-use crate::roster::{Fact, Says};
+use crate::membership::records::Fact;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::delta::{KeyedOp, Message};
 use crate::state::sheet::Sheet;
 use crate::state::vector::VersionVector;
 use crate::{DUTIES, MEMBERS};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A place in a replica's history of changes: see [`Replica::since`].
@@ -52,10 +51,10 @@ impl Replica {
     /// Everything that is held here and not in `since`, from
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
-        let lows = self.lows(since);
+        let lows = self.membership.lows(&self.state, since);
         let mut message = self.build_all(&lows, &lows);
-        self.tell_horizon(&mut message);
-        if self.configuration().is_some() {
+        self.membership.tell_horizon(&self.state, &mut message);
+        if self.membership.configuration().is_some() {
             self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         }
         message
@@ -65,7 +64,7 @@ impl Replica {
     pub fn snapshot(&self) -> Message {
         let lows = alloc::vec![0; self.state.clocks.len()];
         let mut message = self.build_all(&lows, &lows);
-        self.tell_horizon(&mut message);
+        self.membership.tell_horizon(&self.state, &mut message);
         self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         self.tell_store(&mut message);
         message
@@ -74,27 +73,13 @@ impl Replica {
     /// Adds to a whole state what only a store keeps.
     pub(super) fn tell_store(&self, message: &mut Message) {
         if MEMBERS {
-            *message.returns = self.remembered(u64::MAX);
-            message.gaps = self.configuration().map(|_| self.roster.gaps);
+            *message.returns = self.membership.remembered(u64::MAX);
+            message.gaps = self
+                .membership
+                .configuration()
+                .map(|_| self.membership.table.gaps);
             *message.kept = self.to_keep(0, OfFormer::All);
         }
-    }
-
-    /// Makes a message complete: it names all writers, and says what may have been collected here.
-    fn tell_horizon(&self, message: &mut Message) {
-        message.complete = message.closed;
-        if !message.is_complete() {
-            return;
-        }
-        for (writer, entry) in message.writers.iter().enumerate() {
-            let number = self.state.numbers.get(&entry.writer);
-            if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
-                let writer = writer as u32;
-                let says = Says::Floor(clock);
-                message.facts.push(Fact { writer, says });
-            }
-        }
-        message.facts.sort_by_key(Fact::place);
     }
 
     /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
@@ -127,7 +112,7 @@ impl Replica {
         if picked.stopped == END && !more {
             let mut base = match only {
                 true => self.told_of(since, lows),
-                false => self.lows(since),
+                false => self.membership.lows(&self.state, since),
             };
             for (base, low) in base.iter_mut().zip(lows) {
                 *base = (*low).min(*base);
@@ -156,7 +141,7 @@ impl Replica {
                 changed: 0,
             };
             let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
-            self.tell_horizon(&mut message);
+            self.membership.tell_horizon(&self.state, &mut message);
             self.put_keyed(&mut message, ops);
             message.keyless |= message.is_closed() && !keyed.is_wanted();
             return (message, None);
@@ -172,16 +157,6 @@ impl Replica {
     /// The version vector by local number.
     pub(super) fn clocks(&self) -> &[u64] {
         &self.state.clocks
-    }
-
-    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
-    /// was collected here, as then only the whole state will do.
-    pub(super) fn lows(&self, since: &VersionVector) -> Vec<u64> {
-        let mut lows = self.state.clocks_in(since);
-        if !self.covers_floor(&lows) {
-            lows.fill(0);
-        }
-        lows
     }
 
     /// Adds keyed operations to a message, whose table names their writers.
@@ -234,10 +209,10 @@ impl Replica {
     ) -> Message {
         let (mut message, mut named) = self.state.gather(selection, &mut handles);
         // Before the space has members nothing is said of writers, whatever a peer has told of them.
-        let closed = MEMBERS && self.configuration().is_some();
+        let closed = MEMBERS && self.membership.configuration().is_some();
         let mut facts: Closed<Vec<Fact>> = Closed::default();
         if let Some(said) = said.filter(|_| closed) {
-            *facts = self.facts_since(said.changed, said.lows);
+            *facts = self.membership.facts_since(said.changed, said.lows);
             for fact in facts.iter() {
                 let by = fact.stamp().writer;
                 named.set(by, said.lows.at(by));
@@ -249,7 +224,8 @@ impl Replica {
             }
         }
         // One that was taken in may have made nothing yet.
-        let taken_in = |number: u32| closed && self.roster.cards[number as usize].intro.is_some();
+        let taken_in =
+            |number: u32| closed && self.membership.table.cards[number as usize].intro.is_some();
         let table = (base, &named);
         let index = self
             .state
@@ -263,40 +239,10 @@ impl Replica {
             message.closed = closed;
             message.keyless = closed && !DUTIES;
             if closed {
-                self.tell_lacking(&mut message);
+                self.membership.tell_lacking(&self.state, &mut message);
             }
         }
         message
-    }
-
-    /// The facts about writers that are newer than `lows`, by local numbers. All of these must have been
-    /// noted in this epoch or later.
-    pub(super) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
-        if !MEMBERS {
-            return Vec::new();
-        }
-        let numbers = self.roster.changed_since(epoch).into_iter();
-        let closed = self.configuration().is_some();
-        let facts = numbers
-            .flat_map(|number| self.roster.cards[number as usize].facts(number))
-            .filter(|fact| closed || !fact.is_local());
-        let configuration = self.roster.configuration.as_ref().map(|(by, it)| Fact {
-            writer: by.writer,
-            says: Says::Configuration(by.clock, Box::new(it.clone())),
-        });
-        let newer = |fact: &Fact| {
-            let by = fact.stamp();
-            by.clock > lows.at(by.writer)
-        };
-        let gone = self.roster.gone.iter().map(|(owner, generation, by)| Fact {
-            writer: by.writer,
-            says: Says::Gone(by.clock, Box::new((*owner, *generation))),
-        });
-        facts
-            .chain(configuration)
-            .chain(gone)
-            .filter(newer)
-            .collect()
     }
 }
 

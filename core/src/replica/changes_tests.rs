@@ -120,7 +120,7 @@ fn nothing_that_changed_is_left_out() {
 /// Members acknowledge what a guest and they have seen, and collect it.
 fn settle(all: &mut [Replica; 3]) {
     for member in &mut all[..2] {
-        member.roster.waiting = true;
+        member.membership.table.waiting = true;
     }
     for _ in 0..6 {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
@@ -146,7 +146,9 @@ fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
     }
     let moment = all[0].moment();
     let born = |all: &[Replica; 3]| {
-        let slots = all[0].slots(all[0].handle("stays").expect("it exists"));
+        let slots = all[0]
+            .membership
+            .slots(&all[0].state, all[0].handle("stays").expect("it exists"));
         slots[0].born()
     };
     assert!(born(&all) > 0);

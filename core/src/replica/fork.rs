@@ -151,7 +151,7 @@ impl Replica {
         if !FORKS {
             return 0;
         }
-        let closed = self.configuration().is_some();
+        let closed = self.membership.configuration().is_some();
         if self.sums.closed != closed {
             *self.sums = Sums::EMPTY;
             self.sums.closed = closed;
@@ -202,7 +202,7 @@ impl Replica {
     /// is a shard (0) or a cancel (1).
     fn digest_page(&self, at: usize, take: &mut dyn FnMut(u32, usize, u64)) {
         let page = &self.state.pages[at];
-        let closed = MEMBERS && self.configuration().is_some();
+        let closed = MEMBERS && self.membership.configuration().is_some();
         let odd = page.odd();
         let id = |writer: u32| hash_bytes(0, self.state.writers[writer as usize].as_bytes());
         let key = |slot| {
@@ -286,13 +286,13 @@ impl Replica {
     /// among others. False, with nothing done, if the id is known already, or in a space with
     /// members, who decide such things together.
     pub fn renew(&mut self, writer: WriterId) -> bool {
-        if self.state.numbers.get(&writer).is_some() || self.configuration().is_some() {
+        if self.state.numbers.get(&writer).is_some() || self.membership.configuration().is_some() {
             return false;
         }
         self.state.void_walks();
         let old = self.writer();
         let number = self.state.assign(old);
-        self.roster.fit(self.state.writers.len());
+        self.membership.table.fit(self.state.writers.len());
         #[cfg(feature = "members")]
         self.renumber_own_keyed(number);
         self.state.numbers.remove(&old);

@@ -6,10 +6,9 @@ use super::journal::Journal;
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::hash::hash_bytes;
-use crate::roster::Owner;
+use crate::membership::records::Owner;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
-use crate::state::slot::Stamp;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -82,7 +81,7 @@ impl Replica {
     /// Notes whether this is a start of a member's that has not announced itself yet: others take it in
     /// as a guest until then.
     pub(crate) fn note_early(&mut self, early: bool) {
-        self.roster.early = early;
+        self.membership.note_early(early)
     }
 
     /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
@@ -96,11 +95,7 @@ impl Replica {
 
     /// The newest start that is known of an owner, but for this one.
     pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
-        let others = self.incarnations(owner).filter(|number| *number != OWN);
-        let cards =
-            others.filter_map(|number| self.roster.cards[number as usize].announce.as_ref());
-        let known = cards.map(|it| it.generation).chain(self.gone(owner));
-        known.max().unwrap_or(0)
+        self.membership.newest_start(owner)
     }
 
     /// Takes back what the store kept of a writer.
@@ -142,13 +137,14 @@ impl Replica {
         };
         let mut journal = self.journal.after(after);
         journal.writer = Some(self.writer());
-        if self.configuration().is_none() && self.clock() > after {
+        if self.membership.configuration().is_none() && self.clock() > after {
             journal.open = self.clock();
         }
         // Members wait also for one that has written nothing, once it was taken in; and it may end before
         // it hears of that.
-        let taken_in = self.roster.cards[OWN as usize].intro.is_some();
-        let waited = self.roster.early || taken_in && self.is_waited_for(&self.writer());
+        let taken_in = self.membership.table.cards[OWN as usize].intro.is_some();
+        let waited = self.membership.table.early
+            || taken_in && self.membership.is_waited_for(&self.state, &self.writer());
         let waited = self.clock() == 0 && waited;
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
             kept.push(Former::new(self.writer(), journal));
@@ -171,7 +167,10 @@ impl Replica {
     pub(crate) fn note_former_told(&mut self) {
         for at in 0..self.former.len() {
             let former = &self.former[at];
-            let (last, held) = (former.last(), self.held(&former.writer));
+            let (last, held) = (
+                former.last(),
+                self.membership.held(&self.state, &former.writer),
+            );
             let told = &mut self.former[at].journal.told;
             if held >= last {
                 *told = last.max(*told);
@@ -199,7 +198,7 @@ impl Replica {
             .former
             .iter()
             .map(|it| it.journal.len().max(usize::from(it.last() > 0)));
-        match self.configuration() {
+        match self.membership.configuration() {
             Some(_) => self.journal.len() + former.sum::<usize>(),
             None => 0,
         }
@@ -216,7 +215,7 @@ impl Replica {
     pub(crate) fn former_held(&mut self, clock: impl Fn(&WriterId) -> u64) {
         for at in 0..self.former.len() {
             let former = &self.former[at];
-            if !former.unsure && !self.is_unsure(&former.writer) {
+            if !former.unsure && !self.membership.is_unsure(&self.state, &former.writer) {
                 let upto = clock(&former.writer);
                 self.former[at].journal.drop_upto(upto);
             }
@@ -225,21 +224,25 @@ impl Replica {
 
     /// Whether a writer is a member's incarnation whose place is not certain here.
     pub(crate) fn is_unsure(&self, writer: &WriterId) -> bool {
-        let number = self.state.numbers.get(writer);
-        number.is_some_and(|number| self.roster.cards[number as usize].is_unsure())
+        self.membership.is_unsure(&self.state, writer)
     }
 
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
     /// there is nothing more to know; `early` as for [`Self::note_early`].
     pub(crate) fn drop_former(&mut self, early: bool) {
         for at in 0..self.former.len() {
-            let upto = self.last_of(&self.former[at].writer).unwrap_or(0);
+            let upto = self
+                .membership
+                .last_of(&self.state, &self.former[at].writer)
+                .unwrap_or(0);
             self.former[at].journal.drop_upto(upto);
         }
         // Whoever took one in says so before it acknowledges this start.
-        let unheard = early || self.is_unsure(&self.writer());
+        let unheard = early || self.membership.is_unsure(&self.state, &self.writer());
         self.take_former(|replica, it| {
-            it.last() == 0 && !unheard && !replica.is_waited_for(&it.writer)
+            it.last() == 0
+                && !unheard
+                && !replica.membership.is_waited_for(&replica.state, &it.writer)
         });
     }
 
@@ -257,17 +260,10 @@ impl Replica {
         taken
     }
 
-    /// Whether members wait for a writer that is none of theirs.
-    fn is_waited_for(&self, writer: &WriterId) -> bool {
-        let number = self.state.numbers.get(writer);
-        let card = number.map(|number| &self.roster.cards[number as usize]);
-        card.is_some_and(|card| card.announce.is_none() && !card.is_over())
-    }
-
     /// The former writers that members wait for, though nobody writes under them any more, and who
     /// took them in.
     pub(crate) fn left_behind(&self) -> Vec<(WriterId, Option<Intro>)> {
-        let waited = |it: &&Former| self.is_waited_for(&it.writer);
+        let waited = |it: &&Former| self.membership.is_waited_for(&self.state, &it.writer);
         let former = self.former.iter().filter(waited);
         former.map(|it| (it.writer, it.intro)).collect()
     }
@@ -277,8 +273,9 @@ impl Replica {
     pub(crate) fn holds_buried(&self) -> bool {
         self.former.iter().any(|it| {
             let number = self.state.numbers.get(&it.writer);
-            let card = number.map(|number| &self.roster.cards[number as usize]);
-            card.is_some_and(|card| card.is_burial()) && self.held(&it.writer) > 0
+            let card = number.map(|number| &self.membership.table.cards[number as usize]);
+            card.is_some_and(|card| card.is_burial())
+                && self.membership.held(&self.state, &it.writer) > 0
         })
     }
 
@@ -300,7 +297,7 @@ impl Replica {
     pub(crate) fn note_intros(&mut self) {
         for at in 0..self.former.len() {
             if let Some(number) = self.state.numbers.get(&self.former[at].writer) {
-                let intro = self.intro_of(number);
+                let intro = self.membership.intro_of(&self.state, number);
                 let former = &mut self.former[at];
                 former.intro = intro.or(former.intro);
             }
@@ -323,7 +320,7 @@ impl Replica {
         left: &mut Replica,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<(), Error> {
-        if self.configuration().is_none() {
+        if self.membership.configuration().is_none() {
             if left.configuration().is_some() {
                 return Err(Error::Closed);
             }
@@ -348,48 +345,14 @@ impl Replica {
                 let survivors = self.survivors(number);
                 self.former[at].journal.survivors = survivors;
             }
-            self.former[at].unsure |= self.roster.cards[number as usize].is_unsure();
+            self.former[at].unsure |= self.membership.table.cards[number as usize].is_unsure();
         }
     }
 
     /// Who took this replica's writer in, if that is known; of a member, its own announcement, once
     /// others have taken it in.
     pub(crate) fn intro(&self) -> Option<Intro> {
-        self.intro_of(OWN)
-    }
-
-    /// Who took a writer in, if that is known; of a member, its own announcement, if others have
-    /// taken that in. Who was declared dead in the same transaction was not heard of before, and
-    /// that tells nothing.
-    pub(super) fn intro_of(&self, number: u32) -> Option<Intro> {
-        let card = &self.roster.cards[number as usize];
-        if card.is_burial() {
-            return None;
-        }
-        let stamp = match &card.announce {
-            Some(announce) if self.is_taken_in(number) => Stamp {
-                writer: number,
-                clock: announce.clock,
-            },
-            Some(_) => return None,
-            None => card.intro?.by,
-        };
-        let by = &self.roster.cards[stamp.writer as usize];
-        let announce = by.announce.as_ref()?;
-        Some(Intro {
-            by: self.state.writers[stamp.writer as usize],
-            clock: stamp.clock,
-            owner: announce.owner,
-            generation: announce.generation,
-        })
-    }
-
-    /// Whether others have taken a member's start in.
-    fn is_taken_in(&self, number: u32) -> bool {
-        match number {
-            OWN => self.roster.established,
-            _ => self.roster.cards[number as usize].base.is_none(),
-        }
+        self.membership.intro(&self.state)
     }
 }
 

@@ -1,35 +1,11 @@
 //! The homes of writers that are no members: who takes them in, and who speaks for them then.
 
 use super::Replica;
-use super::room::Bringer;
-use crate::error::{Error, detail};
-use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
-use crate::state::delta::Message;
-use crate::state::page::OWN;
+use crate::error::Error;
+use crate::membership::records::Owner;
 use crate::writer_id::WriterId;
-use alloc::vec::Vec;
 
 impl Replica {
-    /// Whether a writer may be taken in that has seen so much of others, or nothing.
-    pub(super) fn may_admit(
-        &self,
-        writer: &WriterId,
-        lonely: bool,
-        seen: &dyn Fn(&WriterId) -> u64,
-    ) -> Result<(), Error> {
-        if self.taken_over(writer).is_some() {
-            return Err(Error::Gone {
-                writer: detail(*writer),
-            });
-        }
-        let behind =
-            |(number, clock): &(u32, u64)| seen(&self.state.writers[*number as usize]) < *clock;
-        match !lonely && self.given_up().iter().any(behind) {
-            true => Err(Error::Behind),
-            false => Ok(()),
-        }
-    }
-
     /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
     /// for from the first one on. Whatever it is sent must be of afterwards.
     ///
@@ -37,16 +13,7 @@ impl Replica {
     /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
     /// [`Error::WritersFull`].
     pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
-        if !self.is_member() {
-            return Err(Error::NotAMember);
-        }
-        if self.taken_over(writer).is_some() {
-            return Err(Error::Gone {
-                writer: detail(*writer),
-            });
-        }
-        self.room_for_writer(writer, Bringer::Guest)?;
-        self.take_in(*writer, false)
+        self.membership.admit(&mut self.state, writer)
     }
 
     /// Takes in a writer as [`admit`](Replica::admit) does, of a program that never is a member. Such come
@@ -54,139 +21,32 @@ impl Replica {
     /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
     /// starts again should not have to face that.
     pub(crate) fn admit_guest(&mut self, writer: &WriterId) -> Result<(), Error> {
-        self.admit(writer)?;
-        let seen = self.members_part(|number| self.state.clocks[number as usize]);
-        if let Some(number) = self.state.numbers.get(writer)
-            && self.state.clocks[number as usize] == 0
-            && self.roster.told_by(number).is_some()
-        {
-            self.roster.attach(number, seen);
-        }
-        Ok(())
-    }
-
-    /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard
-    /// of now for the first time, and had seen enough at its first transaction. That outranks all who
-    /// took it in when it greeted them: what it took from others may be less than they think.
-    pub(super) fn take_in(&mut self, writer: WriterId, heard: bool) -> Result<(), Error> {
-        let number = self.number(writer);
-        let card = &self.roster.cards[number as usize];
-        let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
-        if card.is_over() && !(heard && leaves) {
-            return Err(Error::Gone {
-                writer: detail(writer),
-            });
-        }
-        let turn = match (card.home, heard) {
-            _ if card.announce.is_some() => return Ok(()),
-            (None, false) => 0,
-            (None, true) => HEARD,
-            (Some(_), false) => return Ok(()),
-            (Some(home), true) => (home.turn | 1) + 1,
-        };
-        self.state(number, |by| Says::Admit(Admit { turn, by }))?;
-        if leaves {
-            return Ok(()); // nobody waits for it any more
-        }
-        let seen = self.acked();
-        self.roster.attach(number, seen);
-        Ok(())
-    }
-
-    /// Whether this replica speaks for a writer: it is its home, or took over from its home.
-    pub(super) fn is_home_of(&self, card: &Card) -> bool {
-        card.home
-            .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
+        self.membership.admit_guest(&mut self.state, writer)
     }
 
     /// The writers that this member speaks for: those it took in, and those whose homes it took over.
     pub fn attached(&self) -> impl Iterator<Item = WriterId> {
-        let attached = self.attached_numbers();
-        attached.map(|number| self.state.writers[number as usize])
-    }
-
-    /// They, by local number, ascending.
-    pub(super) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let attached = cards.filter(|(card, _)| {
-            card.announce.is_none() && !card.is_over() && self.is_home_of(card)
-        });
-        attached.map(|(_, number)| number)
+        self.membership.attached(&self.state)
     }
 
     /// Whether this member speaks for a writer.
     pub(crate) fn is_attached(&self, writer: &WriterId) -> bool {
-        let number = self.state.numbers.get(writer);
-        let card = number.map(|number| &self.roster.cards[number as usize]);
-        card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
+        self.membership.is_attached(&self.state, writer)
     }
 
     /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
     /// held here: as [`progress`](Replica::progress) of each.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (WriterId, u64, bool)> {
-        let held = self.members_part(|number| self.state.clocks[number as usize]);
-        self.attached_numbers().map(move |number| {
-            let theirs = self.seen_there(number);
-            let mut held = held.iter();
-            let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
-            let far = theirs.iter().map(|entry| entry.1).sum();
-            (self.state.writers[number as usize], far, level)
-        })
-    }
-
-    /// Who speaks for a writer by now: itself, or whoever took over.
-    pub(super) fn heir_of(&self, writer: u32) -> u32 {
-        let mut at = writer;
-        for _ in 0..HEIRS_MAX {
-            match self.roster.cards[at as usize].successor() {
-                Some(next) => at = next,
-                None => return at,
-            }
-        }
-        at
+        self.membership.levels(&self.state)
     }
 
     /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
     pub fn home(&self) -> Option<WriterId> {
-        let home = self.home_number()?;
-        Some(self.state.writers[self.heir_of(home) as usize])
-    }
-
-    /// The member that is waited for in the name of this replica, which is none itself.
-    pub(super) fn home_number(&self) -> Option<u32> {
-        let card = &self.roster.cards[OWN as usize];
-        let home = card.home.filter(|_| card.announce.is_none())?;
-        Some(home.by.writer)
-    }
-
-    /// The transaction that took a writer in.
-    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
-        let number = self.state.numbers.get(writer)?;
-        let by = self.roster.cards[number as usize].intro?.by;
-        Some((self.state.writers[by.writer as usize], by.clock))
+        self.membership.home(&self.state)
     }
 
     /// Whose incarnation a writer is, and of which generation, if it is a member's.
     pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
-        let number = self.state.numbers.get(writer)?;
-        let announce = self.roster.cards[number as usize].announce.as_ref()?;
-        Some((announce.owner, announce.generation))
-    }
-
-    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
-    pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
-        let is_unsure = |number: &u32| self.roster.cards[*number as usize].is_unsure();
-        let is_named = |number: &u32| {
-            let writer = self.state.writers[*number as usize];
-            writer != live && message.hi(&writer) > Some(0)
-        };
-        let named = self.starts().filter(is_unsure).filter(is_named);
-        let named: Vec<u32> = named.collect();
-        for number in named {
-            let vouched = &mut self.roster.vouched;
-            if !vouched.contains(&(live, number)) {
-                vouched.push((live, number));
-            }
-        }
+        self.membership.incarnation(&self.state, writer)
     }
 }

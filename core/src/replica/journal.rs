@@ -10,8 +10,8 @@
 use super::Replica;
 use crate::closed::{Closed, Empty};
 use crate::error::{Error, detail};
+use crate::membership::records::Configuration;
 use crate::once::Once;
-use crate::roster::Configuration;
 use crate::state::counter::{self, Act};
 use crate::state::delta::Message;
 use crate::state::keys::Handle;
@@ -196,18 +196,12 @@ impl Replica {
         self.journal.told
     }
 
-    /// Whether own transactions are kept, to be made again if need be.
-    #[inline]
-    pub(super) fn keeps_journal(&self) -> bool {
-        MEMBERS && self.roster.configuration.is_some()
-    }
-
     /// Notes that a member holds this replica's transactions up to `clock` for good.
     pub fn held_by_member(&mut self, clock: u64) {
         let own = self.state.clocks[OWN as usize];
         self.journal.drop_upto(clock.min(own));
         // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
-        let card = &mut self.roster.cards[OWN as usize];
+        let card = &mut self.membership.table.cards[OWN as usize];
         if clock > 0 && card.announce.is_none() && card.intro.is_some() {
             card.base = None;
         }
@@ -217,7 +211,7 @@ impl Replica {
     /// somebody else may think so too, and only one of them is right.
     pub(crate) fn keep_no_journal_alone(&mut self) {
         let alone = |it: &Configuration| it.era == 0 && it.members.len() == 1;
-        if self.is_member() && self.configuration().is_some_and(alone) {
+        if self.membership.is_member() && self.membership.configuration().is_some_and(alone) {
             self.held_by_member(self.clock());
         }
     }
@@ -231,7 +225,7 @@ impl Replica {
     pub(super) fn survivors(&self, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
         for handle in self.state.slots_of(&[writer]) {
-            let slots = self.slots(handle);
+            let slots = self.membership.slots(&self.state, handle);
             let sums = counter::sums(&slots, &self.state.writers);
             let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
@@ -309,7 +303,7 @@ impl Replica {
         }
         let mut fresh = Replica::new(self.state.space.clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
-        if self.configuration().is_none() {
+        if self.membership.configuration().is_none() {
             self.begin_journal();
         }
         let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
@@ -319,7 +313,10 @@ impl Replica {
         }
         let keyed = self.known_keyed();
         #[cfg(feature = "budgets")]
-        let owner = self.owner_of(OWN).filter(|_| self.is_member());
+        let owner = self
+            .membership
+            .owner_of(OWN)
+            .filter(|_| self.membership.is_member());
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
@@ -327,7 +324,7 @@ impl Replica {
         }
         #[cfg(feature = "budgets")]
         {
-            let members = self.configuration();
+            let members = self.membership.configuration();
             self.is_next_start = owner.is_some_and(|it| members.is_some_and(|all| all.has(&it)));
         }
         Ok(journal)
@@ -404,7 +401,7 @@ impl Replica {
     ) -> Option<Vec<AgainOp>> {
         #[cfg(feature = "budgets")]
         let did = self.flows_again(did)?;
-        let Ok(clock) = self.next_clock() else {
+        let Ok(clock) = self.membership.next_clock(&self.state) else {
             return Some(Vec::new());
         };
         let mut drafts = Vec::new();
@@ -465,7 +462,7 @@ impl Replica {
             self.commit(clock, draft);
         }
         if once.is_some() {
-            self.made(clock);
+            self.membership.made(&mut self.state, clock);
         }
         self.keep(clock, again);
         Some(ops)
@@ -480,12 +477,12 @@ impl Replica {
         act: &Act<'_>,
     ) -> Vec<(WriterId, u64)> {
         let mut cancels = Vec::new();
-        let collected = self.horizons().next().is_some();
+        let collected = self.membership.horizons().next().is_some();
         for it in saw {
             let Some(number) = self.state.numbers.get(&it.writer) else {
                 continue;
             };
-            let card = &self.roster.cards[number as usize];
+            let card = &self.membership.table.cards[number as usize];
             let given_up = card.fence.is_some() || card.retired.is_some();
             if given_up || self.state.clocks[number as usize] < it.clock {
                 continue;

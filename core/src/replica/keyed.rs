@@ -18,11 +18,11 @@ mod withdrawals;
 use super::{Replica, Transaction};
 use crate::closed::Closed;
 use crate::error::Error;
+use crate::membership::admission::Forgotten;
+use crate::membership::room::room_for_keyed;
+use crate::membership::stability::Quorum;
 use crate::once::Once;
-use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
-use crate::replica::room::room_for_keyed;
-use crate::replica::standing::Forgotten;
 use crate::state::counter;
 use crate::state::delta::{KeyedAdd, KeyedOp, Message};
 use crate::state::keys::Handle;
@@ -74,7 +74,8 @@ impl KeyedMark {
     pub(super) fn low(&self, replica: &Replica, writer: u32) -> u64 {
         let lacked = self.lacking.binary_search_by_key(&writer, |it| it.0);
         let lacked = lacked.ok().map(|at| &self.lacking[at]);
-        let came = lacked.filter(|(_, upto)| replica.held_with_keys(writer) > *upto);
+        let came = lacked
+            .filter(|(_, upto)| replica.membership.held_with_keys(&replica.state, writer) > *upto);
         came.map_or(u64::MAX, |(_, upto)| *upto)
     }
 
@@ -160,7 +161,9 @@ impl Transaction<'_> {
         self.replica
             .remember_keyed_for(self.clock, (once, asker), &self.drafts)?;
         self.finish(changed);
-        self.replica.made(self.clock);
+        self.replica
+            .membership
+            .made(&mut self.replica.state, self.clock);
         Ok(())
     }
 }
@@ -224,7 +227,6 @@ impl Replica {
             of_writer: _,
             due: _,
             told: _,
-            lacking,
             reborn,
             asked,
             withdrawn: _,
@@ -237,8 +239,13 @@ impl Replica {
         };
         let mut instances: Vec<_> = instances.values().map(text).collect();
         instances.sort_unstable();
-        let lacking: alloc::collections::BTreeMap<_, u64> =
-            lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
+        let lacking: alloc::collections::BTreeMap<_, u64> = self
+            .membership
+            .table
+            .held_back
+            .iter()
+            .map(|it| (id(it.0), it.1))
+            .collect();
         let asked = asked.as_ref().map(|(clock, asked)| {
             let asked = asked.iter().map(|it| (id(it.0), it.1));
             (
@@ -278,7 +285,7 @@ impl Replica {
     /// all that came before the place are dropped.
     pub fn drop_keyed(&mut self, before: u64) -> bool {
         let before = before.min(self.keyed.end);
-        let upto = match self.configuration() {
+        let upto = match self.membership.configuration() {
             Some(_) => self.stable_keyed(before),
             None => before,
         };
@@ -289,10 +296,10 @@ impl Replica {
     /// The place of the first keyed operation that is not stable, or `before`. Of one whose writer is
     /// not told apart any more nothing is to be withdrawn.
     fn stable_keyed(&self, before: u64) -> u64 {
-        let quorum = self.quorum();
+        let quorum = self.membership.quorum(&self.state);
         let open = |(_, it): &(&u64, &Instance)| {
             let Instance { writer, clock, .. } = **it;
-            writer < UNSURE && !self.is_stable(&quorum, Stamp { writer, clock })
+            writer < UNSURE && !self.membership.is_stable(&quorum, Stamp { writer, clock })
         };
         let mut older = self.keyed.instances.range(..before);
         older.find(open).map_or(before, |it| *it.0)
@@ -346,7 +353,7 @@ impl Replica {
             Some(asker) => self.keyed.insert_for(asker, instance),
             None => drop(self.keyed.insert(instance)),
         }
-        if self.keeps_journal() {
+        if self.membership.keeps_journal() {
             self.journal.keyed.push((clock, once));
         }
         Ok(())
@@ -359,7 +366,7 @@ impl Replica {
         if own.extra().added != clock {
             return None;
         }
-        let before = self.slots(draft.handle);
+        let before = self.membership.slots(&self.state, draft.handle);
         let before = counter::find(&before, OWN).ok().map(|at| &before[at]);
         // Else the transaction began a life.
         let before = before.filter(|before| before.born() == own.born());
@@ -375,13 +382,15 @@ impl Replica {
         for KeyedOp { once, by, adds } in message.keyed.iter() {
             let mut known = (ABSORBED, 0);
             if let Some(by) = by.filter(|by| !forgotten.contains(&(by.writer as usize))) {
-                let number = self.number(message.writers[by.writer as usize].writer);
-                if by.clock <= self.held_with_keys(number) {
+                let number = self
+                    .membership
+                    .number(&mut self.state, message.writers[by.writer as usize].writer);
+                if by.clock <= self.membership.held_with_keys(&self.state, number) {
                     continue;
                 }
                 known = (number, by.clock);
             }
-            let watched = known.1 > self.known_to_all(known.0);
+            let watched = known.1 > self.membership.known_to_all(known.0);
             let place = self.keyed.insert(Instance {
                 once: *once,
                 writer: known.0,
@@ -398,10 +407,9 @@ impl Replica {
 
     /// The place in the order of keyed operations where it stands now.
     pub(super) fn keyed_mark(&self) -> KeyedMark {
-        let lacking = self.keyed.lacking.iter();
         KeyedMark {
             place: self.keyed.end,
-            lacking: lacking.map(|it| (*it.0, *it.1)).collect(),
+            lacking: self.membership.table.held_back.clone(),
         }
     }
 
@@ -460,12 +468,12 @@ impl Replica {
     /// remembered: then whatever else was made under their keys is known here.
     pub(super) fn is_keyed_stable(&self, quorum: &Quorum, writer: u32) -> bool {
         let last = self.keyed.of_writer.get(&writer);
-        last.is_none_or(|&(_, clock)| self.is_stable(quorum, Stamp { writer, clock }))
+        last.is_none_or(|&(_, clock)| self.membership.is_stable(quorum, Stamp { writer, clock }))
     }
 
     /// Whether a writer that is over is not absorbed yet since not all have seen its keyed operations.
     pub(super) fn waits_for_keyed(&self, quorum: &Quorum, writer: u32) -> bool {
-        let card = &self.roster.cards[writer as usize];
+        let card = &self.membership.table.cards[writer as usize];
         card.is_over() && card.retired.is_none() && !self.is_keyed_stable(quorum, writer)
     }
 
@@ -478,7 +486,7 @@ impl Replica {
         if gone.iter().any(|it| self.keyed.of_writer.contains_key(it)) {
             self.settle_keys_of(gone);
         }
-        self.keyed.lacking.retain(|writer, _| !is_gone(*writer));
+        self.membership.table.held_back.retain(|it| !is_gone(it.0));
         self.keyed.reborn.retain(|writer, _| !is_gone(*writer));
         if let Some((_, asked)) = &mut self.keyed.asked {
             asked.retain(|it| !is_gone(it.0));
@@ -500,8 +508,8 @@ impl Replica {
             let mut of_key = self.keyed.of(&once.key).map(|place| self.keyed.at(place));
             let another = of_key.any(others);
             drop(of_key);
-            let mut lacking = self.keyed.lacking.keys();
-            let sole = lacking.all(|it| *it == writer);
+            let mut lacking = self.membership.table.held_back.iter();
+            let sole = lacking.all(|it| it.0 == writer);
             let Some(instance) = self.keyed.at_mut(place) else {
                 continue;
             };
@@ -522,7 +530,7 @@ impl Replica {
         let writers: Vec<u32> = self.keyed.of_writer.keys().copied().collect();
         self.keyed.renumber(&writers, UNSURE);
         self.keyed.due.clear();
-        self.keyed.lacking.clear();
+        self.membership.table.held_back.clear();
         self.keyed.reborn.clear();
         self.keyed.asked = None;
     }
@@ -536,7 +544,11 @@ impl Replica {
                 .instances
                 .values()
                 .filter(|it| it.writer == number);
-            (writer, self.held_with_keys(number), made.cloned().collect())
+            (
+                writer,
+                self.membership.held_with_keys(&self.state, number),
+                made.cloned().collect(),
+            )
         };
         let known = self.state.numbers.iter().map(of);
         known
@@ -548,10 +560,11 @@ impl Replica {
     /// what they made: whoever it comes from may have that without the keys.
     pub(super) fn claim_keyed(&mut self, before: WriterId, last: u64, made: Vec<Instance>) {
         let number = self.state.numbers.get(&before);
-        let number = number.filter(|it| self.roster.cards[*it as usize].retired.is_none());
+        let number =
+            number.filter(|it| self.membership.table.cards[*it as usize].retired.is_none());
         let (as_writer, upto) = match number {
             Some(number) => (number, self.state.clocks[number as usize]),
-            None => (ABSORBED, self.taken_over(&before).unwrap_or(0)),
+            None => (ABSORBED, self.membership.taken_over(&before).unwrap_or(0)),
         };
         for it in made.into_iter().filter(|it| it.clock <= upto) {
             self.keyed.insert(Instance {
@@ -562,7 +575,7 @@ impl Replica {
             });
         }
         if upto <= last {
-            self.keyed.lacking.remove(&as_writer);
+            self.membership.table.stop_holding_back(as_writer);
         }
     }
 

@@ -1,17 +1,16 @@
 //! What a program that is never a member has instead of the memory of keyed operations.
 
 use super::Replica;
-use super::collect::Quorum;
 use super::ops::Draft;
-use super::standing::Forgotten;
 use crate::closed::Closed;
 use crate::error::Error;
+use crate::membership::admission::Forgotten;
+use crate::membership::stability::Quorum;
 use crate::once::Once;
-use crate::state::delta::{Entry, KeyedOp, Message};
+use crate::state::delta::{KeyedOp, Message};
 use crate::state::keys::Handle;
 use crate::state::sheet::Sheet;
 use crate::state::slot::Slot;
-use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -67,22 +66,6 @@ impl Replica {
 
     pub(super) fn is_keyed_stable(&self, _: &Quorum, _: u32) -> bool {
         true
-    }
-
-    pub(super) fn tell_lacking(&self, _: &mut Message) {}
-
-    pub(super) fn note_keys_of(&mut self, _: u32, _: &Entry, _: bool) {}
-
-    pub(crate) fn lacks_keys(&self) -> bool {
-        false
-    }
-
-    pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
-        self.state.clocks[writer as usize]
-    }
-
-    pub(crate) fn vector_with_keys(&self) -> VersionVector {
-        self.vector()
     }
 
     pub(super) fn has_keyed(&self) -> bool {

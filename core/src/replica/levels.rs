@@ -6,7 +6,7 @@ use crate::error::Error;
 #[cfg(feature = "tokens")]
 use crate::limits::TOKEN_WRITERS_MAX;
 #[cfg(feature = "members")]
-use crate::roster::Owner;
+use crate::membership::records::Owner;
 #[cfg(any(feature = "members", feature = "tokens"))]
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
@@ -38,24 +38,24 @@ impl Replica {
     /// This replica's footing; `None` while the space is open.
     #[cfg(feature = "members")]
     pub(crate) fn footing(&self) -> Option<Footing> {
-        let it = self.configuration()?;
-        let own = self.owner_of(OWN);
-        let (era, next) = self.next_number()?;
-        let votes = self.votes(era, next);
+        let it = self.membership.configuration()?;
+        let own = self.membership.owner_of(OWN);
+        let (era, next) = self.membership.next_number()?;
+        let votes = self.membership.votes(era, next);
         let mut votes = votes.iter();
         Some(Footing {
             present: (it.era, it.number),
             accepted: votes.any(|(of, vote)| Some(*of) == own && vote.accepted.is_some()),
-            counts: self.has_vote(),
+            counts: self.membership.has_vote(&self.state),
         })
     }
 
     /// Up to which clock what a writer made is seen here, by itself or in what took over from it; of
     /// one that is over only what counts.
     pub(crate) fn counted(&self, writer: &WriterId) -> u64 {
-        match self.last_of(writer) {
+        match self.membership.last_of(&self.state, writer) {
             Some(upto) => upto,
-            None => self.held(writer),
+            None => self.membership.held(&self.state, writer),
         }
     }
 
@@ -79,8 +79,10 @@ impl Replica {
     /// Whether nothing that counts is held by whoever holds this, and not seen here.
     #[cfg(feature = "members")]
     pub(crate) fn sees(&self, held: &VersionVector) -> bool {
-        held.iter()
-            .all(|(writer, clock)| self.held(&writer) >= clock || self.last_of(&writer).is_some())
+        held.iter().all(|(writer, clock)| {
+            self.membership.held(&self.state, &writer) >= clock
+                || self.membership.last_of(&self.state, &writer).is_some()
+        })
     }
 
     /// Up to which clock what a writer made counts here, and would count once if it was asked for here
@@ -89,7 +91,9 @@ impl Replica {
     fn vouched(&self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
         match self.state.numbers.get(writer) {
-            Some(number) if self.lacks_keys_of(number) => counted.min(self.held_with_keys(number)),
+            Some(number) if self.membership.lacks_keys_of(number) => {
+                counted.min(self.membership.held_with_keys(&self.state, number))
+            }
             _ => counted,
         }
     }
@@ -115,19 +119,23 @@ impl Replica {
     /// present configuration when it did: it had accepted none of the next number.
     #[cfg(feature = "members")]
     pub(crate) fn is_acknowledged_by(&self, owner: &Owner, upto: &VersionVector) -> bool {
-        let Some((era, next)) = self.next_number() else {
+        let Some((era, next)) = self.membership.next_number() else {
             return false;
         };
-        let votes = self.votes(era, next);
+        let votes = self.membership.votes(era, next);
         if votes.iter().any(|(_, vote)| vote.accepted.is_some()) {
             return false;
         }
         let mut living = self
+            .membership
             .incarnations(owner)
-            .filter(|it| *it != OWN && self.counts(*it));
+            .filter(|it| *it != OWN && self.membership.counts(*it));
         living.any(|number| {
-            let ack = self.roster.cards[number as usize].ack.as_ref();
-            let ack = ack.filter(|_| self.is_sure_member(&self.state.writers[number as usize]));
+            let ack = self.membership.table.cards[number as usize].ack.as_ref();
+            let ack = ack.filter(|_| {
+                self.membership
+                    .is_sure_member(&self.state, &self.state.writers[number as usize])
+            });
             let seen = |writer: &WriterId| {
                 let number = self.state.numbers.get(writer);
                 number.zip(ack).map_or(0, |(number, ack)| ack.of(number))
@@ -149,7 +157,7 @@ impl Replica {
     pub fn token(&self, before: &Token) -> Result<Token, Error> {
         let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
         if vector.len() > TOKEN_WRITERS_MAX {
-            let settled = self.settled();
+            let settled = self.membership.settled(&self.state);
             let rest = vector.iter().filter(|it| settled.get(&it.0) < it.1);
             vector = VersionVector::from_sorted(rest.collect());
         }
@@ -196,12 +204,12 @@ impl Replica {
     /// taken over yet; and of guests they take only a member's word.
     #[cfg(feature = "tokens")]
     fn comes_along(&self, number: u32) -> bool {
-        let card = &self.roster.cards[number as usize];
+        let card = &self.membership.table.cards[number as usize];
         let guest = card.intro.is_some() && !card.is_over();
-        self.configuration().is_none()
+        self.membership.configuration().is_none()
             || card.retired.is_some()
-            || self.counts(number)
-            || guest && self.is_member()
+            || self.membership.counts(number)
+            || guest && self.membership.is_member()
     }
 }
 

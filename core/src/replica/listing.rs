@@ -1,8 +1,7 @@
 //! What there is to see of a closed space: its members, and what became of its writers.
 
 use super::Replica;
-use crate::roster::Owner;
-use crate::state::page::OWN;
+use crate::membership::records::Owner;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -57,129 +56,51 @@ pub struct Listed {
 impl Replica {
     /// The members of the present configuration, ascending by owner; none while the space is open.
     pub fn members(&self) -> Vec<Member> {
-        let quorum = self.quorum();
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
-        let own = self.owner_of(OWN);
-        let member = |owner: &Owner| {
-            let living = self
-                .incarnations(owner)
-                .filter(|number| self.counts(*number));
-            let number = living.max_by_key(|number| self.generation_of(*number));
-            let behind = number.map(|number| {
-                let held = self.members_part(|writer| self.state.clocks[writer as usize]);
-                let lacks = |(writer, clock): (u32, u64)| match number == OWN && writer == OWN {
-                    true => 0,
-                    false => clock.saturating_sub(self.seen_by(&quorum, number, writer)),
-                };
-                held.into_iter().map(lacks).fold(0, u64::saturating_add)
-            });
-            Member {
-                owner: *owner,
-                writer: number.map(|number| self.state.writers[number as usize]),
-                clock: number.map_or(0, |number| self.state.clocks[number as usize]),
-                behind: behind.unwrap_or(0),
-                unsure: number.is_some_and(|it| self.roster.cards[it as usize].is_unsure()),
-                own: own == Some(*owner),
-            }
-        };
-        owners.iter().map(member).collect()
+        self.membership.members(&self.state)
     }
 
     /// How many other members have said that they hold all of a writer up to a clock. A member says
     /// so of members' writers only, when somebody [asks](Replica::ask_for_acknowledgement) or waits
     /// for it, and only once those whom it speaks for hold it too.
     pub fn holders(&self, writer: &WriterId, clock: u64) -> usize {
-        let Some(writer) = self.state.numbers.get(writer) else {
-            return 0;
-        };
-        let quorum = self.quorum();
-        let own = self.owner_of(OWN);
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
-        let holds = |owner: &&Owner| {
-            let mut living = self
-                .incarnations(owner)
-                .filter(|number| self.counts(*number));
-            Some(**owner) != own
-                && living.any(|number| self.seen_by(&quorum, number, writer) >= clock)
-        };
-        owners.iter().filter(holds).count()
+        self.membership.holders(&self.state, writer, clock)
     }
 
     /// Has the next [acknowledgement](Replica::acknowledge) be made also if nobody waits, and ask
     /// the other members for theirs.
     pub fn ask_for_acknowledgement(&mut self) {
-        if self.is_member() {
-            self.roster.waiting = true;
-        }
-    }
-
-    pub(super) fn generation_of(&self, number: u32) -> u64 {
-        let announce = self.roster.cards[number as usize].announce.as_ref();
-        announce.map_or(0, |it| it.generation)
+        self.membership.ask_for_acknowledgement()
     }
 
     /// Whose incarnation a writer is, if it is or was a member's.
     pub fn owner_of_writer(&self, writer: &WriterId) -> Option<Owner> {
-        self.owner_of(self.state.numbers.get(writer)?)
+        self.membership.owner_of_writer(&self.state, writer)
     }
 
     /// How many writers are known here.
     pub fn writer_count(&self) -> usize {
-        self.state.numbers.len()
+        self.membership.writer_count(&self.state)
     }
 
     /// The writers that are known here, ascending, with what became of them.
     pub fn roster(&self) -> impl Iterator<Item = Listed> {
-        self.state.numbers.iter().map(|(writer, number)| {
-            let card = &self.roster.cards[number as usize];
-            let fate = match (card.retired, card.fence, card.bye) {
-                (Some(_), ..) => Fate::Absorbed,
-                (_, Some(_), _) => Fate::Dead,
-                (_, _, Some(_)) => Fate::Left,
-                _ => Fate::Living,
-            };
-            let home = card.home.filter(|_| card.announce.is_none());
-            let home = home.map(|home| self.state.writers[self.heir_of(home.by.writer) as usize]);
-            Listed {
-                writer,
-                clock: self.state.clocks[number as usize],
-                owner: self.owner_of(number),
-                home: home.filter(|_| fate == Fate::Living),
-                heir: card.successor().map(|_| self.heir_of(number)).map(|heir| {
-                    // Only who is over has one.
-                    self.state.writers[heir as usize]
-                }),
-                fate,
-            }
-        })
+        self.membership.roster(&self.state)
     }
 
     /// Whether this replica's writer has announced itself as an incarnation of its owner, or can't
     /// do so any more because it left or was declared dead.
     pub fn is_announced(&self) -> bool {
-        let card = &self.roster.cards[OWN as usize];
-        card.announce.is_some() || card.is_over()
+        self.membership.is_announced()
     }
 
     /// Whether this writer announced itself after this clock.
     pub(crate) fn is_announced_after(&self, clock: u64) -> bool {
-        let announce = &self.roster.cards[OWN as usize].announce;
-        announce.as_ref().is_some_and(|it| it.clock > clock)
+        self.membership.is_announced_after(clock)
     }
 
     /// The members that have not taken part yet in deciding on the next configuration, as far as is
     /// known here; none if nothing is to be decided.
     pub fn silent_voters(&self) -> Vec<Owner> {
-        let Some((era, number)) = self.next_number() else {
-            return Vec::new();
-        };
-        let promised = |owner: &Owner| self.vote_of(owner, era, number).map(|it| it.promised);
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
-        let newest = owners.iter().filter_map(promised).max();
-        if newest.is_none() && self.proposal().is_none() {
-            return Vec::new();
-        }
-        let silent = |owner: &&Owner| newest.is_none() || promised(owner) != newest;
-        owners.iter().filter(silent).copied().collect()
+        self.membership.silent_voters()
     }
 }

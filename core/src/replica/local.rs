@@ -1,7 +1,7 @@
 //! What a replica keeps to itself: for tests that must know whether two replicas are the same.
 
 use super::Replica;
-use super::members::{Attached, Roster};
+use crate::membership::table::{Attached, Roster};
 use crate::state::page::OWN;
 use alloc::format;
 use alloc::string::String;
@@ -34,7 +34,8 @@ impl Replica {
             gaps,
             returned: _,
             remembered: _,
-        } = &*self.roster;
+            held_back: _, // with the keyed operations
+        } = &*self.membership.table;
         let id = |number: u32| self.state.writers[number as usize];
         let clocks = |clocks: &[u64]| {
             let held = clocks.iter().zip(&self.state.writers);

@@ -1,9 +1,9 @@
 //! Merge: the only way in which another replica's shards get in.
 
 use super::Replica;
-use super::standing::Forgotten;
 use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
+use crate::membership::admission::Forgotten;
 use crate::sort::sort_by;
 use crate::state::counter;
 use crate::state::delta::{Entry, Message};
@@ -73,7 +73,7 @@ impl Replica {
         live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Merged, Error> {
-        self.check(last, live)?;
+        self.membership.check(&self.state, last, live)?;
         // What the last chunk's table does not cover must not become visible.
         let covered = |entry: &Entry| {
             let at = last
@@ -91,12 +91,12 @@ impl Replica {
             }
         }
         self.state.keys.room_for(key_bytes)?;
-        let newcomer = self.newcomer(last, live)?;
-        let new = self.news(last);
-        let open = self.configuration().is_none();
+        let newcomer = self.membership.newcomer(&self.state, last, live)?;
+        let new = self.membership.news(&self.state, last);
+        let open = self.membership.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
         let mut found = Found::new(self.state.numbers.len() == 1, changed);
-        let forgotten = self.forgotten(last, live);
+        let forgotten = self.membership.forgotten(&self.state, last, live);
         let mut ids: Vec<WriterId> = Vec::new();
         if MEMBERS {
             let id = |at: &usize| last.writers[*at].writer;
@@ -124,9 +124,11 @@ impl Replica {
             self.note_accounts(last, &mut accounts);
             self.report_overdrawn(accounts);
         }
-        self.greet(last, live, newcomer)?;
-        if MEMBERS && self.configuration().is_some() {
-            self.take_memory(last, open || replaced);
+        self.membership
+            .greet(&mut self.state, last, live, newcomer)?;
+        if MEMBERS && self.membership.configuration().is_some() {
+            self.membership
+                .take_memory(&self.state, last, open || replaced);
         }
         Ok(Merged {
             shards,
@@ -137,11 +139,7 @@ impl Replica {
 
     /// Whether the message holds anything that is not held here.
     pub(crate) fn news(&self, message: &Message) -> bool {
-        let forgotten = self.forgotten(message, None);
-        let mut writers = message.writers.iter().enumerate();
-        writers.any(|(at, entry)| {
-            !(MEMBERS && forgotten.contains(&at)) && entry.hi > self.clock_of(entry)
-        })
+        self.membership.news(&self.state, message)
     }
 
     pub(super) fn clock_of(&self, entry: &Entry) -> u64 {
@@ -157,11 +155,11 @@ impl Replica {
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
         let judged = Judged {
-            collects: self.configuration().is_some(),
+            collects: self.membership.configuration().is_some(),
             forgotten,
         };
         self.state.install(message, judged, found)?;
-        self.roster.fit(self.state.writers.len());
+        self.membership.table.fit(self.state.writers.len());
         Ok(())
     }
 
@@ -185,14 +183,14 @@ impl Replica {
         self.note_withdrawn();
         if MEMBERS {
             let retired = self.take_facts(message, forgotten);
-            self.drop_unmoved(&retired);
-            self.establish();
+            self.membership.drop_unmoved(&mut self.state, &retired);
+            self.membership.establish();
         }
         sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
         for handle in &odd {
             let handle = Handle(*handle);
-            let mut slots = self.slots(handle);
+            let mut slots = self.membership.slots(&self.state, handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
             changed(handle);
@@ -205,10 +203,11 @@ impl Replica {
             if MEMBERS && forgotten.contains(&at) {
                 continue;
             }
-            let number = self.number(entry.writer) as usize;
+            let number = self.membership.number(&mut self.state, entry.writer) as usize;
             if message.is_closed() {
                 let lacking = message.keyless || message.lacking.contains(&(at as u32));
-                self.note_keys_of(number as u32, entry, lacking);
+                self.membership
+                    .note_keys_of(&self.state, number as u32, entry, lacking);
             }
             if entry.hi > self.state.clocks[number] {
                 if MEMBERS && self.state.merged_at[number] < self.clock() {
@@ -224,13 +223,6 @@ impl Replica {
             self.state.began = self.state.epoch;
         }
         installed
-    }
-
-    /// The writer's local number, given to it if it has none.
-    pub(super) fn number(&mut self, writer: WriterId) -> u32 {
-        let number = self.state.number(writer);
-        self.roster.fit(self.state.writers.len());
-        number
     }
 }
 

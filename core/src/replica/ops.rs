@@ -73,7 +73,7 @@ impl Replica {
         }
         #[cfg(feature = "budgets")]
         self.check_plain_at(handle)?;
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let mut draft = self.draft(handle);
         let mut did = Dids::default();
         let told = self.step(&mut draft, clock, op, &mut did)?;
@@ -95,7 +95,7 @@ impl Replica {
                 ops: detail(ops.len()),
             });
         }
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let mut drafts: Vec<Draft> = Vec::new();
         let mut told = crate::list(ops.len());
         let mut did = Dids::default();
@@ -125,7 +125,12 @@ impl Replica {
     #[cfg(feature = "members")]
     pub fn add_together(&mut self, adds: &[(Handle, i64)]) -> bool {
         let fits = adds.len() <= TRANSACTION_OPS_MAX;
-        let Some(clock) = self.next_clock().ok().filter(|_| fits) else {
+        let Some(clock) = self
+            .membership
+            .next_clock(&self.state)
+            .ok()
+            .filter(|_| fits)
+        else {
             return false;
         };
         let is_small = |&(handle, by): &(Handle, i64)| {
@@ -147,12 +152,12 @@ impl Replica {
                     .put(slot, Row { clock, total });
                 self.state.touch(page_at, 1 << slot);
             }
-            if self.keeps_journal() {
+            if self.membership.keeps_journal() {
                 did.push(self.did(handle, Op::Add(by), clock, &[]));
             }
         }
         if !adds.is_empty() {
-            self.made(clock);
+            self.membership.made(&mut self.state, clock);
             self.keep(clock, did);
         }
         true
@@ -248,7 +253,7 @@ impl Replica {
         if self.is_past(sum.expiry()) {
             act.cancel(slots, None);
             draft.changed = true;
-            if self.keeps_journal() {
+            if self.membership.keeps_journal() {
                 did.push(self.did(draft.handle, Op::Delete, clock, slots));
             }
             sum = counter::Sum::default();
@@ -267,7 +272,7 @@ impl Replica {
             Op::Persist => act.expire(slots, NEVER),
         }
         draft.changed = true;
-        if self.keeps_journal() {
+        if self.membership.keeps_journal() {
             did.push(self.did(draft.handle, op, clock, slots));
         }
         Ok(match op {
@@ -282,7 +287,7 @@ impl Replica {
             let mut slots = core::mem::take(&mut draft.slots);
             counter::normalize(&mut slots);
             self.put_slots(draft.handle, slots);
-            self.made(clock);
+            self.membership.made(&mut self.state, clock);
         }
     }
 
@@ -298,7 +303,7 @@ impl Replica {
         steps: &[(String, Op)],
         changed: &mut Vec<Handle>,
     ) -> Result<(), Error> {
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let mut drafts: Vec<Draft> = Vec::new();
         let mut did = Dids::default();
         let mut done = Ok(());

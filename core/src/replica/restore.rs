@@ -1,9 +1,9 @@
 //! Taking back what a store kept, or what another program held.
 
 use super::Replica;
-use super::standing::Forgotten;
 use crate::MEMBERS;
 use crate::error::Error;
+use crate::membership::admission::Forgotten;
 use crate::state::delta::Message;
 use crate::state::join::Found;
 use crate::state::page::OWN;
@@ -48,7 +48,8 @@ impl Replica {
         self.conclude(message, &forgotten, found);
         if MEMBERS {
             self.drop_due();
-            self.take_memory(message, message.gaps == Some(true));
+            self.membership
+                .take_memory(&self.state, message, message.gaps == Some(true));
             for kept in message.kept.iter() {
                 self.take_kept(kept);
             }
@@ -80,7 +81,7 @@ impl Replica {
         if clock > 0 && replica.state.numbers.len() == 1 {
             // It has seen nobody, so it had not at its first transaction either. Of any other it is
             // not known, and nothing is claimed.
-            replica.roster.cards[OWN as usize].base = Some(Box::default());
+            replica.membership.table.cards[OWN as usize].base = Some(Box::default());
         }
         Ok(replica)
     }

@@ -1,9 +1,9 @@
 //! Snapshots in parts: a whole state that a store writes bit by bit, while local writes and merges
 //! go on, and takes back.
 
-use super::standing::Forgotten;
 use super::{Replica, Walk};
 use crate::error::{Error, Rule};
+use crate::membership::admission::Forgotten;
 use crate::state::delta::{Entry, Message};
 use crate::state::join::Found;
 use crate::state::vector::VersionVector;
@@ -117,7 +117,8 @@ impl Restoring {
         replica.take_keyed(part, &Forgotten::default());
         self.told.resize(replica.state.writers.len(), 0);
         for Entry { writer, hi, .. } in &part.writers {
-            let told = &mut self.told[replica.number(*writer) as usize];
+            let told =
+                &mut self.told[replica.membership.number(&mut replica.state, *writer) as usize];
             *told = (*hi).max(*told);
         }
         Ok(self)

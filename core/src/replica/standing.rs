@@ -1,84 +1,18 @@
 //! Who may tell this replica what: strangers, those who were given up, those who are behind.
 
 use super::Replica;
-use super::room::Bringer;
 use crate::MEMBERS;
-use crate::closed::Closed;
-use crate::error::{Error, detail};
-use crate::roster::{Card, Configuration, Fact, HEARD, Owner, Says, of};
-use crate::state::delta::{Entry, Message};
+use crate::error::Error;
+use crate::membership::admission::Forgotten;
+use crate::membership::records::{Configuration, Owner, Says};
+use crate::state::delta::Message;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Longest chain of admissions that is followed.
-const ADMISSIONS_MAX: usize = 8;
-
-/// The places of a message's writers that were known here, and everything of which is covered.
-pub(super) type Forgotten = Closed<Vec<usize>>;
-
-/// What a writer of a message is here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is known, or new.
-    Known,
-    /// It was known, and everything of it is covered.
-    Forgotten,
-    /// Nobody has taken it in.
-    Stranger,
-}
-
-/// What a writer of a message had seen at its first transaction, by the message's numbers.
-fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
-    message.facts_of(at).find_map(|fact| match &fact.says {
-        Says::Base(seen, _) => Some(&seen[..]),
-        _ => None,
-    })
-}
-
 impl Replica {
-    /// Whether a message is to take the place of what is held here: nobody has waited for this
-    /// replica, so things may have been collected that it still holds.
-    ///
-    /// # Errors
-    /// [`Error::Outdated`] if that would lose transactions of its own.
-    pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
-        let whole = message.is_complete() && message.writers.iter().all(|entry| entry.lo == 0);
-        let alone = self.state.numbers.len() == 1;
-        if !whole || alone || self.is_counted() {
-            return Ok(false);
-        }
-        let left = self.roster.cards[OWN as usize].bye.is_some();
-        match self.clock() == 0 || left {
-            true => Ok(true),
-            false => Err(Error::Outdated),
-        }
-    }
-
-    /// Takes the sender in if it is new, and notes what it has seen.
-    pub(super) fn greet(
-        &mut self,
-        message: &Message,
-        live: Option<WriterId>,
-        newcomer: Option<WriterId>,
-    ) -> Result<(), Error> {
-        if !MEMBERS {
-            return Ok(());
-        }
-        if let Some(writer) = newcomer {
-            self.take_in(writer, true)?;
-        }
-        if let Some(writer) = live {
-            self.vouch(message, writer);
-            if self.is_member() {
-                self.heard(&writer, message);
-            }
-        }
-        Ok(())
-    }
-
     /// Drops what a message takes the place of; tells whether it did.
     pub(super) fn make_way(
         &mut self,
@@ -86,18 +20,18 @@ impl Replica {
         new: bool,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<bool, Error> {
-        if !MEMBERS || !new || !self.is_replaced_by(message)? {
+        if !MEMBERS || !new || !self.membership.is_replaced_by(&self.state, message)? {
             return Ok(false);
         }
         // It must not take anything back: whom it does not name, its sender has forgotten. Or it never
         // took them in, if this replica has not heard of members before: they come to terms with members
         // themselves. To wait for that would be to stay apart for as long as they stay away; and for ever
         // if the members have ended one of which they had heard less: its process goes on under another.
-        let open = self.configuration().is_none();
+        let open = self.membership.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
             let ended = open && message.says_ended(&writer);
             let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
-                match open || self.is_gone_from(message, &writer) {
+                match open || self.membership.is_gone_from(&self.state, message, &writer) {
                     true => held,
                     false => 0,
                 }
@@ -110,474 +44,21 @@ impl Replica {
         Ok(true)
     }
 
-    /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
-    pub(super) fn is_gone_from(&self, message: &Message, writer: &WriterId) -> bool {
-        let hi = |writer: &WriterId| message.hi(writer);
-        hi(writer).is_none() && self.is_gone_in(message, writer, &hi)
-    }
-
-    /// Whether the sender of a complete message has forgotten a writer that was not absorbed as far as
-    /// is known here: it would not have, had it waited for this replica.
-    fn is_passed_over_in(&self, message: &Message) -> bool {
-        let cards = self.roster.cards.iter().zip(&self.state.writers).skip(1);
-        let mut open = cards.filter(|(card, _)| card.retired.is_none());
-        open.any(|(_, writer)| self.is_gone_from(message, writer))
-    }
-
-    /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
-    pub(super) fn is_gone_in(
-        &self,
-        message: &Message,
-        writer: &WriterId,
-        hi: &dyn Fn(&WriterId) -> Option<u64>,
-    ) -> bool {
-        let gone = |owner: Owner, generation: u64| {
-            message.facts().iter().any(|fact| match &fact.says {
-                Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
-                _ => false,
-            })
-        };
-        // Two writers may have taken in each other, so the way back may have no end.
-        let mut at = *writer;
-        for _ in 0..ADMISSIONS_MAX {
-            if let Some((owner, generation)) = self.incarnation(&at)
-                && gone(owner, generation)
-            {
-                return true;
-            }
-            let Some((by, clock)) = self.introduced_by(&at) else {
-                return false;
-            };
-            if let Some(hi) = hi(&by) {
-                return hi >= clock;
-            }
-            at = by;
-        }
-        false
-    }
-
-    /// The sender of a message, if it is to be taken in along with it.
-    pub(super) fn newcomer(
-        &self,
-        message: &Message,
-        live: Option<WriterId>,
-    ) -> Result<Option<WriterId>, Error> {
-        let Some(live) = live.filter(|_| self.configuration().is_some()) else {
-            return Ok(None);
-        };
-        let gone = Error::Gone {
-            writer: detail(live),
-        };
-        if !self.takes_from(&live) {
-            return Err(gone);
-        }
-        let entry = |writer: &WriterId| {
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.ok().map(|at| (at as u32, message.writers[at].hi))
-        };
-        let Some((at, hi)) = entry(&live) else {
-            return Ok(None);
-        };
-        let number = self.state.numbers.get(&live);
-        let brought = |it: &Says| matches!(it, Says::Admit(_) | Says::Announce(_));
-        let known = number.is_some() || message.tells(at, brought);
-        if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
-            return Err(gone);
-        }
-        let base = base_in(message, at);
-        // Who took it in may not have heard of it, nor know what it had seen.
-        let unheard = number.is_none_or(|it| self.state.clocks[it as usize] == 0);
-        // An incarnation of a member, or one that a member took in.
-        let early = unheard && base.is_some();
-        let early = early && !message.tells(at, |it| matches!(it, Says::Announce(_)));
-        if hi == 0 || known && !early {
-            return Ok(None);
-        }
-        // Nobody takes in who says that others ended it.
-        if message.says_ended(&live) {
-            return Err(gone);
-        }
-        let seen = |writer: &WriterId| {
-            let entry = entry(writer);
-            entry.map_or(0, |(at, _)| of(base.unwrap_or_default(), at))
-        };
-        if !self.is_member() {
-            return Err(Error::Stranger {
-                writer: detail(live),
-            });
-        }
-        self.may_admit(&live, base.is_some_and(<[_]>::is_empty), &seen)?;
-        self.next_clock()?;
-        Ok(Some(live))
-    }
-
-    /// Whether a message's sender is unknown here, and no incarnation of a member.
-    fn is_unknown(&self, message: &Message, live: &WriterId) -> bool {
-        let announces = |fact: &Fact| {
-            let writer = &message.writers[fact.writer as usize].writer;
-            writer == live && matches!(fact.says, Says::Announce(_))
-        };
-        self.state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
-    }
-
-    /// Whether this replica is a member, and a message's sender is no incarnation of one: neither as far
-    /// as is known here, nor as the message says. A start of another member's brings what it had before
-    /// it was heard of here, and nobody speaks for it but itself.
-    fn is_from_guest(&self, message: &Message, live: &WriterId) -> bool {
-        self.is_member() && !self.is_from_member(message, live)
-    }
-
     /// Whether a message's sender is a member's incarnation, as far as is known here or as the message
     /// says.
     pub(crate) fn is_from_member(&self, message: &Message, live: &WriterId) -> bool {
-        let members = self.configuration();
-        let announces = message.facts().iter().any(|fact| match &fact.says {
-            Says::Announce(it) => {
-                let writer = &message.writers[fact.writer as usize].writer;
-                writer == live && members.is_some_and(|members| members.has(&it.owner))
-            }
-            _ => false,
-        });
-        announces || self.is_counted_member(live)
-    }
-
-    /// Which writers of a message were forgotten here, by their index.
-    pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Forgotten {
-        let mut forgotten = Forgotten::default();
-        if self.configuration().is_some() {
-            let writers = 0..message.writers.len();
-            let is_one = |at: &usize| self.standing(message, *at, live, 0) == Standing::Forgotten;
-            *forgotten = writers.filter(is_one).collect();
-        }
-        forgotten
-    }
-
-    /// Whether this replica is attached to a member that is dead, or no member any more, for the
-    /// sender of a message, who does not know this replica.
-    pub(super) fn is_orphaned_by(&self, message: &Message) -> bool {
-        let Some(home) = self.home_number() else {
-            return false;
-        };
-        let id = self.state.writers[home as usize];
-        let dead = message.facts().iter().any(|fact| {
-            let writer = message.writers[fact.writer as usize].writer;
-            writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
-        });
-        let theirs = message.facts().iter().find_map(|fact| match &fact.says {
-            Says::Configuration(_, it) => Some(&**it),
-            _ => None,
-        });
-        let members = theirs.max(self.configuration());
-        let owner = self.incarnation(&id).map(|it| it.0);
-        let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
-        dead || !self.takes_from(&id) || !member
+        self.membership.is_from_member(&self.state, message, live)
     }
 
     /// Whether this member's owner, or else the one given, is no member where a message comes from.
     pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
-        let owner = self.owner_of(OWN).or(owner);
-        message.facts().iter().any(|fact| match &fact.says {
-            Says::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
-            _ => false,
-        })
+        self.membership.is_dropped_in(message, owner)
     }
 
     /// Whether a whole state is of a configuration that was replaced, as is known here. Who began again
     /// from it would forget what it agreed to.
     pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
-        let numbers = state.facts().iter().filter_map(|fact| match &fact.says {
-            Says::Configuration(_, it) => Some((it.era, it.number)),
-            _ => None,
-        });
-        self.configuration().map(|it| (it.era, it.number)) > numbers.max()
-    }
-
-    /// Whether a writer of a message is an incarnation of an owner that is no member here.
-    pub(super) fn is_no_member(&self, message: &Message, at: usize) -> bool {
-        message.facts().iter().any(|fact| match &fact.says {
-            Says::Announce(it) if fact.writer as usize == at => !self
-                .configuration()
-                .is_some_and(|members| members.has(&it.owner)),
-            _ => false,
-        })
-    }
-
-    /// What a writer of a message is here.
-    pub(super) fn standing(
-        &self,
-        message: &Message,
-        at: usize,
-        live: Option<WriterId>,
-        depth: usize,
-    ) -> Standing {
-        let writer = message.writers[at].writer;
-        if self.configuration().is_none() || self.state.numbers.get(&writer).is_some() {
-            return Standing::Known;
-        }
-        // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
-        // held here, was forgotten.
-        let base = message.tells(at as u32, |says| matches!(says, Says::Base(_, false)));
-        let held = |upto| message.writers[at].hi <= upto;
-        let mut standing = match base && live == Some(writer) && self.is_member() {
-            true => Standing::Known,
-            // All of it is held, as its heir's.
-            false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
-            // What the message builds on is missing, and so is said below.
-            false if message.writers[at].lo > 0 => Standing::Known,
-            // Whoever sent this holds the writer's admission, and knows that it is known here.
-            false => Standing::Forgotten,
-        };
-        for fact in message
-            .facts()
-            .iter()
-            .filter(|fact| fact.writer as usize == at)
-        {
-            match &fact.says {
-                Says::Announce(it) => {
-                    return match self.gone(&it.owner) >= Some(it.generation) {
-                        true => Standing::Forgotten,
-                        false => Standing::Known,
-                    };
-                }
-                Says::Admit(admit) => {
-                    let by = admit.by.writer as usize;
-                    let covered = admit.by.clock <= self.held(&message.writers[by].writer)
-                        || depth < ADMISSIONS_MAX
-                            && self.standing(message, by, live, depth + 1) == Standing::Forgotten;
-                    if covered {
-                        return Standing::Forgotten;
-                    }
-                    standing = Standing::Known;
-                }
-                // It was not taken in yet.
-                Says::Base(_, false) if standing == Standing::Forgotten => {
-                    standing = Standing::Stranger
-                }
-                _ => {}
-            }
-        }
-        standing
-    }
-
-    /// Refuses what must not be merged, before anything is changed.
-    pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
-        let from_guest = MEMBERS && live.is_some_and(|live| self.is_from_guest(message, &live));
-        let tells = |entry: &Entry| entry.hi > self.clock_of(entry);
-        let tells = || match live {
-            Some(_) => message.writers.iter().any(tells),
-            None => self.news(message),
-        };
-        if self.configuration().is_some() && !message.is_closed() && tells() {
-            // The sender keeps no journal yet: first it has to learn that there are members. Until
-            // then it does not say either what would tell a newcomer from one that was forgotten.
-            let writer = live.unwrap_or(message.writers[0].writer);
-            return Err(Error::Stranger {
-                writer: detail(writer),
-            });
-        }
-        let from_unknown = MEMBERS && live.is_some_and(|live| self.is_unknown(message, &live));
-        if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
-            return Err(Error::Retired); // nobody waits for it any more
-        }
-        let mut strangers = 0;
-        for (at, entry) in message.writers.iter().enumerate() {
-            match self.standing(message, at, live, 0) {
-                Standing::Known => {}
-                Standing::Forgotten => {
-                    if self
-                        .taken_over(&entry.writer)
-                        .is_some_and(|upto| entry.hi > upto)
-                    {
-                        return Err(Error::Behind);
-                    }
-                    continue;
-                }
-                Standing::Stranger => {
-                    let writer = entry.writer;
-                    return Err(Error::Stranger {
-                        writer: detail(writer),
-                    });
-                }
-            }
-            let held = self.clock_of(entry);
-            if entry.lo > held {
-                return Err(Error::not_covered(entry.writer, entry.lo, held));
-            }
-            match self.state.numbers.get(&entry.writer) {
-                Some(OWN) if entry.hi > held => {
-                    return Err(Error::OwnClockAhead {
-                        heard: detail(entry.hi),
-                        own: detail(held),
-                    });
-                }
-                Some(number) if MEMBERS => {
-                    let Card { retired, fence, .. } = self.roster.cards[number as usize];
-                    if held == 0 && entry.hi > 0 {
-                        self.check_base(message, at as u32)?;
-                        let first = self.check_first(message, at as u32, live);
-                        // Nobody hears one any more that was declared dead: it is not to be waited for.
-                        first.map_err(|error| match fence {
-                            Some(_) => Error::Behind,
-                            None => error,
-                        })?;
-                    }
-                    if retired.is_some_and(|retired| entry.hi > retired.upto) {
-                        return Err(Error::Behind); // the sender stands on what was given up
-                    }
-                    // Nobody waited for the sender before the last of a dead writer was agreed on.
-                    let unheard = from_unknown && fence.is_some();
-                    if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
-                        return Err(Error::Behind);
-                    }
-                }
-                Some(_) => {}
-                None if from_guest && self.is_no_member(message, at) => {
-                    return Err(Error::Behind); // what it took in there counts for nothing here
-                }
-                None => {
-                    if MEMBERS {
-                        self.check_base(message, at as u32)?;
-                    }
-                    strangers += 1;
-                }
-            }
-        }
-        if let Some(live) = live.filter(|_| MEMBERS) {
-            self.check_unsure(message, &live)?;
-        }
-        for fact in message.facts() {
-            let writer = message.writers[fact.writer as usize].writer;
-            if let Says::Retired(retired) = &fact.says
-                && self.held(&writer) > retired.upto
-            {
-                return Err(Error::Outdated); // it holds what was given up
-            }
-            let own = writer == self.writer();
-            if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
-                return Err(Error::Retired); // this replica was given up
-            }
-        }
-        let own = self.writer();
-        let named = message.writers.iter().any(|entry| entry.writer == own);
-        if message.is_complete() && self.is_gone_from(message, &own) {
-            return Err(Error::Retired); // it was given up, and forgotten
-        }
-        if message.is_complete() && !named && self.is_orphaned_by(message) {
-            return Err(Error::Outdated); // nobody there knows of it, or waits for it
-        }
-        if message.is_complete() && self.began_before(message) {
-            return Err(Error::Outdated); // and nobody has taken it in
-        }
-        let held = || self.members_part(|number| self.state.clocks[number as usize]);
-        if message.is_complete() && self.is_replaced_by(message) != Ok(true) {
-            if self.is_passed_over_in(message) {
-                return Err(Error::Outdated); // nobody waited for it
-            }
-            if self.is_counted() && !self.has_seen_floor(message, &held()) {
-                return Err(Error::Outdated); // it holds what was collected there
-            }
-        }
-        self.room_for_writers(strangers, Bringer::Peer)?;
-        self.state.room_for_keys(message, false)
-    }
-
-    /// Refuses a member's incarnation that began from too old a state: it may cancel what was
-    /// collected meanwhile.
-    fn check_base(&self, message: &Message, at: u32) -> Result<(), Error> {
-        if !message.is_closed() {
-            return Ok(());
-        }
-        let announces = message.tells(at, |it| matches!(it, Says::Announce(_)));
-        let Some(base) = base_in(message, at).filter(|_| announces) else {
-            return Ok(());
-        };
-        let seen = |number: u32| {
-            let writer = &self.state.writers[number as usize];
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.map_or(0, |at| of(base, at as u32))
-        };
-        for (writer, clock) in self.horizons() {
-            if self.covers(seen, Stamp { writer, clock }) {
-                continue;
-            }
-            if !message.is_complete() {
-                let writer = message.writers[at as usize].writer;
-                return Err(Error::Unsure {
-                    writer: detail(writer),
-                });
-            }
-            if !self.is_gone_from(message, &self.state.writers[writer as usize]) {
-                return Err(Error::Behind);
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses, for now, what a guest passes on of another one whom no member is known to have heard: what
-    /// that one had seen when it began is not told.
-    fn check_first(&self, message: &Message, at: u32, live: Option<WriterId>) -> Result<(), Error> {
-        let entry = &message.writers[at as usize];
-        let passes_on = |live: WriterId| live != entry.writer && self.is_from_guest(message, &live);
-        let heard = message.tells(at, |it| match it {
-            Says::Admit(admit) => admit.turn >= HEARD,
-            says => matches!(says, Says::Announce(_)),
-        });
-        if !live.is_some_and(passes_on) || heard {
-            return Ok(());
-        }
-        Err(Error::not_covered(entry.writer, entry.hi, 0))
-    }
-
-    /// Refuses what a sender says who may have collected what an incarnation had not seen that was
-    /// taken in here, and whose place is not certain.
-    fn check_unsure(&self, message: &Message, live: &WriterId) -> Result<(), Error> {
-        for number in self.starts() {
-            let (card, writer) = (
-                &self.roster.cards[number as usize],
-                &self.state.writers[number as usize],
-            );
-            if !card.is_unsure() {
-                continue;
-            }
-            let knows = message.hi(writer) > Some(0);
-            let vouched = |it: &(WriterId, u32)| it.0 == *live && it.1 == number;
-            if writer == live || knows || self.roster.vouched.iter().any(vouched) {
-                continue;
-            }
-            if message.is_closed() && !message.is_complete() {
-                return Err(Error::Unsure {
-                    writer: detail(*writer),
-                });
-            }
-            if !self.has_seen_floor(message, card.base.as_deref().unwrap_or_default()) {
-                return Err(Error::Outdated);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether this replica, which nobody has judged yet, made its first transaction without having seen
-    /// what may have been collected where a complete message comes from.
-    fn began_before(&self, message: &Message) -> bool {
-        let card = &self.roster.cards[OWN as usize];
-        let base = card.base.as_deref().filter(|base| !base.is_empty());
-        let judged = card.announce.is_some() || self.is_counted();
-        !judged && base.is_some_and(|base| !self.has_seen_floor(message, base))
-    }
-
-    /// Whether a writer that had seen so much at its first transaction had seen all that may have been
-    /// collected where a message comes from.
-    fn has_seen_floor(&self, message: &Message, base: &[(u32, u64)]) -> bool {
-        message.facts().iter().all(|fact| {
-            let Says::Floor(clock) = fact.says else {
-                return true;
-            };
-            let at = fact.writer as usize;
-            match self.state.numbers.get(&message.writers[at].writer) {
-                Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
-                None => self.standing(message, at, None, 0) == Standing::Forgotten,
-            }
-        })
+        self.membership.knows_newer_members(state)
     }
 
     /// Takes in what is said of writers; who was absorbed, as is new.
@@ -588,7 +69,9 @@ impl Replica {
             let by = fact.stamp();
             let covered = |at: u32| match forgotten.contains(&(at as usize)) {
                 true => u64::MAX,
-                false => self.held(&message.writers[at as usize].writer),
+                false => self
+                    .membership
+                    .held(&self.state, &message.writers[at as usize].writer),
             };
             if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
                 continue;
@@ -622,15 +105,15 @@ impl Replica {
                     writer: fact.writer,
                     clock: by.clock,
                 };
-                self.take_gone(by, it.0, it.1);
+                self.membership.take_gone(by, it.0, it.1);
                 continue;
             }
-            let card = &mut self.roster.cards[fact.writer as usize];
+            let card = &mut self.membership.table.cards[fact.writer as usize];
             let news = card.take(&fact.says, &self.state.writers);
-            self.roster.changed(fact.writer, self.state.epoch);
+            self.membership.table.changed(fact.writer, self.state.epoch);
             match (news, &fact.says) {
                 (true, Says::Retired(_)) => retired.push(fact.writer),
-                (true, Says::Announce(_)) => self.roster.prospect = None,
+                (true, Says::Announce(_)) => self.membership.table.prospect = None,
                 _ => {}
             }
         }
@@ -639,13 +122,19 @@ impl Replica {
 
     /// Takes over what was collected before the state came here.
     pub(super) fn take_floor(&mut self, message: &Message, forgotten: &Forgotten) {
-        self.roster.floor.resize(self.state.writers.len(), 0);
+        self.membership
+            .table
+            .floor
+            .resize(self.state.writers.len(), 0);
         for fact in message.facts() {
             if let Says::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
             {
-                let number = self.number(message.writers[fact.writer as usize].writer);
-                let floor = &mut self.roster.floor[number as usize];
+                let number = self.membership.number(
+                    &mut self.state,
+                    message.writers[fact.writer as usize].writer,
+                );
+                let floor = &mut self.membership.table.floor[number as usize];
                 *floor = clock.max(*floor);
             }
         }
@@ -656,19 +145,20 @@ impl Replica {
     pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
         let rank = |by: Stamp| (self.state.writers[by.writer as usize], by.clock);
         let newer = self
-            .roster
+            .membership
+            .table
             .configuration
             .as_ref()
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
-            if self.configuration().is_none() {
+            if self.membership.configuration().is_none() {
                 self.begin_journal();
             }
-            if self.configuration() != Some(theirs) {
-                self.roster.proposal = None; // its number is taken
-                self.roster.prospect = None;
+            if self.membership.configuration() != Some(theirs) {
+                self.membership.table.proposal = None; // its number is taken
+                self.membership.table.prospect = None;
             }
-            self.roster.configuration = Some((by, theirs.clone()));
+            self.membership.table.configuration = Some((by, theirs.clone()));
             #[cfg(feature = "budgets")]
             self.note_configuration();
         }

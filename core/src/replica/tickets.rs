@@ -305,7 +305,7 @@ impl Replica {
         let piece = Piece::Rest(self.writer());
         let next = self.value(&TicketKey { piece, name }.key());
         let next = next.and_then(|it| u64::try_from(it).ok());
-        next.filter(|it| *it > 0 && self.is_member())
+        next.filter(|it| *it > 0 && self.membership.is_member())
     }
 
     /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
@@ -320,7 +320,7 @@ impl Replica {
         count: u64,
         changed: &mut Vec<Handle>,
     ) -> Result<u64, Error> {
-        let to_member = to == self.writer() || self.is_counted_member(&to);
+        let to_member = to == self.writer() || self.membership.is_counted_member(&self.state, &to);
         let Some(next) = self.next_to_give(name).filter(|_| to_member) else {
             return Ok(0);
         };

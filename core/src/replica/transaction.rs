@@ -38,7 +38,7 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         Ok(Transaction {
             replica: self,
             clock,

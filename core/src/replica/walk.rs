@@ -40,7 +40,7 @@ impl Walk {
     /// The first walk, over what is held and not in `since`, and over keyed operations if they are
     /// wanted.
     pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Walk {
-        let lows = replica.lows(since);
+        let lows = replica.membership.lows(&replica.state, since);
         Walk {
             keyed: KeyedWalk::new(&lows, keyed),
             lows,
@@ -147,7 +147,7 @@ impl Replica {
             let seen = match last == Some(OWN as usize) && self.state.merged_at[at] >= self.clock()
             {
                 // Who takes in a start of a member's wants to know of everybody that he knows it.
-                true if self.roster.cards[at].announce.is_some() => {
+                true if self.membership.table.cards[at].announce.is_some() => {
                     self.state.seen_at_last[at].max(clock.min(1))
                 }
                 true => self.state.seen_at_last[at],

@@ -21,7 +21,7 @@ use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::roster::{Configuration, Limit, Owner};
+use crate::membership::records::{Configuration, Limit, Owner};
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::window::{
@@ -100,7 +100,7 @@ impl Configuration {
 impl Replica {
     /// Notes the present configuration, which follows those before it or begins anew.
     pub(super) fn note_configuration(&mut self) {
-        let Some((_, present)) = &self.roster.configuration else {
+        let Some((_, present)) = &self.membership.table.configuration else {
             return;
         };
         let decided = &mut self.windows.decided;
@@ -120,8 +120,11 @@ impl Replica {
 
     /// Limits as the next configuration has them.
     pub(super) fn limits_to_propose(&self, limits: &[Limit]) -> Result<Vec<Limit>, Error> {
-        let present = self.configuration().map_or(&[][..], |it| &it.limits);
-        let number = self.next_number().map_or(0, |it| it.1);
+        let present = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.limits);
+        let number = self.membership.next_number().map_or(0, |it| it.1);
         let mut limits = limits.to_vec();
         limits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         limits.dedup_by(|a, b| a.name == b.name);
@@ -145,8 +148,11 @@ impl Replica {
     /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
     pub fn period(&self, key: &str) -> Result<Period, Error> {
         check_window_key(key)?;
-        let limit = self.configuration().and_then(|it| it.limit_of(key));
-        let limit = limit.ok_or(match self.is_member() {
+        let limit = self
+            .membership
+            .configuration()
+            .and_then(|it| it.limit_of(key));
+        let limit = limit.ok_or(match self.membership.is_member() {
             true => Error::NoLimit,
             false => Error::NotAMember,
         })?;
@@ -203,7 +209,7 @@ impl Replica {
 
     /// Brings the own share into a window, if it may and has not.
     pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<(), Error> {
-        let (Some(owner), share) = (self.owner_of(OWN), self.own_share(name)) else {
+        let (Some(owner), share) = (self.membership.owner_of(OWN), self.own_share(name)) else {
             return Ok(());
         };
         let Ok(by) = i64::try_from(share) else {
@@ -221,10 +227,14 @@ impl Replica {
 
     /// What this writer may bring into a window, and has not.
     fn own_share(&self, name: &str) -> u64 {
-        let (Some(owner), Some(window)) = (self.owner_of(OWN), Window::parse(name)) else {
+        let (Some(owner), Some(window)) = (self.membership.owner_of(OWN), Window::parse(name))
+        else {
             return 0;
         };
-        let limit = self.configuration().and_then(|it| it.limit_of(window.key));
+        let limit = self
+            .membership
+            .configuration()
+            .and_then(|it| it.limit_of(window.key));
         let Some(limit) = limit.filter(|it| it.born == window.born) else {
             return 0;
         };
@@ -244,18 +254,23 @@ impl Replica {
     /// Whether no earlier start of the owner's can have brought a share into a period that began then
     /// without its being seen here.
     fn may_begin(&self, owner: &Owner, begins: u64) -> bool {
-        let Some((_, began)) = self.incarnation(&self.writer()) else {
+        let Some((_, began)) = self.membership.incarnation(&self.state, &self.writer()) else {
             return false;
         };
-        if !self.is_established() {
+        if !self.membership.is_established() {
             return false;
         }
         if begins > began.saturating_add(SKEW_MS_MAX) {
             return true;
         }
-        let over = |number| self.roster.cards[number as usize].retired.is_some();
-        self.is_sure_member(&self.writer())
+        let over = |number| {
+            self.membership.table.cards[number as usize]
+                .retired
+                .is_some()
+        };
+        self.membership.is_sure_member(&self.state, &self.writer())
             && self
+                .membership
                 .incarnations(owner)
                 .all(|number| number == OWN || over(number))
     }
@@ -288,8 +303,13 @@ impl Replica {
         let here = held(own) + i128::from(self.own_share(name));
         let others = self.state.keys.holders().filter(|it| *it != own);
         let mut elsewhere: i128 = others.map(held).sum();
-        let members = self.configuration().map_or(&[][..], |it| &it.members);
-        let others = members.iter().filter(|it| Some(**it) != self.owner_of(OWN));
+        let members = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.members);
+        let others = members
+            .iter()
+            .filter(|it| Some(**it) != self.membership.owner_of(OWN));
         elsewhere += others.map(|it| self.share_to_come(it, name)).sum::<i128>();
         Holding {
             here,
@@ -302,7 +322,7 @@ impl Replica {
     fn share_to_come(&self, owner: &Owner, name: &str) -> i128 {
         let window = Window::parse(name);
         let of = |it: Window<'_>| {
-            let present = self.configuration()?;
+            let present = self.membership.configuration()?;
             let limit = present
                 .limit_of(it.key)
                 .filter(|limit| limit.born == it.born)?;
@@ -321,7 +341,10 @@ impl Replica {
     /// What a writer holds of a window, or may bring in.
     pub(super) fn window_stock_of(&self, name: &str, writer: WriterId) -> i128 {
         let held = self.value(&rights_key(writer, name)).unwrap_or(0);
-        let owner = self.incarnation(&writer).map(|it| it.0);
+        let owner = self
+            .membership
+            .incarnation(&self.state, &writer)
+            .map(|it| it.0);
         held + owner.map_or(0, |it| self.share_to_come(&it, name))
     }
 
@@ -383,11 +406,13 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
     pub(crate) fn note_known(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
-        if !self.is_established() || !self.awaits_known() || !self.is_known_to_all() {
+        if !self.membership.is_established() || !self.awaits_known() || !self.is_known_to_all() {
             return Ok(());
         }
-        let (Some(present), Ok(now)) = (self.configuration(), i64::try_from(self.state.time))
-        else {
+        let (Some(present), Ok(now)) = (
+            self.membership.configuration(),
+            i64::try_from(self.state.time),
+        ) else {
             return Ok(());
         };
         let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
@@ -406,22 +431,25 @@ impl Replica {
     /// Whether it is not known yet that all members know of the present configuration, and limits wait for
     /// that.
     pub(super) fn awaits_known(&self) -> bool {
-        let present = self.configuration().filter(|it| !it.limits.is_empty());
+        let present = self
+            .membership
+            .configuration()
+            .filter(|it| !it.limits.is_empty());
         present.is_some_and(|it| self.value(&known_key(it)).is_none())
     }
 
     fn is_known_to_all(&self) -> bool {
-        let Some((by, present)) = &self.roster.configuration else {
+        let Some((by, present)) = &self.membership.table.configuration else {
             return false;
         };
         // Who is out may not know it, and go on, until what counts of it is certain.
-        let is_out = self.starts().any(|number| {
-            let card = &self.roster.cards[number as usize];
+        let is_out = self.membership.starts().any(|number| {
+            let card = &self.membership.table.cards[number as usize];
             let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
             announce.is_some_and(|it| !present.has(&it.owner))
         });
-        let quorum = self.quorum();
-        !is_out && quorum.firm && self.acknowledged(&quorum, *by)
+        let quorum = self.membership.quorum(&self.state);
+        !is_out && quorum.firm && self.membership.acknowledged(&quorum, *by)
     }
 }
 

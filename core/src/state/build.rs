@@ -78,7 +78,7 @@ impl State {
             for column in page.columns() {
                 let writer = column.writer;
                 let low = selection.lows.at(writer);
-                let mut mask = crate::roster::of(&news, writer);
+                let mut mask = crate::membership::records::of(&news, writer);
                 if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                     continue;
                 }

@@ -27,8 +27,8 @@
 
 use super::{Link, Millis, Sync};
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
+use crate::membership::records::Owner;
 use crate::replica::{Replica, newest};
-use crate::roster::Owner;
 use crate::state::vector::VersionVector;
 use crate::wire::{Answer, Ask, Body};
 use alloc::vec::Vec;

@@ -8,8 +8,8 @@
 use super::{Link, Millis, Sync};
 use crate::error::Error;
 use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
+use crate::membership::records::Owner;
 use crate::replica::Replica;
-use crate::roster::Owner;
 use crate::state::delta::Message;
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};

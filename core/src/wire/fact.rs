@@ -5,7 +5,7 @@ use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
-use crate::roster::{
+use crate::membership::records::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
     Says, Vote,
 };

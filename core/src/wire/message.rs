@@ -11,7 +11,7 @@ use crate::closed::Closed;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 #[cfg(feature = "members")]
-use crate::replica::room::room_for_keyed;
+use crate::membership::room::room_for_keyed;
 use crate::state::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::state::page::{Column, PAGE, Row};
 use crate::state::vector::VersionVector;

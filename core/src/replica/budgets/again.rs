@@ -52,7 +52,7 @@ impl Replica {
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
         // Nobody else holds anything, and nothing is taken of it.
-        let may_hold = self.is_member() || self.is_next_start;
+        let may_hold = self.membership.is_member() || self.is_next_start;
         // Nor does anybody else make a budget.
         let is_value = |key| Account::parse(key).is_some_and(|it| it.part == Part::Value);
         if !may_hold && sums.iter().any(|(key, by)| *by != 0 || is_value(key)) {

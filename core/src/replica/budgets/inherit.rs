@@ -9,9 +9,9 @@
 use crate::Op;
 use crate::account::Account;
 use crate::error::Error;
+use crate::membership::records::HEIRS_MAX;
 use crate::replica::journal::Dids;
 use crate::replica::{Replica, place};
-use crate::roster::HEIRS_MAX;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::ticket::TicketKey;
@@ -65,7 +65,7 @@ impl Replica {
             return false;
         };
         for _ in 0..HEIRS_MAX {
-            match self.roster.cards[at as usize].retired {
+            match self.membership.table.cards[at as usize].retired {
                 Some(retired) => at = retired.to.writer,
                 None => return at == OWN,
             }
@@ -76,7 +76,7 @@ impl Replica {
     /// Deletes accounts, which cancels exactly what was seen of them, and adds what that came to to the
     /// same accounts of another writer. What does not fit there stays.
     fn empty_accounts(&mut self, accounts: &[Handle], to: WriterId) -> Result<(), Error> {
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let mut drafts = Vec::new();
         let mut did = Dids::default();
         for handle in accounts {

@@ -13,7 +13,7 @@ use crate::Op;
 use crate::account::{Account, LeaseId, LeaseKey, Part};
 use crate::error::Error;
 use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
-use crate::replica::collect::Quorum;
+use crate::membership::stability::Quorum;
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::Handle;
 use crate::state::slot::Stamp;
@@ -90,7 +90,7 @@ impl Replica {
             };
             if left == 0 {
                 // What was spent of it under an idempotency key is not withdrawn any more.
-                let quorum = quorum.get_or_insert_with(|| self.quorum());
+                let quorum = quorum.get_or_insert_with(|| self.membership.quorum(&self.state));
                 if self.is_settled(quorum, handle) {
                     spent.push((account.key(), Op::Delete));
                 }
@@ -125,10 +125,10 @@ impl Replica {
     /// Whether all who count have seen all that was done to a counter.
     fn is_settled(&self, quorum: &Quorum, handle: Handle) -> bool {
         let mut settled = true;
-        for slot in self.slots(handle) {
+        for slot in self.membership.slots(&self.state, handle) {
             let (writer, clock) = (slot.writer(), slot.row.clock);
-            settled &= self.is_stable(quorum, Stamp { writer, clock });
-            let mut of_side = |stamp| settled &= self.is_stable(quorum, stamp);
+            settled &= self.membership.is_stable(quorum, Stamp { writer, clock });
+            let mut of_side = |stamp| settled &= self.membership.is_stable(quorum, stamp);
             slot.side.stamps(&mut of_side);
         }
         settled

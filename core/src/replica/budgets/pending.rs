@@ -49,10 +49,10 @@ impl Replica {
         let Some(pending) = handle.and_then(|handle| self.pending.get(&handle)) else {
             return 0;
         };
-        let quorum = self.quorum();
+        let quorum = self.membership.quorum(&self.state);
         let open = |clock| {
             let writer = OWN;
-            !self.is_stable(&quorum, Stamp { writer, clock })
+            !self.membership.is_stable(&quorum, Stamp { writer, clock })
         };
         let pending = pending.iter().filter(|it| open(it.0));
         pending.map(|it| it.1).sum()
@@ -63,12 +63,12 @@ impl Replica {
         if self.pending.is_empty() {
             return;
         }
-        let quorum = self.quorum();
+        let quorum = self.membership.quorum(&self.state);
         let mut pending = core::mem::take(&mut self.pending);
         pending.retain(|_, of_one| {
             of_one.retain(|(clock, _)| {
                 let (writer, clock) = (OWN, *clock);
-                !self.is_stable(&quorum, Stamp { writer, clock })
+                !self.membership.is_stable(&quorum, Stamp { writer, clock })
             });
             !of_one.is_empty()
         });

@@ -498,7 +498,7 @@ fn an_overdrawn_account_is_a_fault() {
     }
     .key();
     let handle = one.handle(&key).unwrap();
-    let clock = one.next_clock().unwrap();
+    let clock = one.membership.next_clock(&one.state).unwrap();
     let mut drafts = Vec::new();
     one.draft_of(&mut drafts, handle);
     one.step(&mut drafts[0], clock, Op::Add(-11), &mut Default::default())

@@ -25,7 +25,10 @@ impl Replica {
     /// In a space with members a state may have taken the place of all that was held. Then it is
     /// [whole](Message::is_whole), and stands for all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
-        if MEMBERS && self.state.began >= mark.state.epoch && self.configuration().is_some() {
+        if MEMBERS
+            && self.state.began >= mark.state.epoch
+            && self.membership.configuration().is_some()
+        {
             self.move_mark(mark);
             return Some(self.snapshot());
         }
@@ -61,7 +64,11 @@ impl Replica {
         writers: impl Iterator<Item = u32>,
     ) -> Option<Message> {
         let forgotten = match MEMBERS {
-            true => self.roster.remembered.saturating_sub(mark.remembered),
+            true => self
+                .membership
+                .table
+                .remembered
+                .saturating_sub(mark.remembered),
             false => 0,
         };
         let mut base = lows.like(self.state.clocks.len(), NOTHING);
@@ -69,7 +76,7 @@ impl Replica {
         // Whether the message repeats changes from before the mark.
         let mut again = false;
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
-        changed |= MEMBERS && self.roster.early && !mark.early;
+        changed |= MEMBERS && self.membership.table.early && !mark.early;
         for number in writers {
             let clock = self.state.clocks[number as usize];
             let before = self.state.low(&mark.state, number as usize);
@@ -95,8 +102,11 @@ impl Replica {
         let picked = self.state.select(&selection, usize::MAX);
         let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
         if MEMBERS {
-            *message.returns = self.remembered(forgotten);
-            message.gaps = self.configuration().map(|_| self.roster.gaps);
+            *message.returns = self.membership.remembered(forgotten);
+            message.gaps = self
+                .membership
+                .configuration()
+                .map(|_| self.membership.table.gaps);
             let former = match self.former_clocks() == mark.former {
                 true => OfFormer::Nothing,
                 false => OfFormer::Clocks,
@@ -164,7 +174,7 @@ impl Replica {
             return Push::TooLarge;
         }
         let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
-        let fits = self.configuration().is_none()
+        let fits = self.membership.configuration().is_none()
             || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
         match fits {
             true => Push::Message(message),
@@ -176,9 +186,9 @@ impl Replica {
         let moved = self.state.moved_since(&mark.state);
         self.state.epoch += 1;
         mark.state.epoch = self.state.epoch;
-        mark.remembered = self.roster.remembered;
+        mark.remembered = self.membership.table.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
-        mark.early = MEMBERS && self.roster.early;
+        mark.early = MEMBERS && self.membership.table.early;
         mark.keyed = self.keyed_mark();
         match moved {
             Some(moved) => {

@@ -92,7 +92,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
     one.merge_live(&message, Some(tab.writer()), &mut |_| ())
         .unwrap();
     let since = VersionVector::default();
-    let lows = one.lows(&since);
+    let lows = one.membership.lows(&one.state, &since);
     let (mut cursor, mut sizes) = (Cursor::default(), Vec::new());
     loop {
         let (message, next) = one.chunk(
@@ -127,7 +127,9 @@ fn a_push_that_would_name_too_many_writers_is_left_to_a_pull() {
         for at in 1..writers as u64 {
             let mut bytes = [200; 16];
             bytes[8..].copy_from_slice(&at.to_be_bytes());
-            let number = one.number(WriterId::from_bytes(bytes));
+            let number = one
+                .membership
+                .number(&mut one.state, WriterId::from_bytes(bytes));
             one.state.clocks[number as usize] = 1;
         }
         one.add("k", 1).unwrap();

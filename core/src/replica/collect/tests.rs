@@ -2,7 +2,10 @@
 
 use super::sweep::fold;
 use super::*;
-use crate::roster::{Admit, Retired};
+use crate::Owner;
+use crate::membership::records::Fence;
+use crate::membership::records::{Admit, Retired};
+use crate::membership::stability::Quorum;
 use crate::state::delta::Message;
 use crate::state::page::Row;
 use crate::state::slot::{
@@ -339,10 +342,14 @@ fn pass(from: &Replica, to: &mut Replica) {
 }
 
 fn said(replica: &mut Replica) -> Ack {
-    replica.roster.waiting = true;
-    replica.roster.pending = None;
+    replica.membership.table.waiting = true;
+    replica.membership.table.pending = None;
     assert!(replica.acknowledge().unwrap());
-    (**replica.roster.cards[OWN as usize].ack.as_ref().unwrap()).clone()
+    (**replica.membership.table.cards[OWN as usize]
+        .ack
+        .as_ref()
+        .unwrap())
+    .clone()
 }
 
 /// A member speaks for its tabs: what they have not seen, it has not either.
@@ -356,7 +363,7 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     pass(&one, &mut tab);
     pass(&tab, &mut one);
     // What it waits for itself it need not tell itself.
-    one.roster.waiting = false;
+    one.membership.table.waiting = false;
     assert!(!one.acknowledge().unwrap());
     let seen = tab.vector().get(&one.writer());
     assert_eq!(said(&mut one).of(OWN), seen + 1);
@@ -370,12 +377,12 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
 fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
     let [mut one, mut two, mut tab] = space();
     for replica in [&mut one, &mut two] {
-        replica.roster.waiting = false;
+        replica.membership.table.waiting = false;
     }
     assert!(!one.is_held_up());
     said(&mut two);
     pass(&two, &mut one);
-    one.roster.waiting = false;
+    one.membership.table.waiting = false;
     assert!(!one.acknowledge().unwrap());
     assert!(one.is_held_up());
     pass(&one, &mut tab);
@@ -390,7 +397,7 @@ fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
 fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     let [mut one, mut two, _] = space();
     for replica in [&mut one, &mut two] {
-        replica.roster.waiting = false;
+        replica.membership.table.waiting = false;
         assert!(!replica.acknowledge().unwrap());
     }
     one.add("k", 1).unwrap();
@@ -401,7 +408,7 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     assert!(two.acknowledge().unwrap());
     assert!(!two.acknowledge().unwrap());
     pass(&two, &mut one);
-    one.roster.waiting = false;
+    one.membership.table.waiting = false;
     assert!(!one.acknowledge().unwrap());
     // Another owner's first incarnation.
     let owners = [[1; 32], [2; 32], [3; 32]];
@@ -423,13 +430,13 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
 #[test]
 fn what_is_heard_of_a_dead_member_is_acknowledged() {
     let [mut one, mut two, mut tab] = space();
-    one.roster.waiting = false;
+    one.membership.table.waiting = false;
     one.fence(&two.writer()).unwrap();
     let mut heard = |one: &mut Replica| {
         // A member speaks for its tabs, too.
         pass(one, &mut tab);
         pass(&tab, one);
-        one.roster.waiting = false;
+        one.membership.table.waiting = false;
         one.acknowledge().unwrap()
     };
     assert!(heard(&mut one), "it is heard of for the first time");
@@ -460,14 +467,19 @@ fn a_new_replica_takes_over_what_was_collected() {
         one.state.collected,
         "slots that come again must say that they begin a life"
     );
-    assert!(one.is_empty() && one.roster.floor.iter().any(|clock| *clock > 0));
+    assert!(one.is_empty() && one.membership.table.floor.iter().any(|clock| *clock > 0));
     let all = one.delta(&VersionVector::default());
     let start = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
     let [mut merged, mut staged] = [start(1), start(2)];
     merged.merge(&all).unwrap();
     staged.merge_staged(&[], &all, None, &mut |_| ()).unwrap();
     let floor = |replica: &Replica| {
-        let floor = replica.roster.floor.iter().zip(&replica.state.writers);
+        let floor = replica
+            .membership
+            .table
+            .floor
+            .iter()
+            .zip(&replica.state.writers);
         let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
         floor.retain(|(_, clock)| *clock > 0);
         floor.sort_unstable();
@@ -477,7 +489,13 @@ fn a_new_replica_takes_over_what_was_collected() {
     assert_eq!(floor(&staged), floor(&merged));
     // Whoever is behind that gets all.
     let old = tab.vector().without(&[two.writer()]);
-    assert!(staged.lows(&old).iter().all(|low| *low == 0));
+    assert!(
+        staged
+            .membership
+            .lows(&staged.state, &old)
+            .iter()
+            .all(|low| *low == 0)
+    );
 }
 
 fn number(replica: &Replica, of: &Replica) -> u32 {
@@ -497,7 +515,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
         settled: true,
     };
     let all = vec![u64::MAX; replica.state.writers.len()];
-    replica.roster.settled = all.clone();
+    replica.membership.table.settled = all.clone();
     (quorum, all)
 }
 
@@ -509,16 +527,16 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
     let absorbed = || {
         let mut one = one.clone();
         let (to, upto) = (by(OWN, 5), 3);
-        one.roster.cards[at].retired = Some(Retired { to, upto });
-        one.roster.attached.clear();
+        one.membership.table.cards[at].retired = Some(Retired { to, upto });
+        one.membership.table.attached.clear();
         one
     };
     let forgets = |one: &mut Replica, kept: &dyn Fn(&mut Vec<u64>)| {
         let (quorum, mut all) = all_settled(one);
         kept(&mut all);
-        one.roster.waiting = false;
+        one.membership.table.waiting = false;
         let done = one.forget(&quorum, &all);
-        assert_eq!(one.roster.waiting, !done);
+        assert_eq!(one.membership.table.waiting, !done);
         assert_eq!(one.state.numbers.get(&tab.writer()).is_none(), done);
         done
     };
@@ -559,7 +577,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     let (gone, left) = (number(&one, &two), number(&one, &tab));
     let to = by(OWN, 50);
     let admit = |by| Admit { turn: 0, by };
-    let roster = &mut one.roster;
+    let roster = &mut one.membership.table;
     roster.vouched = vec![(two.writer(), gone), (two.writer(), left)];
     roster.cards[OWN as usize].base = Some([(gone, 3)].into());
     roster.cards[gone as usize].announce = None;
@@ -579,7 +597,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     roster.configuration.as_mut().unwrap().0 = by(gone, 8);
     roster.gone = vec![([7; 32], 1, by(gone, 9)), ([8; 32], 1, by(left, 9))];
     roster.attached = [(gone, vec![]), (left, vec![(OWN, 2), (gone, 1)])]
-        .map(|(writer, seen)| super::super::members::Attached { writer, seen })
+        .map(|(writer, seen)| crate::membership::table::Attached { writer, seen })
         .into();
     roster.pending = Some((9, vec![5; 3]));
     roster.settled = vec![5; 3];
@@ -592,11 +610,11 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     cut(&mut other, 2, 1, by(left, 6));
     one.put_slots(handle, vec![other.clone(), cutted]);
     one.forget_writer(gone, to, 4);
-    let slots = one.slots(handle);
+    let slots = one.membership.slots(&one.state, handle);
     assert_eq!(slots[0], other);
     assert_eq!(slots[1].side.cut.unwrap().by, to);
     assert_eq!(slots[1].side.lift.as_ref().unwrap().by, to);
-    let roster = &one.roster;
+    let roster = &one.membership.table;
     assert_eq!(roster.vouched, [(two.writer(), left)]);
     let own = roster.cards[OWN as usize].base.as_deref();
     assert_eq!(own, Some(&[(OWN, 1)][..]));
@@ -634,9 +652,9 @@ fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing(
     let (gone, left) = (number(&one, &two), number(&one, &tab));
     let base_of = |of: u32, base: &[(u32, u64)]| {
         let mut one = one.clone();
-        one.roster.cards[of as usize].base = Some(base.into());
+        one.membership.table.cards[of as usize].base = Some(base.into());
         one.forget_writer(gone, by(OWN, 50), 4);
-        one.roster.cards[of as usize]
+        one.membership.table.cards[of as usize]
             .base
             .as_deref()
             .unwrap()
@@ -655,7 +673,7 @@ fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing(
 fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     let [one, two, tab] = space();
     let (member, guest) = (number(&one, &two), number(&one, &tab));
-    let clock = one.roster.cards[member as usize]
+    let clock = one.membership.table.cards[member as usize]
         .announce
         .as_ref()
         .unwrap()
@@ -663,18 +681,21 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     for (settled, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
         let mut one = one.clone();
         let (quorum, _) = all_settled(&mut one);
-        one.roster.pending = None;
-        one.roster.settled = vec![settled; 3];
-        one.roster.cards[member as usize].base = Some([].into());
-        one.roster.cards[guest as usize].base = Some([].into());
-        one.roster.vouched = vec![(two.writer(), member), (two.writer(), guest)];
-        one.settle(&quorum);
-        assert_eq!(one.roster.cards[member as usize].base.is_none(), certain);
-        assert!(one.roster.cards[guest as usize].base.is_some());
+        one.membership.table.pending = None;
+        one.membership.table.settled = vec![settled; 3];
+        one.membership.table.cards[member as usize].base = Some([].into());
+        one.membership.table.cards[guest as usize].base = Some([].into());
+        one.membership.table.vouched = vec![(two.writer(), member), (two.writer(), guest)];
+        one.membership.settle(&one.state, &quorum);
+        assert_eq!(
+            one.membership.table.cards[member as usize].base.is_none(),
+            certain
+        );
+        assert!(one.membership.table.cards[guest as usize].base.is_some());
         let kept = if certain { 1 } else { 2 };
-        assert_eq!(one.roster.vouched.len(), kept);
-        assert_eq!(one.roster.vouched[kept - 1].1, guest);
-        one.roster.settled = vec![0, 5, 0];
+        assert_eq!(one.membership.table.vouched.len(), kept);
+        assert_eq!(one.membership.table.vouched[kept - 1].1, guest);
+        one.membership.table.settled = vec![0, 5, 0];
         assert_eq!(one.settled().len(), 1);
     }
 }

@@ -97,7 +97,7 @@ fn all_of_a_total_shows() {
 #[test]
 fn what_is_collected_here_and_not_yet_there_does_not_show() {
     let mut replica = member();
-    let number = replica.number(id(2));
+    let number = replica.membership.number(&mut replica.state, id(2));
     let mut dead = Slot::new(number, Row { clock: 5, total: 3 }, None);
     dead.side.cut = Some(Cut {
         clock: 5,
@@ -213,7 +213,7 @@ fn what_may_show_again_is_noted_once_a_writer() {
 fn a_forked_writer_is_named_once() {
     let mut replica = replica();
     for byte in [2, 3] {
-        replica.number(id(byte));
+        replica.membership.number(&mut replica.state, id(byte));
     }
     let handle = replica.handle("k0").unwrap();
     for (number, totals) in [(1, None), (2, None), (1, Some([4, 5]))] {

@@ -3,8 +3,9 @@
 use super::super::Mark;
 use super::*;
 use crate::closed::Empty;
-use crate::roster::{Admit, Announce, Bye, Fence, Says};
+use crate::membership::records::{Admit, Announce, Bye, Fence, Says};
 use crate::state::delta::Message;
+use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -32,7 +33,7 @@ fn former(byte: u8, open: u64) -> Former {
 fn with(formers: &[(u8, u64)]) -> Replica {
     let mut replica = replica(0);
     for &(byte, open) in formers {
-        let number = replica.number(id(byte));
+        let number = replica.membership.number(&mut replica.state, id(byte));
         replica.state.clocks[number as usize] = 3;
         replica.keep_former(former(byte, open));
     }
@@ -135,8 +136,8 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
         owner: OWNER,
         generation: 1,
     };
-    let number = replica.number(id(8)) as usize;
-    replica.roster.cards[number] = Default::default();
+    let number = replica.membership.number(&mut replica.state, id(8)) as usize;
+    replica.membership.table.cards[number] = Default::default();
     replica.former[1].intro = Some(heard);
     replica.keep_former(former(9, 3));
     replica.note_intros();
@@ -233,7 +234,10 @@ fn a_doubt_outlives_the_process() {
 #[test]
 fn what_an_unsure_one_made_is_kept() {
     let mut replica = with(&[(7, 3), (8, 3), (9, 3)]);
-    let (seven, eight) = (replica.number(id(7)), replica.number(id(8)));
+    let (seven, eight) = (
+        replica.membership.number(&mut replica.state, id(7)),
+        replica.membership.number(&mut replica.state, id(8)),
+    );
     for number in [seven, eight] {
         let announce = Announce {
             clock: 1,
@@ -241,8 +245,10 @@ fn what_an_unsure_one_made_is_kept() {
             nonce: [0; 16],
             generation: 1,
         };
-        replica.note(number, Says::Announce(Box::new(announce)));
-        replica.roster.cards[number as usize].base = Some(Box::default());
+        replica
+            .membership
+            .note(&replica.state, number, Says::Announce(Box::new(announce)));
+        replica.membership.table.cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
         let last = replica.former.iter().map(Former::last);
@@ -250,7 +256,7 @@ fn what_an_unsure_one_made_is_kept() {
     };
     replica.former_held(|_| 3);
     assert_eq!(last(&replica), [3, 3, 0]);
-    replica.roster.cards[eight as usize].base = None;
+    replica.membership.table.cards[eight as usize].base = None;
     replica.former_held(|_| 3);
     assert_eq!(last(&replica), [3, 0, 0]);
     // Where it began again, nothing may be known of it, nor after that in another process.
@@ -261,7 +267,7 @@ fn what_an_unsure_one_made_is_kept() {
     for mut replica in [replica, again] {
         replica.former_held(|_| 3);
         assert_eq!(last(&replica)[0], 3);
-        replica.remember(id(7), 3);
+        replica.membership.remember(id(7), 3);
         replica.drop_former(false);
         assert!(!replica.is_former(&id(7)));
     }
@@ -272,14 +278,16 @@ fn the_newest_start_of_an_owner_is_another_one() {
     let mut replica = with(&[]);
     assert_eq!(replica.newest_start(&OWNER), 0);
     for (byte, generation) in [(0, 9), (1, 4), (2, 6)] {
-        let number = replica.number(id(byte));
+        let number = replica.membership.number(&mut replica.state, id(byte));
         let announce = Announce {
             clock: 1,
             owner: OWNER,
             nonce: [0; 16],
             generation,
         };
-        replica.note(number, Says::Announce(Box::new(announce)));
+        replica
+            .membership
+            .note(&replica.state, number, Says::Announce(Box::new(announce)));
     }
     assert_eq!(replica.newest_start(&OWNER), 6);
     assert_eq!(replica.newest_start(&[2; 32]), 0);
@@ -287,7 +295,7 @@ fn the_newest_start_of_an_owner_is_another_one() {
         writer: OWN,
         clock: 1,
     };
-    replica.take_gone(by, OWNER, 7);
+    replica.membership.take_gone(by, OWNER, 7);
     assert_eq!(replica.newest_start(&OWNER), 7);
 }
 
@@ -299,9 +307,11 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         clock: 1,
     };
     replica.keep_former(former(5, 0)); // nobody knows it
-    let number = |replica: &mut Replica, byte| replica.number(id(byte));
+    let number =
+        |replica: &mut Replica, byte| replica.membership.number(&mut replica.state, id(byte));
     let (three, four) = (number(&mut replica, 3), number(&mut replica, 4));
-    replica.note(
+    replica.membership.note(
+        &replica.state,
         three,
         Says::Bye(Bye {
             clock: 1,
@@ -314,9 +324,13 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         nonce: [0; 16],
         generation: 1,
     };
-    replica.note(four, Says::Announce(Box::new(announce)));
+    replica
+        .membership
+        .note(&replica.state, four, Says::Announce(Box::new(announce)));
     let one = number(&mut replica, 1);
-    replica.note(one, Says::Admit(Admit { turn: 0, by }));
+    replica
+        .membership
+        .note(&replica.state, one, Says::Admit(Admit { turn: 0, by }));
     replica.drop_former(false);
     let left: Vec<WriterId> = replica.former.iter().map(|it| it.writer).collect();
     assert_eq!(left, [id(1), id(2)]);
@@ -324,7 +338,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     let behind: Vec<WriterId> = behind.into_iter().map(|it| it.0).collect();
     assert_eq!(behind, [id(1), id(2)]);
     // All of 2 counts.
-    replica.remember(id(2), 4);
+    replica.membership.remember(id(2), 4);
     replica.state.numbers.remove(&id(2));
     replica.drop_former(false);
     assert_eq!(replica.former.len(), 1);
@@ -388,8 +402,10 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
         nonce: [0; 16],
         generation: 1,
     };
-    replica.note(OWN, Says::Announce(Box::new(announce)));
-    let number = replica.number(id(7));
+    replica
+        .membership
+        .note(&replica.state, OWN, Says::Announce(Box::new(announce)));
+    let number = replica.membership.number(&mut replica.state, id(7));
     let by = |clock| Stamp { writer: OWN, clock };
     let admit = |clock| {
         Says::Admit(Admit {
@@ -399,15 +415,30 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
     };
     for (admitted, known) in [(2, true), (3, false)] {
         let mut replica = replica.clone();
-        replica.note(number, admit(admitted));
-        assert!(replica.intro_of(number).is_some());
+        replica
+            .membership
+            .note(&replica.state, number, admit(admitted));
+        assert!(
+            replica
+                .membership
+                .intro_of(&replica.state, number)
+                .is_some()
+        );
         let (turn, heir) = (0, OWN);
         let fence = Fence {
             turn,
             by: by(3),
             heir,
         };
-        replica.note(number, Says::Fence(fence));
-        assert_eq!(replica.intro_of(number).is_some(), known);
+        replica
+            .membership
+            .note(&replica.state, number, Says::Fence(fence));
+        assert_eq!(
+            replica
+                .membership
+                .intro_of(&replica.state, number)
+                .is_some(),
+            known
+        );
     }
 }

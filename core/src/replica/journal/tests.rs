@@ -3,7 +3,7 @@
 
 use super::super::Former;
 use super::*;
-use crate::roster::{Bye, Fence, Retired};
+use crate::membership::records::{Bye, Fence, Retired};
 use crate::state::page::Row;
 use crate::state::slot::{Extra, Fold, Moved, Stamp};
 use crate::{Space, VersionVector};
@@ -21,7 +21,7 @@ fn by(writer: u32, clock: u64) -> Stamp {
 fn replica() -> Replica {
     let mut replica = Replica::new(Space::default(), id(9));
     for byte in [1, 2] {
-        let number = replica.number(id(byte));
+        let number = replica.membership.number(&mut replica.state, id(byte));
         assert_eq!(number, u32::from(byte));
         replica.state.clocks[number as usize] = 10;
     }
@@ -101,20 +101,20 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
 #[test]
 fn nothing_is_cancelled_of_who_was_given_up() {
     let mut fenced = replica();
-    fenced.roster.cards[1].fence = Some(Fence {
+    fenced.membership.table.cards[1].fence = Some(Fence {
         turn: 0,
         by: by(2, 3),
         heir: 2,
     });
     assert_eq!(again(&fenced, &[slot(0)], 4), None);
     let mut retired = replica();
-    retired.roster.cards[1].retired = Some(Retired {
+    retired.membership.table.cards[1].retired = Some(Retired {
         to: by(2, 3),
         upto: 10,
     });
     assert_eq!(again(&retired, &[slot(0)], 4), None);
     let mut left = replica();
-    left.roster.cards[1].bye = Some(Bye { clock: 10, heir: 2 });
+    left.membership.table.cards[1].bye = Some(Bye { clock: 10, heir: 2 });
     assert_eq!(again(&left, &[slot(0)], 4), Some(4));
 }
 
@@ -147,15 +147,15 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
 #[test]
 fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
     let mut replica = replica();
-    let announce = crate::roster::Announce {
+    let announce = crate::membership::records::Announce {
         clock: 1,
         owner: [1; 32],
         nonce: [1; 16],
         generation: 1,
     };
-    replica.roster.cards[2].announce = Some(Box::new(announce));
-    replica.roster.floor = vec![0, 0, 5];
-    assert!(replica.horizons().next().is_some());
+    replica.membership.table.cards[2].announce = Some(Box::new(announce));
+    replica.membership.table.floor = vec![0, 0, 5];
+    assert!(replica.membership.horizons().next().is_some());
     assert_eq!(again(&replica, &[slot(0)], 4), None);
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));
     assert_eq!(again(&replica, &[slot(3)], 4), Some(4));
@@ -361,11 +361,11 @@ fn a_cancel_tells_how_much_it_left() {
 /// Who was taken in is not judged any more by what it had seen; a member's incarnation still is.
 #[test]
 fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
-    let admit = crate::roster::Admit {
+    let admit = crate::membership::records::Admit {
         turn: 0,
         by: by(1, 3),
     };
-    let announce = crate::roster::Announce {
+    let announce = crate::membership::records::Announce {
         clock: 1,
         owner: [9; 32],
         nonce: [9; 16],
@@ -380,12 +380,12 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         (0, true, false, false),
     ] {
         let mut replica = replica();
-        let card = &mut replica.roster.cards[OWN as usize];
+        let card = &mut replica.membership.table.cards[OWN as usize];
         card.base = Some(Box::default());
         card.announce = announced.then(|| Box::new(announce.clone()));
         card.intro = taken_in.then_some(admit);
         replica.held_by_member(clock);
-        let card = &replica.roster.cards[OWN as usize];
+        let card = &replica.membership.table.cards[OWN as usize];
         assert_eq!(card.base.is_none(), drops, "{clock} {announced} {taken_in}");
     }
 }

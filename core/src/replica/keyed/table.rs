@@ -52,9 +52,6 @@ pub(in crate::replica) struct Table {
     pub(super) due: Vec<[u8; 16]>,
     /// Where those are that the message told which is being taken in.
     pub(super) told: BTreeSet<u64>,
-    /// Members' writers of which more is held than keyed operations, which were not told with it, and
-    /// up to which clock these are.
-    pub(super) lacking: BTreeMap<u32, u64>,
     /// Of each writer, from which clock on its slots' lives are the ones that they have now: what began
     /// or ended a life before is forgotten.
     pub(super) reborn: BTreeMap<u32, u64>,

@@ -8,7 +8,7 @@ use super::*;
 use crate::Op;
 use crate::error::Limited;
 use crate::limits::KEYED_BYTES_MAX;
-use crate::roster::Says;
+use crate::membership::records::Says;
 use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec;
@@ -341,8 +341,11 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     add(&mut one, "a", 5);
     two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
     let number = two.state.numbers.get(&one.writer()).unwrap();
-    assert_eq!(two.held_with_keys(number), held);
-    assert_eq!(crate::roster::of(&two.seen(), number), held);
+    assert_eq!(two.membership.held_with_keys(&two.state, number), held);
+    assert_eq!(
+        crate::membership::records::of(&two.membership.seen(&two.state), number),
+        held
+    );
     let told = two.delta(&VersionVector::default());
     assert_eq!(told.lacking.len(), 1);
     assert_eq!(Message::decode(&told.encode()), Ok(told));
@@ -407,7 +410,7 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     records.push(all[one].since(&mut mark).unwrap());
     all[two].add("n", 700).unwrap();
     let handle = all[two].handle("n").unwrap();
-    let slots = all[two].slots(handle);
+    let slots = all[two].membership.slots(&all[two].state, handle);
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     let told = all[two].clone();
     assert_eq!(tell(&told, &mut all[one]), []);
@@ -582,11 +585,11 @@ fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
     let at = all[1].clock();
     more(&mut all[1]);
     for member in &mut all {
-        member.roster.waiting = true;
+        member.membership.table.waiting = true;
     }
     settle(&mut all);
     let [_, two, _] = all;
-    assert!(two.known_to_all(OWN) >= at);
+    assert!(two.membership.known_to_all(OWN) >= at);
     let mut late = start_again(&old, &two);
     add(&mut late, "a", 5);
     [late, two]
@@ -606,7 +609,7 @@ fn of_another_life_nothing_is_withdrawn_if_its_begin_is_forgotten() {
         two.apply("n", Op::Delete).unwrap();
         two.add("n", 70).unwrap();
     });
-    let slots = two.slots(two.handle("n").unwrap());
+    let slots = two.membership.slots(&two.state, two.handle("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     // Nor by who has it from a store.
     let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
@@ -628,7 +631,7 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
     one.begin_again(writer, &whole, &mut |_| ()).unwrap();
     assert_eq!(one.makers(&once("a")), [made]);
     let number = one.state.numbers.get(&made.0).unwrap();
-    assert_eq!(one.held_with_keys(number), made.1);
+    assert_eq!(one.membership.held_with_keys(&one.state, number), made.1);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.makers(&once("a")), [made]);
 }
@@ -646,7 +649,10 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
     other.begin_again(writer, &whole, &mut |_| ()).unwrap();
     assert_eq!(other.makers(&once("a")), [made]);
     let number = other.state.numbers.get(&made.0).unwrap();
-    assert_eq!(other.held_with_keys(number), made.1);
+    assert_eq!(
+        other.membership.held_with_keys(&other.state, number),
+        made.1
+    );
     add(&mut two, "a", 5);
     assert_eq!(tell(&other, &mut two).len(), 1);
     assert_eq!(two.value("n"), Some(5));
@@ -658,12 +664,11 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
 fn replicas_that_remember_something_else_are_told_apart() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
-    let changes: [fn(&mut Table); 7] = [
+    let changes: [fn(&mut Table); 6] = [
         |it| it.at_mut(0).unwrap().once.content ^= 1,
         |it| it.at_mut(0).unwrap().clock += 1,
         |it| it.at_mut(0).unwrap().watched = false,
         |it| it.at_mut(0).unwrap().withdrawn = true,
-        |it| it.lacking = [(OWN, 1)].into(),
         |it| it.reborn = [(OWN, 1)].into(),
         |it| it.asked = Some((1, vec![(OWN, 1)])),
     ];
@@ -673,6 +678,9 @@ fn replicas_that_remember_something_else_are_told_apart() {
         change(&mut other.keyed);
         assert_ne!(other.local_text(), text, "{number}");
     }
+    let mut other = one.clone();
+    other.membership.table.hold_back(OWN, 1);
+    assert_ne!(other.local_text(), text);
     // Wherever they stand.
     add(&mut two, "b", 5);
     tell(&two, &mut one);

@@ -2,6 +2,7 @@
 
 use super::table::{ABSORBED, UNSURE};
 use crate::error::Error;
+use crate::membership::stability::seen_by_all;
 use crate::once::Once;
 use crate::replica::Replica;
 use crate::state::counter;
@@ -29,14 +30,15 @@ impl Replica {
         if self.keyed.due.is_empty() {
             return Ok(false);
         }
-        let clock = self.next_clock()?;
+        let clock = self.membership.next_clock(&self.state)?;
         let mut any = false;
         for key in core::mem::take(&mut self.keyed.due) {
             for place in self.duplicates(&key) {
                 let instance = self.keyed.at(place);
                 let (writer, at) = (instance.writer, instance.clock);
                 let reborn = self.keyed.reborn.get(&writer).copied().unwrap_or(0);
-                let sure = instance.watched && at >= reborn || at > self.known_to_all(writer);
+                let sure =
+                    instance.watched && at >= reborn || at > self.membership.known_to_all(writer);
                 let adds = decode_adds(&instance.adds);
                 self.keyed.note_withdrawn(place);
                 for add in adds {
@@ -49,7 +51,7 @@ impl Replica {
             }
         }
         if any {
-            self.made(clock);
+            self.membership.made(&mut self.state, clock);
         }
         Ok(any)
     }
@@ -127,7 +129,7 @@ impl Replica {
     /// Notes that it is not known what became of the slots that keyed operations added to, as far as
     /// that may have been collected before this state came here.
     pub(in crate::replica) fn note_unwatched(&mut self) {
-        let (floor, settled) = (&self.roster.floor, &self.roster.settled);
+        let (floor, settled) = (&self.membership.table.floor, &self.membership.table.settled);
         for instance in self.keyed.instances.values_mut() {
             if instance.clock <= seen_by_all(floor, settled, instance.writer) {
                 instance.watched = false;
@@ -146,7 +148,7 @@ impl Replica {
         sure: bool,
     ) -> Option<Handle> {
         let handle = self.state.keys.find(&add.key)?;
-        let mut slots = self.slots(handle);
+        let mut slots = self.membership.slots(&self.state, handle);
         let found = counter::find(&slots, writer).ok()?;
         let slot = &mut slots[found];
         // Where a life began is forgotten when all know: this may be a later one.
@@ -173,21 +175,10 @@ impl Replica {
         Some(handle)
     }
 
-    /// Up to which clock a writer's part may lack what all have seen to be over; 0 of one that is not
-    /// told apart.
-    pub(super) fn known_to_all(&self, writer: u32) -> u64 {
-        seen_by_all(&self.roster.floor, &self.roster.settled, writer)
-    }
-
     /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
     pub fn withdrawn_count(&self) -> u64 {
         self.keyed.withdrawn
     }
-}
-
-fn seen_by_all(floor: &[u64], settled: &[u64], writer: u32) -> u64 {
-    let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-    of(floor).max(of(settled))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
-use crate::roster::{Ack, Fence, Retired, Ruling, Vote};
+use crate::membership::records::{Ack, Fence, Retired, Ruling, Vote};
 use crate::state::slot::Stamp;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -68,14 +68,15 @@ fn a_token_has_room_for_64_writers() {
     take(&seen, &mut one);
     assert_eq!(one.room_in_token(&before(64)), Ok(()));
     // What everybody holds is left out, but only if there is no room.
-    *one.roster = super::super::members::Roster::new();
-    one.roster
+    *one.membership.table = crate::membership::table::Roster::new();
+    one.membership
+        .table
         .cards
         .resize_with(one.state.writers.len(), Default::default);
     let number = one.state.numbers.get(&id(64)).unwrap() as usize;
-    one.roster.settled.resize(number + 1, 0);
+    one.membership.table.settled.resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
-    one.roster.settled[number] = 1;
+    one.membership.table.settled[number] = 1;
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     assert_eq!(token(&one, &before(63)).get(&id(64)), 0);
     assert_eq!(token(&one, &before(63)).len(), 64);
@@ -95,7 +96,7 @@ fn what_may_not_come_along_is_named() {
     let over = |number: u32| {
         let mut one = one.clone();
         let (turn, heir) = (0, OWN);
-        one.roster.cards[number as usize].fence = Some(Fence { turn, by, heir });
+        one.membership.table.cards[number as usize].fence = Some(Fence { turn, by, heir });
         one
     };
     for dead in [other, guest] {
@@ -106,15 +107,15 @@ fn what_may_not_come_along_is_named() {
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
-        one.roster.cards[dead as usize].retired = Some(retired);
+        one.membership.table.cards[dead as usize].retired = Some(retired);
         assert!(one.comes_along(dead));
     }
     // Nobody has taken it in.
     let mut stray = one.clone();
-    stray.roster.cards[guest as usize].intro = None;
+    stray.membership.table.cards[guest as usize].intro = None;
     assert!(!stray.comes_along(guest));
     // A guest's word for other guests need not be taken.
-    one.roster.cards[OWN as usize].announce = None;
+    one.membership.table.cards[OWN as usize].announce = None;
     assert!(!one.comes_along(guest));
 }
 
@@ -141,7 +142,7 @@ fn of_who_is_over_only_what_counts_is_held() {
         writer: OWN,
         clock: 1,
     };
-    one.roster.cards[number].retired = Some(Retired {
+    one.membership.table.cards[number].retired = Some(Retired {
         to,
         upto: clock - 1,
     });
@@ -155,7 +156,7 @@ fn of_who_is_over_only_what_counts_is_held() {
     );
     assert_eq!(one.vouched_of(&upto(9)), upto(clock - 1));
     // Also if it is forgotten.
-    one.remember(id(77), 5);
+    one.membership.remember(id(77), 5);
     let forgotten = |clock| of(&[(id(77), clock)]);
     assert_eq!([5, 6].map(|it| one.holds(&forgotten(it))), [true, false]);
     assert!(one.sees(&forgotten(6)));
@@ -172,25 +173,25 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         want: 0,
         seen: Vec::from([(OWN, own)]),
     };
-    one.roster.cards[number as usize].ack = Some(Box::new(ack));
-    one.roster.cards[number as usize].base = None;
-    one.roster.settled = alloc::vec![100; one.state.writers.len()];
+    one.membership.table.cards[number as usize].ack = Some(Box::new(ack));
+    one.membership.table.cards[number as usize].base = None;
+    one.membership.table.settled = alloc::vec![100; one.state.writers.len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| one.is_acknowledged_by(&owner, &of(&[(writer, clock)]));
     assert!(acked(&one, own) && !acked(&one, own + 1));
-    let mine = one.owner_of(OWN).unwrap();
+    let mine = one.membership.owner_of(OWN).unwrap();
     assert!(
         !one.is_acknowledged_by(&mine, &one.written()),
         "its own word is no word"
     );
     let mut unsure = one.clone();
-    unsure.roster.cards[number as usize].base = Some(Box::default());
+    unsure.membership.table.cards[number as usize].base = Some(Box::default());
     assert!(!acked(&unsure, own));
     unsure = one.clone();
-    unsure.roster.settled.clear();
-    unsure.roster.floor.clear();
+    unsure.membership.table.settled.clear();
+    unsure.membership.table.floor.clear();
     assert!(!acked(&unsure, own));
-    let (era, next) = one.next_number().unwrap();
+    let (era, next) = one.membership.next_number().unwrap();
     let ballot = (1, owner);
     let vote = |accepted| {
         Some(Box::new(Vote {
@@ -206,12 +207,12 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         members: Vec::from([owner]),
         ..Ruling::default()
     };
-    one.roster.cards[number as usize].vote = vote(None);
+    one.membership.table.cards[number as usize].vote = vote(None);
     assert!(acked(&one, own));
-    one.roster.cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table.cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(!acked(&one, own));
     assert!(!footing(&one).accepted, "another one did");
-    one.roster.cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table.cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(footing(&one).accepted);
     assert_eq!(footing(&one).present, (era, next - 1));
     assert_eq!(

@@ -3,7 +3,10 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
-use crate::roster::{Ack, Retired};
+use crate::membership::records::Bye;
+use crate::membership::records::Card;
+use crate::membership::records::{Ack, Retired};
+use crate::membership::table::Attached;
 use alloc::vec;
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
@@ -38,7 +41,7 @@ fn member() -> (Replica, u32, u32) {
 }
 
 fn card(replica: &mut Replica, number: u32) -> &mut Card {
-    &mut replica.roster.cards[number as usize]
+    &mut replica.membership.table.cards[number as usize]
 }
 
 fn left(clock: u64) -> Option<Bye> {
@@ -61,18 +64,18 @@ fn an_owners_next_incarnation_is_newer_than_its_own_earlier_ones_only() {
     card(&mut one, OWN).announce.as_mut().unwrap().generation = 1_000;
     card(&mut one, other).announce.as_mut().unwrap().generation = 5;
     let generation = |one: &Replica, unix_ms| {
-        let announce = one.announcement(9, &OWNERS[1], &NONCE, unix_ms);
+        let announce = one.membership.announcement(9, &OWNERS[1], &NONCE, unix_ms);
         announce.generation
     };
     assert_eq!([1, 6, 7].map(|it| generation(&one, it)), [6, 6, 7]);
-    one.take_gone(by(OWN, 3), OWNERS[1], 20);
+    one.membership.take_gone(by(OWN, 3), OWNERS[1], 20);
     assert_eq!(generation(&one, 7), 21);
 }
 
 #[test]
 fn incarnations_are_told_by_their_owners() {
     let (one, other, _) = member();
-    let of = |owner: &Owner| one.incarnations(owner).collect::<Vec<u32>>();
+    let of = |owner: &Owner| one.membership.incarnations(owner).collect::<Vec<u32>>();
     assert_eq!(of(&OWNERS[0]), [OWN]);
     assert_eq!(of(&OWNERS[1]), [other]);
     assert!(of(&[3; 32]).is_empty());
@@ -105,33 +108,36 @@ fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
     card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
     card(&mut one, other).ack = ack(&[(other, 9)]);
     card(&mut one, guest).ack = None;
-    (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
-    assert_eq!(one.horizons().collect::<Vec<_>>(), []);
-    assert_eq!(one.given_up(), [(OWN, 4)]);
+    (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
+    assert_eq!(one.membership.horizons().collect::<Vec<_>>(), []);
+    assert_eq!(one.membership.given_up(), [(OWN, 4)]);
     let mut given_up = one.clone();
-    given_up.roster.floor[other as usize] = 2;
-    given_up.roster.settled = vec![3; 3];
+    given_up.membership.table.floor[other as usize] = 2;
+    given_up.membership.table.settled = vec![3; 3];
     let mut horizons = vec![(OWN, 3), (other, 3)];
-    assert_eq!(given_up.horizons().collect::<Vec<_>>(), horizons);
+    assert_eq!(given_up.membership.horizons().collect::<Vec<_>>(), horizons);
     horizons.insert(0, (OWN, 4));
-    assert_eq!(given_up.given_up(), horizons);
+    assert_eq!(given_up.membership.given_up(), horizons);
     // The other one was an earlier incarnation of this owner.
     card(&mut one, other).announce.as_mut().unwrap().owner = OWNERS[0];
-    assert_eq!(one.given_up(), [(OWN, 4), (other, 9)]);
+    assert_eq!(one.membership.given_up(), [(OWN, 4), (other, 9)]);
 }
 
 #[test]
 fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
     let (mut one, ..) = member();
     card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
-    (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
-    let may = |lonely, seen: u64| one.may_admit(&id(50), lonely, &|_| seen);
+    (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
+    let may = |lonely, seen: u64| {
+        one.membership
+            .may_admit(&one.state, &id(50), lonely, &|_| seen)
+    };
     assert_eq!(may(false, 4), Ok(()));
     assert_eq!(may(false, 3), Err(Error::Behind));
     // It saw nothing of others: so it cancels nothing of them.
     assert_eq!(may(true, 0), Ok(()));
-    one.remember(id(50), 7);
-    let may = one.may_admit(&id(50), true, &|_| 9);
+    one.membership.remember(id(50), 7);
+    let may = one.membership.may_admit(&one.state, &id(50), true, &|_| 9);
     assert_eq!(may, Err(Error::Gone { writer: id(50) }));
 }
 
@@ -142,7 +148,8 @@ fn one_writer_too_many_is_refused() {
         for at in one.state.numbers.len()..upto {
             let mut bytes = [200; 16];
             bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
-            one.number(WriterId::from_bytes(bytes));
+            one.membership
+                .number(&mut one.state, WriterId::from_bytes(bytes));
         }
     };
     let full = |max: usize| {
@@ -167,14 +174,16 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         let mut one = one.clone();
         card(&mut one, number).home = home;
         let (writer, before) = (one.state.writers[number as usize], one.clock());
-        one.roster.attached = [other, guest]
+        one.membership.table.attached = [other, guest]
             .map(|writer| Attached {
                 writer,
                 seen: vec![],
             })
             .into();
-        one.take_in(writer, heard).unwrap();
-        let attached = one.roster.attached.iter().map(|it| it.writer);
+        one.membership
+            .take_in(&mut one.state, writer, heard)
+            .unwrap();
+        let attached = one.membership.table.attached.iter().map(|it| it.writer);
         let attached: Vec<u32> = attached.collect();
         let home = card(&mut one, number).home;
         (one.clock() - before, home.map(|home| home.turn), attached)
@@ -198,14 +207,14 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     card(&mut one, guest).bye = left(3);
     let writer = one.state.writers[guest as usize];
     let gone = Err(Error::Gone { writer });
-    assert_eq!(one.take_in(writer, false), gone);
+    assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
     // That it was heard of is told, though nobody waits for it any more.
-    let attached = one.roster.attached.len();
-    assert_eq!(one.take_in(writer, true), Ok(()));
+    let attached = one.membership.table.attached.len();
+    assert_eq!(one.membership.take_in(&mut one.state, writer, true), Ok(()));
     assert_eq!(card(&mut one, guest).home.map(|home| home.turn), Some(4));
-    assert_eq!(one.roster.attached.len(), attached);
+    assert_eq!(one.membership.table.attached.len(), attached);
     card(&mut one, guest).fence = dead(by(OWN, 1));
-    assert_eq!(one.take_in(writer, true), gone);
+    assert_eq!(one.membership.take_in(&mut one.state, writer, true), gone);
 }
 
 /// Ranks change when what a forgotten writer stamped is stamped by its heir, and a state does not say
@@ -260,14 +269,22 @@ fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
 #[test]
 fn a_writer_is_established_when_others_have_taken_it_in() {
     let (one, other, _) = member();
-    let clock = one.roster.cards[0].announce.as_ref().unwrap().clock;
+    let clock = one.membership.table.cards[0]
+        .announce
+        .as_ref()
+        .unwrap()
+        .clock;
     let established = |change: &dyn Fn(&mut Replica)| {
         let mut one = one.clone();
-        one.roster.established = false;
-        one.roster.cards.iter_mut().for_each(|card| card.ack = None);
+        one.membership.table.established = false;
+        one.membership
+            .table
+            .cards
+            .iter_mut()
+            .for_each(|card| card.ack = None);
         change(&mut one);
-        one.establish();
-        one.roster.established
+        one.membership.establish();
+        one.membership.table.established
     };
     assert!(!established(&|_| ()));
     for (seen, done) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
@@ -279,7 +296,7 @@ fn a_writer_is_established_when_others_have_taken_it_in() {
         &|one| card(one, OWN).ack = ack(&[(OWN, clock)])
     ));
     let sole = |one: &mut Replica| {
-        let (_, it) = one.roster.configuration.as_mut().unwrap();
+        let (_, it) = one.membership.table.configuration.as_mut().unwrap();
         it.members.truncate(1);
     };
     assert!(established(&sole));
@@ -300,14 +317,14 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
     let (one, other, guest) = member();
     let heard = |number: u32, announced: bool, home: Option<Admit>| {
         let mut one = one.clone();
-        one.roster.attached.clear();
+        one.membership.table.attached.clear();
         if !announced {
             card(&mut one, number).announce = None;
         }
         card(&mut one, number).home = home;
         let writer = one.state.writers[number as usize];
         one.told(&writer, &one.vector());
-        let attached = one.roster.attached.iter();
+        let attached = one.membership.table.attached.iter();
         attached.map(|it| it.writer).collect::<Vec<_>>()
     };
     let (here, there) = (admit(0, by(OWN, 1)), admit(0, by(other, 1)));
@@ -323,18 +340,18 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
 fn of_what_was_heard_the_most_is_kept() {
     let (mut one, other, guest) = member();
     let writer = one.state.writers[guest as usize];
-    one.roster.attached = vec![Attached {
+    one.membership.table.attached = vec![Attached {
         writer: guest,
         seen: vec![(OWN, 2)],
     }];
     one.told(&writer, &VersionVector::default());
-    assert_eq!(one.roster.attached[0].seen, [(OWN, 2)]);
+    assert_eq!(one.membership.table.attached[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
     one.told(&writer, &of_other);
     let mut both = vec![(OWN, 2), (other, one.state.clocks[other as usize])];
     both.sort_unstable();
-    assert_eq!(one.roster.attached[0].seen, both);
-    assert_eq!(one.roster.attached.len(), 1);
+    assert_eq!(one.membership.table.attached[0].seen, both);
+    assert_eq!(one.membership.table.attached.len(), 1);
 }
 
 #[test]
@@ -360,7 +377,7 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
 fn a_forced_configuration_begins_an_era() {
     let (mut one, ..) = member();
     let at = |one: &Replica| one.configuration().map(|it| (it.era, it.number));
-    let configuration = &mut one.roster.configuration.as_mut().unwrap().1;
+    let configuration = &mut one.membership.table.configuration.as_mut().unwrap().1;
     (configuration.era, configuration.number) = (0, 1);
     one.force_members(&OWNERS).unwrap();
     assert_eq!(at(&one), Some((1, 2)));
@@ -405,7 +422,13 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
 fn incarnations_of_owners_that_are_no_members_are_declared_dead() {
     let (mut one, other, guest) = member();
     one.fence_strays().unwrap();
-    assert!(one.roster.cards.iter().all(|card| card.fence.is_none()));
+    assert!(
+        one.membership
+            .table
+            .cards
+            .iter()
+            .all(|card| card.fence.is_none())
+    );
     one.force_members(&OWNERS[..1]).unwrap();
     one.fence_strays().unwrap();
     assert!(card(&mut one, other).fence.is_some());
@@ -438,7 +461,7 @@ fn a_guest_gets_on_with_what_members_made() {
     let writer = one.state.writers[guest as usize];
     let held = [OWN, other].map(|number| one.state.clocks[number as usize]);
     let mut told = |seen: Vec<(u32, u64)>| {
-        one.roster.attached = Vec::from([Attached {
+        one.membership.table.attached = Vec::from([Attached {
             writer: guest,
             seen,
         }]);
@@ -461,21 +484,21 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         generation: announce.generation,
     };
     for (established, intro) in [(true, Some(own)), (false, None)] {
-        one.roster.established = established;
+        one.membership.table.established = established;
         assert_eq!(one.intro(), intro);
         assert_eq!(
-            (one.is_established(), one.is_counted()),
+            (one.is_established(), one.membership.is_counted()),
             (established, established)
         );
     }
     // One that has left is no member, whoever took it in.
-    one.roster.established = true;
+    one.membership.table.established = true;
     card(&mut one, OWN).bye = left(9);
-    assert!(!one.is_established() && !one.is_counted());
+    assert!(!one.is_established() && !one.membership.is_counted());
     card(&mut one, OWN).bye = None;
     // A guest of the other.
     card(&mut one, OWN).announce = None;
-    assert_eq!((one.intro(), one.is_counted()), (None, false));
+    assert_eq!((one.intro(), one.membership.is_counted()), (None, false));
     assert!(!one.is_established());
     card(&mut one, OWN).intro = admit(0, by(other, 2));
     let announce = card(&mut one, other).announce.clone().unwrap();
@@ -485,9 +508,12 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         owner: announce.owner,
         generation: announce.generation,
     };
-    assert_eq!((one.intro(), one.is_counted()), (Some(theirs), true));
+    assert_eq!(
+        (one.intro(), one.membership.is_counted()),
+        (Some(theirs), true)
+    );
     card(&mut one, OWN).bye = left(9);
-    assert!(!one.is_counted());
+    assert!(!one.membership.is_counted());
 }
 
 #[test]
@@ -509,7 +535,7 @@ fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
         !one.has_seen(&intro(id(50), 0, 5)),
         "no admission has this clock"
     );
-    one.take_gone(by(OWN, 1), OWNERS[1], 5);
+    one.membership.take_gone(by(OWN, 1), OWNERS[1], 5);
     let forgotten = |generation| one.has_seen(&intro(id(50), 1, generation));
     assert_eq!([4, 5, 6].map(forgotten), [true, true, false]);
 }
@@ -526,7 +552,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
         card(&mut one, number).base = None;
     }
     let clock = |number: u32| {
-        one.roster.cards[number as usize]
+        one.membership.table.cards[number as usize]
             .announce
             .as_ref()
             .unwrap()
@@ -539,7 +565,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
         ([own, others - 1], [true, false, false]),
         ([own, others], [true, true, false]),
     ] {
-        one.roster.settled = settled.to_vec();
+        one.membership.table.settled = settled.to_vec();
         assert_eq!(sure(&one), known);
     }
     card(&mut one, other).base = Some([(OWN, 1)].into());
@@ -554,7 +580,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
 fn a_member_is_acknowledged_by_another_living_one() {
     let (mut one, other, _) = member();
     let clock = |one: &Replica, number: u32| {
-        let announce = &one.roster.cards[number as usize].announce;
+        let announce = &one.membership.table.cards[number as usize].announce;
         announce.as_ref().unwrap().clock
     };
     let own = clock(&one, OWN);
@@ -570,7 +596,7 @@ fn a_member_is_acknowledged_by_another_living_one() {
         assert!(!one.is_acknowledged(), "it is over");
     }
     card(&mut one, other).ack = ack(&[(OWN, own)]);
-    one.roster.established = false;
+    one.membership.table.established = false;
     assert!(!one.is_acknowledged());
 }
 
@@ -580,11 +606,11 @@ fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
     let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut Card)| {
         let mut one = one.clone();
         card(&mut one, OWN).ack = ack(&[(other, acked)]);
-        (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
-        one.roster.settled[other as usize] = settled;
+        (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
+        one.membership.table.settled[other as usize] = settled;
         card(&mut one, guest).fence = dead(by(other, 5));
         change(card(&mut one, guest));
-        one.has_buried(guest)
+        one.membership.has_buried(guest)
     };
     let plain = |acked, settled| buried(acked, settled, &|_| ());
     assert!(plain(5, 0) && plain(0, 5));
@@ -608,7 +634,7 @@ fn it_is_known_who_counts_and_who_is_over() {
     assert!(!one.takes_from(&id_of(guest)));
     card(&mut one, guest).retired = absorbed();
     assert_eq!(one.last_of(&id_of(guest)), Some(1));
-    one.remember(id(50), 7);
+    one.membership.remember(id(50), 7);
     assert_eq!(one.last_of(&id(50)), Some(7));
     assert!(one.knows(&id_of(guest)) && !one.knows(&id(50)));
     card(&mut one, other).bye = left(9);
@@ -625,16 +651,19 @@ fn an_owners_newest_forgotten_generation_is_kept() {
         (late, 4, (5, early)),
         (late, 6, (6, late)),
     ] {
-        one.take_gone(by, OWNERS[1], generation);
-        one.take_gone(early, third, 1);
+        one.membership.take_gone(by, OWNERS[1], generation);
+        one.membership.take_gone(early, third, 1);
         let (generation, by) = kept;
         assert_eq!(
-            one.roster.gone,
+            one.membership.table.gone,
             [(OWNERS[1], generation, by), (third, 1, early)]
         );
     }
-    one.take_gone(late, OWNERS[1], 6);
-    one.take_gone(early, OWNERS[1], 6);
-    assert_eq!(one.roster.gone[0], (OWNERS[1], 6, late));
-    assert_eq!((one.gone(&OWNERS[0]), one.gone(&third)), (None, Some(1)));
+    one.membership.take_gone(late, OWNERS[1], 6);
+    one.membership.take_gone(early, OWNERS[1], 6);
+    assert_eq!(one.membership.table.gone[0], (OWNERS[1], 6, late));
+    assert_eq!(
+        (one.membership.gone(&OWNERS[0]), one.membership.gone(&third)),
+        (None, Some(1))
+    );
 }

@@ -65,7 +65,7 @@ fn the_first_state_is_stored_whole_and_what_follows_is_not() {
 fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
     let handle = here.handle("k").unwrap();
-    let [heir, gone] = [2, 3].map(|byte| here.number(id(byte)));
+    let [heir, gone] = [2, 3].map(|byte| here.membership.number(&mut here.state, id(byte)));
     here.state.clocks[heir as usize] = 8;
     here.state.clocks[gone as usize] = 3;
     let plain = |writer, clock, total| Slot::new(writer, Row { clock, total }, None);
@@ -83,7 +83,7 @@ fn a_fold_that_is_covered_is_not_taken() {
             clock: 1,
         },
     });
-    let own = here.slots(handle);
+    let own = here.membership.slots(&here.state, handle);
     let mut there = here.clone();
     let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
     here.put_slots(handle, slots.clone());
@@ -98,7 +98,10 @@ fn a_fold_that_is_covered_is_not_taken() {
     there.put_slots(handle, [own, vec![folded]].concat());
     assert_eq!(here.value("k"), there.value("k"));
     let merged = here.merge(&whole(&there)).unwrap();
-    assert_eq!((merged.shards, here.slots(handle)), (0, slots));
+    assert_eq!(
+        (merged.shards, here.membership.slots(&here.state, handle)),
+        (0, slots)
+    );
 }
 
 /// Whoever merges keeps the same one, whichever came first, and counts it once.
@@ -106,9 +109,10 @@ fn a_fold_that_is_covered_is_not_taken() {
 fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let mut one = member();
     let handle = one.handle("k").unwrap();
-    let [made, first, later] = [2, 3, 4].map(|byte| one.number(id(byte)));
+    let [made, first, later] =
+        [2, 3, 4].map(|byte| one.membership.number(&mut one.state, id(byte)));
     one.state.clocks[made as usize] = 8;
-    let own = one.slots(handle);
+    let own = one.membership.slots(&one.state, handle);
     let withdrawn_by = |by: u32| {
         let mut replica = one.clone();
         replica.state.clocks[by as usize] = 5;
@@ -128,7 +132,10 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
         replica
     };
     let kept = |replica: &Replica| {
-        let by = replica.slots(handle)[1].side.withdrawals[0].by;
+        let by = replica.membership.slots(&replica.state, handle)[1]
+            .side
+            .withdrawals[0]
+            .by;
         replica.state.writers[by.writer as usize]
     };
     for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {

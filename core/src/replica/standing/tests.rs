@@ -5,8 +5,13 @@ mod checks;
 
 use super::*;
 use crate::closed::Empty;
+use crate::membership::admission::ADMISSIONS_MAX;
+use crate::membership::admission::Standing;
+use crate::membership::records::Card;
+use crate::membership::records::Fact;
+use crate::membership::records::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
 use crate::replica::{Former, Journal};
-use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
+use crate::state::delta::Entry;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -120,37 +125,42 @@ fn open(writers: &[(u32, u64, u64)]) -> Message {
 }
 
 fn learn(replica: &mut Replica, writer: u32, says: Says) {
-    replica.note(writer, says);
+    replica.membership.note(&replica.state, writer, says);
 }
 
 /// A member, 0, that holds 10 transactions of each of another member, 1, and of a guest of that, 2.
 fn member() -> Replica {
     let mut replica = Replica::new(Space::default(), id(0));
     for number in 0..3 {
-        assert_eq!(replica.number(id(number)), number);
+        assert_eq!(
+            replica.membership.number(&mut replica.state, id(number)),
+            number
+        );
         replica.state.clocks[number as usize] = 10;
     }
     learn(&mut replica, 0, announce(0, 5));
     learn(&mut replica, 1, announce(1, 5));
     learn(&mut replica, 2, admit(1, 5));
-    replica.roster.configuration = Some((by(0, 1), configuration(1, &[0, 1])));
-    replica.roster.established = true;
+    replica.membership.table.configuration = Some((by(0, 1), configuration(1, &[0, 1])));
+    replica.membership.table.established = true;
     replica
 }
 
 /// A guest of 1, else as a member.
 fn guest() -> Replica {
     let mut replica = member();
-    replica.roster.cards[0] = Card::default();
+    replica.membership.table.cards[0] = Card::default();
     learn(&mut replica, 0, admit(1, 5));
-    replica.roster.established = false;
+    replica.membership.table.established = false;
     replica
 }
 
 /// What 7 is in a message that names it from `lo` to `hi`, and 1, 8 and 9 beside it.
 fn standing(replica: &Replica, (lo, hi): (u64, u64), facts: &[(u32, Says)], live: u32) -> Standing {
     let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], facts);
-    replica.standing(&message, 1, Some(id(live)), 0)
+    replica
+        .membership
+        .standing(&replica.state, &message, 1, Some(id(live)), 0)
 }
 
 #[track_caller]
@@ -166,10 +176,10 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     is(what((0, 3), &[]), Forgotten);
     is(what((1, 3), &[]), Known);
     let mut open = member();
-    open.roster.configuration = None;
+    open.membership.table.configuration = None;
     is(standing(&open, (0, 3), &[], 1), Known);
     let mut knows = member();
-    knows.number(id(7));
+    knows.membership.number(&mut knows.state, id(7));
     is(standing(&knows, (0, 3), &[], 1), Known);
     // Who took it in.
     is(what((0, 3), &[(7, admit(1, 10))]), Forgotten);
@@ -184,7 +194,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     // Whose incarnation it is.
     is(what((0, 3), &[(7, announce(7, 5))]), Known);
     let mut buried = member();
-    buried.take_gone(by(1, 3), owner(7), 5);
+    buried.membership.take_gone(by(1, 3), owner(7), 5);
     is(
         standing(&buried, (0, 3), &[(7, announce(7, 5))], 1),
         Forgotten,
@@ -207,7 +217,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     is(what((0, 3), &[(7, admit(1, 11)), new[0].clone()]), Known);
     // What was taken over of it.
     let mut heir = member();
-    heir.remember(id(7), 3);
+    heir.membership.remember(id(7), 3);
     is(standing(&heir, (1, 3), &[], 1), Forgotten);
     is(standing(&heir, (1, 4), &[], 1), Known);
 }
@@ -219,7 +229,9 @@ fn admissions_are_followed_back_for_some_steps() {
         let chain: Vec<(u32, u64, u64)> = (10..=10 + last).map(|it| (it, 0, 3)).collect();
         let admits = (10..10 + last).map(|it| (it, admit(it + 1, 2)));
         let message = told(&chain, &admits.collect::<Vec<_>>());
-        let standing = member().standing(&message, 0, None, 0);
+        let standing = member()
+            .membership
+            .standing(&member().state, &message, 0, None, 0);
         assert_eq!(standing == Standing::Known, known);
         assert_eq!(standing == Standing::Forgotten, !known);
     }
@@ -230,11 +242,16 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
     let mut replica = member();
     let left_out = |replica: &Replica, message: &Message, writer| {
         let [one, other] = [0, 1].map(id);
-        assert_eq!(replica.introduced_by(&one), None);
+        assert_eq!(replica.membership.introduced_by(&replica.state, &one), None);
         assert_eq!(replica.incarnation(&other), Some((owner(1), 5)));
-        replica.is_gone_from(message, &id(writer))
+        replica
+            .membership
+            .is_gone_from(&replica.state, message, &id(writer))
     };
-    assert_eq!(replica.introduced_by(&id(2)), Some((id(1), 5)));
+    assert_eq!(
+        replica.membership.introduced_by(&replica.state, &id(2)),
+        Some((id(1), 5))
+    );
     assert_eq!(replica.incarnation(&id(2)), None);
     assert!(left_out(&replica, &whole(&[(1, 0, 5)], &[]), 2));
     assert!(!left_out(&replica, &whole(&[(1, 0, 4)], &[]), 2));
@@ -255,8 +272,8 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
     }
     // Two that took in each other.
     for (one, other) in [(3, 4), (4, 3)] {
-        replica.number(id(3));
-        replica.number(id(4));
+        replica.membership.number(&mut replica.state, id(3));
+        replica.membership.number(&mut replica.state, id(4));
         learn(&mut replica, one, admit(other, 5));
     }
     assert!(!left_out(&replica, &after(gone(1, 5)), 3));
@@ -266,28 +283,50 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
 fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     let state = whole(&[(1, 0, 20)], &[]);
     let mut unknown = guest();
-    unknown.roster.cards[0] = Card::default();
-    assert_eq!(unknown.is_replaced_by(&state), Err(Error::Outdated));
+    unknown.membership.table.cards[0] = Card::default();
+    assert_eq!(
+        unknown.membership.is_replaced_by(&unknown.state, &state),
+        Err(Error::Outdated)
+    );
     let bye = Bye { clock: 10, heir: 1 };
     learn(&mut unknown, 0, Says::Bye(bye));
-    assert_eq!(unknown.is_replaced_by(&state), Ok(true));
-    unknown.roster.cards[0] = Card::default();
-    unknown.state.clocks[0] = 0;
-    assert_eq!(unknown.is_replaced_by(&state), Ok(true));
-    assert_eq!(unknown.is_replaced_by(&told(&[(1, 0, 20)], &[])), Ok(false));
     assert_eq!(
-        unknown.is_replaced_by(&whole(&[(1, 1, 20)], &[])),
+        unknown.membership.is_replaced_by(&unknown.state, &state),
+        Ok(true)
+    );
+    unknown.membership.table.cards[0] = Card::default();
+    unknown.state.clocks[0] = 0;
+    assert_eq!(
+        unknown.membership.is_replaced_by(&unknown.state, &state),
+        Ok(true)
+    );
+    assert_eq!(
+        unknown
+            .membership
+            .is_replaced_by(&unknown.state, &told(&[(1, 0, 20)], &[])),
         Ok(false)
     );
-    assert_eq!(guest().is_replaced_by(&state), Ok(false));
+    assert_eq!(
+        unknown
+            .membership
+            .is_replaced_by(&unknown.state, &whole(&[(1, 1, 20)], &[])),
+        Ok(false)
+    );
+    assert_eq!(
+        guest().membership.is_replaced_by(&guest().state, &state),
+        Ok(false)
+    );
     let empty = Replica::new(Space::default(), id(0));
-    assert_eq!(empty.is_replaced_by(&state), Ok(false));
+    assert_eq!(
+        empty.membership.is_replaced_by(&empty.state, &state),
+        Ok(false)
+    );
 }
 
 #[test]
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
-    reader.roster.cards[0] = Card::default();
+    reader.membership.table.cards[0] = Card::default();
     reader.state.clocks[0] = 0;
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();
@@ -313,7 +352,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
     // One that had not heard of members may hold what they never took in.
     let mut new = reader.clone();
-    new.roster.configuration = None;
+    new.membership.table.configuration = None;
     let make_way_new = |state: &Message| {
         let mut new = new.clone();
         let made = new.make_way(state, true, &mut |_| ());
@@ -350,7 +389,9 @@ fn a_sender_is_taken_in_if_it_is_new() {
     let new = [(7, base(&[], false))];
     let with = |replica: &Replica, hi, facts: &[(u32, Says)]| {
         let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
-        replica.newcomer(&message, Some(id(7)))
+        replica
+            .membership
+            .newcomer(&replica.state, &message, Some(id(7)))
     };
     assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
     assert_eq!(with(&replica, 0, &new), Ok(None));
@@ -363,24 +404,39 @@ fn a_sender_is_taken_in_if_it_is_new() {
         gone
     );
     let unnamed = told(&[(1, 10, 10)], &[]);
-    assert_eq!(replica.newcomer(&unnamed, Some(id(7))), Ok(None));
+    assert_eq!(
+        replica
+            .membership
+            .newcomer(&replica.state, &unnamed, Some(id(7))),
+        Ok(None)
+    );
     let mut open = replica.clone();
-    open.roster.configuration = None;
+    open.membership.table.configuration = None;
     assert_eq!(with(&open, 3, &new), Ok(None));
     let later = told(&[(7, 1, 3)], &[]);
     let stranger = Err(Error::Stranger { writer: id(7) });
-    assert_eq!(guest().newcomer(&later, Some(id(7))), stranger);
+    assert_eq!(
+        guest()
+            .membership
+            .newcomer(&guest().state, &later, Some(id(7))),
+        stranger
+    );
     // What another has seen is not for it.
     learn(&mut replica, 0, ack(9, &[(1, 5)]));
     let behind = Err(Error::Behind);
     let other = [(1, 10, 10), (6, 1, 3), (7, 1, 3)];
     let beside = told(&other, &[(6, base(&[], false))]);
-    assert_eq!(replica.newcomer(&beside, Some(id(7))), behind);
+    assert_eq!(
+        replica
+            .membership
+            .newcomer(&replica.state, &beside, Some(id(7))),
+        behind
+    );
     assert_eq!(with(&replica, 3, &[(7, base(&[(1, 4)], false))]), behind);
     let seen = (7, base(&[(1, 5)], false));
     assert_eq!(with(&replica, 3, &[seen]), Ok(Some(id(7))));
     // Whoever was taken in before it was heard of may have begun before it knew.
-    replica.number(id(7));
+    replica.membership.number(&mut replica.state, id(7));
     assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
     let other = [new[0].clone(), (6, announce(6, 5))];
     assert_eq!(with(&replica, 3, &other), Ok(Some(id(7))));
@@ -395,13 +451,21 @@ fn a_sender_is_taken_in_if_it_is_new() {
 fn who_a_sender_is_follows_from_what_is_said_of_it() {
     let replica = member();
     let message = |facts: &[(u32, Says)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], facts);
-    let unknown = |facts: &[(u32, Says)]| replica.is_unknown(&message(facts), &id(7));
+    let unknown = |facts: &[(u32, Says)]| {
+        replica
+            .membership
+            .is_unknown(&replica.state, &message(facts), &id(7))
+    };
     assert!(unknown(&[]));
     assert!(unknown(&[(6, announce(1, 6))]));
     assert!(unknown(&[(7, admit(1, 11))]));
     assert!(!unknown(&[(7, announce(1, 6))]));
-    assert!(!replica.is_unknown(&message(&[]), &id(1)));
-    let no_member = |facts: &[(u32, Says)]| replica.is_no_member(&message(facts), 2);
+    assert!(
+        !replica
+            .membership
+            .is_unknown(&replica.state, &message(&[]), &id(1))
+    );
+    let no_member = |facts: &[(u32, Says)]| replica.membership.is_no_member(&message(facts), 2);
     assert!(no_member(&[(7, announce(7, 6))]));
     assert!(!no_member(&[(7, announce(1, 6))]));
     assert!(!no_member(&[(6, announce(7, 6))]));
@@ -424,7 +488,7 @@ fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     let named = [(1, 0, 11), (2, 0, 11)];
     let orphan = |replica: &Replica, facts: &[(u32, Says)]| {
         let message = whole(&named, facts);
-        replica.is_orphaned_by(&message)
+        replica.membership.is_orphaned_by(&replica.state, &message)
     };
     let replica = guest();
     assert!(!orphan(&replica, &[]));
@@ -441,6 +505,6 @@ fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     learn(&mut dead, 1, fence(2, 9));
     assert!(orphan(&dead, &[]));
     let mut dropped = replica.clone();
-    dropped.roster.configuration = Some((by(0, 1), configuration(1, &[0])));
+    dropped.membership.table.configuration = Some((by(0, 1), configuration(1, &[0])));
     assert!(orphan(&dropped, &[]));
 }

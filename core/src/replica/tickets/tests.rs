@@ -1,6 +1,6 @@
 use super::*;
+use crate::membership::records::Owner;
 use crate::once::Once;
-use crate::roster::Owner;
 use crate::writer_id::Space;
 
 const OWNER: Owner = [7; 32];

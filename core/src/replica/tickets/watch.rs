@@ -166,7 +166,7 @@ impl Replica {
         count: u64,
         changed: &mut Vec<Handle>,
     ) -> Result<u64, Error> {
-        let may = to != self.writer() && self.is_counted_member(&to);
+        let may = to != self.writer() && self.membership.is_counted_member(&self.state, &to);
         if !may || count == 0 || self.next_to_give(name).is_none() {
             return Ok(0);
         }
@@ -201,7 +201,7 @@ impl Replica {
         keep: u64,
         changed: &mut Vec<Handle>,
     ) -> Result<u64, Error> {
-        if !self.is_member() || !self.is_counted_member(&to) {
+        if !self.membership.is_member() || !self.membership.is_counted_member(&self.state, &to) {
             return Ok(0);
         }
         let mut left = keep;

@@ -1,10 +1,12 @@
 //! Ballots by hand: what a member says to what the others have said.
 
 use super::*;
-use crate::roster::{Ack, Announce, Fence};
+use crate::limits::MEMBERS_MAX;
+use crate::membership::records::{Ack, Announce, Fence};
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// Era and number of the present configuration; the next one is voted on.
 const PRESENT: (u64, u64) = (3, 6);
@@ -36,12 +38,12 @@ fn announce(of: u8, clock: u64) -> Option<Box<Announce>> {
 fn member(count: u8) -> Replica {
     let mut replica = Replica::new(Space::default(), id(0));
     for byte in 0..count {
-        let number = replica.number(id(byte)) as usize;
+        let number = replica.membership.number(&mut replica.state, id(byte)) as usize;
         assert_eq!(number, usize::from(byte));
         replica.state.clocks[number] = 10;
-        replica.roster.cards[number].announce = announce(byte, 4);
+        replica.membership.table.cards[number].announce = announce(byte, 4);
     }
-    replica.roster.settled = vec![4; usize::from(count)];
+    replica.membership.table.settled = vec![4; usize::from(count)];
     let (era, number) = PRESENT;
     let members = owners(0..count);
     let present = Configuration {
@@ -54,14 +56,14 @@ fn member(count: u8) -> Replica {
         writer: OWN,
         clock: 1,
     };
-    replica.roster.configuration = Some((by, present));
+    replica.membership.table.configuration = Some((by, present));
     replica
 }
 
 /// One more writer of a member's.
 fn incarnation(replica: &mut Replica, of: u8) -> usize {
-    let number = replica.number(id(100 + of)) as usize;
-    replica.roster.cards[number].announce = announce(of, 4);
+    let number = replica.membership.number(&mut replica.state, id(100 + of)) as usize;
+    replica.membership.table.cards[number].announce = announce(of, 4);
     number
 }
 
@@ -70,7 +72,7 @@ fn fence(replica: &mut Replica, number: usize) {
         writer: OWN,
         clock: 2,
     };
-    replica.roster.cards[number].fence = Some(Fence {
+    replica.membership.table.cards[number].fence = Some(Fence {
         turn: 0,
         by,
         heir: OWN,
@@ -85,7 +87,7 @@ fn of(members: Vec<Owner>) -> Ruling {
 }
 
 fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
-    replica.roster.cards[number].vote = Some(Box::new(Vote {
+    replica.membership.table.cards[number].vote = Some(Box::new(Vote {
         clock: 9,
         era: PRESENT.0,
         number: PRESENT.1 + 1,
@@ -96,7 +98,7 @@ fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accep
 
 /// What the first member promised and accepted.
 fn own(replica: &Replica) -> Option<(Ballot, Accepted)> {
-    let vote = replica.roster.cards[OWN as usize].vote.as_ref()?;
+    let vote = replica.membership.table.cards[OWN as usize].vote.as_ref()?;
     let number = (PRESENT.0, PRESENT.1 + 1);
     assert_eq!((vote.era, vote.number), number);
     let accepted = vote.accepted.clone();
@@ -136,7 +138,7 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
             assert_eq!(replica.vote(), Ok(decided), "{other} of {count}");
         }
         let clock = replica.clock();
-        let (by, decided) = replica.roster.configuration.clone().unwrap();
+        let (by, decided) = replica.membership.table.configuration.clone().unwrap();
         let number = (decided.era, decided.number);
         assert_eq!(number, (PRESENT.0, PRESENT.1 + 1));
         assert_eq!((by.writer, by.clock), (OWN, clock));
@@ -212,8 +214,8 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
     let ballot = (5, owner(0));
     let [first, last] = [7, 6].map(|byte| owners([byte]));
     let mut replica = member(5);
-    replica.roster.proposal = Some(of(owners([8])));
-    replica.roster.asked = true;
+    replica.membership.table.proposal = Some(of(owners([8])));
+    replica.membership.table.asked = true;
     says(&mut replica, 0, ballot, &None);
     says(&mut replica, 1, ballot, &Some(((2, two), last.clone())));
     // Too few have promised.
@@ -240,7 +242,7 @@ fn only_votes_of_living_incarnations_on_this_number_count() {
     says(&mut replica, 1, ballot, &None);
     let asked = replica.clone();
     for (era, number) in [(PRESENT.0, PRESENT.1), (PRESENT.0 + 1, PRESENT.1 + 1)] {
-        let vote = replica.roster.cards[1].vote.as_mut().unwrap();
+        let vote = replica.membership.table.cards[1].vote.as_mut().unwrap();
         (vote.era, vote.number) = (era, number);
         assert_eq!(replica.vote(), Ok(false));
     }
@@ -268,29 +270,33 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
             }))
         };
         let mut replica = member(count);
-        replica.roster.cards[OWN as usize].ack = ack(10);
+        replica.membership.table.cards[OWN as usize].ack = ack(10);
         // Of one that counts no more, nothing is heard.
         let dead = incarnation(&mut replica, 0);
-        replica.roster.cards[dead].ack = ack(10);
+        replica.membership.table.cards[dead].ack = ack(10);
         fence(&mut replica, dead);
-        assert!(replica.has_vote());
+        assert!(replica.membership.has_vote(&replica.state));
         // Its place is certain, as it was taken in before it announced itself. That is not enough.
-        assert!(!replica.roster.cards[OWN as usize].is_unsure());
-        replica.roster.settled[OWN as usize] = 3;
+        assert!(!replica.membership.table.cards[OWN as usize].is_unsure());
+        replica.membership.table.settled[OWN as usize] = 3;
         for other in 1..usize::from(count) {
-            replica.roster.cards[other].ack = ack(3);
+            replica.membership.table.cards[other].ack = ack(3);
         }
         for heard in 0..usize::from(count) {
             if heard > 0 {
-                replica.roster.cards[heard].ack = ack(4);
+                replica.membership.table.cards[heard].ack = ack(4);
             }
-            assert_eq!(replica.has_vote(), heard >= needed, "{heard} of {count}");
+            assert_eq!(
+                replica.membership.has_vote(&replica.state),
+                heard >= needed,
+                "{heard} of {count}"
+            );
         }
         fence(&mut replica, OWN as usize);
-        assert!(!replica.has_vote());
+        assert!(!replica.membership.has_vote(&replica.state));
     }
     let mut new = member(3);
-    new.roster.settled.clear();
+    new.membership.table.settled.clear();
     says(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.vote(), own(&new)), (Ok(false), None));
 }
@@ -298,14 +304,17 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
 #[test]
 fn an_incarnation_takes_over_the_vote_of_the_one_before() {
     let mut replica = member(3);
-    replica.roster.cards[OWN as usize].announce = None;
+    replica.membership.table.cards[OWN as usize].announce = None;
     let before = incarnation(&mut replica, 0);
     let promised = (4, owner(2));
     let accepted = Some(((2, owner(1)), owners([7])));
     says(&mut replica, before, promised, &accepted);
     replica.announce(&owner(0), &[1; 16], 5).unwrap();
     assert_eq!(own(&replica), Some((promised, accepted)));
-    let vote = replica.roster.cards[OWN as usize].vote.as_ref().unwrap();
+    let vote = replica.membership.table.cards[OWN as usize]
+        .vote
+        .as_ref()
+        .unwrap();
     assert_eq!(vote.clock, replica.clock());
 }
 
@@ -326,7 +335,7 @@ fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() 
     let mut replica = member(2);
     let empty = Err(Error::MembersFull { members: 0 });
     assert_eq!(replica.propose_members(&[]), empty);
-    replica.roster.cards[OWN as usize].announce = None;
+    replica.membership.table.cards[OWN as usize].announce = None;
     let proposed = replica.propose_members(&owners([0]));
     assert_eq!(proposed, Err(Error::NotAMember));
     assert_eq!(replica.proposal(), None);

@@ -36,7 +36,7 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub(crate) fn end_windows(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
-        if !self.is_established() {
+        if !self.membership.is_established() {
             return Ok(());
         }
         for _ in 0..AT_ONCE {
@@ -54,8 +54,11 @@ impl Replica {
 
     /// What is left of windows that are over, and is to be deleted here, as much as a transaction takes.
     fn over_windows(&self) -> Vec<Handle> {
-        let owner = self.owner_of(OWN);
-        let members = self.configuration().map_or(&[][..], |it| &it.members);
+        let owner = self.membership.owner_of(OWN);
+        let members = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.members);
         let rank = members.iter().position(|it| Some(*it) == owner);
         let (rank, count) = (rank.unwrap_or(0) as u64, members.len().max(1) as u64);
         let turn = |end: u64| (rank + end / 1_000) % count;

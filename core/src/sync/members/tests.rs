@@ -7,7 +7,7 @@ mod unsure;
 use super::*;
 use crate::closed::Closed;
 use crate::error::Missing;
-use crate::roster::{Announce, Fact, Says};
+use crate::membership::records::{Announce, Fact, Says};
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};

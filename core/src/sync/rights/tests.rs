@@ -3,9 +3,9 @@
 use super::super::pull::tests::{End, full};
 use super::*;
 use crate::closed::Closed;
+use crate::membership::records::{Ack, Announce, Bye};
 use crate::once::Once;
 use crate::replica::Walk;
-use crate::roster::{Ack, Announce, Bye};
 use crate::state::delta::KeyedOp;
 use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};

@@ -1,8 +1,8 @@
 //! Members that ask each other for rights, by their machines and links without loss.
 
 use super::*;
+use crate::membership::records::Owner;
 use crate::replica::{Flow, Mark};
-use crate::roster::Owner;
 use crate::sync::{Input, Output, Role, SyncConfig};
 use crate::wire::{Frame, GIVES, Hello, REMEMBERS, VERSION};
 use crate::writer_id::Space;

@@ -38,7 +38,7 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
                 pass(member, tab);
                 pass(tab, member);
             }
-            member.roster.waiting = true;
+            member.membership.table.waiting = true;
             member.acknowledge().unwrap();
             let kept = member.mark();
             member.collect(&kept);
@@ -94,7 +94,7 @@ fn whoever_heard_of_a_guest_first_waits_for_it() {
     let number = |replica: &Replica| replica.state.numbers.get(&guest.writer()).unwrap();
     for member in [&home, &other] {
         assert!(!is_collected(member), "the guest has not seen it");
-        let card = &member.roster.cards[number(member) as usize];
+        let card = &member.membership.table.cards[number(member) as usize];
         let home = card.home.unwrap();
         assert_eq!(
             member.state.writers[home.by.writer as usize],
@@ -170,7 +170,7 @@ fn guests_that_go_all_the_time_put_off_nothing() {
                 true => (&mut one, &mut two),
                 false => (&mut two, &mut one),
             };
-            from.roster.waiting = true;
+            from.membership.table.waiting = true;
             from.acknowledge().unwrap();
             from.absorb().unwrap();
             let kept = from.mark();
@@ -179,11 +179,16 @@ fn guests_that_go_all_the_time_put_off_nothing() {
         }
     }
     assert!(
-        one.horizons().any(|(_, clock)| clock > 10),
+        one.membership.horizons().any(|(_, clock)| clock > 10),
         "{:?}",
         one.settled()
     );
-    let left = one.roster.cards.iter().filter(|card| card.fence.is_some());
+    let left = one
+        .membership
+        .table
+        .cards
+        .iter()
+        .filter(|card| card.fence.is_some());
     assert!(left.count() < 10);
     assert_eq!(one.value("n"), Some(21));
 }

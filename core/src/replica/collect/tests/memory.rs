@@ -1,6 +1,7 @@
 //! What is remembered of forgotten writers, told to others, and stored.
 
 use super::*;
+use crate::Owner;
 use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::wire::{Body, Delta, Frame};
 
@@ -13,25 +14,25 @@ fn so_many_that_were_forgotten_are_remembered() {
         WriterId::from_bytes(bytes)
     };
     for at in 0..RETURNS_MAX {
-        one.remember(id(at), 7);
+        one.membership.remember(id(at), 7);
     }
-    one.remember(id(3), 9);
-    assert_eq!(one.roster.remembered, RETURNS_MAX as u64);
+    one.membership.remember(id(3), 9);
+    assert_eq!(one.membership.table.remembered, RETURNS_MAX as u64);
     assert_eq!(one.taken_over(&id(0)), Some(7));
     for at in RETURNS_MAX..RETURNS_MAX + 2 {
-        one.remember(id(at), 8);
+        one.membership.remember(id(at), 8);
     }
     let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.taken_over(&id(at)));
     assert_eq!(known, [None, None, Some(7), Some(8)]);
-    assert_eq!(one.roster.returns.len(), RETURNS_MAX);
-    assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
+    assert_eq!(one.membership.table.returns.len(), RETURNS_MAX);
+    assert_eq!(one.membership.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
     assert!(!one.remembers_all());
 }
 
 impl Replica {
     /// Makes it one that may not remember all who were forgotten.
     pub(crate) fn lose_memory(&mut self) {
-        self.roster.gaps = true;
+        self.membership.table.gaps = true;
     }
 }
 
@@ -40,7 +41,8 @@ fn a_whole_state_tells_who_was_forgotten() {
     let [mut one, ..] = space();
     let id = |byte| WriterId::from_bytes([byte; 16]);
     for at in 0..=RETURNS_SENT_MAX as u64 {
-        one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
+        one.membership
+            .remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
     }
     let since = |since: &VersionVector| {
         let mut message = one.delta(since);
@@ -65,7 +67,7 @@ fn a_whole_state_tells_who_was_forgotten() {
 
     let mut fresh = Replica::new(one.space().clone(), id(77));
     fresh.merge(&message).unwrap();
-    assert_eq!(fresh.remembered(u64::MAX), *message.returns);
+    assert_eq!(fresh.membership.remembered(u64::MAX), *message.returns);
     assert!(one.remembers_all() && !fresh.remembers_all());
     // A writer that is known is not forgotten.
     let mut message = fresh.delta(&VersionVector::default());
@@ -139,7 +141,8 @@ fn who_begins_knows_whether_it_remembers_all() {
 fn as_many_as_are_sent_are_all_that_there_are() {
     let [mut one, ..] = space();
     for at in 0..RETURNS_SENT_MAX as u64 {
-        one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
+        one.membership
+            .remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
     }
     let mut message = one.delta(&VersionVector::default());
     one.tell_memory(&mut message, RETURNS_SENT_MAX);
@@ -165,7 +168,7 @@ fn a_store_is_told_once_who_was_forgotten() {
     let mut mark = Mark::default();
     one.since(&mut mark);
     let gone = WriterId::from_bytes([77; 16]);
-    one.remember(gone, 7);
+    one.membership.remember(gone, 7);
     let message = one.since(&mut mark).expect("it is to be stored");
     assert_eq!(message.returns[..], [(gone, 7)]);
     assert_eq!(one.since(&mut mark), None);

@@ -51,7 +51,7 @@ fn who_begins_again_does_not_know_which_lives_are_whose() {
     all[1].apply("n", Op::Delete).unwrap();
     all[1].add("n", 70).unwrap();
     for member in &mut all {
-        member.roster.waiting = true;
+        member.membership.table.waiting = true;
     }
     settle(&mut all);
     let [mut one, mut two, _] = all;
@@ -62,7 +62,11 @@ fn who_begins_again_does_not_know_which_lives_are_whose() {
     let before = two.writer();
     again(&mut two, &one);
     assert_eq!(two.makers(&once("a")), [(before, at)]);
-    assert!(two.known_to_all(two.state.numbers.get(&before).unwrap()) >= at);
+    assert!(
+        two.membership
+            .known_to_all(two.state.numbers.get(&before).unwrap())
+            >= at
+    );
     assert_eq!(tell(&late, &mut two), []);
     assert_eq!(two.value("n"), Some(75));
 }
@@ -115,7 +119,7 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     // Something else under the same key is another operation.
     add_else(&mut two, "b", 5);
     tell(&one, &mut two);
-    let gone = two.number(one.writer());
+    let gone = two.membership.number(&mut two.state, one.writer());
     two.keyed.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
     two.forget_keyed(&[gone]);
     assert_eq!(two.keyed.asked, Some((1, vec![(OWN, 3)])));
@@ -138,7 +142,7 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
 fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
     let mut all = space();
     for member in &mut all {
-        member.roster.waiting = true;
+        member.membership.table.waiting = true;
     }
     settle(&mut all);
     let [mut one, mut two, mut guest] = all;

@@ -27,9 +27,9 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 
 /// All have seen what a writer made up to this clock.
 fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.roster.settled = vec![0; replica.state.writers.len()];
-    replica.roster.settled[writer as usize] = clock;
-    assert_eq!(replica.known_to_all(writer), clock);
+    replica.membership.table.settled = vec![0; replica.state.writers.len()];
+    replica.membership.table.settled[writer as usize] = clock;
+    assert_eq!(replica.membership.known_to_all(writer), clock);
 }
 
 /// What became of its slot is noted from when it is heard of; before, it may have been collected.
@@ -40,7 +40,7 @@ fn what_came_when_all_had_seen_it_is_not_withdrawn() {
         add(&mut one, "a", 5);
         add(&mut two, "a", 5);
         let (writer, at) = dot(&two);
-        let number = one.number(writer);
+        let number = one.membership.number(&mut one.state, writer);
         settled(&mut one, number, at - before);
         pass(&two, &mut one);
         settled(&mut one, number, at);
@@ -59,7 +59,7 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
         add(&mut two, "a", 5);
         let (writer, at) = dot(&two);
         pass(&two, &mut one);
-        let number = one.number(writer);
+        let number = one.membership.number(&mut one.state, writer);
         one.keyed.at_mut(1).unwrap().watched = false;
         settled(&mut one, number, at - unseen);
         assert_eq!(!withdrawn(&mut one).is_empty(), is_done);
@@ -77,9 +77,9 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
             clocks.push(two.clock());
         }
         pass(&two, &mut one);
-        let writer = one.number(two.writer());
+        let writer = one.membership.number(&mut one.state, two.writer());
         let handle = one.handle("n").unwrap();
-        let mut slots = one.slots(handle);
+        let mut slots = one.membership.slots(&one.state, handle);
         let at = counter::find(&slots, writer).unwrap();
         *slots[at].side.withdrawals = vec![Withdrawal {
             clock: clocks[1],
@@ -121,7 +121,9 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
     for record in &records {
         again.restore(record).unwrap();
     }
-    let slots = again.slots(again.handle("n").unwrap());
+    let slots = again
+        .membership
+        .slots(&again.state, again.handle("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     assert_eq!(again.keyed_count(), 2);
     assert_eq!(withdrawn(&mut again), []);
@@ -168,8 +170,8 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.roster.floor = vec![0; one.state.writers.len()];
-        one.roster.floor[OWN as usize] = one.clock() - known;
+        one.membership.table.floor = vec![0; one.state.writers.len()];
+        one.membership.table.floor[OWN as usize] = one.clock() - known;
         one.note_unwatched();
         one.keyed.instances.values().last().unwrap().watched
     };
@@ -211,7 +213,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
         let key = once("a").key;
         one.keyed.renumber(&[OWN], number);
         if lacks {
-            one.keyed.lacking.insert(OWN, 0);
+            one.membership.table.hold_back(OWN, 0);
         }
         one.forget_keyed(&[number]);
         let later = one.keyed.insert(Instance {

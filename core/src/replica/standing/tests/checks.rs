@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::limits::WRITERS_MERGED_MAX;
+use crate::membership::records::Card;
+use crate::membership::records::Fact;
+use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
 const TWO: (u32, u64, u64) = (2, 10, 10);
@@ -15,7 +18,12 @@ fn judged(
     expected: Result<(), Error>,
 ) {
     let message = told(writers, facts);
-    assert_eq!(replica.check(&message, Some(id(live))), expected);
+    assert_eq!(
+        replica
+            .membership
+            .check(&replica.state, &message, Some(id(live))),
+        expected
+    );
 }
 
 #[test]
@@ -29,17 +37,40 @@ fn of_an_open_space_nothing_new_is_taken() {
         (11, None, stranger(1)),
     ] {
         let message = open(&[(1, 0, hi)]);
-        assert_eq!(replica.check(&message, live.map(id)), expected);
+        assert_eq!(
+            replica
+                .membership
+                .check(&replica.state, &message, live.map(id)),
+            expected
+        );
         let mut unaware = member();
-        unaware.roster.configuration = None;
-        assert_eq!(unaware.check(&message, live.map(id)), Ok(()));
+        unaware.membership.table.configuration = None;
+        assert_eq!(
+            unaware
+                .membership
+                .check(&unaware.state, &message, live.map(id)),
+            Ok(())
+        );
         let closed = told(&[(1, 0, hi)], &[]);
-        assert_eq!(replica.check(&closed, live.map(id)), Ok(()));
+        assert_eq!(
+            replica
+                .membership
+                .check(&replica.state, &closed, live.map(id)),
+            Ok(())
+        );
     }
     // Of whom it was forgotten is no news, whoever passes it on.
     let message = open(&[ONE, (8, 0, 3)]);
-    assert_eq!(replica.check(&message, None), Ok(()));
-    assert_eq!(replica.check(&message, Some(id(1))), stranger(1));
+    assert_eq!(
+        replica.membership.check(&replica.state, &message, None),
+        Ok(())
+    );
+    assert_eq!(
+        replica
+            .membership
+            .check(&replica.state, &message, Some(id(1))),
+        stranger(1)
+    );
 }
 
 #[test]
@@ -63,7 +94,7 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     judged(&absorbed, 1, &[(2, 0, 10)], &[], Ok(()));
     judged(&absorbed, 1, &[(2, 0, 11)], &[], Err(Error::Behind));
     let mut heir = member();
-    heir.remember(id(7), 3);
+    heir.membership.remember(id(7), 3);
     judged(&heir, 1, &[(7, 0, 3)], &[], Ok(()));
     judged(&heir, 1, &[(7, 0, 4)], &[], Err(Error::Behind));
     judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
@@ -94,7 +125,11 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
         let starts = |of| [(7, announce(of, 6))];
         judged(&dead, 7, &news, &starts(1), Ok(()));
         judged(&dead, 1, &news[..1], &[], Ok(()));
-        assert_eq!(dead.check(&told(&news[..1], &[]), None), Ok(()));
+        assert_eq!(
+            dead.membership
+                .check(&dead.state, &told(&news[..1], &[]), None),
+            Ok(())
+        );
     }
     let mut tab = guest();
     learn(&mut tab, 2, fence(1, 9));
@@ -102,7 +137,10 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
     judged(&tab, 2, &news[..1], &[], Ok(()));
     // Nor is it waited for until a member tells of it.
     let mut unheard = member();
-    let (three, first) = (unheard.number(id(3)), [TWO, (3, 0, 1)]);
+    let (three, first) = (
+        unheard.membership.number(&mut unheard.state, id(3)),
+        [TWO, (3, 0, 1)],
+    );
     let missing = Err(Error::not_covered(id(3), 1, 0));
     judged(&unheard, 2, &first, &[], missing);
     learn(&mut unheard, three, fence(1, 9));
@@ -133,8 +171,13 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     // Whole states that do not name it.
     let judge = |replica: &Replica, writers: &[(u32, u64, u64)]| {
         let part = told(writers, &[]);
-        assert_eq!(replica.check(&part, Some(id(1))), Ok(()));
-        replica.check(&whole(writers, &[]), Some(id(1)))
+        assert_eq!(
+            replica.membership.check(&replica.state, &part, Some(id(1))),
+            Ok(())
+        );
+        replica
+            .membership
+            .check(&replica.state, &whole(writers, &[]), Some(id(1)))
     };
     let mut tab = guest();
     assert_eq!(judge(&tab, &[(1, 0, 10), TWO]), over());
@@ -152,7 +195,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     // The state takes the place of what one held for whom nobody waits, and who wrote nothing.
     for (clock, expected) in [(0, Ok(())), (1, outdated())] {
         let mut alone = guest();
-        alone.roster.cards[0] = Card::default();
+        alone.membership.table.cards[0] = Card::default();
         alone.state.clocks[0] = clock;
         assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
     }
@@ -165,7 +208,9 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
             complete,
             ..told(&[(0, 0, 10), (1, 0, 12), TWO], &[(1, Says::Floor(clock))])
         };
-        replica.check(&message, Some(id(1)))
+        replica
+            .membership
+            .check(&replica.state, &message, Some(id(1)))
     };
     for replica in [member(), guest()] {
         assert_eq!(hear(&replica, true, 10), Ok(()));
@@ -173,14 +218,14 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
     let mut alone = guest();
-    alone.roster.cards[0] = Card::default();
+    alone.membership.table.cards[0] = Card::default();
     assert_eq!(hear(&alone, true, 11), Ok(()));
 }
 
 #[test]
 fn there_may_be_so_many_writers() {
     let mut replica = member();
-    replica.roster.configuration = None;
+    replica.membership.table.configuration = None;
     let entry = |at: usize| {
         let mut bytes = [255; 16];
         bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
@@ -193,23 +238,31 @@ fn there_may_be_so_many_writers() {
     };
     let mut message = open(&[]);
     message.writers = (0..WRITERS_MERGED_MAX - 3).map(entry).collect();
-    assert_eq!(replica.check(&message, None), Ok(()));
+    assert_eq!(
+        replica.membership.check(&replica.state, &message, None),
+        Ok(())
+    );
     message.writers.push(entry(WRITERS_MERGED_MAX));
     let (writers, max) = (WRITERS_MERGED_MAX + 1, WRITERS_MERGED_MAX);
     let full = Err(Error::WritersFull { writers, max });
-    assert_eq!(replica.check(&message, None), full);
+    assert_eq!(
+        replica.membership.check(&replica.state, &message, None),
+        full
+    );
 }
 
 #[test]
 fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut replica = member();
-    replica.roster.floor = vec![0, 6];
+    replica.membership.table.floor = vec![0, 6];
     let unsure = || Err(Error::Unsure { writer: id(7) });
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
     let judge = |message: &Message| {
         let at = message.writers.iter().position(|it| it.writer == id(7));
-        replica.check_base(message, at.unwrap() as u32)
+        replica
+            .membership
+            .check_base(&replica.state, message, at.unwrap() as u32)
     };
     assert_eq!(judge(&told(&named, &began(6))), Ok(()));
     assert_eq!(judge(&told(&named, &began(5))), unsure());
@@ -245,7 +298,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
 fn with_an_unsure_one() -> Replica {
     let mut replica = member();
     learn(&mut replica, 1, base(&[(0, 4)], true));
-    assert!(replica.roster.cards[1].is_unsure());
+    assert!(replica.membership.table.cards[1].is_unsure());
     replica
 }
 
@@ -253,8 +306,15 @@ fn with_an_unsure_one() -> Replica {
 fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     let replica = with_an_unsure_one();
     let judge = |replica: &Replica, live, message: &Message| {
-        let judged = replica.check_unsure(message, &id(live));
-        assert_eq!(replica.check(message, Some(id(live))), judged);
+        let judged = replica
+            .membership
+            .check_unsure(&replica.state, message, &id(live));
+        assert_eq!(
+            replica
+                .membership
+                .check(&replica.state, message, Some(id(live))),
+            judged
+        );
         judged
     };
     let unsure = Err(Error::Unsure { writer: id(1) });
@@ -264,20 +324,27 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     assert_eq!(judge(&member(), 2, &part), Ok(()));
     assert_eq!(judge(&replica, 2, &told(&[(1, 0, 0), TWO], &[])), unsure);
     assert_eq!(judge(&replica, 2, &told(&[(1, 0, 1), TWO], &[])), Ok(()));
-    assert_eq!(replica.check_unsure(&open(&[TWO]), &id(2)), Ok(()));
+    assert_eq!(
+        replica
+            .membership
+            .check_unsure(&replica.state, &open(&[TWO]), &id(2)),
+        Ok(())
+    );
     for (vouched, expected) in [
         ((id(2), 1), Ok(())),
         ((id(2), 2), unsure.clone()),
         ((id(3), 1), unsure.clone()),
     ] {
         let mut replica = replica.clone();
-        replica.roster.vouched.push(vouched);
+        replica.membership.table.vouched.push(vouched);
         assert_eq!(judge(&replica, 2, &part), expected);
     }
     let floor = |writer, clock| {
         let named = [(0, 0, 10), TWO, (8, 0, 3), (9, 1, 3)];
         let message = whole(&named, &[(writer, Says::Floor(clock))]);
-        replica.check_unsure(&message, &id(2))
+        replica
+            .membership
+            .check_unsure(&replica.state, &message, &id(2))
     };
     assert_eq!(floor(0, 4), Ok(()));
     assert_eq!(floor(0, 5), Err(Error::Outdated));
@@ -285,7 +352,12 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     assert_eq!(floor(8, 2), Ok(()));
     assert_eq!(floor(9, 2), Err(Error::Outdated));
     let other_facts = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
-    assert_eq!(replica.check_unsure(&other_facts, &id(2)), Ok(()));
+    assert_eq!(
+        replica
+            .membership
+            .check_unsure(&replica.state, &other_facts, &id(2)),
+        Ok(())
+    );
 }
 
 #[test]
@@ -299,8 +371,10 @@ fn who_names_an_unsure_incarnation_has_taken_it_in() {
         (2, vec![(1, 0, 1), TWO], vec![(id(2), 1)]),
         (3, vec![ONE], vec![(id(2), 1), (id(3), 1)]),
     ] {
-        replica.vouch(&told(&writers, &[]), id(live));
-        assert_eq!(replica.roster.vouched, vouched);
+        replica
+            .membership
+            .vouch(&replica.state, &told(&writers, &[]), id(live));
+        assert_eq!(replica.membership.table.vouched, vouched);
     }
 }
 
@@ -310,22 +384,22 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     let mut forgotten = Forgotten::default();
     forgotten.push(4);
     let mut replica = member();
-    replica.number(id(3));
+    replica.membership.number(&mut replica.state, id(3));
     learn(&mut replica, 3, announce(1, 6));
     let take = |replica: &mut Replica, writer, says| {
-        let before = replica.roster.cards.clone();
+        let before = replica.membership.table.cards.clone();
         let retired = replica.take_facts(&told(&named, &[(writer, says)]), &forgotten);
-        (retired, replica.roster.cards != before)
+        (retired, replica.membership.table.cards != before)
     };
     // Up to 10 all is known here.
     assert_eq!(take(&mut replica, 1, ack(10, &[(1, 9)])), (vec![], false));
     let seen = [(0, 5), (1, 9), (7, 3)];
     assert_eq!(take(&mut replica, 1, ack(11, &seen)), (vec![], true));
-    let ack = replica.roster.cards[1].ack.as_ref().unwrap();
+    let ack = replica.membership.table.cards[1].ack.as_ref().unwrap();
     assert_eq!((ack.clock, &ack.seen[..]), (11, &seen[..2]));
     let began = base(&[(1, 4), (7, 2)], true);
     assert_eq!(take(&mut replica, 3, began), (vec![], true));
-    let base = replica.roster.cards[3].base.as_deref();
+    let base = replica.membership.table.cards[3].base.as_deref();
     assert_eq!(base, Some(&[(1, 4)][..]));
     assert_eq!(take(&mut replica, 7, fence(1, 11)), (vec![], false));
     assert_eq!(take(&mut replica, 7, retired(1, 11, 3)), (vec![], false));
@@ -337,11 +411,11 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     let configuration = configuration(2, &[0]);
     let by_one = by(1, 11);
     let decided = Some((by_one, configuration));
-    assert_eq!(replica.roster.configuration, decided);
+    assert_eq!(replica.membership.table.configuration, decided);
     assert_eq!(take(&mut replica, 1, gone(7, 4)), (vec![], false));
-    assert_eq!(replica.roster.gone, [(owner(7), 4, by_one)]);
+    assert_eq!(replica.membership.table.gone, [(owner(7), 4, by_one)]);
     assert_eq!(take(&mut replica, 1, Says::Floor(11)), (vec![], false));
-    assert_eq!(replica.roster.floor.iter().max(), None);
+    assert_eq!(replica.membership.table.floor.iter().max(), None);
     // What was collected there is taken for collected here.
     let floor = |clock| {
         [
@@ -352,7 +426,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     };
     for (clock, kept) in [(6, 6), (5, 6), (8, 8)] {
         replica.take_floor(&told(&named, &floor(clock)), &forgotten);
-        assert_eq!(replica.roster.floor, [2, kept, 0, 0]);
+        assert_eq!(replica.membership.table.floor, [2, kept, 0, 0]);
     }
     assert!(!replica.knows(&id(7)));
 }
@@ -370,8 +444,8 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
     ] {
         let mut replica = member();
         let before = (by(1, 5), present.clone());
-        replica.roster.configuration = Some(before.clone());
-        replica.roster.proposal = Some(Ruling {
+        replica.membership.table.configuration = Some(before.clone());
+        replica.membership.table.proposal = Some(Ruling {
             members: vec![owner(0)],
             ..Ruling::default()
         });
@@ -380,7 +454,7 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
             true => (stamp, theirs.clone()),
             false => before,
         };
-        assert_eq!(replica.roster.configuration, Some(stands));
+        assert_eq!(replica.membership.table.configuration, Some(stands));
         // Its number is not taken by what was decided before.
         let open = !taken || theirs == present;
         assert_eq!(replica.proposal().is_some(), open);
@@ -391,22 +465,24 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
 fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in() {
     // It writes under 0, had seen 4 of 1's transactions before its first one, and holds all 10.
     let mut early = guest();
-    early.roster.cards[0] = Card::default();
-    early.roster.cards[0].base = Some([(1, 4)].into());
+    early.membership.table.cards[0] = Card::default();
+    early.membership.table.cards[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
         let facts = [(1, Says::Floor(clock))];
         let message = Message {
             complete,
             ..told(&[(0, 0, 10), (1, 0, 10), TWO], &facts)
         };
-        replica.check(&message, Some(id(1)))
+        replica
+            .membership
+            .check(&replica.state, &message, Some(id(1)))
     };
     assert_eq!(hear(&early, true, 4), Ok(()));
     assert_eq!(hear(&early, true, 5), Err(Error::Outdated));
     assert_eq!(hear(&early, false, 5), Ok(()));
     let but = |change: fn(&mut Card)| {
         let mut replica = early.clone();
-        change(&mut replica.roster.cards[0]);
+        change(&mut replica.membership.table.cards[0]);
         hear(&replica, true, 5)
     };
     // Nothing that it had not seen can be cancelled by one that had seen nothing.
@@ -426,7 +502,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
 #[test]
 fn a_whole_state_of_replaced_members_is_known_by_its_number() {
     let (mut replica, known) = (member(), configuration(2, &[0, 1]));
-    replica.roster.configuration = Some((by(0, 1), known.clone()));
+    replica.membership.table.configuration = Some((by(0, 1), known.clone()));
     let is_replaced = |number, era| {
         let it = Configuration {
             era,
@@ -445,6 +521,6 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
         "it says of none"
     );
     let mut open = replica.clone();
-    open.roster.configuration = None;
+    open.membership.table.configuration = None;
     assert!(!open.knows_newer_members(&whole(&[(1, 0, 11)], &[])));
 }

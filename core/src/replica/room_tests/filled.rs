@@ -187,11 +187,11 @@ const TABLE: [(&str, Tried); 52] = [
 ];
 
 /// The names of the tests of bounds.
-const TESTS: [&str; 2] = [include_str!("../tests.rs"), include_str!("filled.rs")];
+const TESTS: [&str; 2] = [include_str!("../room_tests.rs"), include_str!("filled.rs")];
 
 #[test]
 fn every_bound_is_in_the_table() {
-    let source = include_str!("../../../limits.rs");
+    let source = include_str!("../../limits.rs");
     let lines = source
         .lines()
         .filter_map(|line| line.strip_prefix("pub const "));
@@ -464,7 +464,7 @@ fn latest_expiry(one: &mut Replica) {
 
 fn forgotten(one: &mut Replica) {
     for at in 0..RETURNS_MAX + 2 {
-        one.remember(gone(at), at as u64);
+        one.membership.remember(gone(at), at as u64);
     }
     assert_eq!(
         (one.taken_over(&gone(1)), one.taken_over(&gone(2))),

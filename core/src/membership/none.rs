@@ -2,9 +2,9 @@
 //! of none.
 
 use super::index::Index;
-use super::members::Roster;
+use super::table::Roster;
 use crate::closed::Empty;
-use crate::roster::Card;
+use crate::membership::records::Card;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -30,13 +30,14 @@ impl Empty for Roster {
         gaps: false,
         returned: VecDeque::new(),
         remembered: 0,
+        held_back: Vec::new(),
     };
     const NOTHING: &'static Roster = &Roster::EMPTY;
 }
 
 impl Roster {
     /// That of an open space of one writer.
-    pub(super) fn new() -> Roster {
+    pub(crate) fn new() -> Roster {
         Roster {
             cards: Vec::from([Card::default()]),
             ..Roster::EMPTY

@@ -9,7 +9,7 @@ fn id(byte: u8) -> WriterId {
 
 /// The lists of a replica, and what a look at all finds.
 fn lists(replica: &Replica) -> [Vec<u32>; 4] {
-    let roster = &replica.roster;
+    let roster = &replica.membership.table;
     let index = &roster.index;
     let (starts, ended) = (index.starts.clone(), index.ended.clone());
     [

@@ -15,13 +15,14 @@
 //! The own writer has its place from the begin on, also before its first transaction. But it takes no
 //! place in what is told or stored until then, so a start that adds nothing leaves nothing.
 
-use super::Replica;
+use super::Membership;
 #[cfg(feature = "members")]
 use crate::error::Limited;
 use crate::error::{Error, detail};
 #[cfg(feature = "members")]
 use crate::limits::KEYED_BYTES_MAX;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
+use crate::state::State;
 use crate::writer_id::WriterId;
 
 /// Whether own starts are judged. A page merges no more than leaves room for its writer, and has no
@@ -38,14 +39,19 @@ pub(crate) enum Bringer {
     Peer,
 }
 
-impl Replica {
+impl Membership {
     /// Refuses so many new writers if there is no room for them beside those that are known, the own
     /// one included.
     ///
     /// # Errors
     /// [`Error::WritersFull`].
-    pub(crate) fn room_for_writers(&self, new: usize, by: Bringer) -> Result<(), Error> {
-        let known = self.state.numbers.len();
+    pub(crate) fn room_for_writers(
+        &self,
+        state: &State,
+        new: usize,
+        by: Bringer,
+    ) -> Result<(), Error> {
+        let known = state.numbers.len();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
             // An empty replica takes all that another one holds.
@@ -59,18 +65,23 @@ impl Replica {
     }
 
     /// The same of one writer, which may be known.
-    pub(super) fn room_for_writer(&self, writer: &WriterId, by: Bringer) -> Result<(), Error> {
-        let new = self.state.numbers.get(writer).is_none();
-        self.room_for_writers(usize::from(new), by)
+    pub(crate) fn room_for_writer(
+        &self,
+        state: &State,
+        writer: &WriterId,
+        by: Bringer,
+    ) -> Result<(), Error> {
+        let new = state.numbers.get(writer).is_none();
+        self.room_for_writers(state, usize::from(new), by)
     }
 
     /// Refuses the first transaction of the own writer if others have taken all places, its own one
     /// too. In a space with members a writer's place is judged where it is admitted, and a member has
     /// one always: its transactions are what makes room.
     #[inline]
-    pub(super) fn room_for_start(&self) -> Result<(), Error> {
-        let known = self.state.numbers.len();
-        let first = JUDGES_STARTS && self.clock() == 0;
+    pub(crate) fn room_for_start(&self, state: &State) -> Result<(), Error> {
+        let known = state.numbers.len();
+        let first = JUDGES_STARTS && state.clock() == 0;
         match first && known > WRITERS_TOLD_MAX && self.configuration().is_none() {
             true => Err(full(known, WRITERS_TOLD_MAX)),
             false => Ok(()),
@@ -100,6 +111,3 @@ fn full(writers: usize, max: usize) -> Error {
         max: detail(max),
     }
 }
-
-#[cfg(test)]
-mod tests;

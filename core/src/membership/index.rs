@@ -3,15 +3,15 @@
 //! Most writers of a space are guests that go on: nothing is to be done about them. So the members'
 //! starts and the writers that are over are listed apart, and those of which something was said last.
 
-use super::members::{Attached, Roster};
-use crate::roster::Card;
+use super::table::{Attached, Roster};
+use crate::membership::records::Card;
 use crate::state::recent::Recent;
 use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Local numbers, by what is known of their writers.
 #[derive(Clone, Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// Of members' starts, ascending.
     starts: Vec<u32>,
     /// Of writers that are over, ascending.
@@ -21,7 +21,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) const EMPTY: Index = Index {
+    pub(crate) const EMPTY: Index = Index {
         starts: Vec::new(),
         ended: Vec::new(),
         said: Recent::EMPTY,
@@ -41,14 +41,14 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
 
 impl Roster {
     /// Has a card for each of so many local numbers.
-    pub(super) fn fit(&mut self, writers: usize) {
+    pub(crate) fn fit(&mut self, writers: usize) {
         if MEMBERS && self.cards.len() < writers {
             self.cards.resize_with(writers, Card::default);
         }
     }
 
     /// Something of a writer is known that was not, or not any more, in this epoch.
-    pub(super) fn changed(&mut self, number: u32, epoch: u64) {
+    pub(crate) fn changed(&mut self, number: u32, epoch: u64) {
         if !DUTIES {
             return;
         }
@@ -61,18 +61,18 @@ impl Roster {
 
     /// The writers of which something was said in this epoch or later, by local number, ascending; all
     /// if that is not known any more.
-    pub(super) fn changed_since(&self, epoch: u64) -> Vec<u32> {
+    pub(crate) fn changed_since(&self, epoch: u64) -> Vec<u32> {
         let said = self.index.said.since(epoch).filter(|_| DUTIES);
         said.unwrap_or_else(|| (0..self.cards.len() as u32).collect())
     }
 
     /// The members' starts that are known, ascending.
-    pub(super) fn starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         self.listed(&self.index.starts, |card| card.announce.is_some())
     }
 
     /// The writers that are over, ascending.
-    pub(super) fn ended(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn ended(&self) -> impl Iterator<Item = u32> {
         self.listed(&self.index.ended, Card::is_over)
     }
 
@@ -97,15 +97,34 @@ impl Roster {
         cards.filter(move |it| is(it.0)).map(|it| it.1)
     }
 
+    /// Up to which clock a writer may be acknowledged, if that is not all that is held.
+    pub(crate) fn acknowledgeable(&self, writer: u32) -> Option<u64> {
+        let held_back = &self.held_back;
+        let at = held_back.binary_search_by_key(&writer, |it| it.0).ok()?;
+        Some(held_back[at].1)
+    }
+
+    /// Lets no more of a writer be acknowledged than up to this clock, unless it is held back already.
+    pub(crate) fn hold_back(&mut self, writer: u32, upto: u64) {
+        if let Err(at) = self.held_back.binary_search_by_key(&writer, |it| it.0) {
+            self.held_back.insert(at, (writer, upto));
+        }
+    }
+
+    /// Lets all of a writer be acknowledged.
+    pub(crate) fn stop_holding_back(&mut self, writer: u32) {
+        self.held_back.retain(|it| it.0 != writer);
+    }
+
     /// What a writer that is attached here has told that it has seen.
-    pub(super) fn told_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
+    pub(crate) fn told_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
         let of = |it: &Attached| it.writer;
         let at = self.attached.binary_search_by_key(&writer, of).ok()?;
         Some(&self.attached[at].seen)
     }
 
     /// Notes what a writer that is attached here has seen.
-    pub(super) fn attach(&mut self, writer: u32, seen: Vec<(u32, u64)>) {
+    pub(crate) fn attach(&mut self, writer: u32, seen: Vec<(u32, u64)>) {
         match self.attached.binary_search_by_key(&writer, |it| it.writer) {
             Ok(at) => self.attached[at].seen = seen,
             Err(at) => self.attached.insert(at, Attached { writer, seen }),

@@ -1,0 +1,116 @@
+//! What is remembered of writers that were absorbed and forgotten.
+
+use super::Membership;
+use crate::MEMBERS;
+use crate::Message;
+use crate::WriterId;
+use crate::limits::RETURNS_MAX;
+use crate::state::State;
+use crate::state::slot::Stamp;
+use alloc::vec::Vec;
+
+impl Membership {
+    /// Forgets a writer's clocks and its number.
+    pub(crate) fn forget_clocks(&mut self, state: &mut State, number: u32, to: Stamp) {
+        let at = number as usize;
+        self.table.floor[at] = 0;
+        let floor = &mut self.table.floor[to.writer as usize];
+        *floor = to.clock.max(*floor);
+        if let Some((_, held)) = &mut self.table.pending
+            && let Some(clock) = held.get_mut(at)
+        {
+            *clock = 0;
+        }
+        if let Some(clock) = self.table.settled.get_mut(at) {
+            *clock = 0;
+        }
+        if let Some(prospect) = &mut self.table.prospect {
+            let held = prospect.held.iter_mut().filter_map(|it| it.get_mut(at));
+            let least = prospect.least.get_mut(at).into_iter();
+            held.chain(least).for_each(|clock| *clock = 0);
+        }
+        state.clocks[at] = 0;
+        state.merged_at[at] = 0;
+        state.note_moved(number);
+        state.free.push(number);
+    }
+
+    /// Remembers up to which clock a forgotten writer was taken over, should it come back.
+    pub(crate) fn remember(&mut self, writer: WriterId, upto: u64) {
+        let roster = &mut *self.table;
+        let returns = &mut roster.returns;
+        if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
+            returns.insert(at, (writer, upto));
+            roster.returned.push_back(writer);
+            roster.remembered += 1;
+        }
+        if returns.len() > RETURNS_MAX
+            && let Some(oldest) = roster.returned.pop_front()
+            && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
+        {
+            returns.remove(at);
+            roster.gaps = true;
+        }
+    }
+
+    /// Remembers writers that are forgotten at once, as [`remember`](Replica::remember) would one after
+    /// the other, which moves for each of them all that come after it.
+    pub(crate) fn remember_all(&mut self, forgotten: Vec<(WriterId, u64)>) {
+        let roster = &mut *self.table;
+        let returns = &roster.returns;
+        let is_known = |writer: &WriterId| returns.binary_search_by(|it| it.0.cmp(writer)).is_ok();
+        let fresh = forgotten.into_iter().filter(|it| !is_known(&it.0));
+        let fresh: Vec<(WriterId, u64)> = fresh.collect();
+        roster.returned.extend(fresh.iter().map(|it| it.0));
+        roster.remembered += fresh.len() as u64;
+        roster.returns.extend(fresh);
+        roster.returns.sort_unstable_by_key(|it| it.0);
+        let more = roster.returns.len().saturating_sub(RETURNS_MAX);
+        if more > 0 {
+            let mut oldest: Vec<WriterId> = roster.returned.drain(..more).collect();
+            oldest.sort_unstable();
+            let is_oldest = |writer: &WriterId| oldest.binary_search(writer).is_ok();
+            roster.returns.retain(|it| !is_oldest(&it.0));
+            roster.gaps = true;
+        }
+    }
+
+    /// Remembers what a message says of forgotten writers; whether this replica begins with it to know of
+    /// the space's members.
+    pub(crate) fn take_memory(&mut self, state: &State, message: &Message, begins: bool) {
+        self.table.gaps = match message.gaps {
+            Some(false) => false,
+            _ => self.table.gaps || begins,
+        };
+        for (writer, upto) in message.returns.iter() {
+            if state.numbers.get(writer).is_none() {
+                self.remember(*writer, *upto);
+            }
+        }
+    }
+
+    /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
+    pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
+        if MEMBERS && message.is_complete() {
+            *message.returns = self.remembered(most as u64);
+            let more = self.table.returned.len() > most;
+            message.gaps = Some(self.table.gaps || more);
+        }
+    }
+
+    /// Whether it is known of each writer that was forgotten up to which clock it was taken over.
+    pub(crate) fn remembers_all(&self) -> bool {
+        self.configuration().is_some() && !self.table.gaps
+    }
+
+    /// What is remembered of the writers that were forgotten last, so many, the longest forgotten
+    /// first.
+    pub(crate) fn remembered(&self, last: u64) -> Vec<(WriterId, u64)> {
+        let returned = &self.table.returned;
+        let skipped = (returned.len() as u64).saturating_sub(last) as usize;
+        let returned = returned.iter().skip(skipped);
+        returned
+            .filter_map(|writer| Some((*writer, self.taken_over(writer)?)))
+            .collect()
+    }
+}

@@ -1,0 +1,93 @@
+//! Idempotency keys that are missing of what is held here: guests pass transactions on without keys.
+//!
+//! A member acknowledges a writer only as far as it knows the writer's idempotency keys.
+
+use super::Membership;
+use crate::DUTIES;
+use crate::state::State;
+use crate::state::delta::{Entry, Message};
+use crate::state::vector::VersionVector;
+#[cfg(feature = "members")]
+use alloc::vec::Vec;
+
+impl Membership {
+    /// Tells in a message of which writers keyed operations may be missing.
+    pub(crate) fn tell_lacking(&self, state: &State, message: &mut Message) {
+        if !DUTIES {
+            return;
+        }
+        for (writer, _) in &self.table.held_back {
+            let id = &state.writers[*writer as usize];
+            if let Ok(at) = message.writers.binary_search_by_key(id, |it| it.writer) {
+                message.lacking.push(at as u32);
+            }
+        }
+        message.lacking.sort_unstable();
+    }
+
+    /// Notes up to where the keyed operations of a writer are known once this part of a message is
+    /// taken in. Only members take keyed operations so that they are known elsewhere.
+    pub(crate) fn note_keys_of(
+        &mut self,
+        state: &State,
+        writer: u32,
+        entry: &Entry,
+        lacking: bool,
+    ) {
+        let held = state.clocks[writer as usize];
+        if !DUTIES {
+            return;
+        }
+        if lacking {
+            let announced = self.table.cards[writer as usize].announce.is_some();
+            if announced && entry.hi > held {
+                self.table.hold_back(writer, held);
+            }
+        } else if let Some(upto) = self.table.acknowledgeable(writer)
+            && entry.lo <= upto
+        {
+            let upto = entry.hi.max(upto);
+            self.table.stop_holding_back(writer);
+            if upto < held {
+                self.table.hold_back(writer, upto);
+            }
+        }
+    }
+
+    /// Whether there may be keyed operations of what is held here that are not known here.
+    pub(crate) fn lacks_keys(&self) -> bool {
+        DUTIES && !self.table.held_back.is_empty()
+    }
+
+    /// Up to which clock a writer is held with its keyed operations.
+    pub(crate) fn held_with_keys(&self, state: &State, writer: u32) -> u64 {
+        let held = state.clocks[writer as usize];
+        let upto = match DUTIES {
+            true => self.table.acknowledgeable(writer),
+            false => None,
+        };
+        upto.map_or(held, |upto| held.min(upto))
+    }
+
+    /// What a node is to be asked for: all but what is held here with its keyed operations.
+    pub(crate) fn vector_with_keys(&self, state: &State) -> VersionVector {
+        let clocks = state.numbers.iter();
+        let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(state, number)));
+        VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
+    }
+
+    /// Whether there may be keyed operations of a writer that are not known here.
+    #[cfg(feature = "members")]
+    pub(crate) fn lacks_keys_of(&self, writer: u32) -> bool {
+        self.table.acknowledgeable(writer).is_some()
+    }
+
+    /// The writers that are over, and up to where they are held, of which keyed operations may be
+    /// missing here.
+    #[cfg(feature = "members")]
+    pub(crate) fn lacking_for_good(&self, state: &State) -> Vec<(u32, u64)> {
+        let lacking = self.table.held_back.iter().map(|it| it.0);
+        let over = lacking.filter(|it| self.table.cards[*it as usize].is_over());
+        over.map(|it| (it, state.clocks[it as usize])).collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! Retirement: who takes over from a writer that is gone.
+
+use super::Membership;
+use crate::Handle;
+use crate::WriterId;
+use crate::membership::records::Card;
+use crate::membership::records::HEIRS_MAX;
+use crate::state::State;
+use crate::state::counter;
+use crate::state::slot::Slot;
+use alloc::vec::Vec;
+
+impl Membership {
+    /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
+    /// only declared dead may still have absorbed it itself.
+    pub(crate) fn absorber_of(&self, card: &Card) -> Option<u32> {
+        let mut at = card.successor()?;
+        for _ in 0..HEIRS_MAX {
+            match self.table.cards[at as usize].retired {
+                Some(retired) => at = retired.to.writer,
+                None => return Some(at),
+            }
+        }
+        None
+    }
+
+    /// The writers that were absorbed and are still known, with the last clock that was taken over.
+    pub(crate) fn retired(&self, state: &State) -> impl Iterator<Item = (WriterId, u64)> {
+        let cards = self.ended_cards();
+        cards.filter_map(|(card, at)| Some((state.writers[at as usize], card.retired?.upto)))
+    }
+
+    /// How many writers were left alone by the last [`absorb`](Replica::absorb), because their totals do
+    /// not fit into this replica's. They are tried again each time: the values that they count in are
+    /// right, and a delete of the counter frees them.
+    pub(crate) fn stuck_writers(&self) -> usize {
+        self.table.stuck
+    }
+
+    pub(crate) fn slots(&self, state: &State, handle: Handle) -> Vec<Slot> {
+        state.slots(handle)
+    }
+
+    /// Drops the slots of writers that were absorbed without them: nothing survived in them.
+    pub(crate) fn drop_unmoved(&mut self, state: &mut State, writers: &[u32]) {
+        if writers.is_empty() {
+            return;
+        }
+        let mut writers = writers.to_vec();
+        writers.sort_unstable();
+        let gone = |writer: u32| writers.binary_search(&writer).is_ok();
+        for handle in state.slots_of(&writers) {
+            let mut slots = self.slots(state, handle);
+            slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
+            counter::normalize(&mut slots);
+            state.put_slots(handle, slots);
+            state.forget_unused(handle);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Sponsors of writers that are no members: who takes them in, and who speaks for them then.
+
+use super::Membership;
+use crate::Message;
+use crate::Owner;
+use crate::WriterId;
+use crate::error::Error;
+use crate::error::detail;
+use crate::membership::records::Admit;
+use crate::membership::records::Card;
+use crate::membership::records::HEARD;
+use crate::membership::records::HEIRS_MAX;
+use crate::membership::records::Says;
+use crate::membership::records::of;
+use crate::membership::room::Bringer;
+use crate::state::State;
+use crate::state::page::OWN;
+use alloc::vec::Vec;
+
+impl Membership {
+    /// Whether a writer may be taken in that has seen so much of others, or nothing.
+    pub(crate) fn may_admit(
+        &self,
+        state: &State,
+        writer: &WriterId,
+        lonely: bool,
+        seen: &dyn Fn(&WriterId) -> u64,
+    ) -> Result<(), Error> {
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Gone {
+                writer: detail(*writer),
+            });
+        }
+        let behind = |(number, clock): &(u32, u64)| seen(&state.writers[*number as usize]) < *clock;
+        match !lonely && self.given_up().iter().any(behind) {
+            true => Err(Error::Behind),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
+    /// for from the first one on. Whatever it is sent must be of afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
+    /// [`Error::WritersFull`].
+    pub(crate) fn admit(&mut self, state: &mut State, writer: &WriterId) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Gone {
+                writer: detail(*writer),
+            });
+        }
+        self.room_for_writer(state, writer, Bringer::Guest)?;
+        self.take_in(state, *writer, false)
+    }
+
+    /// Takes in a writer as [`admit`](Replica::admit) does, of a program that never is a member. Such come
+    /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
+    /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
+    /// starts again should not have to face that.
+    pub(crate) fn admit_guest(
+        &mut self,
+        state: &mut State,
+        writer: &WriterId,
+    ) -> Result<(), Error> {
+        self.admit(state, writer)?;
+        let seen = self.members_part(|number| state.clocks[number as usize]);
+        if let Some(number) = state.numbers.get(writer)
+            && state.clocks[number as usize] == 0
+            && self.table.told_by(number).is_some()
+        {
+            self.table.attach(number, seen);
+        }
+        Ok(())
+    }
+
+    /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard
+    /// of now for the first time, and had seen enough at its first transaction. That outranks all who
+    /// took it in when it greeted them: what it took from others may be less than they think.
+    pub(crate) fn take_in(
+        &mut self,
+        state: &mut State,
+        writer: WriterId,
+        heard: bool,
+    ) -> Result<(), Error> {
+        let number = self.number(state, writer);
+        let card = &self.table.cards[number as usize];
+        let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
+        if card.is_over() && !(heard && leaves) {
+            return Err(Error::Gone {
+                writer: detail(writer),
+            });
+        }
+        let turn = match (card.home, heard) {
+            _ if card.announce.is_some() => return Ok(()),
+            (None, false) => 0,
+            (None, true) => HEARD,
+            (Some(_), false) => return Ok(()),
+            (Some(home), true) => (home.turn | 1) + 1,
+        };
+        self.record(state, number, |by| Says::Admit(Admit { turn, by }))?;
+        if leaves {
+            return Ok(()); // nobody waits for it any more
+        }
+        let seen = self.acked();
+        self.table.attach(number, seen);
+        Ok(())
+    }
+
+    /// Whether this replica speaks for a writer: it is its home, or took over from its home.
+    pub(crate) fn is_home_of(&self, card: &Card) -> bool {
+        card.home
+            .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
+    }
+
+    /// The writers that this member speaks for: those it took in, and those whose homes it took over.
+    pub(crate) fn attached(&self, state: &State) -> impl Iterator<Item = WriterId> {
+        let attached = self.attached_numbers();
+        attached.map(|number| state.writers[number as usize])
+    }
+
+    /// They, by local number, ascending.
+    pub(crate) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
+        let cards = self.table.cards.iter().zip(0u32..);
+        let attached = cards.filter(|(card, _)| {
+            card.announce.is_none() && !card.is_over() && self.is_home_of(card)
+        });
+        attached.map(|(_, number)| number)
+    }
+
+    /// Whether this member speaks for a writer.
+    pub(crate) fn is_attached(&self, state: &State, writer: &WriterId) -> bool {
+        let number = state.numbers.get(writer);
+        let card = number.map(|number| &self.table.cards[number as usize]);
+        card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
+    }
+
+    /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
+    /// held here: as [`progress`](Replica::progress) of each.
+    pub(crate) fn levels(&self, state: &State) -> impl Iterator<Item = (WriterId, u64, bool)> {
+        let held = self.members_part(|number| state.clocks[number as usize]);
+        self.attached_numbers().map(move |number| {
+            let theirs = self.seen_there(number);
+            let mut held = held.iter();
+            let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
+            let far = theirs.iter().map(|entry| entry.1).sum();
+            (state.writers[number as usize], far, level)
+        })
+    }
+
+    /// Who speaks for a writer by now: itself, or whoever took over.
+    pub(crate) fn heir_of(&self, writer: u32) -> u32 {
+        let mut at = writer;
+        for _ in 0..HEIRS_MAX {
+            match self.table.cards[at as usize].successor() {
+                Some(next) => at = next,
+                None => return at,
+            }
+        }
+        at
+    }
+
+    /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
+    pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
+        let home = self.home_number()?;
+        Some(state.writers[self.heir_of(home) as usize])
+    }
+
+    /// The member that is waited for in the name of this replica, which is none itself.
+    pub(crate) fn home_number(&self) -> Option<u32> {
+        let card = &self.table.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(home.by.writer)
+    }
+
+    /// The transaction that took a writer in.
+    pub(crate) fn introduced_by(
+        &self,
+        state: &State,
+        writer: &WriterId,
+    ) -> Option<(WriterId, u64)> {
+        let number = state.numbers.get(writer)?;
+        let by = self.table.cards[number as usize].intro?.by;
+        Some((state.writers[by.writer as usize], by.clock))
+    }
+
+    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    pub(crate) fn incarnation(&self, state: &State, writer: &WriterId) -> Option<(Owner, u64)> {
+        let number = state.numbers.get(writer)?;
+        let announce = self.table.cards[number as usize].announce.as_ref()?;
+        Some((announce.owner, announce.generation))
+    }
+
+    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
+    pub(crate) fn vouch(&mut self, state: &State, message: &Message, live: WriterId) {
+        let is_unsure = |number: &u32| self.table.cards[*number as usize].is_unsure();
+        let is_named = |number: &u32| {
+            let writer = state.writers[*number as usize];
+            writer != live && message.hi(&writer) > Some(0)
+        };
+        let named = self.starts().filter(is_unsure).filter(is_named);
+        let named: Vec<u32> = named.collect();
+        for number in named {
+            let vouched = &mut self.table.vouched;
+            if !vouched.contains(&(live, number)) {
+                vouched.push((live, number));
+            }
+        }
+    }
+}

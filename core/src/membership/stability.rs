@@ -1,0 +1,360 @@
+//! Acknowledgement, and what is stable by it.
+//!
+//! Something is *stable* once everybody who counts has seen it: then whatever is still unseen was
+//! made by somebody who had seen it. Members count, and each of them speaks for the writers that
+//! are attached to it. Only what is stable is collected. This is causal stability (Baquero, Almeida,
+//! Shoker 2017), with members in the place of all replicas.
+
+use crate::MEMBERS;
+use crate::Message;
+use crate::Owner;
+use crate::Vec;
+use crate::VersionVector;
+use crate::WriterId;
+use crate::membership::Membership;
+use crate::membership::records::Fact;
+use crate::membership::records::Fence;
+use crate::membership::records::HEIRS_MAX;
+use crate::membership::records::Says;
+use crate::membership::records::of;
+use crate::state::State;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
+
+/// Those whose acknowledgement is needed.
+pub(crate) struct Quorum {
+    pub(crate) members: Vec<u32>,
+    /// What this replica has seen, and those that are attached to it.
+    pub(crate) own: Vec<(u32, u64)>,
+    /// Whether they acknowledged each fence of a member's incarnation that is not absorbed yet, and each
+    /// incarnation whose place is not certain. Until then no other acknowledgement means anything: some
+    /// may know of a fence that others do not.
+    pub(crate) firm: bool,
+    /// Whether they acknowledged the fences of guests, too. An acknowledgement leaves out whom its member
+    /// knows to be dead, and others may still take in what that one says.
+    pub(crate) settled: bool,
+}
+
+/// What all who count have acknowledged, who left out guests that not all of them knew to be dead. It is
+/// stable once they do: whoever was declared dead later was not left out. So guests that go all the time
+/// put off nothing for ever.
+#[derive(Clone, Debug)]
+pub(crate) struct Prospect {
+    pub(crate) members: Vec<u32>,
+    /// By local number: of members' writers what all acknowledged.
+    pub(crate) least: Vec<u64>,
+    /// What was held at an ack of this member's own that all acknowledged.
+    pub(crate) held: Option<Vec<u64>>,
+    /// The guests that were left out, perhaps.
+    pub(crate) fences: Vec<u32>,
+}
+
+impl Membership {
+    /// Makes a message complete: it names all writers, and says what may have been collected here.
+    pub(crate) fn tell_horizon(&self, state: &State, message: &mut Message) {
+        message.complete = message.closed;
+        if !message.is_complete() {
+            return;
+        }
+        for (writer, entry) in message.writers.iter().enumerate() {
+            let number = state.numbers.get(&entry.writer);
+            if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
+                let writer = writer as u32;
+                let says = Says::Floor(clock);
+                message.facts.push(Fact { writer, says });
+            }
+        }
+        message.facts.sort_by_key(Fact::place);
+    }
+
+    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
+    /// was collected here, as then only the whole state will do.
+    pub(crate) fn lows(&self, state: &State, since: &VersionVector) -> Vec<u64> {
+        let mut lows = state.clocks_in(since);
+        if !self.covers_floor(&lows) {
+            lows.fill(0);
+        }
+        lows
+    }
+
+    /// Whether a set of clocks covers a stamp, or the stamp of the absorption of its writer.
+    pub(crate) fn covers(&self, seen: impl Fn(u32) -> u64, mut stamp: Stamp) -> bool {
+        for _ in 0..HEIRS_MAX {
+            if seen(stamp.writer) >= stamp.clock {
+                return true;
+            }
+            match self.table.cards[stamp.writer as usize].retired {
+                Some(retired) => stamp = retired.to,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    pub(crate) fn quorum(&self, state: &State) -> Quorum {
+        let members = self.starts().filter(|number| self.counts(*number));
+        let mut quorum = Quorum {
+            members: members.collect(),
+            own: self.seen(state),
+            firm: false,
+            settled: false,
+        };
+        // A member of whom no living incarnation is known may have seen, and made, anything.
+        let speaks = |owner: &Owner| {
+            let mut incarnations = self.incarnations(owner);
+            incarnations.any(|number| self.counts(number))
+        };
+        if !self
+            .configuration()
+            .is_some_and(|it| it.members.iter().all(speaks))
+        {
+            quorum.members.clear();
+        }
+        let starts = self.starts();
+        let cards = starts.map(|number| (&self.table.cards[number as usize], number));
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        quorum.firm = open.all(|(card, number)| {
+            // Others may still judge that it began from too old a state.
+            let announce = card.announce.as_ref().filter(|_| card.is_unsure());
+            let announce = announce.map(|it| Stamp {
+                writer: number,
+                clock: it.clock,
+            });
+            if announce.is_some_and(|by| !self.acknowledged(&quorum, by)) {
+                return false;
+            }
+            let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
+            let buried = |fence| seen(fence) && self.is_heir_told(state, &quorum, number);
+            card.fence.is_none_or(buried)
+        });
+        quorum.settled = quorum.firm && self.left_out(&quorum).next().is_none();
+        quorum
+    }
+
+    /// The guests that were declared dead, and not all who count have acknowledged it.
+    pub(crate) fn left_out(&self, quorum: &Quorum) -> impl Iterator<Item = u32> {
+        let left_out = self.ended_cards().filter(|(card, _)| {
+            let open = card.retired.is_none() && card.announce.is_none();
+            let fence = card.fence.filter(|_| open);
+            fence.is_some_and(|fence| !self.acknowledged(quorum, fence.by))
+        });
+        left_out.map(|(_, number)| number)
+    }
+
+    /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
+    /// that were attached to it, for whom the heir speaks now.
+    pub(crate) fn is_heir_told(&self, state: &State, quorum: &Quorum, writer: u32) -> bool {
+        let heir = self.heir_of(writer);
+        let seen = |number: u32| self.seen_by(quorum, number, writer);
+        let most = quorum.members.iter().map(|number| seen(*number)).max();
+        let most = most.unwrap_or(0).max(state.clocks[writer as usize]);
+        quorum.members.contains(&heir) && seen(heir) >= most
+    }
+
+    /// How much of a member's writer a member has acknowledged.
+    pub(crate) fn seen_by(&self, quorum: &Quorum, member: u32, writer: u32) -> u64 {
+        match (member, &self.table.cards[member as usize].ack) {
+            (OWN, _) => of(&quorum.own, writer),
+            (_, Some(ack)) => ack.of(writer),
+            (_, None) => 0,
+        }
+    }
+
+    /// Whether all who count have acknowledged a stamp.
+    pub(crate) fn acknowledged(&self, quorum: &Quorum, stamp: Stamp) -> bool {
+        !quorum.members.is_empty()
+            && quorum.members.iter().all(|&number| {
+                let ack = &self.table.cards[number as usize].ack;
+                match (number, ack) {
+                    (OWN, _) => self.covers(|writer| of(&quorum.own, writer), stamp),
+                    (_, Some(ack)) => self.covers(|writer| ack.of(writer), stamp),
+                    (_, None) => false,
+                }
+            })
+    }
+
+    /// Whether everybody who counts has seen a stamp: what is unseen was made by somebody who had.
+    pub(crate) fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
+        let settled = &self.table.settled;
+        let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
+        self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
+    }
+
+    /// Whether others wait for this member to acknowledge some of what it has seen.
+    pub(crate) fn is_awaited(&self, seen: &[(u32, u64)]) -> bool {
+        let before = self.acked();
+        let mut due = false;
+        let ended = self.ended_cards().map(|it| it.1);
+        for number in self.starts().chain(ended) {
+            let card = &self.table.cards[number as usize];
+            let newly = |stamp: Stamp| {
+                self.covers(|writer| of(seen, writer), stamp)
+                    && !self.covers(|writer| of(&before, writer), stamp)
+            };
+            let wanted = card
+                .ack
+                .as_ref()
+                .filter(|_| number != OWN && self.counts(number));
+            let own = |clock| Stamp {
+                writer: number,
+                clock,
+            };
+            due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
+            due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
+            // Whoever takes over from a member is waited for until it has been told all.
+            due |= card.fence.is_some() && of(seen, number) > of(&before, number);
+            // A new incarnation waits to hear from the others.
+            due |= number != OWN
+                && self.counts(number)
+                && card
+                    .announce
+                    .as_ref()
+                    .is_some_and(|it| newly(own(it.clock)));
+        }
+        due
+    }
+
+    /// Whether others wait for an acknowledgement of this member's that waits itself for those who are
+    /// attached here: they have not said that they have seen as much.
+    pub(crate) fn is_held_up(&self, state: &State) -> bool {
+        let held = || self.members_part(|number| self.held_with_keys(state, number));
+        self.is_member() && !self.is_awaited(&self.seen(state)) && self.is_awaited(&held())
+    }
+
+    /// Moves the settled vector on to what all have acknowledged, and to what was held at an ack of
+    /// this member's own that all have acknowledged.
+    pub(crate) fn settle(&mut self, state: &State, quorum: &Quorum) {
+        if !quorum.firm {
+            return;
+        }
+        let left_out: Vec<u32> = self.left_out(quorum).collect();
+        let prospect = self.table.prospect.take();
+        let prospect = prospect.filter(|it| it.members == quorum.members);
+        let mut prospect = prospect.unwrap_or_else(|| self.prospect(state, quorum, &left_out));
+        prospect
+            .fences
+            .retain(|guest| left_out.binary_search(guest).is_ok());
+        if !prospect.fences.is_empty() {
+            self.table.prospect = Some(prospect);
+            return;
+        }
+        let mut settled = core::mem::take(&mut self.table.settled);
+        settled.resize(state.writers.len(), 0);
+        // Of members' writers all say themselves what they have seen: also whose keyed operations they
+        // know.
+        let mut held = prospect.held.unwrap_or_default();
+        for number in self.starts() {
+            let number = number as usize;
+            if let Some(held) = held.get_mut(number) {
+                *held = 0;
+            }
+            if let Some(clock) = prospect.least.get(number) {
+                settled[number] = settled[number].max(*clock);
+            }
+        }
+        for (settled, clock) in settled.iter_mut().zip(held) {
+            *settled = clock.max(*settled);
+        }
+        self.table.settled = settled;
+        let starts: Vec<u32> = self.starts().collect();
+        for number in starts {
+            let number = number as usize;
+            let card = &self.table.cards[number];
+            let clock = card.announce.as_ref().map_or(0, |it| it.clock);
+            if card.is_unsure() && self.table.settled[number] >= clock {
+                self.table.cards[number].base = None;
+                self.table.vouched.retain(|it| it.1 != number as u32);
+            }
+        }
+    }
+
+    /// What all have acknowledged by now.
+    pub(crate) fn prospect(
+        &mut self,
+        state: &State,
+        quorum: &Quorum,
+        left_out: &[u32],
+    ) -> Prospect {
+        let waits = self.table.pending.as_ref();
+        let dot = waits.map(|(clock, _)| Stamp {
+            writer: OWN,
+            clock: *clock,
+        });
+        let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
+        let held = self.table.pending.take_if(|_| is_held);
+        let mut least = alloc::vec![0; state.writers.len()];
+        for number in self.starts() {
+            least[number as usize] = self.least_seen(quorum, number);
+        }
+        Prospect {
+            members: quorum.members.clone(),
+            least,
+            held: held.map(|(_, held)| held),
+            fences: left_out.to_vec(),
+        }
+    }
+
+    /// How much of a member's writer all who count have acknowledged.
+    pub(crate) fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
+        let seen = |number: &u32| self.seen_by(quorum, *number, writer);
+        quorum.members.iter().map(seen).min().unwrap_or(0)
+    }
+
+    /// What this replica knows to be stable: a member can tell those that are attached to it, who
+    /// have no acknowledgements of their own to conclude it from.
+    pub(crate) fn settled(&self, state: &State) -> VersionVector {
+        let clocks = |(writer, number): (WriterId, u32)| {
+            let clock = self.table.settled.get(number as usize).copied();
+            clock
+                .filter(|clock| *clock > 0)
+                .map(|clock| (writer, clock))
+        };
+        VersionVector::from_sorted(state.numbers.iter().filter_map(clocks).collect())
+    }
+
+    /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
+    /// that the member had, which was this: otherwise something could be missing here still that
+    /// was made before it was settled.
+    pub(crate) fn take_settled(
+        &mut self,
+        state: &State,
+        settled: &VersionVector,
+        seen: &VersionVector,
+    ) {
+        if seen
+            .iter()
+            .any(|(writer, clock)| clock > self.held(state, &writer))
+        {
+            return;
+        }
+        self.table.settled.resize(state.writers.len(), 0);
+        for (writer, clock) in settled.iter() {
+            if let Some(number) = state.numbers.get(&writer) {
+                let ours = &mut self.table.settled[number as usize];
+                *ours = clock.max(*ours);
+            }
+        }
+    }
+
+    /// Whether everything that was collected here is covered by these clocks.
+    pub(crate) fn covers_floor(&self, lows: &[u64]) -> bool {
+        let mut floor = self.table.floor.iter().zip(0u32..);
+        !MEMBERS
+            || floor.all(|(&clock, writer)| {
+                self.covers(|number| lows[number as usize], Stamp { writer, clock })
+            })
+    }
+
+    /// Up to which clock a writer's part may lack what all have seen to be over; 0 of one that is not
+    /// told apart.
+    #[cfg(feature = "members")]
+    pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
+        seen_by_all(&self.table.floor, &self.table.settled, writer)
+    }
+}
+
+#[cfg(feature = "members")]
+pub(crate) fn seen_by_all(floor: &[u64], settled: &[u64], writer: u32) -> u64 {
+    let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
+    of(floor).max(of(settled))
+}

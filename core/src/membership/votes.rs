@@ -1,0 +1,98 @@
+//! Votes on the next configuration: the reading half of a consensus after "The Part-Time Parliament"
+//! (Lamport 1998).
+
+use super::Membership;
+use crate::Limit;
+use crate::Owner;
+use crate::error::Error;
+use crate::error::detail;
+use crate::limits::MEMBERS_MAX;
+use crate::membership::records::Vote;
+use crate::state::State;
+use crate::state::page::OWN;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Membership {
+    /// The members that were proposed here and are not decided on yet.
+    pub(crate) fn proposal(&self) -> Option<&[Owner]> {
+        self.table.proposal.as_ref().map(|it| &*it.members)
+    }
+
+    /// The limits that were proposed here and are not decided on yet.
+    pub(crate) fn proposed_limits(&self) -> Option<&[Limit]> {
+        self.table.proposal.as_ref().map(|it| &*it.limits)
+    }
+
+    /// Whether this replica may vote. A member's new incarnation may have forgotten what the one
+    /// before promised, if its disk was put back. It votes once so many others have acknowledged it
+    /// that one of them took part in every majority that the one before can have been part of; by
+    /// then they count the old vote no more.
+    pub(crate) fn has_vote(&self, state: &State) -> bool {
+        let members = self.configuration().map_or(0, |it| it.members.len());
+        let card = &self.table.cards[OWN as usize];
+        let Some(announce) = card.announce.as_ref().filter(|_| self.is_member()) else {
+            return false;
+        };
+        let knows = |number: u32| {
+            let ack = &self.table.cards[number as usize].ack;
+            number != OWN
+                && self.counts(number)
+                && ack
+                    .as_ref()
+                    .is_some_and(|ack| ack.of(OWN) >= announce.clock)
+        };
+        let heard = (0..state.writers.len() as u32).filter(|number| knows(*number));
+        let needed = members - (members / 2 + 1) + 1;
+        let settled = self.table.settled.first().copied().unwrap_or(0);
+        settled >= announce.clock || members == 1 || heard.count() >= needed
+    }
+
+    /// Era and number of the configuration that is to be decided next.
+    pub(crate) fn next_number(&self) -> Option<(u64, u64)> {
+        let present = self.configuration()?;
+        Some((present.era, present.number.saturating_add(1)))
+    }
+
+    /// Whose incarnation a local number is.
+    pub(crate) fn owner_of(&self, number: u32) -> Option<Owner> {
+        let announce = self.table.cards[number as usize].announce.as_ref();
+        announce.map(|it| it.owner)
+    }
+
+    /// The vote of each member who has one on this number: its newest one.
+    pub(crate) fn votes(&self, era: u64, number: u64) -> Vec<(Owner, Vote)> {
+        let members = self.configuration().map_or(&[][..], |it| &it.members);
+        let vote = |owner: &Owner| Some((*owner, self.vote_of(owner, era, number)?.clone()));
+        members.iter().filter_map(vote).collect()
+    }
+
+    pub(crate) fn vote_of(&self, owner: &Owner, era: u64, number: u64) -> Option<&Vote> {
+        let cards = self.incarnations(owner);
+        let cards = cards.map(|number| &self.table.cards[number as usize]);
+        let cards = cards.filter(|card| !card.is_over());
+        let votes = cards.filter_map(|card| card.vote.as_deref());
+        let votes = votes.filter(|vote| (vote.era, vote.number) == (era, number));
+        votes.max_by_key(|vote| (vote.promised, vote.accepted.as_ref().map(|it| it.0)))
+    }
+
+    /// The present vote of an owner's, to be taken over by its new incarnation.
+    pub(crate) fn inherited_vote(&self, owner: &Owner, clock: u64) -> Option<Box<Vote>> {
+        let (era, number) = self.next_number()?;
+        let vote = self.vote_of(owner, era, number)?.clone();
+        Some(Box::new(Vote { clock, ..vote }))
+    }
+}
+
+/// A list of members as a configuration has it.
+pub(crate) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
+    let mut members = members.to_vec();
+    members.sort_unstable();
+    members.dedup();
+    match members.is_empty() || members.len() > MEMBERS_MAX {
+        true => Err(Error::MembersFull {
+            members: detail(members.len()),
+        }),
+        false => Ok(members),
+    }
+}
