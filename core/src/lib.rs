@@ -46,6 +46,7 @@ mod account;
 mod closed;
 mod error;
 mod hash;
+mod idempotency;
 #[cfg(feature = "json")]
 mod json;
 pub mod limits;
@@ -78,22 +79,25 @@ pub use account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
+#[cfg(feature = "members")]
+pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use membership::records::{Configuration, Limit, Owner};
 pub use once::Once;
 pub use replica::{
-    Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
+    Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged,
     Replica, Returned, Transaction,
 };
-#[cfg(feature = "members")]
-pub use replica::{Asked, Asker, KeyedBounds, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
 };
+#[cfg(feature = "members")]
+pub use replica::{Part, Restoring, Snapshot};
 pub use state::delta::Message;
 pub use state::keys::{Handle, RESERVED};
 #[cfg(feature = "members")]
 pub use state::moment::Moment;
+pub use state::operation::Op;
 pub use state::page::Shard;
 pub use state::vector::VersionVector;
 #[cfg(feature = "members")]

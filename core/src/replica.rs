@@ -16,9 +16,6 @@ mod homes;
 mod journal;
 #[cfg(feature = "members")]
 mod keyed;
-#[cfg(not(feature = "members"))]
-#[path = "replica/keyless.rs"]
-mod keyed;
 mod levels;
 mod listing;
 #[cfg(feature = "explore")]
@@ -51,12 +48,9 @@ pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
 #[cfg(feature = "members")]
-pub use keyed::{Asked, Asker, KeyedBounds};
-#[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
-pub use ops::Op;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
@@ -72,12 +66,14 @@ pub use windows::Period;
 use crate::account::is_reserved;
 use crate::closed::Closed;
 use crate::error::{Error, detail};
+use crate::idempotency::IdempotencyLog;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::membership::room::Bringer;
 use crate::state::keys::Handle;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
+use crate::state::operation::Op;
 use crate::state::page::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::state::vector::VersionVector;
 use crate::state::{State, place};
@@ -114,8 +110,7 @@ pub struct Replica {
     sums: Closed<fork::Sums>,
     /// Writers that were found forked since the sync machine last asked.
     forked: Closed<Vec<WriterId>>,
-    #[cfg(feature = "members")]
-    keyed: keyed::Table,
+    pub(crate) idempotency: IdempotencyLog,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
     #[cfg(feature = "budgets")]
@@ -147,8 +142,7 @@ impl Replica {
             former: Closed::default(),
             sums: Closed::default(),
             forked: Closed::default(),
-            #[cfg(feature = "members")]
-            keyed: keyed::Table::default(),
+            idempotency: IdempotencyLog::default(),
             #[cfg(feature = "budgets")]
             pending: budgets::Pending::default(),
             #[cfg(feature = "budgets")]
@@ -446,6 +440,28 @@ impl Replica {
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
         self.state.vector()
+    }
+
+    /// Withdraws what was made more than once under one key, as far as that was heard of since this
+    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
+    /// it. Tells whether there was any.
+    ///
+    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn withdraw(
+        &mut self,
+        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
+    ) -> Result<bool, Error> {
+        self.idempotency
+            .withdraw(&mut self.state, &mut self.membership, withdrawn)
+    }
+
+    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    #[cfg(feature = "members")]
+    pub fn withdrawn_count(&self) -> u64 {
+        self.idempotency.withdrawn_count()
     }
 
     /// Whether there may be keyed operations of what is held here that are not known here.

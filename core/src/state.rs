@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub(crate) mod moment;
 #[cfg(feature = "members")]
 mod moved;
+pub(crate) mod operation;
 pub(crate) mod page;
 mod read;
 pub(crate) mod recent;

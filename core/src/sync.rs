@@ -77,6 +77,8 @@ mod shares;
 #[cfg(feature = "budgets")]
 mod wants;
 
+#[cfg(feature = "members")]
+pub use crate::idempotency::Party;
 pub use config::SyncConfig;
 pub use hello::LinkStatus;
 #[cfg(feature = "members")]
@@ -86,7 +88,7 @@ pub use origins::Accusation;
 #[cfg(feature = "members")]
 pub use rights::{Rights, Role};
 #[cfg(feature = "members")]
-pub use shares::{Party, Share};
+pub use shares::Share;
 #[cfg(feature = "budgets")]
 pub use wants::{Supply, WantId};
 
@@ -625,7 +627,13 @@ impl Sync {
         let changes = &mut self.changed;
         let mut changed = |handle, _| changes.push(handle);
         // A writer at the end of its clocks withdraws nothing; others do.
-        if DUTIES && replica.withdraw(&mut changed) == Ok(true) {
+        if DUTIES
+            && replica.idempotency.withdraw(
+                &mut replica.state,
+                &mut replica.membership,
+                &mut changed,
+            ) == Ok(true)
+        {
             self.local_change(now);
         }
     }

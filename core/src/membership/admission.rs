@@ -337,7 +337,7 @@ impl Membership {
                 }
                 Says::Admit(admit) => {
                     let by = admit.by.writer as usize;
-                    let covered = admit.by.clock <= self.held(state, &message.writers[by].writer)
+                    let covered = admit.by.clock <= state.held(&message.writers[by].writer)
                         || depth < ADMISSIONS_MAX
                             && self.standing(state, message, by, live, depth + 1)
                                 == Standing::Forgotten;
@@ -452,7 +452,7 @@ impl Membership {
         for fact in message.facts() {
             let writer = message.writers[fact.writer as usize].writer;
             if let Says::Retired(retired) = &fact.says
-                && self.held(state, &writer) > retired.upto
+                && state.held(&writer) > retired.upto
             {
                 return Err(Error::Outdated); // it holds what was given up
             }

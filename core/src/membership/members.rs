@@ -285,11 +285,6 @@ impl Membership {
         self.table.attach(number, seen);
     }
 
-    /// The clock up to which a writer is held.
-    pub(crate) fn held(&self, state: &State, writer: &WriterId) -> u64 {
-        state.held(writer)
-    }
-
     /// The clocks of those writers that are members' incarnations.
     pub(crate) fn members_part(&self, clock: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
         let of = self.starts().map(|number| (number, clock(number)));
@@ -502,15 +497,10 @@ impl Membership {
             .or_else(|| self.taken_over(writer))
     }
 
-    /// Whether a writer is known here.
-    pub(crate) fn knows(&self, state: &State, writer: &WriterId) -> bool {
-        state.knows(writer)
-    }
-
     /// Whether everything up to an admission was seen here: who was taken in by it and is not known
     /// was forgotten.
     pub(crate) fn has_seen(&self, state: &State, intro: &Intro) -> bool {
-        let held = self.held(state, &intro.by) >= intro.clock;
+        let held = state.held(&intro.by) >= intro.clock;
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
     }
 

@@ -1,14 +1,11 @@
 //! Retirement: who takes over from a writer that is gone.
 
 use super::Membership;
-use crate::Handle;
 use crate::WriterId;
 use crate::membership::records::Card;
 use crate::membership::records::HEIRS_MAX;
 use crate::state::State;
 use crate::state::counter;
-use crate::state::slot::Slot;
-use alloc::vec::Vec;
 
 impl Membership {
     /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
@@ -37,10 +34,6 @@ impl Membership {
         self.table.stuck
     }
 
-    pub(crate) fn slots(&self, state: &State, handle: Handle) -> Vec<Slot> {
-        state.slots(handle)
-    }
-
     /// Drops the slots of writers that were absorbed without them: nothing survived in them.
     pub(crate) fn drop_unmoved(&mut self, state: &mut State, writers: &[u32]) {
         if writers.is_empty() {
@@ -50,7 +43,7 @@ impl Membership {
         writers.sort_unstable();
         let gone = |writer: u32| writers.binary_search(&writer).is_ok();
         for handle in state.slots_of(&writers) {
-            let mut slots = self.slots(state, handle);
+            let mut slots = state.slots(handle);
             slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
             counter::normalize(&mut slots);
             state.put_slots(handle, slots);

@@ -323,7 +323,7 @@ impl Membership {
     ) {
         if seen
             .iter()
-            .any(|(writer, clock)| clock > self.held(state, &writer))
+            .any(|(writer, clock)| clock > state.held(&writer))
         {
             return;
         }

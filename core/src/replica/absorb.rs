@@ -35,7 +35,8 @@ impl Replica {
         if !self.membership.is_member() {
             return Ok(0);
         }
-        self.withdraw(&mut |_, _| ())?;
+        self.idempotency
+            .withdraw(&mut self.state, &mut self.membership, &mut |_, _| ())?;
         let taken = self.absorb_ready()?;
         #[cfg(feature = "budgets")]
         self.inherit()?;
@@ -51,7 +52,10 @@ impl Replica {
                 None => card.bye.is_some(),
             };
             // What was made elsewhere under the same keys must be known here.
-            let free = over && self.is_keyed_stable(&quorum, number);
+            let free = over
+                && self
+                    .idempotency
+                    .is_keyed_stable(&self.membership, &quorum, number);
             let mine = number != OWN
                 && card.retired.is_none()
                 && self.membership.absorber_of(card) == Some(OWN);
@@ -74,7 +78,7 @@ impl Replica {
         }
         let clock = self.membership.next_clock(&self.state)?;
         for (handle, part) in &parts {
-            let mut slots = self.membership.slots(&self.state, *handle);
+            let mut slots = self.state.slots(*handle);
             self.absorb_counter(&mut slots, part, &chosen, clock);
             self.put_slots(*handle, slots);
             self.state.forget_unused(*handle);
@@ -181,7 +185,7 @@ impl Replica {
     /// Takes over so much in a counter, of nobody.
     pub(crate) fn absorb_for_test(&mut self, key: &str, amount: i128) {
         let handle = self.add(key, 0).unwrap();
-        let mut slots = self.membership.slots(&self.state, handle);
+        let mut slots = self.state.slots(handle);
         let clock = self.clock() + 1;
         assert!(self.state.act(clock).take_over(&mut slots, amount));
         self.put_slots(handle, slots);

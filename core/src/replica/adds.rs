@@ -68,7 +68,7 @@ impl Replica {
             && known == (self.membership.table.remembered, self.former_clocks())
             && moved.is_some_and(|moved| moved == [OWN])
             && self.membership.facts_since(mark.state.epoch, &lows).is_empty()
-            && mark.keyed.is_last(self)
+            && mark.keyed.is_last(&self.idempotency)
     }
 }
 

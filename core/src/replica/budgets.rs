@@ -23,7 +23,6 @@ pub use leases::{Lease, lease_until};
 pub(super) use pending::Pending;
 pub use stock::Stock;
 
-use super::ops::Draft;
 use super::{Replica, Transaction, place};
 use crate::Op;
 use crate::account::{
@@ -32,6 +31,7 @@ use crate::account::{
 use crate::error::{Error, Short};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::state::keys::Handle;
+use crate::state::operation::Draft;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -548,7 +548,7 @@ impl Transaction<'_> {
         let handle = replica.state.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
         saved.push((handle, known.ok().map(|at| self.drafts[at].clone())));
-        let at = replica.draft_of(&mut self.drafts, handle);
+        let at = replica.state.draft_of(&mut self.drafts, handle);
         let draft = &mut self.drafts[at];
         let done = replica.step(draft, self.clock, Op::Add(by), &mut self.did);
         done.map(|_| handle)

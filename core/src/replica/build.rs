@@ -4,8 +4,8 @@ mod since;
 
 use super::Replica;
 use super::former::OfFormer;
-use super::keyed::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::closed::Closed;
+use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::membership::records::Fact;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
@@ -107,7 +107,7 @@ impl Replica {
         let mut more = false;
         if picked.stopped == END {
             let rest = budget.saturating_sub(picked.bytes);
-            (ops, more) = keyed.step(self, &mut picked.lows, rest);
+            (ops, more) = keyed.step((&self.idempotency, &self.state), &mut picked.lows, rest);
         }
         if picked.stopped == END && !more {
             let mut base = match only {
@@ -185,7 +185,9 @@ impl Replica {
         lows: &impl Sheet<u64>,
         budget: usize,
     ) -> bool {
-        let (ops, all) = self.keyed_since(since, lows, budget);
+        let (ops, all) = self
+            .idempotency
+            .keyed_since(&self.state, since, lows, budget);
         self.put_keyed(message, ops);
         all
     }

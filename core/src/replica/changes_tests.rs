@@ -147,8 +147,8 @@ fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
     let moment = all[0].moment();
     let born = |all: &[Replica; 3]| {
         let slots = all[0]
-            .membership
-            .slots(&all[0].state, all[0].handle("stays").expect("it exists"));
+            .state
+            .slots(all[0].handle("stays").expect("it exists"));
         slots[0].born()
     };
     assert!(born(&all) > 0);

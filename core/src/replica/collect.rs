@@ -38,11 +38,15 @@ impl Replica {
             return Ok(false);
         }
         // Whoever hears that this was acknowledged must have heard of that.
-        self.withdraw(&mut |_, _| ())?;
-        self.give_up_keys();
+        self.idempotency
+            .withdraw(&mut self.state, &mut self.membership, &mut |_, _| ())?;
+        self.idempotency
+            .give_up_keys(&self.state, &mut self.membership);
         let seen = self.membership.seen(&self.state);
         let asks = self.membership.table.waiting && self.membership.table.pending.is_none();
-        let asks_for_keys = self.asks_for_keys();
+        let asks_for_keys = self
+            .idempotency
+            .asks_for_keys(&self.state, &self.membership);
         if !asks && !asks_for_keys && !self.membership.is_awaited(&seen) {
             return Ok(false);
         }
@@ -53,7 +57,8 @@ impl Replica {
             self.membership.table.pending = Some((clock, held));
         }
         if asks_for_keys {
-            self.ask_for_keys(clock);
+            self.idempotency
+                .ask_for_keys(&self.state, &self.membership, clock);
         }
         let want = self
             .membership
@@ -61,7 +66,7 @@ impl Replica {
             .pending
             .as_ref()
             .map_or(0, |pending| pending.0);
-        let want = want.max(self.asked_for_keys());
+        let want = want.max(self.idempotency.asked_for_keys());
         let mut seen = seen;
         // It is part of what is seen here, if all that are attached have seen it. Who was not heard yet
         // may have been sent all but this, and be about to begin from that.
@@ -106,10 +111,11 @@ impl Replica {
                     stamp.clock <= kept[stamp.writer as usize]
                         && self.membership.is_stable(&quorum, stamp)
                 };
-                let before = self.has_keyed().then(|| slots.clone());
+                let before = self.idempotency.has_keyed().then(|| slots.clone());
                 if sweep(&mut slots, &self.state.writers, &stable, &mut waits) {
                     changed = true;
-                    self.note_reborn(&before.unwrap_or_default(), &slots);
+                    self.idempotency
+                        .note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
                     *self.state.dropped += u64::from(PARTS && slots.is_empty());
                     self.put_slots(handle, slots);
@@ -120,9 +126,10 @@ impl Replica {
         }
         changed |= self.forget(&quorum, &kept);
         let numbers = 0..self.state.writers.len() as u32;
-        self.membership.table.waiting |= numbers
-            .into_iter()
-            .any(|n| self.waits_for_keyed(&quorum, n));
+        self.membership.table.waiting |= numbers.into_iter().any(|n| {
+            self.idempotency
+                .waits_for_keyed(&self.membership, &quorum, n)
+        });
         #[cfg(feature = "budgets")]
         {
             self.membership.table.waiting |= !self.has_none_pending() || self.awaits_known();
@@ -166,7 +173,7 @@ impl Replica {
         #[cfg(feature = "budgets")]
         self.pending.clear();
         *self.sums = Empty::EMPTY;
-        self.doubt_keyed();
+        self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();
         handles

@@ -142,7 +142,8 @@ impl Replica {
             .resize(self.state.writers.len(), 0);
         if DUTIES {
             let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
-            self.forget_keyed(&numbers);
+            self.idempotency
+                .forget_keyed(&mut self.membership, &numbers);
         }
         for (number, to, _) in gone {
             self.membership.forget_clocks(&mut self.state, *number, *to);

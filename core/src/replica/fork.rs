@@ -294,7 +294,7 @@ impl Replica {
         let number = self.state.assign(old);
         self.membership.table.fit(self.state.writers.len());
         #[cfg(feature = "members")]
-        self.renumber_own_keyed(number);
+        self.idempotency.renumber_own_keyed(number);
         self.state.numbers.remove(&old);
         self.state.numbers.insert(old, number);
         self.state.numbers.insert(writer, OWN);

@@ -167,10 +167,7 @@ impl Replica {
     pub(crate) fn note_former_told(&mut self) {
         for at in 0..self.former.len() {
             let former = &self.former[at];
-            let (last, held) = (
-                former.last(),
-                self.membership.held(&self.state, &former.writer),
-            );
+            let (last, held) = (former.last(), self.state.held(&former.writer));
             let told = &mut self.former[at].journal.told;
             if held >= last {
                 *told = last.max(*told);
@@ -274,8 +271,7 @@ impl Replica {
         self.former.iter().any(|it| {
             let number = self.state.numbers.get(&it.writer);
             let card = number.map(|number| &self.membership.table.cards[number as usize]);
-            card.is_some_and(|card| card.is_burial())
-                && self.membership.held(&self.state, &it.writer) > 0
+            card.is_some_and(|card| card.is_burial()) && self.state.held(&it.writer) > 0
         })
     }
 

@@ -225,7 +225,7 @@ impl Replica {
     pub(super) fn survivors(&self, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
         for handle in self.state.slots_of(&[writer]) {
-            let slots = self.membership.slots(&self.state, handle);
+            let slots = self.state.slots(handle);
             let sums = counter::sums(&slots, &self.state.writers);
             let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
@@ -311,7 +311,7 @@ impl Replica {
         if journal.open > 0 {
             journal.survivors = self.survivors(OWN);
         }
-        let keyed = self.known_keyed();
+        let keyed = self.idempotency.known_keyed(&self.state, &self.membership);
         #[cfg(feature = "budgets")]
         let owner = self
             .membership
@@ -320,7 +320,8 @@ impl Replica {
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
-            self.claim_keyed(before, last, made);
+            self.idempotency
+                .claim_keyed(&self.state, &mut self.membership, before, last, made);
         }
         #[cfg(feature = "budgets")]
         {
@@ -373,7 +374,7 @@ impl Replica {
             let keyed = journal.keyed.binary_search_by_key(&was, |it| it.0);
             let once = keyed.ok().map(|at| journal.keyed[at].1);
             let before = self.clock();
-            let ops = match once.is_some_and(|once| self.is_made(&once)) {
+            let ops = match once.is_some_and(|once| self.idempotency.is_made(&once)) {
                 true => Some(Vec::new()), // somebody else took it
                 false => self.transact_again(did, once, changed),
             };
@@ -410,7 +411,7 @@ impl Replica {
             let Ok(handle) = self.state.keys.find_or_insert(&it.key) else {
                 continue;
             };
-            let at = self.draft_of(&mut drafts, handle);
+            let at = self.state.draft_of(&mut drafts, handle);
             let draft = &mut drafts[at];
             let (mut cancels, mut left) = (Vec::new(), 0);
             let base = match it.op {
@@ -454,9 +455,10 @@ impl Replica {
                 left,
             });
         }
+        #[cfg(feature = "members")]
         if let Some(once) = once {
             // It was small enough the first time.
-            let _ = self.remember_keyed(clock, once, &drafts);
+            let _ = self.remember_keyed(clock, (once, None), &drafts);
         }
         for draft in &mut drafts {
             self.commit(clock, draft);

@@ -55,7 +55,7 @@ impl Replica {
     pub(crate) fn counted(&self, writer: &WriterId) -> u64 {
         match self.membership.last_of(&self.state, writer) {
             Some(upto) => upto,
-            None => self.membership.held(&self.state, writer),
+            None => self.state.held(writer),
         }
     }
 
@@ -80,7 +80,7 @@ impl Replica {
     #[cfg(feature = "members")]
     pub(crate) fn sees(&self, held: &VersionVector) -> bool {
         held.iter().all(|(writer, clock)| {
-            self.membership.held(&self.state, &writer) >= clock
+            self.state.held(&writer) >= clock
                 || self.membership.last_of(&self.state, &writer).is_some()
         })
     }

@@ -67,7 +67,7 @@ impl Replica {
         });
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.state.collected;
-        let keyed = self.keyed_text();
+        let keyed = self.idempotency.keyed_text(&self.state, &self.membership);
         #[cfg(feature = "budgets")]
         let keyed = {
             let key = |handle| self.state.keys.get(handle);

@@ -130,7 +130,7 @@ impl Replica {
 
     /// The clock up to which a writer is held.
     pub(crate) fn held(&self, writer: &WriterId) -> u64 {
-        self.membership.held(&self.state, writer)
+        self.state.held(writer)
     }
 
     /// How far a writer that is attached here has got with what members made, as a number that grows
@@ -208,7 +208,7 @@ impl Replica {
 
     /// Whether a writer is known here.
     pub(crate) fn knows(&self, writer: &WriterId) -> bool {
-        self.membership.knows(&self.state, writer)
+        self.state.knows(writer)
     }
 
     /// Whether everything up to an admission was seen here: who was taken in by it and is not known

@@ -113,7 +113,8 @@ impl Replica {
                 *gone_here = gone.map(|(at, _)| at).collect();
             }
             self.install(&chunk, &gone_here, &mut found)?;
-            self.take_keyed(&chunk, &gone_here);
+            self.idempotency
+                .take_keyed(&mut self.state, &mut self.membership, &chunk, &gone_here);
             #[cfg(feature = "budgets")]
             self.note_accounts(&chunk, &mut accounts);
         }
@@ -179,8 +180,9 @@ impl Replica {
             fresh,
             changed,
         } = found;
-        self.take_keyed(message, forgotten);
-        self.note_withdrawn();
+        self.idempotency
+            .take_keyed(&mut self.state, &mut self.membership, message, forgotten);
+        self.idempotency.note_withdrawn(&self.state);
         if MEMBERS {
             let retired = self.take_facts(message, forgotten);
             self.membership.drop_unmoved(&mut self.state, &retired);
@@ -190,7 +192,7 @@ impl Replica {
         odd.dedup();
         for handle in &odd {
             let handle = Handle(*handle);
-            let mut slots = self.membership.slots(&self.state, handle);
+            let mut slots = self.state.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
             changed(handle);

@@ -2,49 +2,19 @@
 
 use super::journal::Dids;
 use super::{Replica, place};
+use crate::Op;
 use crate::error::{Error, detail};
-use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
+use crate::limits::TRANSACTION_OPS_MAX;
 use crate::state::counter::{self};
 use crate::state::keys::Handle;
+use crate::state::operation::Draft;
+use crate::state::operation::check;
 #[cfg(feature = "members")]
 use crate::state::page::Row;
 use crate::state::slot::{Base, NEVER, Slot};
 #[cfg(feature = "budgets")]
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// One operation on a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Adds, also 0 or a negative number. An absent counter begins at 0.
-    Add(i64),
-    /// Cancels what is seen of the counter and leaves it at 0.
-    Reset,
-    /// Cancels what is seen of the counter and leaves it absent.
-    Delete,
-    /// Cancels what is seen of the counter and leaves this value.
-    Set(i64),
-    /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970: whoever
-    /// next deals with it then deletes it. Of concurrent expiries the longest counts.
-    Expire(u64),
-    /// Takes the counter's expiry away. Beats concurrent expiries.
-    Persist,
-}
-
-impl Op {
-    /// Whether it may bring an absent counter into being.
-    fn creates(self) -> bool {
-        matches!(self, Op::Add(_) | Op::Reset | Op::Set(_))
-    }
-}
-
-/// A counter of a transaction that is being made.
-#[cfg_attr(feature = "budgets", derive(Clone))]
-pub(super) struct Draft {
-    pub(super) handle: Handle,
-    pub(super) slots: Vec<Slot>,
-    pub(super) changed: bool,
-}
 
 impl Replica {
     /// Makes one operation, as a transaction of its own. Tells whether the counter existed before,
@@ -74,7 +44,7 @@ impl Replica {
         #[cfg(feature = "budgets")]
         self.check_plain_at(handle)?;
         let clock = self.membership.next_clock(&self.state)?;
-        let mut draft = self.draft(handle);
+        let mut draft = self.state.draft(handle);
         let mut did = Dids::default();
         let told = self.step(&mut draft, clock, op, &mut did)?;
         self.commit(clock, &mut draft);
@@ -210,29 +180,8 @@ impl Replica {
                 return Ok(false);
             }
         };
-        let at = self.draft_of(drafts, handle);
+        let at = self.state.draft_of(drafts, handle);
         self.step(&mut drafts[at], clock, op, did)
-    }
-
-    /// Where the draft of a counter is, made if need be.
-    pub(super) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: Handle) -> usize {
-        match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
-            Ok(at) => at,
-            Err(at) => {
-                drafts.insert(at, self.draft(handle));
-                at
-            }
-        }
-    }
-
-    fn draft(&self, handle: Handle) -> Draft {
-        let (page_at, slot) = place(handle);
-        let page = self.state.pages.get(page_at);
-        Draft {
-            handle,
-            slots: page.map_or(Vec::new(), |page| page.slots(slot)),
-            changed: false,
-        }
     }
 
     /// Makes an operation on a draft; notes what it did, if that is to be kept. One that is refused
@@ -309,7 +258,7 @@ impl Replica {
         let mut done = Ok(());
         for (key, op) in steps {
             done = self.state.keys.find_or_insert(key).and_then(|handle| {
-                let at = self.draft_of(&mut drafts, handle);
+                let at = self.state.draft_of(&mut drafts, handle);
                 self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
             });
             if done.is_err() {
@@ -327,13 +276,6 @@ impl Replica {
             self.keep(clock, did);
         }
         done
-    }
-}
-
-fn check(op: Op) -> Result<(), Error> {
-    match op {
-        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at: detail(at) }),
-        _ => Ok(()),
     }
 }
 

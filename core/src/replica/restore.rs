@@ -47,7 +47,7 @@ impl Replica {
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
         if MEMBERS {
-            self.drop_due();
+            self.idempotency.drop_due(&self.state);
             self.membership
                 .take_memory(&self.state, message, message.gaps == Some(true));
             for kept in message.kept.iter() {

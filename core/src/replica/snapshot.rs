@@ -114,7 +114,12 @@ impl Restoring {
         found.odd = self.odd;
         replica.install(part, &Forgotten::default(), &mut found)?;
         self.odd = found.odd;
-        replica.take_keyed(part, &Forgotten::default());
+        replica.idempotency.take_keyed(
+            &mut replica.state,
+            &mut replica.membership,
+            part,
+            &Forgotten::default(),
+        );
         self.told.resize(replica.state.writers.len(), 0);
         for Entry { writer, hi, .. } in &part.writers {
             let told =

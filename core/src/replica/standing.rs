@@ -69,9 +69,7 @@ impl Replica {
             let by = fact.stamp();
             let covered = |at: u32| match forgotten.contains(&(at as usize)) {
                 true => u64::MAX,
-                false => self
-                    .membership
-                    .held(&self.state, &message.writers[at as usize].writer),
+                false => self.state.held(&message.writers[at as usize].writer),
             };
             if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
                 continue;
@@ -138,7 +136,7 @@ impl Replica {
                 *floor = clock.max(*floor);
             }
         }
-        self.note_unwatched();
+        self.idempotency.note_unwatched(&self.membership);
     }
 
     /// The later configuration stands; of the same one, the least stamp.

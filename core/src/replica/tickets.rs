@@ -17,11 +17,11 @@ mod watch;
 pub(crate) use watch::Watching;
 pub use watch::{Reached, Watched};
 
-use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
 use crate::ticket::{Piece, TicketKey, check_sequence};
 use crate::writer_id::WriterId;
@@ -411,7 +411,7 @@ impl Transaction<'_> {
         }
         let replica = &mut *self.replica;
         let handle = replica.state.keys.find_or_insert(key)?;
-        let at = replica.draft_of(&mut self.drafts, handle);
+        let at = replica.state.draft_of(&mut self.drafts, handle);
         let draft = &mut self.drafts[at];
         replica.step(draft, self.clock, op, &mut self.did)?;
         self.ops = ops;

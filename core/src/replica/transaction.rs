@@ -3,11 +3,11 @@
 
 use super::Replica;
 use super::journal::Dids;
-use super::ops::{Draft, Op};
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::Handle;
+use crate::state::operation::{Draft, Op};
 use alloc::vec::Vec;
 
 /// A transaction that is being made. Nobody sees anything of it before it is

@@ -6,9 +6,9 @@
 //! covers is in the parts by then, and nothing that it does not.
 
 use super::Replica;
-use super::keyed::KeyedWalk;
 use crate::MEMBERS;
 use crate::closed::Closed;
+use crate::idempotency::KeyedWalk;
 use crate::state::build::{Cursor, NOTHING};
 use crate::state::delta::Message;
 use crate::state::page::OWN;

@@ -17,12 +17,12 @@
 mod over;
 
 use super::budgets::{Holding, Stock};
-use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::membership::records::{Configuration, Limit, Owner};
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::window::{
     Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,

@@ -7,6 +7,7 @@
 
 use super::{Link, Millis, Sync};
 use crate::error::Error;
+use crate::idempotency::Party;
 use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::membership::records::Owner;
 use crate::replica::Replica;
@@ -18,15 +19,6 @@ use core::fmt;
 
 /// How often at most it is looked which writers were forgotten, in milliseconds.
 const SWEEP_MS: Millis = 5_000;
-
-/// Whom a peer's writers count for beside its owner.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Party {
-    /// The ticket by which it was let in, by any number that stands for it.
-    pub ticket: Option<u128>,
-    /// The address that it came from, by any number that stands for it.
-    pub address: Option<u128>,
-}
 
 /// A holder of a share of the room for writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
         .unwrap();
     for (key, total) in totals {
         let handle = guest.add(key, 1).unwrap();
-        let mut slots = guest.membership.slots(&guest.state, handle);
+        let mut slots = guest.state.slots(handle);
         let added = guest.clock();
         let extra = Extra {
             added,

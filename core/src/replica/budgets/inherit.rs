@@ -97,13 +97,13 @@ impl Replica {
                 continue;
             };
             let heir = self.state.keys.find_or_insert(&key)?;
-            let at = self.draft_of(&mut drafts, heir);
+            let at = self.state.draft_of(&mut drafts, heir);
             let moved = match held {
                 0 => Ok(false),
                 held => self.step(&mut drafts[at], clock, Op::Add(held), &mut did),
             };
             if moved.is_ok() {
-                let at = self.draft_of(&mut drafts, *handle);
+                let at = self.state.draft_of(&mut drafts, *handle);
                 self.step(&mut drafts[at], clock, Op::Delete, &mut did)?;
             }
         }

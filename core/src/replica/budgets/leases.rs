@@ -125,7 +125,7 @@ impl Replica {
     /// Whether all who count have seen all that was done to a counter.
     fn is_settled(&self, quorum: &Quorum, handle: Handle) -> bool {
         let mut settled = true;
-        for slot in self.membership.slots(&self.state, handle) {
+        for slot in self.state.slots(handle) {
             let (writer, clock) = (slot.writer(), slot.row.clock);
             settled &= self.membership.is_stable(quorum, Stamp { writer, clock });
             let mut of_side = |stamp| settled &= self.membership.is_stable(quorum, stamp);

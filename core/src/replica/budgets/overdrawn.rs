@@ -36,7 +36,7 @@ impl Replica {
             let Some((writer, name)) = whose else {
                 continue;
             };
-            let (name, clock) = (name.into(), self.membership.held(&self.state, &writer));
+            let (name, clock) = (name.into(), self.state.held(&writer));
             self.note_fault(|| Fault {
                 writer,
                 clock,

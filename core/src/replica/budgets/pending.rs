@@ -6,9 +6,9 @@
 
 use crate::account::Account;
 use crate::replica::Replica;
-use crate::replica::ops::Draft;
 use crate::state::counter;
 use crate::state::keys::Handle;
+use crate::state::operation::Draft;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use alloc::collections::BTreeMap;

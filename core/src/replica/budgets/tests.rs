@@ -18,7 +18,9 @@ pub(in crate::replica) fn pass(from: &Replica, to: &mut Replica) {
     let message = Message::decode(&message.encode()).unwrap();
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
-    to.withdraw(&mut |_, _| ()).unwrap();
+    to.idempotency
+        .withdraw(&mut to.state, &mut to.membership, &mut |_, _| ())
+        .unwrap();
 }
 
 /// Two members that know of each other's all.
@@ -500,7 +502,7 @@ fn an_overdrawn_account_is_a_fault() {
     let handle = one.handle(&key).unwrap();
     let clock = one.membership.next_clock(&one.state).unwrap();
     let mut drafts = Vec::new();
-    one.draft_of(&mut drafts, handle);
+    one.state.draft_of(&mut drafts, handle);
     one.step(&mut drafts[0], clock, Op::Add(-11), &mut Default::default())
         .unwrap();
     one.commit(clock, &mut drafts[0]);

@@ -80,7 +80,7 @@ impl Replica {
         for number in writers {
             let clock = self.state.clocks[number as usize];
             let before = self.state.low(&mark.state, number as usize);
-            let low = before.min(mark.keyed.low(self, number));
+            let low = before.min(mark.keyed.low(&self.membership, &self.state, number));
             again |= low != before;
             changed |= low != clock;
             lows.set(number, low);
@@ -189,7 +189,7 @@ impl Replica {
         mark.remembered = self.membership.table.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
         mark.early = MEMBERS && self.membership.table.early;
-        mark.keyed = self.keyed_mark();
+        mark.keyed = self.idempotency.keyed_mark(&self.membership);
         match moved {
             Some(moved) => {
                 mark.state.clocks.resize(self.state.clocks.len(), 0);

@@ -610,7 +610,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     cut(&mut other, 2, 1, by(left, 6));
     one.put_slots(handle, vec![other.clone(), cutted]);
     one.forget_writer(gone, to, 4);
-    let slots = one.membership.slots(&one.state, handle);
+    let slots = one.state.slots(handle);
     assert_eq!(slots[0], other);
     assert_eq!(slots[1].side.cut.unwrap().by, to);
     assert_eq!(slots[1].side.lift.as_ref().unwrap().by, to);

@@ -1,15 +1,25 @@
 //! Keyed operations at two members and a third who hears of both.
 
+mod lacking;
+mod log;
 mod returns;
+mod shares;
 mod transfers;
+mod withdrawals;
 
 pub(super) use super::super::collect::tests::space;
 use super::*;
+use crate::Message;
 use crate::Op;
+use crate::WriterId;
 use crate::error::Limited;
 use crate::limits::KEYED_BYTES_MAX;
 use crate::membership::records::Says;
+use crate::replica::IdempotencyLog;
+use crate::state::delta::KeyedAdd;
+use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
+use crate::wire::encode_adds;
 use alloc::string::String;
 use alloc::vec;
 
@@ -47,7 +57,11 @@ pub(super) fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, 
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
     let mut withdrawn = Vec::new();
-    let done = to.withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
+    let done = to
+        .idempotency
+        .withdraw(&mut to.state, &mut to.membership, &mut |handle, dot| {
+            withdrawn.push((handle, dot))
+        });
     assert_eq!(done, Ok(!withdrawn.is_empty()));
     let name = |handle| String::from(to.key(handle).unwrap());
     withdrawn.iter().map(|it| (name(it.0), it.1)).collect()
@@ -271,7 +285,10 @@ fn what_others_may_have_taken_too_is_not_dropped() {
     tell(&one, &mut two);
     tell(&two, &mut one);
     assert_eq!((one.value("n"), two.value("n")), (Some(5), Some(5)));
-    assert_eq!(one.withdrawn_count() + two.withdrawn_count(), 1);
+    assert_eq!(
+        one.idempotency.withdrawn_count() + two.idempotency.withdrawn_count(),
+        1
+    );
     assert!(!one.drop_keyed(u64::MAX), "nobody has acknowledged it");
     for _ in 0..3 {
         tell(&one, &mut tab);
@@ -369,7 +386,12 @@ fn a_store_keeps_keys_and_what_was_withdrawn() {
             let message = Message::decode_stored(record).unwrap();
             again.restore(&message).unwrap();
         }
-        assert_eq!(again.withdraw(&mut |_, _| ()), Ok(false));
+        assert_eq!(
+            again
+                .idempotency
+                .withdraw(&mut again.state, &mut again.membership, &mut |_, _| ()),
+            Ok(false)
+        );
         assert_eq!(again.value("n"), Some(5));
         assert_eq!(again.asked(&once("a")), two.asked(&once("a")));
         assert_eq!(again.makers(&once("a")).len(), 2);
@@ -410,7 +432,7 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     records.push(all[one].since(&mut mark).unwrap());
     all[two].add("n", 700).unwrap();
     let handle = all[two].handle("n").unwrap();
-    let slots = all[two].membership.slots(&all[two].state, handle);
+    let slots = all[two].state.slots(handle);
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     let told = all[two].clone();
     assert_eq!(tell(&told, &mut all[one]), []);
@@ -428,7 +450,14 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {
         assert_eq!(replica.makers(&once("a")).len(), 2);
-        assert_eq!(replica.withdraw(&mut |_, _| ()), Ok(false));
+        assert_eq!(
+            replica.idempotency.withdraw(
+                &mut replica.state,
+                &mut replica.membership,
+                &mut |_, _| ()
+            ),
+            Ok(false)
+        );
         assert_eq!(replica.value("n"), Some(775));
     }
 }
@@ -609,7 +638,7 @@ fn of_another_life_nothing_is_withdrawn_if_its_begin_is_forgotten() {
         two.apply("n", Op::Delete).unwrap();
         two.add("n", 70).unwrap();
     });
-    let slots = two.membership.slots(&two.state, two.handle("n").unwrap());
+    let slots = two.state.slots(two.handle("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     // Nor by who has it from a store.
     let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
@@ -664,7 +693,7 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
 fn replicas_that_remember_something_else_are_told_apart() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
-    let changes: [fn(&mut Table); 6] = [
+    let changes: [fn(&mut IdempotencyLog); 6] = [
         |it| it.at_mut(0).unwrap().once.content ^= 1,
         |it| it.at_mut(0).unwrap().clock += 1,
         |it| it.at_mut(0).unwrap().watched = false,
@@ -675,7 +704,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
     let text = one.local_text();
     for (number, change) in changes.into_iter().enumerate() {
         let mut other = one.clone();
-        change(&mut other.keyed);
+        change(&mut other.idempotency);
         assert_ne!(other.local_text(), text, "{number}");
     }
     let mut other = one.clone();
@@ -685,7 +714,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
     add(&mut two, "b", 5);
     tell(&two, &mut one);
     let mut other = one.clone();
-    let instances = &mut other.keyed.instances;
+    let instances = &mut other.idempotency.instances;
     let swapped = [(0, instances[&1].clone()), (1, instances[&0].clone())];
     instances.extend(swapped);
     assert_eq!(other.local_text(), one.local_text());

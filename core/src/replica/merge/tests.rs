@@ -83,7 +83,7 @@ fn a_fold_that_is_covered_is_not_taken() {
             clock: 1,
         },
     });
-    let own = here.membership.slots(&here.state, handle);
+    let own = here.state.slots(handle);
     let mut there = here.clone();
     let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
     here.put_slots(handle, slots.clone());
@@ -98,10 +98,7 @@ fn a_fold_that_is_covered_is_not_taken() {
     there.put_slots(handle, [own, vec![folded]].concat());
     assert_eq!(here.value("k"), there.value("k"));
     let merged = here.merge(&whole(&there)).unwrap();
-    assert_eq!(
-        (merged.shards, here.membership.slots(&here.state, handle)),
-        (0, slots)
-    );
+    assert_eq!((merged.shards, here.state.slots(handle)), (0, slots));
 }
 
 /// Whoever merges keeps the same one, whichever came first, and counts it once.
@@ -112,7 +109,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let [made, first, later] =
         [2, 3, 4].map(|byte| one.membership.number(&mut one.state, id(byte)));
     one.state.clocks[made as usize] = 8;
-    let own = one.membership.slots(&one.state, handle);
+    let own = one.state.slots(handle);
     let withdrawn_by = |by: u32| {
         let mut replica = one.clone();
         replica.state.clocks[by as usize] = 5;
@@ -132,10 +129,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
         replica
     };
     let kept = |replica: &Replica| {
-        let by = replica.membership.slots(&replica.state, handle)[1]
-            .side
-            .withdrawals[0]
-            .by;
+        let by = replica.state.slots(handle)[1].side.withdrawals[0].by;
         replica.state.writers[by.writer as usize]
     };
     for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {

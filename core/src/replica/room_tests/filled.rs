@@ -8,11 +8,11 @@ use crate::account::LeaseId;
 use crate::limits::*;
 use crate::once::Once;
 use crate::replica::budgets::Flow;
-use crate::replica::{Asker, KeyedBounds};
 use crate::state::delta::KeyedAdd;
 use crate::sync::Party;
 use crate::ticket::{Piece, TicketKey};
 use crate::wire::encode_adds;
+use crate::{Asker, KeyedBounds};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 

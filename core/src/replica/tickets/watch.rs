@@ -12,9 +12,9 @@
 use super::{Left, Piece, Sequence, TicketKey};
 use crate::error::Error;
 use crate::limits::{TICKETS_MAX, WATCHES_MAX};
-use crate::replica::ops::Op;
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::string::String;

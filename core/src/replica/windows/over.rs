@@ -8,8 +8,8 @@
 use crate::error::Error;
 use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::replica::Replica;
-use crate::replica::ops::Op;
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::page::OWN;
 use alloc::string::String;
 use alloc::vec::Vec;

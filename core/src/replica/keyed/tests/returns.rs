@@ -2,6 +2,10 @@
 //! under keys.
 
 use super::*;
+use crate::WriterId;
+use crate::idempotency::log::ABSORBED;
+use crate::idempotency::log::UNSURE;
+use crate::state::page::OWN;
 
 const FRESH: WriterId = WriterId::from_bytes([77; 16]);
 
@@ -38,7 +42,11 @@ fn who_lost_a_withdrawal_makes_it_again() {
     assert_eq!(tell(&one, &mut two).len(), 1);
     again(&mut two, &one);
     assert_eq!(two.value("n"), Some(10));
-    assert_eq!(two.withdraw(&mut |_, _| ()), Ok(true));
+    assert_eq!(
+        two.idempotency
+            .withdraw(&mut two.state, &mut two.membership, &mut |_, _| ()),
+        Ok(true)
+    );
     assert_eq!(two.value("n"), Some(5));
 }
 
@@ -103,7 +111,7 @@ fn what_is_in_doubt_may_be_dropped() {
     let [mut one, _] = members();
     add(&mut one, "a", 5);
     assert!(!one.drop_keyed(u64::MAX));
-    one.doubt_keyed();
+    one.idempotency.doubt_keyed(&mut one.membership);
     assert_eq!(one.written_before(&once("a")), None);
     assert!(one.drop_keyed(u64::MAX));
     assert_eq!(one.keyed_count(), 0);
@@ -120,13 +128,13 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     add_else(&mut two, "b", 5);
     tell(&one, &mut two);
     let gone = two.membership.number(&mut two.state, one.writer());
-    two.keyed.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
-    two.forget_keyed(&[gone]);
-    assert_eq!(two.keyed.asked, Some((1, vec![(OWN, 3)])));
+    two.idempotency.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
+    two.idempotency.forget_keyed(&mut two.membership, &[gone]);
+    assert_eq!(two.idempotency.asked, Some((1, vec![(OWN, 3)])));
     let of = |two: &Replica, key: &str| {
         let once = once(key);
-        let places = two.keyed.of(&once.key);
-        let writers = places.map(|place| two.keyed.at(place).writer);
+        let places = two.idempotency.of(&once.key);
+        let writers = places.map(|place| two.idempotency.at(place).writer);
         writers.filter(|it| *it != OWN).collect::<Vec<u32>>()
     };
     assert_eq!(of(&two, "a"), [UNSURE]);

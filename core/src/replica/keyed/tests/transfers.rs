@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::Mark;
+use crate::Message;
+use crate::WriterId;
+use crate::idempotency::KeyedMark;
+use crate::idempotency::keyed::OP_BYTES;
 use crate::replica::Walk;
 
 #[test]
@@ -10,7 +14,7 @@ fn so_many_keys_are_told_as_fit() {
     for key in ["a", "b", "c"] {
         add(&mut one, key, 5);
     }
-    let each = OP_BYTES + one.keyed.at(0).adds.len();
+    let each = OP_BYTES + one.idempotency.at(0).adds.len();
     let lows = vec![0; one.state.writers.len()];
     for (budget, told) in [
         (0, 1),
@@ -19,7 +23,9 @@ fn so_many_keys_are_told_as_fit() {
         (3 * each - 1, 2),
         (3 * each, 3),
     ] {
-        let (ops, all) = one.keyed_since(&KeyedMark::default(), &lows, budget);
+        let (ops, all) =
+            one.idempotency
+                .keyed_since(&one.state, &KeyedMark::default(), &lows, budget);
         assert_eq!((ops.len(), all), (told, told == 3), "{budget}");
     }
 }

@@ -1,6 +1,6 @@
 //! Keys that nobody knows any more, and when that is certain.
 
-use super::super::tests::*;
+use super::*;
 
 /// Whoever has not answered yet may know them.
 #[test]
@@ -15,10 +15,11 @@ fn missing_keys_are_given_up_when_all_have_answered_and_not_before() {
     }
     tell(&one, &mut two);
     assert!(two.acknowledge().unwrap());
-    assert!(two.asked_for_keys() > 0);
+    assert!(two.idempotency.asked_for_keys() > 0);
     for _ in 0..3 {
         two.acknowledge().unwrap();
-        two.give_up_keys();
+        two.idempotency
+            .give_up_keys(&two.state, &mut two.membership);
         assert!(two.lacks_keys(), "nobody has answered");
     }
     for _ in 0..3 {

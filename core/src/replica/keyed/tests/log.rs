@@ -1,6 +1,11 @@
 //! The table by hand: where operations are, how many of each writer, and what takes whose place.
 
 use super::*;
+use crate::idempotency::Instance;
+use crate::idempotency::log::ABSORBED;
+use crate::idempotency::log::UNSURE;
+use crate::replica::IdempotencyLog;
+use alloc::boxed::Box;
 use alloc::vec;
 
 fn made(key: u8, writer: u32, clock: u64) -> Instance {
@@ -17,8 +22,8 @@ fn made(key: u8, writer: u32, clock: u64) -> Instance {
     }
 }
 
-fn table(instances: &[Instance]) -> Table {
-    let mut table = Table::default();
+fn table(instances: &[Instance]) -> IdempotencyLog {
+    let mut table = IdempotencyLog::default();
     for (place, instance) in (0..).zip(instances) {
         assert_eq!(table.insert(instance.clone()), Some(place));
     }
@@ -26,12 +31,12 @@ fn table(instances: &[Instance]) -> Table {
 }
 
 /// The makers of all, in order.
-fn makers(table: &Table) -> Vec<(u32, u64)> {
+fn makers(table: &IdempotencyLog) -> Vec<(u32, u64)> {
     let instances = table.instances.values();
     instances.map(|it| (it.writer, it.clock)).collect()
 }
 
-fn of_writers(table: &Table) -> Vec<(u32, (u64, u64))> {
+fn of_writers(table: &IdempotencyLog) -> Vec<(u32, (u64, u64))> {
     table.of_writer.iter().map(|it| (*it.0, *it.1)).collect()
 }
 
@@ -39,7 +44,7 @@ fn of_writers(table: &Table) -> Vec<(u32, (u64, u64))> {
 fn places_stay_when_others_are_dropped() {
     let mut table = table(&[made(1, 1, 1), made(2, 1, 2), made(3, 2, 1)]);
     table.drop_upto(2);
-    table.note_withdrawn(2);
+    table.mark_withdrawn(2);
     assert!(table.at(2).withdrawn);
     assert_eq!((makers(&table), table.end), (vec![(2, 1)], 3));
     assert_eq!(table.of(&[3; 16]).collect::<Vec<_>>(), [2]);
@@ -107,22 +112,27 @@ fn however_many_writers_are_forgotten_each_operation_is_looked_at_once() {
     );
     for key in 0..200 {
         let writer = 1 + u32::from(key) % WRITERS;
-        one.keyed.insert(made(key, writer, key.into()));
+        one.idempotency.insert(made(key, writer, key.into()));
     }
     // A key under which two made something, and one of a writer that stays.
-    one.keyed.insert(made(0, 2, 300));
-    one.keyed.insert(made(250, WRITERS + 1, 1));
+    one.idempotency.insert(made(0, 2, 300));
+    one.idempotency.insert(made(250, WRITERS + 1, 1));
     let gone: Vec<u32> = (1..=WRITERS).collect();
-    one.forget_keyed(&gone);
-    assert_eq!(one.keyed.looked_at, 202);
+    one.idempotency.forget_keyed(&mut one.membership, &gone);
+    assert_eq!(one.idempotency.looked_at, 202);
     assert_eq!(
-        of_writers(&one.keyed),
+        of_writers(&one.idempotency),
         [
             (WRITERS + 1, (1, 1)),
             (UNSURE, (1, 0)),
             (ABSORBED, (200, 300))
         ]
     );
-    let sole = one.keyed.instances.values().filter(|it| it.sole).count();
+    let sole = one
+        .idempotency
+        .instances
+        .values()
+        .filter(|it| it.sole)
+        .count();
     assert_eq!(sole, 200, "all but one of the two, and the one that stays");
 }

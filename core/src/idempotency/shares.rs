@@ -8,9 +8,17 @@
 //! however fast it asks, what it was answered lately is remembered.
 
 use crate::limits::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED_MAX};
-use crate::sync::Party;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+
+/// Whom a peer's writers count for beside its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Party {
+    /// The ticket by which it was let in, by any number that stands for it.
+    pub ticket: Option<u128>,
+    /// The address that it came from, by any number that stands for it.
+    pub address: Option<u128>,
+}
 
 /// For whom an operation under an idempotency key is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +33,7 @@ pub struct Asker {
 
 /// A group that shares room for keyed operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Group {
+pub(crate) enum Group {
     /// The holders of one ticket at one address.
     Ticket(u128, Option<u128>),
     /// The clients of one address that have shown no ticket.
@@ -72,22 +80,22 @@ struct Held {
 
 /// The keys that each group holds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares {
-    pub(super) bounds: KeyedBounds,
+pub(crate) struct Shares {
+    pub(crate) bounds: KeyedBounds,
     /// Numbers for groups, which are given again when a group holds nothing any more.
     numbers: BTreeMap<(Group, bool), u32>,
-    free: Vec<u32>,
-    held: Vec<Option<Held>>,
+    pub(crate) free: Vec<u32>,
+    pub(crate) held: Vec<Option<Held>>,
     /// By how many they hold: of all, of those that may do less than a member, of each ticket's.
     sizes: [BTreeSet<(usize, u32)>; 2],
-    tickets: BTreeMap<u128, (usize, BTreeSet<(usize, u32)>)>,
+    pub(crate) tickets: BTreeMap<u128, (usize, BTreeSet<(usize, u32)>)>,
     /// How many all hold, and those that may do less.
-    totals: [usize; 2],
+    pub(crate) totals: [usize; 2],
 }
 
 /// The step that is needed before a group takes another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(crate) enum Room {
     /// Nothing.
     Free,
     /// The operation at this place goes, the oldest of the group of this number.
@@ -95,7 +103,7 @@ pub(super) enum Room {
 }
 
 impl Group {
-    pub(super) fn of(asker: &Asker) -> Group {
+    pub(crate) fn of(asker: &Asker) -> Group {
         let Party { ticket, address } = asker.party;
         match ticket {
             Some(ticket) => Group::Ticket(ticket, address),
@@ -106,7 +114,7 @@ impl Group {
 
 impl Shares {
     /// The number of a group.
-    pub(super) fn number(&mut self, group: Group, limited: bool) -> u32 {
+    pub(crate) fn number(&mut self, group: Group, limited: bool) -> u32 {
         if let Some(number) = self.numbers.get(&(group, limited)) {
             return *number;
         }
@@ -130,7 +138,7 @@ impl Shares {
 
     /// The key that has to go before this group takes another one, if any, and how many may be held of which
     /// there are too many then.
-    pub(super) fn room(&self, group: Group, limited: bool) -> (Room, usize) {
+    pub(crate) fn room(&self, group: Group, limited: bool) -> (Room, usize) {
         let bounds = &self.bounds;
         let number = self.numbers.get(&(group, limited)).copied();
         let largest = |sizes: &BTreeSet<(usize, u32)>, max: usize| {
@@ -166,13 +174,13 @@ impl Shares {
     }
 
     /// Whether a number is that of this group.
-    pub(super) fn is(&self, number: u32, group: Group, limited: bool) -> bool {
+    pub(crate) fn is(&self, number: u32, group: Group, limited: bool) -> bool {
         self.of(number)
             .is_some_and(|it| (it.group, it.limited) == (group, limited))
     }
 
     /// A group holds one more, at this place, which is after all others.
-    pub(super) fn add(&mut self, number: u32, place: u64) {
+    pub(crate) fn add(&mut self, number: u32, place: u64) {
         if let Some(Some(held)) = self.held.get_mut(number as usize) {
             held.places.push_back(place);
             self.resize(number, true);
@@ -180,7 +188,7 @@ impl Shares {
     }
 
     /// The key that a group held at a place is gone. `is_there` tells of other places whether they are.
-    pub(super) fn remove(&mut self, number: u32, place: u64, is_there: impl Fn(u64) -> bool) {
+    pub(crate) fn remove(&mut self, number: u32, place: u64, is_there: impl Fn(u64) -> bool) {
         let Some(Some(held)) = self.held.get_mut(number as usize) else {
             return;
         };
@@ -230,6 +238,3 @@ impl Shares {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,14 @@
 //! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
 
-use super::super::table::Instance;
-use super::super::tests::*;
 use super::*;
+use super::*;
+use crate::idempotency::Instance;
+use crate::state::counter;
 use crate::state::page::Row;
 use crate::state::slot::Extra;
+use crate::state::slot::Slot;
+use crate::state::slot::Stamp;
+use crate::state::slot::Withdrawal;
 use crate::{Asked, Mark};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,7 +24,11 @@ fn pass(from: &Replica, to: &mut Replica) {
 /// By whom, and at which clock, what was withdrawn was made.
 fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
     let mut made = Vec::new();
-    let done = replica.withdraw(&mut |_, dot| made.push(dot));
+    let done = replica.idempotency.withdraw(
+        &mut replica.state,
+        &mut replica.membership,
+        &mut |_, dot| made.push(dot),
+    );
     assert_eq!(done, Ok(!made.is_empty()));
     made
 }
@@ -60,7 +68,7 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
         let (writer, at) = dot(&two);
         pass(&two, &mut one);
         let number = one.membership.number(&mut one.state, writer);
-        one.keyed.at_mut(1).unwrap().watched = false;
+        one.idempotency.at_mut(1).unwrap().watched = false;
         settled(&mut one, number, at - unseen);
         assert_eq!(!withdrawn(&mut one).is_empty(), is_done);
     }
@@ -79,7 +87,7 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
         pass(&two, &mut one);
         let writer = one.membership.number(&mut one.state, two.writer());
         let handle = one.handle("n").unwrap();
-        let mut slots = one.membership.slots(&one.state, handle);
+        let mut slots = one.state.slots(handle);
         let at = counter::find(&slots, writer).unwrap();
         *slots[at].side.withdrawals = vec![Withdrawal {
             clock: clocks[1],
@@ -121,9 +129,7 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
     for record in &records {
         again.restore(record).unwrap();
     }
-    let slots = again
-        .membership
-        .slots(&again.state, again.handle("n").unwrap());
+    let slots = again.state.slots(again.handle("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     assert_eq!(again.keyed_count(), 2);
     assert_eq!(withdrawn(&mut again), []);
@@ -145,10 +151,10 @@ fn slot(born: u64) -> Slot {
 fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
     let reborn = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
         let [mut one, ..] = space();
-        one.keyed.count(1, 3);
-        one.keyed.reborn = known.iter().copied().collect();
-        one.note_reborn(before, slots);
-        one.keyed.reborn
+        one.idempotency.count(1, 3);
+        one.idempotency.reborn = known.iter().copied().collect();
+        one.idempotency.note_reborn(before, slots);
+        one.idempotency.reborn
     };
     let noted = |upto| BTreeMap::from([(1, upto)]);
     assert_eq!(reborn(&[], &[slot(5)], &[slot(0)]), noted(5));
@@ -160,8 +166,8 @@ fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
     assert_eq!(reborn(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
     assert_eq!(reborn(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
     let [mut one, ..] = space();
-    one.note_reborn(&[slot(5)], &[]);
-    assert_eq!(one.keyed.reborn, BTreeMap::new(), "it made none");
+    one.idempotency.note_reborn(&[slot(5)], &[]);
+    assert_eq!(one.idempotency.reborn, BTreeMap::new(), "it made none");
 }
 
 #[test]
@@ -172,8 +178,8 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
         let mut one = one.clone();
         one.membership.table.floor = vec![0; one.state.writers.len()];
         one.membership.table.floor[OWN as usize] = one.clock() - known;
-        one.note_unwatched();
-        one.keyed.instances.values().last().unwrap().watched
+        one.idempotency.note_unwatched(&one.membership);
+        one.idempotency.instances.values().last().unwrap().watched
     };
     assert_eq!([1, 0].map(&mut watched), [true, false]);
 }
@@ -211,12 +217,12 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
         add(&mut one, "a", 5);
         let number = one.state.numbers.get(&two.writer()).unwrap();
         let key = once("a").key;
-        one.keyed.renumber(&[OWN], number);
+        one.idempotency.renumber(&[OWN], number);
         if lacks {
             one.membership.table.hold_back(OWN, 0);
         }
-        one.forget_keyed(&[number]);
-        let later = one.keyed.insert(Instance {
+        one.idempotency.forget_keyed(&mut one.membership, &[number]);
+        let later = one.idempotency.insert(Instance {
             once: once("a"),
             writer: OWN,
             clock: one.clock(),
@@ -227,6 +233,6 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
             share: 0,
         });
         let withdrawn: Vec<u64> = later.into_iter().filter(|_| !lacks).collect();
-        assert_eq!(one.duplicates(&key), withdrawn);
+        assert_eq!(one.idempotency.duplicates(&one.state, &key), withdrawn);
     }
 }

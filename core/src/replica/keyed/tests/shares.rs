@@ -1,8 +1,9 @@
 //! Callers that ask for more than is remembered, and what others lose by that.
 
-use super::super::Asked;
-use super::super::tests::{members, once, tell};
 use super::*;
+use super::{members, once, tell};
+use crate::Asked;
+use crate::Party;
 use crate::error::Error;
 use crate::{Op, Replica};
 use alloc::format;
@@ -125,10 +126,10 @@ fn guests_leave_room_for_members() {
     assert_eq!(fill(&mut one, "member", &member, reserve), reserve);
     // Beyond that the next one takes from the group that holds most.
     assert_eq!(one.keyed_count(), BOUNDS.all);
-    let guests = one.keyed.shares.totals[1];
+    let guests = one.idempotency.shares.totals[1];
     ask(&mut one, "one more", &asker(None, 2)).unwrap();
     assert_eq!(known(&one, "member", reserve), reserve - 1);
-    assert_eq!(one.keyed.shares.totals[1], guests);
+    assert_eq!(one.idempotency.shares.totals[1], guests);
     assert_eq!(one.keyed_count(), BOUNDS.all);
 }
 
@@ -164,7 +165,7 @@ fn what_is_dropped_makes_room_for_its_group() {
         assert_eq!(fill(&mut open, &name, &flood, 9), BOUNDS.ticket);
         assert!(open.drop_keyed(u64::MAX));
         assert_eq!(open.keyed_count(), 0);
-        let shares = &open.keyed.shares;
+        let shares = &open.idempotency.shares;
         assert_eq!((shares.totals, shares.tickets.len()), ([0, 0], 0));
         assert_eq!((shares.held.len(), shares.free.len()), (1, 1));
     }

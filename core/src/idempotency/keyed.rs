@@ -1,0 +1,532 @@
+//! Operations under keys: what is known of one, and how they are told.
+
+use super::IdempotencyLog;
+use crate::Asker;
+use crate::Error;
+use crate::KeyedBounds;
+use crate::Message;
+use crate::Once;
+use crate::closed::Closed;
+use crate::idempotency::Instance;
+use crate::idempotency::log::ABSORBED;
+use crate::idempotency::log::UNSURE;
+use crate::membership::Membership;
+use crate::membership::admission::Forgotten;
+use crate::membership::room::room_for_keyed;
+use crate::membership::stability::Quorum;
+use crate::state::State;
+use crate::state::counter;
+use crate::state::delta::KeyedAdd;
+use crate::state::delta::KeyedOp;
+use crate::state::operation::Draft;
+use crate::state::page::OWN;
+use crate::state::sheet::Sheet;
+use crate::state::slot::Stamp;
+use crate::wire::decode_adds;
+use crate::wire::encode_adds;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// What an encoded keyed operation takes beside what it added, about.
+pub(crate) const OP_BYTES: usize = 30;
+
+/// What is known of a keyed operation that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nobody has made it, as far as is known here.
+    New,
+    /// It counts already: made by this writer at this clock, if that is still told apart.
+    Before(Option<(WriterId, u64)>),
+    /// Something else was made under its key.
+    Reused,
+}
+
+/// Keyed operations for a message.
+pub(crate) type KeyedOps = Closed<Vec<KeyedOp>>;
+
+/// Of a mark, what had come of keyed operations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyedMark {
+    /// How many.
+    pub(crate) place: u64,
+    /// The writers, by local number, of which some were missing, and up to where they were known.
+    pub(crate) lacking: Vec<(u32, u64)>,
+}
+
+impl KeyedMark {
+    /// Whether no keyed operation came since.
+    pub(crate) fn is_last(&self, log: &IdempotencyLog) -> bool {
+        self.place == log.end
+    }
+
+    /// From where on a writer has to be told again, as some came that had been missing.
+    pub(crate) fn low(&self, members: &Membership, state: &State, writer: u32) -> u64 {
+        let lacked = self.lacking.binary_search_by_key(&writer, |it| it.0);
+        let lacked = lacked.ok().map(|at| &self.lacking[at]);
+        let came = lacked.filter(|(_, upto)| members.held_with_keys(state, writer) > *upto);
+        came.map_or(u64::MAX, |(_, upto)| *upto)
+    }
+
+    /// The writers, by local number, of which some had been missing.
+    pub(crate) fn writers(&self) -> impl Iterator<Item = u32> {
+        self.lacking.iter().map(|it| it.0)
+    }
+}
+
+/// A walk over keyed operations, in the order in which they came: each is told once if
+/// it is newer than what the walk began with, also if it comes late.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyedWalk {
+    /// The next one, if they are wanted.
+    place: Option<u64>,
+    since: Vec<u64>,
+}
+
+impl KeyedWalk {
+    pub(crate) fn new(since: &[u64], wanted: bool) -> KeyedWalk {
+        KeyedWalk {
+            place: wanted.then_some(0),
+            since: since.to_vec(),
+        }
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The next ones, of about `budget` bytes, and whether there are more; `lows` is lowered to what
+    /// they are newer than.
+    pub(crate) fn step(
+        &mut self,
+        (log, state): (&IdempotencyLog, &State),
+        lows: &mut [u64],
+        budget: usize,
+    ) -> (KeyedOps, bool) {
+        let Some(place) = &mut self.place else {
+            return (KeyedOps::default(), false);
+        };
+        self.since.resize(lows.len(), 0);
+        let (ops, next) = log.keyed_from(state, *place, &self.since, budget);
+        for by in ops.iter().filter_map(|op| op.by) {
+            lows[by.writer as usize] = self.since[by.writer as usize];
+        }
+        *place = next;
+        let more = !log.keyed_from(state, next, &self.since, 0).0.is_empty();
+        (ops, more)
+    }
+}
+
+impl IdempotencyLog {
+    /// Remembers a transaction of this clock, which is not visible yet, as one that was made under a
+    /// key. It may share room with other operations of its caller.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], and [`Error::KeyedFull`] where it shares room.
+    pub(crate) fn remember(
+        &mut self,
+        state: &State,
+        clock: u64,
+        (once, asker): (Once, Option<&Asker>),
+        drafts: &[Draft],
+    ) -> Result<(), Error> {
+        let changed = drafts.iter().filter(|draft| draft.changed);
+        let mut adds: Vec<KeyedAdd> = changed
+            .filter_map(|it| self.keyed_add(state, clock, it))
+            .collect();
+        adds.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let adds = encode_adds(&adds);
+        room_for_keyed(adds.len())?;
+        if let Some(asker) = asker {
+            self.make_room(asker)?;
+        }
+        let instance = Instance {
+            once,
+            writer: OWN,
+            clock,
+            adds,
+            watched: true,
+            withdrawn: false,
+            sole: false,
+            share: 0,
+        };
+        match asker {
+            Some(asker) => self.insert_for(asker, instance),
+            None => drop(self.insert(instance)),
+        }
+        Ok(())
+    }
+
+    /// The place in the order of keyed operations where it stands now.
+    pub(crate) fn keyed_mark(&self, members: &Membership) -> KeyedMark {
+        KeyedMark {
+            place: self.end,
+            lacking: members.table.held_back.clone(),
+        }
+    }
+
+    /// The keyed operations that came since a mark and are newer than `lows`, by local number, as many
+    /// as fit in about `budget` bytes, and whether these are all.
+    pub(crate) fn keyed_since(
+        &self,
+        state: &State,
+        mark: &KeyedMark,
+        lows: &impl Sheet<u64>,
+        budget: usize,
+    ) -> (KeyedOps, bool) {
+        let (ops, next) = self.keyed_from(state, mark.place, lows, budget);
+        (ops, next == self.end)
+    }
+
+    /// Takes in the keyed operations of a message, whose clocks have not been moved yet.
+    pub(crate) fn take_keyed(
+        &mut self,
+        state: &mut State,
+        members: &mut Membership,
+        message: &Message,
+        forgotten: &Forgotten,
+    ) {
+        for KeyedOp { once, by, adds } in message.keyed.iter() {
+            let mut known = (ABSORBED, 0);
+            if let Some(by) = by.filter(|by| !forgotten.contains(&(by.writer as usize))) {
+                let number = members.number(state, message.writers[by.writer as usize].writer);
+                if by.clock <= members.held_with_keys(state, number) {
+                    continue;
+                }
+                known = (number, by.clock);
+            }
+            let watched = known.1 > members.known_to_all(known.0);
+            let place = self.insert(Instance {
+                once: *once,
+                writer: known.0,
+                clock: known.1,
+                adds: encode_adds(adds),
+                watched,
+                withdrawn: false,
+                sole: false,
+                share: 0,
+            });
+            self.told.extend(place);
+        }
+    }
+
+    /// Whether everybody who counts has seen a writer's keyed operations, as far as they are
+    /// remembered: then whatever else was made under their keys is known here.
+    pub(crate) fn is_keyed_stable(
+        &self,
+        members: &Membership,
+        quorum: &Quorum,
+        writer: u32,
+    ) -> bool {
+        let last = self.of_writer.get(&writer);
+        last.is_none_or(|&(_, clock)| members.is_stable(quorum, Stamp { writer, clock }))
+    }
+
+    /// Whether any keyed operation is remembered.
+    pub(crate) fn has_keyed(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// Whether a writer that is over is not absorbed yet since not all have seen its keyed operations.
+    pub(crate) fn waits_for_keyed(
+        &self,
+        members: &Membership,
+        quorum: &Quorum,
+        writer: u32,
+    ) -> bool {
+        let card = &members.table.cards[writer as usize];
+        card.is_over() && card.retired.is_none() && !self.is_keyed_stable(members, quorum, writer)
+    }
+
+    /// Whether it is certain that an operation counts.
+    pub(crate) fn is_made(&self, once: &Once) -> bool {
+        let mut of_key = self.of(&once.key).map(|place| self.at(place));
+        of_key.any(|it| it.once == *once && it.writer != UNSURE)
+    }
+
+    /// Keeps the keyed operations of writers that are forgotten, which ascend, but for those of which there is
+    /// another: of these one counts, and it need not be the one that is told of for good. Of the others
+    /// it is certain that they count, if no keys are missing here: whoever absorbed the writer waited until
+    /// all had acknowledged them, and would have heard of another one by that.
+    pub(crate) fn forget_keyed(&mut self, members: &mut Membership, gone: &[u32]) {
+        let is_gone = |writer: u32| gone.binary_search(&writer).is_ok();
+        if gone.iter().any(|it| self.of_writer.contains_key(it)) {
+            self.settle_keys_of(members, gone);
+        }
+        members.table.held_back.retain(|it| !is_gone(it.0));
+        self.reborn.retain(|writer, _| !is_gone(*writer));
+        if let Some((_, asked)) = &mut self.asked {
+            asked.retain(|it| !is_gone(it.0));
+        }
+    }
+
+    /// Keeps the keyed operations of all writers, of which it is to be told anew what counts.
+    pub(crate) fn doubt_keyed(&mut self, members: &mut Membership) {
+        let writers: Vec<u32> = self.of_writer.keys().copied().collect();
+        self.renumber(&writers, UNSURE);
+        self.due.clear();
+        members.table.held_back.clear();
+        self.reborn.clear();
+        self.asked = None;
+    }
+
+    /// The keyed operations of each writer, and up to which of its clocks all of them are known, before all
+    /// that is held is dropped for another whole state.
+    pub(crate) fn known_keyed(
+        &self,
+        state: &State,
+        members: &Membership,
+    ) -> Vec<(WriterId, u64, Vec<Instance>)> {
+        let of = |(writer, number): (WriterId, u32)| {
+            let made = self.instances.values().filter(|it| it.writer == number);
+            (
+                writer,
+                members.held_with_keys(state, number),
+                made.cloned().collect(),
+            )
+        };
+        let known = state.numbers.iter().map(of);
+        known
+            .filter(|(_, _, made): &(_, _, Vec<_>)| !made.is_empty())
+            .collect()
+    }
+
+    /// Tells of the keyed operations of a writer, known up to its clock `last`, as far as a whole state has
+    /// what they made: whoever it comes from may have that without the keys.
+    pub(crate) fn claim_keyed(
+        &mut self,
+        state: &State,
+        members: &mut Membership,
+        before: WriterId,
+        last: u64,
+        made: Vec<Instance>,
+    ) {
+        let number = state.numbers.get(&before);
+        let number = number.filter(|it| members.table.cards[*it as usize].retired.is_none());
+        let (as_writer, upto) = match number {
+            Some(number) => (number, state.clocks[number as usize]),
+            None => (ABSORBED, members.taken_over(&before).unwrap_or(0)),
+        };
+        for it in made.into_iter().filter(|it| it.clock <= upto) {
+            self.insert(Instance {
+                writer: as_writer,
+                watched: false,
+                withdrawn: false,
+                ..it
+            });
+        }
+        if upto <= last {
+            members.table.stop_holding_back(as_writer);
+        }
+    }
+
+    /// What is known of a keyed operation.
+    pub(crate) fn asked(&self, state: &State, once: &Once) -> Asked {
+        let of_key = || self.of(&once.key).map(|place| self.at(place));
+        let same = of_key().filter(|it| it.once == *once);
+        let maker = |it: &Instance| {
+            let writer = state.writers.get(it.writer as usize)?;
+            Some((*writer, it.clock))
+        };
+        // Of several, the one that counts.
+        let order = |maker: &Option<(WriterId, u64)>| (maker.is_none(), *maker);
+        match same.map(maker).min_by_key(order) {
+            Some(maker) => Asked::Before(maker),
+            None if of_key().next().is_some() => Asked::Reused,
+            None => Asked::New,
+        }
+    }
+
+    /// By whom, and at which clock, it is known that an operation was made.
+    #[cfg(any(test, feature = "explore"))]
+    pub(crate) fn makers(&self, state: &State, once: &Once) -> Vec<(WriterId, u64)> {
+        let instances = self.of(&once.key).map(|place| self.at(place));
+        let same = instances.filter(|it| it.once == *once);
+        let dot = |it: &Instance| Some((*state.writers.get(it.writer as usize)?, it.clock));
+        same.filter_map(dot).collect()
+    }
+
+    /// All that is remembered, as text, whichever local numbers and places it has.
+    #[cfg(feature = "explore")]
+    pub(crate) fn keyed_text(&self, state: &State, members: &Membership) -> alloc::string::String {
+        let id = |number: u32| state.writers.get(number as usize).copied().ok_or(number);
+        let IdempotencyLog {
+            instances,
+            end: _,
+            shares: _,
+            places: _,
+            of_writer: _,
+            due: _,
+            told: _,
+            reborn,
+            asked,
+            withdrawn: _,
+            #[cfg(test)]
+                looked_at: _,
+        } = self;
+        let text = |it: &Instance| {
+            let adds = (it.adds.clone(), it.watched, it.withdrawn);
+            (it.once, id(it.writer), it.clock, adds)
+        };
+        let mut instances: Vec<_> = instances.values().map(text).collect();
+        instances.sort_unstable();
+        let lacking: alloc::collections::BTreeMap<_, u64> = members
+            .table
+            .held_back
+            .iter()
+            .map(|it| (id(it.0), it.1))
+            .collect();
+        let asked = asked.as_ref().map(|(clock, asked)| {
+            let asked = asked.iter().map(|it| (id(it.0), it.1));
+            (
+                *clock,
+                asked.collect::<alloc::collections::BTreeMap<_, _>>(),
+            )
+        });
+        let reborn: alloc::collections::BTreeMap<_, u64> =
+            reborn.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {lacking:?} {reborn:?} {asked:?}")
+    }
+
+    /// How many keyed operations are remembered.
+    pub(crate) fn keyed_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many keyed operations were ever remembered here: a place in their order.
+    pub(crate) fn keyed_end(&self) -> u64 {
+        self.end
+    }
+
+    /// Has less room for keyed operations, for tests that fill it.
+    #[doc(hidden)]
+    pub(crate) fn bound_keyed(&mut self, bounds: KeyedBounds) {
+        self.shares.bounds = bounds;
+    }
+
+    /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
+    /// for new. In a space with members it stops before the first that not all who count have
+    /// acknowledged: another may have been made under its key, and is to be withdrawn. Tells whether
+    /// all that came before the place are dropped.
+    pub(crate) fn drop_keyed(&mut self, state: &State, members: &Membership, before: u64) -> bool {
+        let before = before.min(self.end);
+        let upto = match members.configuration() {
+            Some(_) => self.stable_keyed(state, members, before),
+            None => before,
+        };
+        self.drop_upto(upto);
+        upto == before
+    }
+
+    /// The place of the first keyed operation that is not stable, or `before`. Of one whose writer is
+    /// not told apart any more nothing is to be withdrawn.
+    pub(crate) fn stable_keyed(&self, state: &State, members: &Membership, before: u64) -> u64 {
+        let quorum = members.quorum(state);
+        let open = |(_, it): &(&u64, &Instance)| {
+            let Instance { writer, clock, .. } = **it;
+            writer < UNSURE && !members.is_stable(&quorum, Stamp { writer, clock })
+        };
+        let mut older = self.instances.range(..before);
+        older.find(open).map_or(before, |it| *it.0)
+    }
+
+    /// What a transaction adds to a counter, if any of its adds survives it.
+    pub(crate) fn keyed_add(&self, state: &State, clock: u64, draft: &Draft) -> Option<KeyedAdd> {
+        let own = counter::find(&draft.slots, OWN).ok()?;
+        let own = &draft.slots[own];
+        if own.extra().added != clock {
+            return None;
+        }
+        let before = state.slots(draft.handle);
+        let before = counter::find(&before, OWN).ok().map(|at| &before[at]);
+        // Else the transaction began a life.
+        let before = before.filter(|before| before.born() == own.born());
+        Some(KeyedAdd {
+            key: state.keys.get(draft.handle)?.into(),
+            amount: own.total() - before.map_or(0, |before| before.total()),
+            before: before.map_or(0, |before| before.extra().added),
+        })
+    }
+
+    /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
+    /// they came, as many as fit in about `budget` bytes, and the place after them. Those of writers
+    /// that are forgotten are told to who has nothing.
+    pub(crate) fn keyed_from(
+        &self,
+        state: &State,
+        from: u64,
+        lows: &impl Sheet<u64>,
+        budget: usize,
+    ) -> (KeyedOps, u64) {
+        let mut ops = KeyedOps::default();
+        if from >= self.end {
+            return (ops, self.end);
+        }
+        let writers = lows.writers(state.clocks.len());
+        let low = |writer: u32| (writer < writers).then(|| lows.at(writer));
+        let whole = (0..writers).all(|writer| lows.at(writer) == 0);
+        let newer =
+            |(writer, (_, last)): (&u32, &(u64, u64))| low(*writer).is_some_and(|low| *last > low);
+        if !whole && !self.of_writer.iter().any(newer) {
+            return (ops, self.end);
+        }
+        let mut bytes = 0;
+        for (&place, instance) in self.instances.range(from..) {
+            let Instance {
+                once,
+                writer,
+                clock,
+                ..
+            } = *instance;
+            let by = match low(writer) {
+                Some(low) if clock > low => Some(Stamp { writer, clock }),
+                None if whole && writer == ABSORBED => None,
+                _ => continue,
+            };
+            bytes += OP_BYTES + instance.adds.len();
+            if bytes > budget && !ops.is_empty() {
+                return (ops, place);
+            }
+            let adds = decode_adds(&instance.adds);
+            ops.push(KeyedOp { once, by, adds });
+        }
+        (ops, self.end)
+    }
+
+    /// Keeps the keyed operations of these writers, which ascend, as those of none. All that are
+    /// remembered are looked at once, however many writers go together.
+    pub(crate) fn settle_keys_of(&mut self, members: &Membership, gone: &[u32]) {
+        #[cfg(test)]
+        (self.looked_at += self.instances.len());
+        let is_gone = |it: &(&u64, &Instance)| gone.binary_search(&it.1.writer).is_ok();
+        let instances = self.instances.iter().filter(is_gone);
+        let all: Vec<(u64, u32, Once)> = instances
+            .map(|(place, it)| (*place, it.writer, it.once))
+            .collect();
+        for (place, writer, once) in all {
+            let others = |it: &Instance| it.once == once && ![writer, UNSURE].contains(&it.writer);
+            let mut of_key = self.of(&once.key).map(|place| self.at(place));
+            let another = of_key.any(others);
+            drop(of_key);
+            let mut lacking = members.table.held_back.iter();
+            let sole = lacking.all(|it| it.0 == writer);
+            let Some(instance) = self.at_mut(place) else {
+                continue;
+            };
+            match another {
+                true => {
+                    instance.writer = UNSURE;
+                    self.uncount(writer);
+                    self.count(UNSURE, 0);
+                }
+                false => instance.sole = sole,
+            }
+        }
+        self.renumber(gone, ABSORBED);
+    }
+
+    /// Gives the own keyed operations to the number under which the own writer goes on as another. In an
+    /// open space nothing else is known of them.
+    pub(crate) fn renumber_own_keyed(&mut self, number: u32) {
+        self.renumber(&[OWN], number);
+    }
+}

@@ -1,0 +1,190 @@
+//! Withdrawals: what was made more than once under a key is taken out but once.
+
+use super::IdempotencyLog;
+use super::log::{ABSORBED, UNSURE};
+use crate::Error;
+use crate::Handle;
+use crate::Once;
+use crate::WriterId;
+use crate::membership::Membership;
+use crate::membership::stability::seen_by_all;
+use crate::state::State;
+use crate::state::counter;
+use crate::state::delta::KeyedAdd;
+use crate::state::page::OWN;
+use crate::state::slot::Slot;
+use crate::state::slot::Stamp;
+use crate::state::slot::Withdrawal;
+use crate::wire::decode_adds;
+use alloc::vec::Vec;
+
+impl IdempotencyLog {
+    /// Notes what was collected of one counter: where slots began another life, and where they ended.
+    pub(crate) fn note_reborn(&mut self, before: &[Slot], slots: &[Slot]) {
+        for old in before {
+            let writer = old.writer();
+            let new = counter::find(slots, writer).ok().map(|at| &slots[at]);
+            let upto = match new {
+                Some(new) if new.born() < old.born() => old.born(),
+                Some(_) => continue,
+                None => old.row.clock + 1,
+            };
+            if self.of_writer.contains_key(&writer) {
+                let reborn = self.reborn.entry(writer).or_default();
+                *reborn = upto.max(*reborn);
+            }
+        }
+    }
+
+    /// Notes that it is not known what became of the slots that keyed operations added to, as far as
+    /// that may have been collected before this state came here.
+    pub(crate) fn note_unwatched(&mut self, members: &Membership) {
+        let (floor, settled) = (&members.table.floor, &members.table.settled);
+        for instance in self.instances.values_mut() {
+            if instance.clock <= seen_by_all(floor, settled, instance.writer) {
+                instance.watched = false;
+            }
+        }
+    }
+
+    /// Withdraws what was made more than once under one key, as far as that was heard of since this
+    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
+    /// it. Tells whether there was any.
+    ///
+    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn withdraw(
+        &mut self,
+        state: &mut State,
+        members: &mut Membership,
+        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
+    ) -> Result<bool, Error> {
+        if self.due.is_empty() {
+            return Ok(false);
+        }
+        let clock = members.next_clock(state)?;
+        let mut any = false;
+        for key in core::mem::take(&mut self.due) {
+            for place in self.duplicates(state, &key) {
+                let instance = self.at(place);
+                let (writer, at) = (instance.writer, instance.clock);
+                let reborn = self.reborn.get(&writer).copied().unwrap_or(0);
+                let sure = instance.watched && at >= reborn || at > members.known_to_all(writer);
+                let adds = decode_adds(&instance.adds);
+                self.mark_withdrawn(place);
+                for add in adds {
+                    if let Some(handle) = self.withdraw_add(state, clock, (writer, at), &add, sure)
+                    {
+                        withdrawn(handle, (state.writers[writer as usize], at));
+                        self.withdrawn += 1;
+                        any = true;
+                    }
+                }
+            }
+        }
+        if any {
+            members.made(state, clock);
+        }
+        Ok(any)
+    }
+
+    /// Notes that all is withdrawn that is to be: it was before it was stored.
+    pub(crate) fn drop_due(&mut self, state: &State) {
+        for key in core::mem::take(&mut self.due) {
+            for place in self.duplicates(state, &key) {
+                self.mark_withdrawn(place);
+            }
+        }
+    }
+
+    /// Notes of the transactions under keys that were told together that all but one of them are
+    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
+    pub(crate) fn note_withdrawn(&mut self, state: &State) {
+        let told = core::mem::take(&mut self.told);
+        for at in 0..self.due.len() {
+            let key = self.due[at];
+            for place in self.duplicates_of(state, &key, &|place| told.contains(&place), &[]) {
+                self.mark_withdrawn(place);
+            }
+        }
+    }
+
+    /// The operations that were made under a key, but for the one that counts: the least by writer
+    /// and clock, which never change; or one of a writer that is forgotten, which counts for certain.
+    pub(crate) fn duplicates(&self, state: &State, key: &[u8; 16]) -> Vec<u64> {
+        let of_key = self.of(key).map(|place| self.at(place));
+        let sole = of_key.filter(|it| it.sole && it.writer == ABSORBED);
+        let sole: Vec<Once> = sole.map(|it| it.once).collect();
+        self.duplicates_of(state, key, &|_| true, &sole)
+    }
+
+    /// The same, of those that are meant; all of the requests in `sole`.
+    pub(crate) fn duplicates_of(
+        &self,
+        state: &State,
+        key: &[u8; 16],
+        meant: &dyn Fn(u64) -> bool,
+        sole: &[Once],
+    ) -> Vec<u64> {
+        let known = |place: &u64| self.at(*place).writer < UNSURE && meant(*place);
+        let mut places: Vec<u64> = self.of(key).filter(known).collect();
+        let rank = |place: &u64| {
+            let it = self.at(*place);
+            (it.once, state.writers[it.writer as usize], it.clock)
+        };
+        places.sort_unstable_by_key(rank);
+        let mut before = None;
+        places.retain(|place| {
+            let it = self.at(*place);
+            let again = before.replace(it.once) == Some(it.once) || sole.contains(&it.once);
+            again && !it.withdrawn
+        });
+        places
+    }
+
+    /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
+    /// of another writer's total by now. It is void if the counter's slot is in a later life; `sure`
+    /// tells whether that is known here if all have seen where it began.
+    pub(crate) fn withdraw_add(
+        &mut self,
+        state: &mut State,
+        clock: u64,
+        (writer, at): (u32, u64),
+        add: &KeyedAdd,
+        sure: bool,
+    ) -> Option<Handle> {
+        let handle = state.keys.find(&add.key)?;
+        let mut slots = state.slots(handle);
+        let found = counter::find(&slots, writer).ok()?;
+        let slot = &mut slots[found];
+        // Where a life began is forgotten when all know: this may be a later one.
+        let unsure = slot.born() == 0 && !sure;
+        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
+        let mut withdrawals = slot.side.withdrawals.iter();
+        let done = withdrawals.any(|it| match it.several {
+            true => at <= it.clock,
+            false => at == it.clock,
+        });
+        if slot.side.moved.is_some() || void || done {
+            return None;
+        }
+        let by = Stamp { writer: OWN, clock };
+        let withdrawal = Withdrawal {
+            clock: at,
+            amount: add.amount,
+            before: add.before,
+            several: false,
+            by,
+        };
+        slot.side.withdraw(withdrawal, &|_, _| false);
+        state.put_slots(handle, slots);
+        Some(handle)
+    }
+
+    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    pub(crate) fn withdrawn_count(&self) -> u64 {
+        self.withdrawn
+    }
+}

@@ -1,0 +1,72 @@
+//! Operations on counters, and the counters of a transaction that is being made.
+
+use super::keys::Handle;
+use super::slot::Slot;
+use super::{State, place};
+use crate::error::{Error, detail};
+use crate::limits::EXPIRY_MAX;
+use alloc::vec::Vec;
+
+/// One operation on a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Adds, also 0 or a negative number. An absent counter begins at 0.
+    Add(i64),
+    /// Cancels what is seen of the counter and leaves it at 0.
+    Reset,
+    /// Cancels what is seen of the counter and leaves it absent.
+    Delete,
+    /// Cancels what is seen of the counter and leaves this value.
+    Set(i64),
+    /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970: whoever
+    /// next deals with it then deletes it. Of concurrent expiries the longest counts.
+    Expire(u64),
+    /// Takes the counter's expiry away. Beats concurrent expiries.
+    Persist,
+}
+
+impl Op {
+    /// Whether it may bring an absent counter into being.
+    pub(crate) fn creates(self) -> bool {
+        matches!(self, Op::Add(_) | Op::Reset | Op::Set(_))
+    }
+}
+
+/// A counter of a transaction that is being made.
+#[cfg_attr(feature = "budgets", derive(Clone))]
+pub(crate) struct Draft {
+    pub(crate) handle: Handle,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) changed: bool,
+}
+
+impl State {
+    /// Where the draft of a counter is, made if need be.
+    pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: Handle) -> usize {
+        match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
+            Ok(at) => at,
+            Err(at) => {
+                drafts.insert(at, self.draft(handle));
+                at
+            }
+        }
+    }
+
+    pub(crate) fn draft(&self, handle: Handle) -> Draft {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        Draft {
+            handle,
+            slots: page.map_or(Vec::new(), |page| page.slots(slot)),
+            changed: false,
+        }
+    }
+}
+
+/// Refuses an expiry that is out of range.
+pub(crate) fn check(op: Op) -> Result<(), Error> {
+    match op {
+        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at: detail(at) }),
+        _ => Ok(()),
+    }
+}
