@@ -45,6 +45,7 @@ pub(crate) const ROOMY: bool = cfg!(feature = "guests");
 mod account;
 mod closed;
 mod error;
+mod forks;
 mod hash;
 mod idempotency;
 #[cfg(feature = "json")]
@@ -79,13 +80,13 @@ pub use account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
+pub use forks::{Contents, Evidence, Fault};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use membership::records::{Configuration, Limit, Owner};
 pub use once::Once;
 pub use replica::{
-    Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged,
-    Replica, Returned, Transaction,
+    Again, AgainOp, Fate, Journal, Listed, Mark, Member, Merged, Replica, Returned, Transaction,
 };
 #[cfg(feature = "budgets")]
 pub use replica::{

@@ -43,7 +43,6 @@ mod windows;
 pub use budgets::{Budget, Flow, Holder, Holding, Lease, Stock, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
-pub use fork::{Contents, Evidence, Fault};
 pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
@@ -66,6 +65,7 @@ pub use windows::Period;
 use crate::account::is_reserved;
 use crate::closed::Closed;
 use crate::error::{Error, detail};
+use crate::forks::{Fault, ForkLog};
 use crate::idempotency::IdempotencyLog;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
@@ -104,12 +104,10 @@ use alloc::vec::Vec;
 #[derive(Clone)]
 pub struct Replica {
     pub(crate) state: State,
+    pub(crate) forks: ForkLog,
     pub(crate) membership: Membership,
     journal: Closed<Journal>,
     former: Closed<Vec<former::Former>>,
-    sums: Closed<fork::Sums>,
-    /// Writers that were found forked since the sync machine last asked.
-    forked: Closed<Vec<WriterId>>,
     pub(crate) idempotency: IdempotencyLog,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
@@ -122,11 +120,6 @@ pub struct Replica {
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
     #[cfg(feature = "budgets")]
     is_next_start: bool,
-    faults: Closed<Vec<Fault>>,
-    /// Those that nobody has taken yet, to be laid to links.
-    #[cfg(feature = "members")]
-    fresh_faults: Vec<Fault>,
-    fault_count: u64,
     /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
     #[cfg(feature = "guests")]
     adds_only: bool,
@@ -137,11 +130,10 @@ impl Replica {
     pub fn new(space: Space, writer: WriterId) -> Replica {
         Replica {
             state: State::new(space, writer),
+            forks: ForkLog::new(),
             membership: Membership::new(),
             journal: Closed::default(),
             former: Closed::default(),
-            sums: Closed::default(),
-            forked: Closed::default(),
             idempotency: IdempotencyLog::default(),
             #[cfg(feature = "budgets")]
             pending: budgets::Pending::default(),
@@ -153,10 +145,6 @@ impl Replica {
             windows: windows::Windows::default(),
             #[cfg(feature = "budgets")]
             is_next_start: false,
-            faults: Closed::default(),
-            #[cfg(feature = "members")]
-            fresh_faults: Vec::new(),
-            fault_count: 0,
             #[cfg(feature = "guests")]
             adds_only: false,
         }
@@ -535,12 +523,12 @@ impl Replica {
     /// The evidence of faults that were detected, up to
     /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
     pub fn faults(&self) -> &[Fault] {
-        &self.faults
+        self.forks.faults()
     }
 
     /// How many faults were detected.
     pub fn fault_count(&self) -> u64 {
-        self.fault_count
+        self.forks.fault_count()
     }
 
     /// Gives back memory that growth has set aside. Worth its time after a large load.
@@ -554,6 +542,6 @@ impl Replica {
             + self.state.pages.capacity() * size_of::<Page>()
             + self.state.touched.heap_bytes()
             + self.state.keys.heap_bytes()
-            + self.sums.heap_bytes()
+            + self.forks.sums.heap_bytes()
     }
 }

@@ -32,6 +32,7 @@ pub(crate) mod vector;
 mod version;
 pub(crate) mod writers;
 
+use crate::FORKS;
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::writer_id::{Space, WriterId};
@@ -252,6 +253,25 @@ impl State {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
         self.touch(page_at, 1 << slot);
+    }
+
+    /// Lets what changed of these writers be stored although its clocks were stored already; in a
+    /// page what changed of any.
+    pub(crate) fn rework(&mut self, writers: &[WriterId]) {
+        if !FORKS {
+            match MEMBERS {
+                true => self.assigned.fill(self.epoch),
+                false => self.began = self.epoch,
+            }
+            return;
+        }
+        self.void_walks();
+        for writer in writers {
+            if let Some(number) = self.numbers.get(writer) {
+                self.assigned[number as usize] = self.epoch;
+                self.note_moved(number);
+            }
+        }
     }
 }
 

@@ -172,7 +172,7 @@ impl Replica {
         let handles: Vec<Handle> = handles.collect();
         #[cfg(feature = "budgets")]
         self.pending.clear();
-        *self.sums = Empty::EMPTY;
+        *self.forks.sums = Empty::EMPTY;
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();

@@ -1,10 +1,7 @@
-//! Forks: one writer id in the hands of two processes. How they show, and how a replica leaves an id
-//! behind that somebody else writes under.
-//!
-//! A correct writer's shards follow from its id and clock alone, so two replicas that hold a writer
-//! up to the same clock hold the same of it. Where they do not, a digest of the contents tells, and
-//! whatever comes at or below a clock that is held already is the other process's.
+//! Going on under another writer id, as somebody else writes under the present one.
 
+use crate::Fault;
+use crate::Contents;
 use super::Replica;
 #[cfg(feature = "members")]
 use super::place;
@@ -24,261 +21,19 @@ use alloc::vec::Vec;
 #[cfg(feature = "members")]
 use core::cmp::Ordering;
 
-/// A writer id that two processes wrote under, or whose stored shards have rotted.
-///
-/// No correct writer makes two different histories. Every replica comes to hold both: for each
-/// counter the greater clock stands, of equal clocks the greater total. This is the evidence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The writer.
-    pub writer: WriterId,
-    /// The clock that the evidence is of.
-    pub clock: u64,
-    /// What was seen.
-    pub evidence: Evidence,
-}
-
-impl Fault {
-    /// Whether another fault is of the same kind and writer.
-    pub(crate) fn repeats(&self, other: &Fault) -> bool {
-        let kind = |fault: &Fault| core::mem::discriminant(&fault.evidence);
-        self.writer == other.writer && kind(self) == kind(other)
-    }
-}
-
-/// What shows that a writer has two histories, or made what it must not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Two shards of this clock differ.
-    Totals {
-        /// The counter.
-        key: Box<str>,
-        /// The total that was held.
-        ours: i128,
-        /// The total that came.
-        theirs: i128,
-    },
-    /// Something of this clock came, though everything up to it was held, without this.
-    Late {
-        /// The counter.
-        key: Box<str>,
-    },
-    /// The writer's contents up to this clock have two digests.
-    Contents {
-        /// The digest here.
-        ours: u64,
-        /// The peer's.
-        theirs: u64,
-    },
-    /// A replica knows this clock of the writer, and the writer's own replica had not come to it.
-    Ahead {
-        /// The clock that the writer's replica had come to, by its own word.
-        own: u64,
-    },
-    /// More was taken from what the writer held of a budget than was ever there.
-    #[cfg(feature = "budgets")]
-    Overdrawn {
-        /// The budget's name.
-        name: Box<str>,
-        /// What is held: less than nothing.
-        held: i128,
-    },
-}
-
-/// What one writer's history comes to, as two digests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contents {
-    /// The writer.
-    pub writer: WriterId,
-    /// Its clock.
-    pub clock: u64,
-    /// Over its shards. It follows from the writer and the clock alone.
-    pub shards: u64,
-    /// Over its cancels of others' shards that matter still. It follows from the version vector.
-    pub cancels: u64,
-}
-
-impl Contents {
-    /// A writer's clock alone, without digests.
-    #[cfg(feature = "members")]
-    pub(crate) fn only_clock(writer: WriterId, clock: u64) -> Contents {
-        Contents {
-            writer,
-            clock,
-            shards: 0,
-            cancels: 0,
-        }
-    }
-
-    /// Whether they have no digests: nothing is left of the writer, or the program makes none.
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.shards == 0 && self.cancels == 0
-    }
-}
-
-/// The digest of each page's contents, as it was when the digest of all was asked for last.
-#[derive(Clone)]
-pub(super) struct Sums {
-    /// Pages touched from this epoch on are to be done again.
-    epoch: u64,
-    /// Whether the space had members then, where other parts of a page count.
-    closed: bool,
-    pages: Vec<u64>,
-    sum: u64,
-}
-
-impl Empty for Sums {
-    const EMPTY: Sums = Sums {
-        epoch: 0,
-        closed: false,
-        pages: Vec::new(),
-        sum: 0,
-    };
-    const NOTHING: &'static Sums = &Sums::EMPTY;
-}
-
-impl Sums {
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<u64>()
-    }
-}
-
 impl Replica {
     /// A digest of everything that is held here: equal at replicas with equal version vectors,
     /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
     /// built without them.
     pub fn content_digest(&mut self) -> u64 {
-        if !FORKS {
-            return 0;
-        }
         let closed = self.membership.configuration().is_some();
-        if self.sums.closed != closed {
-            *self.sums = Sums::EMPTY;
-            self.sums.closed = closed;
-        }
-        self.sums.pages.resize(self.state.pages.len(), 0);
-        let mut from = 0;
-        while let Some((at, _)) = self
-            .state
-            .touched
-            .next(&self.state.pages, from, self.sums.epoch)
-        {
-            let mut sum = 0u64;
-            self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
-            let before = core::mem::replace(&mut self.sums.pages[at], sum);
-            self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
-            from = at + 1;
-        }
-        self.state.epoch += 1;
-        self.sums.epoch = self.state.epoch;
-        self.sums.sum
+        self.forks.content_digest(&mut self.state, closed)
     }
 
     /// The contents of each writer, ascending by writer. Looks at everything that is held.
     pub fn contents(&self) -> Vec<Contents> {
-        let mut digests = alloc::vec![[0u64; 2]; self.state.writers.len()];
-        let pages = if FORKS { self.state.pages.len() } else { 0 };
-        for at in 0..pages {
-            self.digest_page(at, &mut |writer, part, hash| {
-                let digest = &mut digests[writer as usize][part];
-                *digest = digest.wrapping_add(hash);
-            });
-        }
-        let contents = |(writer, number)| {
-            let number = number as usize;
-            let [shards, cancels] = digests[number];
-            Contents {
-                writer,
-                clock: self.state.clocks[number],
-                shards,
-                cancels,
-            }
-        };
-        let all = self.state.numbers.iter().map(contents);
-        all.filter(|it| it.clock > 0).collect()
-    }
-
-    /// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
-    /// is a shard (0) or a cancel (1).
-    fn digest_page(&self, at: usize, take: &mut dyn FnMut(u32, usize, u64)) {
-        let page = &self.state.pages[at];
-        let closed = MEMBERS && self.membership.configuration().is_some();
-        let odd = page.odd();
-        let id = |writer: u32| hash_bytes(0, self.state.writers[writer as usize].as_bytes());
-        let key = |slot| {
-            let handle = Handle((at * PAGE) as u32 + slot);
-            (
-                handle,
-                hash_bytes(
-                    0,
-                    self.state.keys.get(handle).unwrap_or_default().as_bytes(),
-                ),
-            )
-        };
-        let mut keys = [0; PAGE];
-        for slot in bits(page.present()) {
-            let (handle, hash) = key(slot);
-            keys[slot as usize] = hash;
-            if closed && odd >> slot & 1 == 1 {
-                self.digest_survivors(handle, hash, take);
-            }
-        }
-        for column in page.columns() {
-            let id = id(column.writer);
-            for (slot, row) in column.iter() {
-                if !closed || odd >> slot & 1 == 0 {
-                    let base = fold(keys[slot as usize], id);
-                    take(
-                        column.writer,
-                        0,
-                        fold(fold(base, row.clock), row.total as u64),
-                    );
-                }
-            }
-        }
-        if closed {
-            return;
-        }
-        for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
-            let base = fold(keys[slot as usize], id(side.writer));
-            if let Some(extra) = &side.extra {
-                take(side.writer, 0, hash_extra(base, extra));
-            }
-            // Tagged apart from each other and from rows, whose second word is a clock.
-            let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
-            let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
-            for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
-                let words = [
-                    id(by.writer),
-                    by.clock,
-                    clock,
-                    total as u64,
-                    (total >> 64) as u64,
-                ];
-                take(by.writer, 1, words.into_iter().fold(base ^ tag, fold));
-            }
-        }
-    }
-
-    /// In a space with members, where what does not count any more may be dropped here and not yet
-    /// there: what a counter's shards come to, and its expiry with the first of them.
-    fn digest_survivors(&self, handle: Handle, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
-        let mut expiry = self.effective_expiry(handle).unwrap_or_default();
-        for shard in self.shards(handle) {
-            let Some(number) = self.state.numbers.get(&shard.writer) else {
-                continue;
-            };
-            let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
-            let mut hash = fold(fold(base, shard.clock), shard.total as u64);
-            if i64::try_from(shard.total).is_err() {
-                hash = fold(hash, (shard.total >> 64) as u64);
-            }
-            let once = core::mem::take(&mut expiry);
-            if once != 0 {
-                hash = fold(hash, once);
-            }
-            take(number, 0, hash);
-        }
+        let closed = self.membership.configuration().is_some();
+        self.forks.contents(&self.state, closed)
     }
 
     /// Goes on under another writer id, freshly [minted](WriterId::mint), as somebody else writes
@@ -321,184 +76,44 @@ impl Replica {
     /// The writers of which something came that a clock held here had claimed, since this was last
     /// called.
     pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
-        core::mem::take(&mut *self.forked)
+        self.forks.take_forked()
     }
 
     /// Notes that two processes write under the own id: a peer knows this clock of it.
     pub(crate) fn doubt_self(&mut self, clock: u64) {
-        let writer = self.writer();
-        let own = self.clock();
-        self.note_fault(|| Fault {
-            writer,
-            clock,
-            evidence: Evidence::Ahead { own },
-        });
+        self.forks.doubt_self(&self.state, clock)
     }
 
     /// Lets what changed of these writers be stored although its clocks were stored already; in a
     /// page what changed of any.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
-        if !FORKS {
-            match MEMBERS {
-                true => self.state.assigned.fill(self.state.epoch),
-                false => self.state.began = self.state.epoch,
-            }
-            return;
-        }
-        self.state.void_walks();
-        for writer in writers {
-            if let Some(number) = self.state.numbers.get(writer) {
-                self.state.assigned[number as usize] = self.state.epoch;
-                self.state.note_moved(number);
-            }
-        }
-    }
-
-    /// The clock up to which a writer is held.
-    #[cfg(feature = "members")]
-    pub(crate) fn clock_held(&self, writer: &WriterId) -> u64 {
-        let number = self.state.numbers.get(writer);
-        number.map_or(0, |number| self.state.clocks[number as usize])
+        self.state.rework(writers)
     }
 
     /// The writers of which a message has something newer, and up to which clock each is held.
     #[cfg(feature = "members")]
     pub(crate) fn raised(&self, message: &Message) -> Vec<(WriterId, u64)> {
-        let held = message
-            .writers
-            .iter()
-            .map(|entry| (entry, self.clock_of(entry)));
-        held.filter(|(entry, held)| entry.hi > *held)
-            .map(|(entry, held)| (entry.writer, held))
-            .collect()
+        self.state.raised(message)
     }
 
     /// Notes where the rows of a writer in a message, all of clocks that are held, are not those that are
     /// held. A row that is not here may have been collected.
     #[cfg(feature = "members")]
     pub(crate) fn compare_rows(&mut self, message: &Message, writer: &WriterId) {
-        let Some(number) = self.state.numbers.get(writer) else {
-            return;
-        };
-        let mut found = Vec::new();
-        for (at, columns) in message.pages.iter().enumerate() {
-            let its = |it: &&Column| message.writers[it.writer as usize].writer == *writer;
-            for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
-                let key = message.keys.get(at * PAGE + slot as usize);
-                let Some(handle) = self.state.keys.find(key) else {
-                    continue;
-                };
-                let (page, slot) = place(handle);
-                let column = self
-                    .state
-                    .pages
-                    .get(page)
-                    .and_then(|page| page.column(number));
-                let Some(ours) = column.and_then(|column| column.get(slot)) else {
-                    continue;
-                };
-                let evidence = match ours.clock.cmp(&theirs.clock) {
-                    Ordering::Equal if ours.total != theirs.total => Evidence::Totals {
-                        key: key.into(),
-                        ours: ours.total.into(),
-                        theirs: theirs.total.into(),
-                    },
-                    Ordering::Less => Evidence::Late { key: key.into() },
-                    _ => continue,
-                };
-                found.push((theirs.clock, evidence));
-            }
-        }
-        for (clock, evidence) in found {
-            let writer = *writer;
-            self.note_fault(|| Fault {
-                writer,
-                clock,
-                evidence,
-            });
-        }
+        self.forks.compare_rows(&self.state, message, writer)
     }
 
     /// Notes a fault. One that may show again and again is noted once a writer.
     pub(crate) fn note_fault(&mut self, fault: impl FnOnce() -> Fault) {
-        if FORKS && !self.keep_fault(fault()) {
-            return;
-        }
-        self.fault_count += 1;
-    }
-
-    /// Keeps a fault, while there is room; false if it is one that is not even counted.
-    fn keep_fault(&mut self, fault: Fault) -> bool {
-        let known = |old: &Fault| fault.repeats(old);
-        #[cfg(feature = "members")]
-        if self.fresh_faults.len() < FAULTS_KEPT_MAX && !self.fresh_faults.iter().any(known) {
-            self.fresh_faults.push(fault.clone());
-        }
-        let is_known = self.faults.iter().any(known);
-        let repeats = !matches!(fault.evidence, Evidence::Totals { .. });
-        if repeats && is_known {
-            return false;
-        }
-        if self.faults.len() >= FAULTS_KEPT_MAX && !is_known {
-            // The like of it is kept elsewhere, so nothing is lost that this is not worth.
-            let is_double = |(at, old): (usize, &Fault)| {
-                let mut later = self.faults.iter().skip(at + 1);
-                later.any(|it| it.repeats(old)).then_some(at)
-            };
-            let double = self.faults.iter().enumerate().find_map(is_double);
-            if let Some(double) = double {
-                self.faults.remove(double);
-            }
-        }
-        if self.faults.len() < FAULTS_KEPT_MAX {
-            self.faults.push(fault);
-        }
-        true
+        self.forks.note_fault(fault)
     }
 
     /// The faults that were noted since this was last called, each kind once a writer, also those that are
     /// not kept for ever.
     #[cfg(feature = "members")]
     pub(crate) fn take_fresh_faults(&mut self) -> Vec<Fault> {
-        core::mem::take(&mut self.fresh_faults)
+        self.forks.take_fresh_faults()
     }
-
-    /// Takes note of what came at a clock that was held already: it is to be stored and told on, as
-    /// what is new is.
-    #[cold]
-    pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
-        let writer = self.state.writers[number as usize];
-        self.rework(&[writer]);
-        if !self.forked.contains(&writer) {
-            self.forked.push(writer);
-        }
-        let key = self.state.keys.get(handle).unwrap_or_default().into();
-        let fault = |evidence| Fault {
-            writer,
-            clock,
-            evidence,
-        };
-        match totals {
-            // Counted when it was found.
-            Some([ours, theirs]) => {
-                self.keep_fault(fault(Evidence::Totals { key, ours, theirs }));
-            }
-            None => self.note_fault(|| fault(Evidence::Late { key })),
-        }
-    }
-}
-
-fn hash_extra(base: u64, extra: &Extra) -> u64 {
-    let (kind, value) = match extra.base {
-        None => (3, 0),
-        Some(Base::Reset) => (4, 0),
-        Some(Base::Set(value)) => (5, value),
-    };
-    let expiry = extra.expiry.map_or([0; 2], |it| [it.clock, it.until]);
-    [extra.born, extra.added, extra.high as u64, value as u64]
-        .into_iter()
-        .chain(expiry)
-        .fold(base ^ kind, fold)
 }
 
 #[cfg(test)]

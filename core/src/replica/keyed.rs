@@ -1,5 +1,6 @@
 //! Operations under idempotency keys, as a replica makes them and is asked for them.
 
+use crate::WriterId;
 use super::{Replica, Transaction};
 use crate::Asked;
 use crate::Asker;

@@ -197,9 +197,9 @@ impl Replica {
             self.put_slots(handle, slots);
             changed(handle);
         }
-        self.fault_count += fork_count;
+        self.forks.fault_count += fork_count;
         for fork in forks.iter() {
-            self.report(*fork);
+            self.forks.report(&mut self.state, *fork);
         }
         for (at, entry) in message.writers.iter().enumerate() {
             if MEMBERS && forgotten.contains(&at) {

@@ -227,4 +227,16 @@ impl State {
         let page = self.pages.get(page_at);
         page.map_or(Vec::new(), |page| page.slots(slot))
     }
+
+    /// The writers of which a message has something newer, and up to which clock each is held.
+    #[cfg(feature = "members")]
+    pub(crate) fn raised(&self, message: &Message) -> Vec<(WriterId, u64)> {
+        let held = message
+            .writers
+            .iter()
+            .map(|entry| (entry, self.clock_of(entry)));
+        held.filter(|(entry, held)| entry.hi > *held)
+            .map(|(entry, held)| (entry.writer, held))
+            .collect()
+    }
 }

@@ -7,7 +7,8 @@
 
 use super::{Body, Digests, Link, Millis, Output, Peer, Sync, Why};
 use crate::error::Error;
-use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::forks::{Contents, Evidence, Fault};
+use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, FORKS, MEMBERS};

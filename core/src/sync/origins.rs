@@ -10,7 +10,8 @@
 use super::members::origin;
 use super::{Body, Link, Sync, Why};
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
-use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::forks::{Contents, Evidence, Fault};
+use crate::replica::Replica;
 use crate::state::delta::Message;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
@@ -192,7 +193,7 @@ impl Sync {
         };
         let own = self.writer_of(link);
         for it in writers {
-            let held = replica.clock_held(&it.writer);
+            let held = replica.held(&it.writer);
             if own != Some(it.writer) || !it.is_unknown() || held <= it.clock {
                 continue;
             }

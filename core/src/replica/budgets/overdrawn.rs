@@ -2,7 +2,8 @@
 //! writer id, or a member spent what it never had.
 
 use crate::account::{Account, is_reserved};
-use crate::replica::{Evidence, Fault, Replica};
+use crate::forks::{Evidence, Fault};
+use crate::replica::Replica;
 use crate::state::delta::Message;
 use crate::state::keys::Handle;
 use crate::ticket::TicketKey;
@@ -37,7 +38,7 @@ impl Replica {
                 continue;
             };
             let (name, clock) = (name.into(), self.state.held(&writer));
-            self.note_fault(|| Fault {
+            self.forks.note_fault(|| Fault {
                 writer,
                 clock,
                 evidence: Evidence::Overdrawn { name, held },

@@ -143,7 +143,7 @@ fn the_digests_of_pages_are_part_of_the_memory() {
     let mut replica = replica();
     let before = replica.heap_bytes();
     replica.content_digest();
-    let pages = replica.sums.pages.capacity();
+    let pages = replica.forks.sums.pages.capacity();
     assert!(pages > 0);
     assert_eq!(replica.heap_bytes(), before + 8 * pages);
 }
