@@ -5,26 +5,30 @@
 //! up to the same clock hold the same of it. Where they do not, a digest of the contents tells, and
 //! whatever comes at or below a clock that is held already is the other process's.
 
-use crate::state::slot::Extra;
-use crate::state::slot::Base;
-use crate::state::place;
-use crate::state::page::bits;
-use crate::state::page::PAGE;
-use crate::state::page::Column;
-use crate::state::join::Fork;
-use crate::limits::FAULTS_KEPT_MAX;
-use crate::hash::hash_bytes;
-use crate::hash::fold;
-use crate::closed::Empty;
-use crate::closed::Closed;
-use crate::WriterId;
-use crate::Message;
-use crate::Handle;
 use crate::FORKS;
-use core::cmp::Ordering;
-use alloc::vec::Vec;
-use alloc::boxed::Box;
+use crate::Handle;
+#[cfg(feature = "members")]
+use crate::Message;
+use crate::WriterId;
+use crate::closed::Closed;
+use crate::closed::Empty;
+use crate::hash::fold;
+use crate::hash::hash_bytes;
+use crate::limits::FAULTS_KEPT_MAX;
 use crate::state::State;
+use crate::state::join::Fork;
+#[cfg(feature = "members")]
+use crate::state::page::Column;
+use crate::state::page::PAGE;
+use crate::state::page::bits;
+#[cfg(feature = "members")]
+use crate::state::place;
+use crate::state::slot::Base;
+use crate::state::slot::Extra;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+#[cfg(feature = "members")]
+use core::cmp::Ordering;
 
 /// A writer id that two processes wrote under, or whose stored shards have rotted.
 ///
@@ -125,7 +129,7 @@ pub(crate) struct Sums {
     epoch: u64,
     /// Whether the space had members then, where other parts of a page count.
     closed: bool,
-    pages: Vec<u64>,
+    pub(crate) pages: Vec<u64>,
     sum: u64,
 }
 

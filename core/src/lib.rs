@@ -53,6 +53,7 @@ mod json;
 pub mod limits;
 mod membership;
 mod once;
+mod rejoin;
 mod replica;
 mod sort;
 mod state;
@@ -85,13 +86,12 @@ pub use forks::{Contents, Evidence, Fault};
 pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use membership::records::{Configuration, Limit, Owner};
 pub use once::Once;
-pub use replica::{
-    Again, AgainOp, Fate, Journal, Listed, Mark, Member, Merged, Replica, Returned, Transaction,
-};
+pub use rejoin::{Again, AgainOp, Journal, Returned};
 #[cfg(feature = "budgets")]
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
 };
+pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};
 pub use state::delta::Message;

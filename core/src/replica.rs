@@ -43,9 +43,6 @@ mod windows;
 pub use budgets::{Budget, Flow, Holder, Holding, Lease, Stock, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
-pub(crate) use former::Former;
-pub use journal::{Again, AgainOp, Journal, Returned};
-pub(crate) use journal::{Did, Saw};
 #[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use listing::{Fate, Listed, Member};
@@ -63,13 +60,13 @@ pub use windows::Period;
 
 #[cfg(feature = "budgets")]
 use crate::account::is_reserved;
-use crate::closed::Closed;
 use crate::error::{Error, detail};
 use crate::forks::{Fault, ForkLog};
 use crate::idempotency::IdempotencyLog;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::membership::room::Bringer;
+use crate::rejoin::Rejoin;
 use crate::state::keys::Handle;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
@@ -78,7 +75,6 @@ use crate::state::page::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::state::vector::VersionVector;
 use crate::state::{State, place};
 use crate::writer_id::{Space, WriterId};
-use alloc::vec::Vec;
 
 /// One copy of a space's state, written under one writer id.
 ///
@@ -106,8 +102,7 @@ pub struct Replica {
     pub(crate) state: State,
     pub(crate) forks: ForkLog,
     pub(crate) membership: Membership,
-    journal: Closed<Journal>,
-    former: Closed<Vec<former::Former>>,
+    pub(crate) rejoin: Rejoin,
     pub(crate) idempotency: IdempotencyLog,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
@@ -132,8 +127,7 @@ impl Replica {
             state: State::new(space, writer),
             forks: ForkLog::new(),
             membership: Membership::new(),
-            journal: Closed::default(),
-            former: Closed::default(),
+            rejoin: Rejoin::default(),
             idempotency: IdempotencyLog::default(),
             #[cfg(feature = "budgets")]
             pending: budgets::Pending::default(),

@@ -97,7 +97,8 @@ use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
 #[cfg(feature = "members")]
 use crate::membership::records::Owner;
-use crate::replica::{Mark, Replica, Returned};
+use crate::rejoin::Returned;
+use crate::replica::{Mark, Replica};
 use crate::state::keys::Handle;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;

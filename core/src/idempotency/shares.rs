@@ -69,7 +69,7 @@ impl Default for KeyedBounds {
 
 /// The keys that one group holds.
 #[derive(Clone, Debug)]
-struct Held {
+pub(crate) struct Held {
     group: Group,
     limited: bool,
     /// Where its operations are, in order. Some may be gone, but never the first.

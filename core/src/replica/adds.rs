@@ -1,9 +1,9 @@
 //! What a store keeps of plain adds: less work than a message, which has to look for what changed,
 //! bring it into order, and tell of every writer.
 
-use super::former::OfFormer;
 use super::{Mark, Replica, place};
 use crate::error::Error;
+use crate::rejoin::OfFormer;
 use crate::state::delta::{Entry, Message};
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
@@ -41,7 +41,14 @@ impl Replica {
             }
         }
         self.move_mark(mark);
-        Some(adds.encode(&self.to_keep(low, OfFormer::Nothing)))
+        Some(
+            adds.encode(&self.rejoin.to_keep(
+                &self.state,
+                &self.membership,
+                low,
+                OfFormer::Nothing,
+            )),
+        )
     }
 
     /// Takes back what [`adds_since`](Replica::adds_since) gave, as [`restore`](Replica::restore)
@@ -65,7 +72,7 @@ impl Replica {
             && self.state.began < mark.state.epoch
             // Nor is all of the own writer to be told again.
             && self.state.assigned[own] < mark.state.epoch
-            && known == (self.membership.table.remembered, self.former_clocks())
+            && known == (self.membership.table.remembered, self.rejoin.former_clocks())
             && moved.is_some_and(|moved| moved == [OWN])
             && self.membership.facts_since(mark.state.epoch, &lows).is_empty()
             && mark.keyed.is_last(&self.idempotency)

@@ -3,10 +3,10 @@
 mod since;
 
 use super::Replica;
-use super::former::OfFormer;
 use crate::closed::Closed;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::membership::records::Fact;
+use crate::rejoin::OfFormer;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::delta::{KeyedOp, Message};
@@ -78,7 +78,9 @@ impl Replica {
                 .membership
                 .configuration()
                 .map(|_| self.membership.table.gaps);
-            *message.kept = self.to_keep(0, OfFormer::All);
+            *message.kept = self
+                .rejoin
+                .to_keep(&self.state, &self.membership, 0, OfFormer::All);
         }
     }
 

@@ -164,7 +164,7 @@ impl Replica {
     /// there were.
     pub(super) fn clear(&mut self, writer: WriterId) -> Vec<Handle> {
         if MEMBERS {
-            self.note_former();
+            self.rejoin.note_former(&self.state, &self.membership);
         }
         let handles = self.counters().map(|(handle, _)| handle);
         #[cfg(feature = "budgets")]

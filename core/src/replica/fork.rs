@@ -1,25 +1,13 @@
 //! Going on under another writer id, as somebody else writes under the present one.
 
-use crate::Fault;
-use crate::Contents;
 use super::Replica;
-#[cfg(feature = "members")]
-use super::place;
-use crate::closed::Empty;
-use crate::hash::{fold, hash_bytes};
-use crate::limits::FAULTS_KEPT_MAX;
+use crate::Contents;
+use crate::Fault;
 #[cfg(feature = "members")]
 use crate::state::delta::Message;
-use crate::state::join::Fork;
-use crate::state::keys::Handle;
-use crate::state::page::{Column, OWN, PAGE, bits};
-use crate::state::slot::{Base, Extra};
+use crate::state::page::{Column, OWN};
 use crate::writer_id::WriterId;
-use crate::{FORKS, MEMBERS};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-#[cfg(feature = "members")]
-use core::cmp::Ordering;
 
 impl Replica {
     /// A digest of everything that is held here: equal at replicas with equal version vectors,

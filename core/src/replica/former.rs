@@ -2,80 +2,23 @@
 //! certain what of it counts, over restarts too.
 
 use super::Replica;
-use super::journal::Journal;
-use crate::closed::Empty;
 use crate::error::Error;
-use crate::hash::hash_bytes;
 use crate::membership::records::Owner;
+use crate::rejoin::Former;
 use crate::state::keys::Handle;
-use crate::state::page::OWN;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// A former writer, and its transactions that no member is known to hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Former {
-    pub(crate) writer: WriterId,
-    pub(crate) journal: Journal,
-    /// Who took it in, if that was heard of; of a member, its own announcement.
-    pub(crate) intro: Option<Intro>,
-    /// The clock up to which others had been told of it, while its owner was no member, before the link
-    /// came up by which this replica began again.
-    pub(crate) before: u64,
-    /// Whether it was found in the store.
-    pub(crate) stored: bool,
-    /// Whether that store was an old copy: what is kept here may have been made again meanwhile.
-    pub(crate) doubtful: bool,
-    /// Whether it was left before its place was certain: what some members took in others may refuse, and
-    /// whoever took it in then comes back without it.
-    pub(crate) unsure: bool,
-}
-
-/// What a message for a store says of former writers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum OfFormer {
-    Nothing,
-    /// Up to which clocks members hold what they made, and others may have been told of it.
-    Clocks,
-    All,
-}
-
-impl Former {
-    /// One that this process knows of itself.
-    pub(crate) fn new(writer: WriterId, journal: Journal) -> Former {
-        Former {
-            writer,
-            journal,
-            intro: None,
-            before: 0,
-            stored: false,
-            doubtful: false,
-            unsure: false,
-        }
-    }
-
-    /// Its last transaction that may have to be made again.
-    pub(crate) fn last(&self) -> u64 {
-        self.journal.last()
-    }
-}
-
 impl Replica {
     /// What is known of the present writer, which is about to be a former one.
     pub(crate) fn to_leave(&self, before: u64) -> Former {
-        let writer = self.writer();
-        Former {
-            intro: self.intro(),
-            before,
-            unsure: self.is_unsure(&writer),
-            ..Former::new(writer, Journal::EMPTY)
-        }
+        self.rejoin.to_leave(&self.state, &self.membership, before)
     }
 
     /// Keeps what a former writer made until it is certain what of it counts.
     pub(crate) fn keep_former(&mut self, former: Former) {
-        self.former.push(former);
+        self.rejoin.keep_former(former)
     }
 
     /// Notes whether this is a start of a member's that has not announced itself yet: others take it in
@@ -87,10 +30,7 @@ impl Replica {
     /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
     /// former writers may have been made again by then.
     pub(crate) fn doubt_former(&mut self) {
-        for former in self.former.iter_mut().filter(|it| it.stored) {
-            former.doubtful = true;
-            former.journal.told = former.last().max(former.journal.told);
-        }
+        self.rejoin.doubt_former()
     }
 
     /// The newest start that is known of an owner, but for this one.
@@ -98,125 +38,32 @@ impl Replica {
         self.membership.newest_start(owner)
     }
 
-    /// Takes back what the store kept of a writer.
-    pub(super) fn take_kept(&mut self, kept: &Former) {
-        if kept.writer == self.writer() {
-            return self.journal.extend(&kept.journal);
-        }
-        let known = |it: &Former| it.writer == kept.writer;
-        let at = match self.former.iter().rposition(known) {
-            Some(at) => {
-                let former = &mut self.former[at];
-                former.intro = kept.intro.or(former.intro);
-                former.journal.extend(&kept.journal);
-                at
-            }
-            None => {
-                self.former.push(kept.clone());
-                self.former.len() - 1
-            }
-        };
-        let former = &mut self.former[at];
-        former.before = former.journal.as_guest;
-        former.stored = true;
-        former.doubtful |= kept.doubtful;
-        former.unsure |= kept.unsure;
-    }
-
-    /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
-    pub(super) fn to_keep(&self, after: u64, former: OfFormer) -> Vec<Former> {
-        let clocks = |it: &Former| Former {
-            intro: it.intro,
-            doubtful: it.doubtful,
-            ..Former::new(it.writer, it.journal.after(u64::MAX))
-        };
-        let mut kept: Vec<Former> = match former {
-            OfFormer::Nothing => Vec::new(),
-            OfFormer::Clocks => self.former.iter().map(clocks).collect(),
-            OfFormer::All => (*self.former).clone(),
-        };
-        let mut journal = self.journal.after(after);
-        journal.writer = Some(self.writer());
-        if self.membership.configuration().is_none() && self.clock() > after {
-            journal.open = self.clock();
-        }
-        // Members wait also for one that has written nothing, once it was taken in; and it may end before
-        // it hears of that.
-        let taken_in = self.membership.table.cards[OWN as usize].intro.is_some();
-        let waited = self.membership.table.early
-            || taken_in && self.membership.is_waited_for(&self.state, &self.writer());
-        let waited = self.clock() == 0 && waited;
-        if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
-            kept.push(Former::new(self.writer(), journal));
-        }
-        kept
-    }
-
     /// Notes that others may be told of all that is held here, as by one whose owner is a member or not.
     pub(crate) fn note_told(&mut self, member: bool) {
-        let clock = self.clock();
-        if self.journal.told != clock {
-            self.journal.told = clock;
-            if !member {
-                self.journal.as_guest = clock;
-            }
-        }
+        self.rejoin.note_told(&self.state, member)
     }
 
     /// Notes that others may be told of all that is held here of former writers.
     pub(crate) fn note_former_told(&mut self) {
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
-            let (last, held) = (former.last(), self.state.held(&former.writer));
-            let told = &mut self.former[at].journal.told;
-            if held >= last {
-                *told = last.max(*told);
-            }
-        }
-    }
-
-    /// A number that changes when others may have been told of more, or hold more, of former writers,
-    /// or those are doubted.
-    pub(super) fn former_clocks(&self) -> u64 {
-        let clocks = |it: &Former| {
-            let clocks = it.journal.told.wrapping_add(it.journal.dropped);
-            let clocks = clocks.wrapping_add(u64::from(it.doubtful));
-            // Each counts in its own way: what goes with one must not hide what is new of another.
-            clocks.wrapping_mul(hash_bytes(0, it.writer.as_bytes()))
-        };
-        let former = self.former.iter().map(clocks);
-        former.fold(0, u64::wrapping_add)
+        self.rejoin.note_former_told(&self.state)
     }
 
     /// How many of the transactions that were made here, under this and former writers, no member is
     /// known to hold; 0 while the space is open.
     pub fn unheld(&self) -> usize {
-        let former = self
-            .former
-            .iter()
-            .map(|it| it.journal.len().max(usize::from(it.last() > 0)));
-        match self.membership.configuration() {
-            Some(_) => self.journal.len() + former.sum::<usize>(),
-            None => 0,
-        }
+        self.rejoin.unheld(&self.membership)
     }
 
     /// Whether a writer is a former one of this replica, and what it made is kept.
     pub(crate) fn is_former(&self, writer: &WriterId) -> bool {
-        let former = self.former.iter().find(|it| it.writer == *writer);
-        former.is_some_and(|it| it.last() > 0)
+        self.rejoin.is_former(writer)
     }
 
     /// Notes that a member holds former writers' transactions up to `clock`: for good, if the place of
     /// such a writer is certain.
     pub(crate) fn former_held(&mut self, clock: impl Fn(&WriterId) -> u64) {
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
-            if !former.unsure && !self.membership.is_unsure(&self.state, &former.writer) {
-                let upto = clock(&former.writer);
-                self.former[at].journal.drop_upto(upto);
-            }
-        }
+        self.rejoin
+            .former_held(&self.state, &self.membership, clock)
     }
 
     /// Whether a writer is a member's incarnation whose place is not certain here.
@@ -227,77 +74,35 @@ impl Replica {
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
     /// there is nothing more to know; `early` as for [`Self::note_early`].
     pub(crate) fn drop_former(&mut self, early: bool) {
-        for at in 0..self.former.len() {
-            let upto = self
-                .membership
-                .last_of(&self.state, &self.former[at].writer)
-                .unwrap_or(0);
-            self.former[at].journal.drop_upto(upto);
-        }
-        // Whoever took one in says so before it acknowledges this start.
-        let unheard = early || self.membership.is_unsure(&self.state, &self.writer());
-        self.take_former(|replica, it| {
-            it.last() == 0
-                && !unheard
-                && !replica.membership.is_waited_for(&replica.state, &it.writer)
-        });
-    }
-
-    /// Gives some of the former writers away.
-    fn take_former(&mut self, which: impl Fn(&Replica, &Former) -> bool) -> Vec<Former> {
-        let taken = self.former.iter().map(|it| which(self, it));
-        let taken: Vec<bool> = taken.collect();
-        if !taken.contains(&true) {
-            return Vec::new();
-        }
-        let mut taken = taken.into_iter();
-        let all = core::mem::take(&mut *self.former).into_iter();
-        let (taken, left) = all.partition(|_| taken.next() == Some(true));
-        *self.former = left;
-        taken
+        self.rejoin
+            .drop_former(&self.state, &self.membership, early)
     }
 
     /// The former writers that members wait for, though nobody writes under them any more, and who
     /// took them in.
     pub(crate) fn left_behind(&self) -> Vec<(WriterId, Option<Intro>)> {
-        let waited = |it: &&Former| self.membership.is_waited_for(&self.state, &it.writer);
-        let former = self.former.iter().filter(waited);
-        former.map(|it| (it.writer, it.intro)).collect()
+        self.rejoin.left_behind(&self.state, &self.membership)
     }
 
     /// Whether something is held of a former writer that is certain not to count: nobody had heard of it
     /// when it was declared dead.
     pub(crate) fn holds_buried(&self) -> bool {
-        self.former.iter().any(|it| {
-            let number = self.state.numbers.get(&it.writer);
-            let card = number.map(|number| &self.membership.table.cards[number as usize]);
-            card.is_some_and(|card| card.is_burial()) && self.state.held(&it.writer) > 0
-        })
+        self.rejoin.holds_buried(&self.state, &self.membership)
     }
 
     /// The former writers whose transactions are not all part of this replica's state.
     pub(crate) fn lost(&self) -> impl Iterator<Item = &Former> {
-        self.former.iter().filter(|it| self.is_lost(it))
-    }
-
-    fn is_lost(&self, former: &Former) -> bool {
-        former.last() > self.held(&former.writer)
+        self.rejoin.lost(&self.state, &self.membership)
     }
 
     /// Gives those away, to be made again.
     pub(crate) fn take_lost(&mut self) -> Vec<Former> {
-        self.take_former(Replica::is_lost)
+        self.rejoin.take_lost(&self.state, &self.membership)
     }
 
     /// Notes who took in the former writers, where that is known by now.
     pub(crate) fn note_intros(&mut self) {
-        for at in 0..self.former.len() {
-            if let Some(number) = self.state.numbers.get(&self.former[at].writer) {
-                let intro = self.membership.intro_of(&self.state, number);
-                let former = &mut self.former[at];
-                former.intro = intro.or(former.intro);
-            }
-        }
+        self.rejoin.note_intros(&self.state, &self.membership)
     }
 
     /// Takes over what another process of the same owner left behind, which is gone: `left` is the
@@ -322,27 +127,11 @@ impl Replica {
             }
             self.merge_with(&left.delta(&self.vector()), changed)?;
         }
-        left.note_former();
-        for former in left.former.iter() {
-            self.take_kept(former);
+        left.rejoin.note_former(&left.state, &left.membership);
+        for former in left.rejoin.former.iter() {
+            self.rejoin.take_kept(&self.state, former);
         }
         Ok(())
-    }
-
-    /// Notes of the former writers what will not be known without the present state.
-    pub(super) fn note_former(&mut self) {
-        self.note_intros();
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
-            let Some(number) = self.state.numbers.get(&former.writer) else {
-                continue;
-            };
-            if former.journal.needs_survivors() {
-                let survivors = self.survivors(number);
-                self.former[at].journal.survivors = survivors;
-            }
-            self.former[at].unsure |= self.membership.table.cards[number as usize].is_unsure();
-        }
     }
 
     /// Who took this replica's writer in, if that is known; of a member, its own announcement, once

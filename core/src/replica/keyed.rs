@@ -1,10 +1,10 @@
 //! Operations under idempotency keys, as a replica makes them and is asked for them.
 
-use crate::WriterId;
 use super::{Replica, Transaction};
 use crate::Asked;
 use crate::Asker;
 use crate::KeyedBounds;
+use crate::WriterId;
 use crate::error::Error;
 use crate::once::Once;
 use crate::state::keys::Handle;
@@ -119,7 +119,7 @@ impl Replica {
         #[cfg(feature = "budgets")]
         self.note_pending(clock, drafts);
         if self.membership.keeps_journal() {
-            self.journal.keyed.push((clock, once));
+            self.rejoin.journal.keyed.push((clock, once));
         }
         Ok(())
     }

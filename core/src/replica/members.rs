@@ -81,7 +81,11 @@ impl Replica {
             self.membership.note(&self.state, OWN, Says::Vote(vote));
         }
         let by = Stamp { writer: OWN, clock };
-        let silent = self.left_behind().into_iter().map(|it| it.0);
+        let silent = self
+            .rejoin
+            .left_behind(&self.state, &self.membership)
+            .into_iter()
+            .map(|it| it.0);
         let silent: Vec<u32> = silent
             .filter_map(|id| self.state.numbers.get(&id))
             .collect();

@@ -1,10 +1,10 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
-use super::journal::Dids;
 use super::{Replica, place};
 use crate::Op;
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
+use crate::rejoin::Dids;
 use crate::state::counter::{self};
 use crate::state::keys::Handle;
 use crate::state::operation::Draft;
@@ -48,7 +48,7 @@ impl Replica {
         let mut did = Dids::default();
         let told = self.step(&mut draft, clock, op, &mut did)?;
         self.commit(clock, &mut draft);
-        self.keep(clock, did);
+        self.rejoin.keep(clock, did);
         Ok(told)
     }
 
@@ -83,7 +83,7 @@ impl Replica {
         for draft in &mut drafts {
             self.commit(clock, draft);
         }
-        self.keep(clock, did);
+        self.rejoin.keep(clock, did);
         Ok(told)
     }
 
@@ -123,12 +123,15 @@ impl Replica {
                 self.state.touch(page_at, 1 << slot);
             }
             if self.membership.keeps_journal() {
-                did.push(self.did(handle, Op::Add(by), clock, &[]));
+                did.push(
+                    self.rejoin
+                        .did(&self.state, handle, Op::Add(by), clock, &[]),
+                );
             }
         }
         if !adds.is_empty() {
             self.membership.made(&mut self.state, clock);
-            self.keep(clock, did);
+            self.rejoin.keep(clock, did);
         }
         true
     }
@@ -203,7 +206,10 @@ impl Replica {
             act.cancel(slots, None);
             draft.changed = true;
             if self.membership.keeps_journal() {
-                did.push(self.did(draft.handle, Op::Delete, clock, slots));
+                did.push(
+                    self.rejoin
+                        .did(&self.state, draft.handle, Op::Delete, clock, slots),
+                );
             }
             sum = counter::Sum::default();
         }
@@ -222,7 +228,7 @@ impl Replica {
         }
         draft.changed = true;
         if self.membership.keeps_journal() {
-            did.push(self.did(draft.handle, op, clock, slots));
+            did.push(self.rejoin.did(&self.state, draft.handle, op, clock, slots));
         }
         Ok(match op {
             Op::Persist => sum.expiry().is_some(),
@@ -273,7 +279,7 @@ impl Replica {
             self.state.forget_unused(draft.handle);
         }
         if done.is_ok() {
-            self.keep(clock, did);
+            self.rejoin.keep(clock, did);
         }
         done
     }

@@ -51,7 +51,7 @@ impl Replica {
             self.membership
                 .take_memory(&self.state, message, message.gaps == Some(true));
             for kept in message.kept.iter() {
-                self.take_kept(kept);
+                self.rejoin.take_kept(&self.state, kept);
             }
         }
         Ok(())

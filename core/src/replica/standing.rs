@@ -28,7 +28,7 @@ impl Replica {
         // themselves. To wait for that would be to stay apart for as long as they stay away; and for ever
         // if the members have ended one of which they had heard less: its process goes on under another.
         let open = self.membership.configuration().is_none();
-        for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
+        for (writer, held) in self.writers().filter(|it| !self.rejoin.is_former(&it.0)) {
             let ended = open && message.says_ended(&writer);
             let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
                 match open || self.membership.is_gone_from(&self.state, message, &writer) {
@@ -150,7 +150,7 @@ impl Replica {
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
             if self.membership.configuration().is_none() {
-                self.begin_journal();
+                self.rejoin.begin_journal(&self.state);
             }
             if self.membership.configuration() != Some(theirs) {
                 self.membership.table.proposal = None; // its number is taken

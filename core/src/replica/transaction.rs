@@ -2,9 +2,9 @@
 //! its outcome can be looked at before the next one.
 
 use super::Replica;
-use super::journal::Dids;
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
+use crate::rejoin::Dids;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::Handle;
 use crate::state::operation::{Draft, Op};
@@ -130,7 +130,7 @@ impl Transaction<'_> {
             self.replica.note_drawn(draw);
         }
         let did = core::mem::take(&mut self.did);
-        self.replica.keep(self.clock, did);
+        self.replica.rejoin.keep(self.clock, did);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::membership::records::{Fact, Says};
 use crate::once::Once;
-use crate::replica::Former;
+use crate::rejoin::Former;
 use crate::state::page::{Column, PAGE, Row};
 use crate::state::slot::{Extra, Side, Stamp};
 use crate::writer_id::WriterId;

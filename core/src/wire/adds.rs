@@ -16,7 +16,7 @@ use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::error::{Error, Limited};
 use crate::limits::KEY_BYTES_MAX;
-use crate::replica::Former;
+use crate::rejoin::Former;
 use crate::state::delta::{Entry, Message};
 use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;

@@ -6,7 +6,7 @@ use super::keyed::{put_once, read_once};
 use crate::Op;
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
-use crate::replica::{Did, Former, Journal, Saw};
+use crate::rejoin::{Did, Former, Journal, Saw};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -7,8 +7,8 @@
 
 use crate::Op;
 use crate::account::{Account, Part};
+use crate::rejoin::Did;
 use crate::replica::Replica;
-use crate::replica::journal::Did;
 use crate::ticket::TicketKey;
 use crate::window::{WindowKey, is_known_key};
 use alloc::collections::BTreeMap;

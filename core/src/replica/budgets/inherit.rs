@@ -10,7 +10,7 @@ use crate::Op;
 use crate::account::Account;
 use crate::error::Error;
 use crate::membership::records::HEIRS_MAX;
-use crate::replica::journal::Dids;
+use crate::rejoin::Dids;
 use crate::replica::{Replica, place};
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
@@ -111,7 +111,7 @@ impl Replica {
             self.commit(clock, draft);
             self.state.forget_unused(draft.handle);
         }
-        self.keep(clock, did);
+        self.rejoin.keep(clock, did);
         Ok(())
     }
 

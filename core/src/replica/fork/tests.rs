@@ -1,7 +1,11 @@
 //! What tells two histories of one writer apart, and what is noted of them.
 
 use super::*;
+use crate::Evidence;
+use crate::limits::FAULTS_KEPT_MAX;
+use crate::state::page::PAGE;
 use crate::state::page::Row;
+use crate::state::slot::Extra;
 use crate::state::slot::{Cut, Slot, Stamp};
 use crate::{Op, Space};
 use alloc::format;
@@ -217,7 +221,9 @@ fn a_forked_writer_is_named_once() {
     }
     let handle = replica.handle("k0").unwrap();
     for (number, totals) in [(1, None), (2, None), (1, Some([4, 5]))] {
-        replica.report((handle, number, 6, totals));
+        replica
+            .forks
+            .report(&mut replica.state, (handle, number, 6, totals));
     }
     assert_eq!(replica.take_forked(), [id(2), id(3)]);
     assert_eq!(replica.take_forked(), []);

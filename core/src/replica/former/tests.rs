@@ -2,9 +2,11 @@
 
 use super::super::Mark;
 use super::*;
+use crate::Journal;
 use crate::closed::Empty;
 use crate::membership::records::{Admit, Announce, Bye, Fence, Says};
 use crate::state::delta::Message;
+use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
 use crate::writer_id::Space;
@@ -117,7 +119,7 @@ fn a_store_is_told_of_each_former_writer_what_others_may_know() {
 #[test]
 fn what_no_member_holds_is_counted() {
     let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);
-    replica.former[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
+    replica.rejoin.former[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
     replica.add("key", 1).unwrap();
     assert_eq!(replica.unheld(), 0);
     replica.found(&OWNER, &[0; 16], 1).unwrap();
@@ -138,7 +140,7 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
     };
     let number = replica.membership.number(&mut replica.state, id(8)) as usize;
     replica.membership.table.cards[number] = Default::default();
-    replica.former[1].intro = Some(heard);
+    replica.rejoin.former[1].intro = Some(heard);
     replica.keep_former(former(9, 3));
     replica.note_intros();
     let mut mark = replica.mark();
@@ -152,20 +154,25 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
     let intros = |kept: &[Former]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
     let kept = replica.since(&mut mark).unwrap().kept;
     assert_eq!(intros(&kept), [Some(by), Some(heard), None]);
-    assert_eq!(intros(&replica.former), intros(&kept));
+    assert_eq!(intros(&replica.rejoin.former), intros(&kept));
 }
 
 #[test]
 fn nobody_can_be_told_what_is_not_held() {
     let mut replica = with(&[(7, 3), (8, 4)]);
     replica.note_former_told();
-    let told: Vec<u64> = replica.former.iter().map(|it| it.journal.told).collect();
+    let told: Vec<u64> = replica
+        .rejoin
+        .former
+        .iter()
+        .map(|it| it.journal.told)
+        .collect();
     assert_eq!(told, [3, 0]);
     let lost: Vec<WriterId> = replica.lost().map(|it| it.writer).collect();
     assert_eq!(lost, [id(8)]);
     let taken = replica.take_lost();
     assert_eq!((taken.len(), taken[0].writer), (1, id(8)));
-    assert_eq!(replica.former.len(), 1);
+    assert_eq!(replica.rejoin.former.len(), 1);
     assert!(replica.take_lost().is_empty());
 }
 
@@ -174,34 +181,37 @@ fn what_a_store_kept_is_what_others_may_know() {
     let mut stored = former(7, 3);
     (stored.journal.told, stored.journal.as_guest) = (3, 2);
     let mut replica = replica(0);
-    replica.take_kept(&stored);
+    replica.rejoin.take_kept(&replica.state, &stored);
     let more = Former {
         journal: former(7, 5).journal,
         ..stored.clone()
     };
-    replica.take_kept(&former(8, 1));
-    replica.take_kept(&more);
+    replica.rejoin.take_kept(&replica.state, &former(8, 1));
+    replica.rejoin.take_kept(&replica.state, &more);
     let of = |replica: &Replica, at: usize| {
-        let it = &replica.former[at];
+        let it = &replica.rejoin.former[at];
         let journal = &it.journal;
         (it.before, journal.open, journal.told, it.stored)
     };
     assert_eq!(of(&replica, 0), (2, 5, 3, true));
     assert_eq!(of(&replica, 1), (0, 1, 0, true));
-    assert_eq!(replica.former.len(), 2);
+    assert_eq!(replica.rejoin.former.len(), 2);
     // The present writer's is no former one's.
-    replica.take_kept(&former(0, 9));
-    assert_eq!((replica.journal.open, replica.former.len()), (9, 2));
+    replica.rejoin.take_kept(&replica.state, &former(0, 9));
+    assert_eq!(
+        (replica.rejoin.journal.open, replica.rejoin.former.len()),
+        (9, 2)
+    );
 }
 
 #[test]
 fn only_what_came_from_an_old_copy_is_doubtful() {
     let mut replica = replica(0);
-    replica.take_kept(&former(7, 3));
+    replica.rejoin.take_kept(&replica.state, &former(7, 3));
     replica.keep_former(former(8, 3));
     replica.doubt_former();
     let doubts = |it: &Former| (it.doubtful, it.journal.told);
-    let doubts: Vec<(bool, u64)> = replica.former.iter().map(doubts).collect();
+    let doubts: Vec<(bool, u64)> = replica.rejoin.former.iter().map(doubts).collect();
     assert_eq!(doubts, [(true, 3), (false, 0)]);
 }
 
@@ -209,8 +219,8 @@ fn only_what_came_from_an_old_copy_is_doubtful() {
 fn a_doubt_outlives_the_process() {
     for told in [0, 3] {
         let mut replica = replica(0);
-        replica.take_kept(&former(7, 3));
-        replica.former[0].journal.told = told;
+        replica.rejoin.take_kept(&replica.state, &former(7, 3));
+        replica.rejoin.former[0].journal.told = told;
         let mut mark = Mark::default();
         replica.add("key", 1).unwrap();
         replica.since(&mut mark);
@@ -224,7 +234,7 @@ fn a_doubt_outlives_the_process() {
                 let message = Message::decode_stored(&message.encode_stored()).unwrap();
                 again.restore(&message).unwrap();
             }
-            let former = again.former.iter().find(|it| it.writer == id(7));
+            let former = again.rejoin.former.iter().find(|it| it.writer == id(7));
             assert!(former.unwrap().doubtful);
         }
     }
@@ -251,7 +261,7 @@ fn what_an_unsure_one_made_is_kept() {
         replica.membership.table.cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
-        let last = replica.former.iter().map(Former::last);
+        let last = replica.rejoin.former.iter().map(Former::last);
         last.collect::<Vec<_>>()
     };
     replica.former_held(|_| 3);
@@ -332,7 +342,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         .membership
         .note(&replica.state, one, Says::Admit(Admit { turn: 0, by }));
     replica.drop_former(false);
-    let left: Vec<WriterId> = replica.former.iter().map(|it| it.writer).collect();
+    let left: Vec<WriterId> = replica.rejoin.former.iter().map(|it| it.writer).collect();
     assert_eq!(left, [id(1), id(2)]);
     let behind = replica.left_behind();
     let behind: Vec<WriterId> = behind.into_iter().map(|it| it.0).collect();
@@ -341,7 +351,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.membership.remember(id(2), 4);
     replica.state.numbers.remove(&id(2));
     replica.drop_former(false);
-    assert_eq!(replica.former.len(), 1);
+    assert_eq!(replica.rejoin.former.len(), 1);
 }
 
 /// A start that was taken in and ended before it wrote anything, as a member's before it announced itself.
@@ -380,7 +390,7 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     next.restore(&record).unwrap();
     assert_eq!(next.left_behind(), []);
     next.drop_former(true);
-    assert_eq!(next.former.len(), 1);
+    assert_eq!(next.rejoin.former.len(), 1);
     // Whoever took it in tells of it.
     member.admit(&id(2)).unwrap();
     next.merge(&member.snapshot()).unwrap();
@@ -390,7 +400,7 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     let mut other = replica(4);
     other.restore(&record).unwrap();
     other.drop_former(false);
-    assert_eq!(other.former.len(), 0);
+    assert_eq!(other.rejoin.former.len(), 0);
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! What is kept of own transactions, and what is made again of them after a return: of a cancel what
 //! can still be told apart of what it saw.
 
-use super::super::Former;
 use super::*;
 use crate::membership::records::{Bye, Fence, Retired};
+use crate::rejoin::Former;
+use crate::rejoin::Saw;
 use crate::state::page::Row;
+use crate::state::slot::Cut;
+use crate::state::slot::Slot;
 use crate::state::slot::{Extra, Fold, Moved, Stamp};
 use crate::{Space, VersionVector};
+use alloc::boxed::Box;
 use alloc::vec;
 
 fn id(byte: u8) -> WriterId {
@@ -60,7 +64,13 @@ fn saw(clock: u64) -> Vec<Saw> {
 /// left out.
 fn again(replica: &Replica, slots: &[Slot], clock: u64) -> Option<u64> {
     let mut slots = slots.to_vec();
-    let done = replica.cancel_again(&mut slots, saw(clock), &replica.state.act(77));
+    let done = replica.rejoin.cancel_again(
+        &replica.state,
+        &replica.membership,
+        &mut slots,
+        saw(clock),
+        &replica.state.act(77),
+    );
     let cut = slots.first().and_then(|slot| slot.side.cut);
     if let Some(cut) = cut.filter(|cut| cut.by == by(OWN, 77)) {
         assert_eq!((cut.clock, cut.total), (clock, 5));
@@ -90,7 +100,13 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
         });
         assert_eq!(again(&replica, &[cutted.clone()], 4), Some(stands));
         let mut slots = vec![cutted.clone()];
-        replica.cancel_again(&mut slots, saw(4), &replica.state.act(77));
+        replica.rejoin.cancel_again(
+            &replica.state,
+            &replica.membership,
+            &mut slots,
+            saw(4),
+            &replica.state.act(77),
+        );
         assert_eq!(slots != [cutted.clone()], clock < 4);
     }
     let mut other = replica.clone();
@@ -191,7 +207,7 @@ fn guest(member: &Replica) -> Replica {
     let mut guest = open(2);
     guest.add("a", 3).unwrap();
     guest.apply("b", Op::Set(0)).unwrap();
-    assert!(guest.journal.is_empty());
+    assert!(guest.rejoin.journal.is_empty());
     guest.merge(&whole(member)).unwrap();
     guest.add("a", 4).unwrap();
     guest.apply("k", Op::Delete).unwrap();
@@ -239,7 +255,7 @@ fn what_is_left_of_a_wide_total_is_added_in_parts() {
     replica.apply("k", Op::Set(i64::MAX)).unwrap();
     replica.add("k", 2).unwrap();
     let parts = [op("k", Op::Add(i64::MAX)), op("k", Op::Add(2))];
-    assert_eq!(replica.survivors(OWN), parts);
+    assert_eq!(replica.rejoin.survivors(&replica.state, OWN), parts);
 }
 
 #[test]
@@ -255,7 +271,12 @@ fn of_a_cancel_is_kept_what_it_cut_itself() {
         });
         slot
     };
-    let saw_of = |op, slot| replica.did(handle, op, 7, &[slot]).saw;
+    let saw_of = |op, slot| {
+        replica
+            .rejoin
+            .did(&replica.state, handle, op, 7, &[slot])
+            .saw
+    };
     for cancel in [Op::Reset, Op::Delete, Op::Set(3)] {
         assert_eq!(saw_of(cancel, cut_by(by(OWN, 7))), saw(4));
         for other in [by(OWN, 6), by(2, 7)] {
@@ -418,7 +439,7 @@ fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
         kept.survivors = before.to_vec();
         replica.keep_former(Former::new(id(1), kept));
         replica.clear(id(3));
-        replica.former[0].journal.survivors.clone()
+        replica.rejoin.former[0].journal.survivors.clone()
     };
     let found = [op("k", Op::Add(50))];
     assert_eq!(survivors_of(4, &[]), found);

@@ -10,7 +10,7 @@ use crate::membership::admission::Standing;
 use crate::membership::records::Card;
 use crate::membership::records::Fact;
 use crate::membership::records::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
-use crate::replica::{Former, Journal};
+use crate::rejoin::{Former, Journal};
 use crate::state::delta::Entry;
 use crate::writer_id::Space;
 use alloc::boxed::Box;

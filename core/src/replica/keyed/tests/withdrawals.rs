@@ -1,9 +1,11 @@
 //! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
 
 use super::*;
-use super::*;
+use crate::Replica;
+use crate::WriterId;
 use crate::idempotency::Instance;
 use crate::state::counter;
+use crate::state::page::OWN;
 use crate::state::page::Row;
 use crate::state::slot::Extra;
 use crate::state::slot::Slot;
@@ -13,6 +15,7 @@ use crate::{Asked, Mark};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// The first tells the second all that it has, without that anything is withdrawn.
 fn pass(from: &Replica, to: &mut Replica) {
