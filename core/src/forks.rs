@@ -352,10 +352,10 @@ impl ForkLog {
             return;
         };
         let mut found = Vec::new();
-        for (at, columns) in message.pages.iter().enumerate() {
-            let its = |it: &&Column| message.writers[it.writer as usize].writer == *writer;
+        for (at, columns) in message.delta.pages.iter().enumerate() {
+            let its = |it: &&Column| message.delta.writers[it.writer as usize].writer == *writer;
             for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
-                let key = message.keys.get(at * PAGE + slot as usize);
+                let key = message.delta.keys.get(at * PAGE + slot as usize);
                 let Some(handle) = state.keys.find(key) else {
                     continue;
                 };

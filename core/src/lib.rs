@@ -52,6 +52,7 @@ mod idempotency;
 mod json;
 pub mod limits;
 mod membership;
+mod message;
 mod once;
 mod rejoin;
 mod replica;
@@ -85,6 +86,7 @@ pub use forks::{Contents, Evidence, Fault};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use membership::records::{Configuration, Limit, Owner};
+pub use message::Message;
 pub use once::Once;
 pub use rejoin::{Again, AgainOp, Journal, Returned};
 #[cfg(feature = "budgets")]
@@ -94,7 +96,6 @@ pub use replica::{
 pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};
-pub use state::delta::Message;
 pub use state::keys::{Handle, RESERVED};
 #[cfg(feature = "members")]
 pub use state::moment::Moment;

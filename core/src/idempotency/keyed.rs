@@ -14,10 +14,10 @@ use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::room::room_for_keyed;
 use crate::membership::stability::Quorum;
+use crate::message::KeyedAdd;
+use crate::message::KeyedOp;
 use crate::state::State;
 use crate::state::counter;
-use crate::state::delta::KeyedAdd;
-use crate::state::delta::KeyedOp;
 use crate::state::operation::Draft;
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
@@ -188,7 +188,8 @@ impl IdempotencyLog {
         for KeyedOp { once, by, adds } in message.keyed.iter() {
             let mut known = (ABSORBED, 0);
             if let Some(by) = by.filter(|by| !forgotten.contains(&(by.writer as usize))) {
-                let number = members.number(state, message.writers[by.writer as usize].writer);
+                let number =
+                    members.number(state, message.delta.writers[by.writer as usize].writer);
                 if by.clock <= members.held_with_keys(state, number) {
                     continue;
                 }

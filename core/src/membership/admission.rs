@@ -50,7 +50,7 @@ impl Membership {
     /// Whether the message holds anything that is not held here.
     pub(crate) fn news(&self, state: &State, message: &Message) -> bool {
         let forgotten = self.forgotten(state, message, None);
-        let mut writers = message.writers.iter().enumerate();
+        let mut writers = message.delta.writers.iter().enumerate();
         writers.any(|(at, entry)| {
             !(MEMBERS && forgotten.contains(&at)) && entry.hi > state.clock_of(entry)
         })
@@ -62,7 +62,8 @@ impl Membership {
     /// # Errors
     /// [`Error::Outdated`] if that would lose transactions of its own.
     pub(crate) fn is_replaced_by(&self, state: &State, message: &Message) -> Result<bool, Error> {
-        let whole = message.is_complete() && message.writers.iter().all(|entry| entry.lo == 0);
+        let whole =
+            message.is_complete() && message.delta.writers.iter().all(|entry| entry.lo == 0);
         let alone = state.numbers.len() == 1;
         if !whole || alone || self.is_counted() {
             return Ok(false);
@@ -161,8 +162,11 @@ impl Membership {
             return Err(gone);
         }
         let entry = |writer: &WriterId| {
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.ok().map(|at| (at as u32, message.writers[at].hi))
+            let at = message
+                .delta
+                .writers
+                .binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| (at as u32, message.delta.writers[at].hi))
         };
         let Some((at, hi)) = entry(&live) else {
             return Ok(None);
@@ -203,7 +207,7 @@ impl Membership {
     /// Whether a message's sender is unknown here, and no incarnation of a member.
     pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         let announces = |fact: &Fact| {
-            let writer = &message.writers[fact.writer as usize].writer;
+            let writer = &message.delta.writers[fact.writer as usize].writer;
             writer == live && matches!(fact.says, Says::Announce(_))
         };
         state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
@@ -222,7 +226,7 @@ impl Membership {
         let members = self.configuration();
         let announces = message.facts().iter().any(|fact| match &fact.says {
             Says::Announce(it) => {
-                let writer = &message.writers[fact.writer as usize].writer;
+                let writer = &message.delta.writers[fact.writer as usize].writer;
                 writer == live && members.is_some_and(|members| members.has(&it.owner))
             }
             _ => false,
@@ -239,7 +243,7 @@ impl Membership {
     ) -> Forgotten {
         let mut forgotten = Forgotten::default();
         if self.configuration().is_some() {
-            let writers = 0..message.writers.len();
+            let writers = 0..message.delta.writers.len();
             let is_one =
                 |at: &usize| self.standing(state, message, *at, live, 0) == Standing::Forgotten;
             *forgotten = writers.filter(is_one).collect();
@@ -255,7 +259,7 @@ impl Membership {
         };
         let id = state.writers[home as usize];
         let dead = message.facts().iter().any(|fact| {
-            let writer = message.writers[fact.writer as usize].writer;
+            let writer = message.delta.writers[fact.writer as usize].writer;
             writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
         });
         let theirs = message.facts().iter().find_map(|fact| match &fact.says {
@@ -306,20 +310,20 @@ impl Membership {
         live: Option<WriterId>,
         depth: usize,
     ) -> Standing {
-        let writer = message.writers[at].writer;
+        let writer = message.delta.writers[at].writer;
         if self.configuration().is_none() || state.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
         // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
         // held here, was forgotten.
         let base = message.tells(at as u32, |says| matches!(says, Says::Base(_, false)));
-        let held = |upto| message.writers[at].hi <= upto;
+        let held = |upto| message.delta.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
             // All of it is held, as its heir's.
             false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
             // What the message builds on is missing, and so is said below.
-            false if message.writers[at].lo > 0 => Standing::Known,
+            false if message.delta.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
             false => Standing::Forgotten,
         };
@@ -337,7 +341,7 @@ impl Membership {
                 }
                 Says::Admit(admit) => {
                     let by = admit.by.writer as usize;
-                    let covered = admit.by.clock <= state.held(&message.writers[by].writer)
+                    let covered = admit.by.clock <= state.held(&message.delta.writers[by].writer)
                         || depth < ADMISSIONS_MAX
                             && self.standing(state, message, by, live, depth + 1)
                                 == Standing::Forgotten;
@@ -367,13 +371,13 @@ impl Membership {
             MEMBERS && live.is_some_and(|live| self.is_from_guest(state, message, &live));
         let tells = |entry: &Entry| entry.hi > state.clock_of(entry);
         let tells = || match live {
-            Some(_) => message.writers.iter().any(tells),
+            Some(_) => message.delta.writers.iter().any(tells),
             None => self.news(state, message),
         };
         if self.configuration().is_some() && !message.is_closed() && tells() {
             // The sender keeps no journal yet: first it has to learn that there are members. Until
             // then it does not say either what would tell a newcomer from one that was forgotten.
-            let writer = live.unwrap_or(message.writers[0].writer);
+            let writer = live.unwrap_or(message.delta.writers[0].writer);
             return Err(Error::Stranger {
                 writer: detail(writer),
             });
@@ -384,7 +388,7 @@ impl Membership {
             return Err(Error::Retired); // nobody waits for it any more
         }
         let mut strangers = 0;
-        for (at, entry) in message.writers.iter().enumerate() {
+        for (at, entry) in message.delta.writers.iter().enumerate() {
             match self.standing(state, message, at, live, 0) {
                 Standing::Known => {}
                 Standing::Forgotten => {
@@ -450,7 +454,7 @@ impl Membership {
             self.check_unsure(state, message, &live)?;
         }
         for fact in message.facts() {
-            let writer = message.writers[fact.writer as usize].writer;
+            let writer = message.delta.writers[fact.writer as usize].writer;
             if let Says::Retired(retired) = &fact.says
                 && state.held(&writer) > retired.upto
             {
@@ -462,7 +466,11 @@ impl Membership {
             }
         }
         let own = state.writer();
-        let named = message.writers.iter().any(|entry| entry.writer == own);
+        let named = message
+            .delta
+            .writers
+            .iter()
+            .any(|entry| entry.writer == own);
         if message.is_complete() && self.is_gone_from(state, message, &own) {
             return Err(Error::Retired); // it was given up, and forgotten
         }
@@ -482,7 +490,7 @@ impl Membership {
             }
         }
         self.room_for_writers(state, strangers, Bringer::Peer)?;
-        state.room_for_keys(message, false)
+        state.room_for_keys(&message.delta, false)
     }
 
     /// Refuses a member's incarnation that began from too old a state: it may cancel what was
@@ -502,7 +510,10 @@ impl Membership {
         };
         let seen = |number: u32| {
             let writer = &state.writers[number as usize];
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            let at = message
+                .delta
+                .writers
+                .binary_search_by_key(writer, |e| e.writer);
             at.map_or(0, |at| of(base, at as u32))
         };
         for (writer, clock) in self.horizons() {
@@ -510,7 +521,7 @@ impl Membership {
                 continue;
             }
             if !message.is_complete() {
-                let writer = message.writers[at as usize].writer;
+                let writer = message.delta.writers[at as usize].writer;
                 return Err(Error::Unsure {
                     writer: detail(writer),
                 });
@@ -531,7 +542,7 @@ impl Membership {
         at: u32,
         live: Option<WriterId>,
     ) -> Result<(), Error> {
-        let entry = &message.writers[at as usize];
+        let entry = &message.delta.writers[at as usize];
         let passes_on =
             |live: WriterId| live != entry.writer && self.is_from_guest(state, message, &live);
         let heard = message.tells(at, |it| match it {
@@ -599,7 +610,7 @@ impl Membership {
                 return true;
             };
             let at = fact.writer as usize;
-            match state.numbers.get(&message.writers[at].writer) {
+            match state.numbers.get(&message.delta.writers[at].writer) {
                 Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
                 None => self.standing(state, message, at, None, 0) == Standing::Forgotten,
             }

@@ -4,8 +4,9 @@
 
 use super::Membership;
 use crate::DUTIES;
+use crate::message::Message;
 use crate::state::State;
-use crate::state::delta::{Entry, Message};
+use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 #[cfg(feature = "members")]
 use alloc::vec::Vec;
@@ -18,7 +19,11 @@ impl Membership {
         }
         for (writer, _) in &self.table.held_back {
             let id = &state.writers[*writer as usize];
-            if let Ok(at) = message.writers.binary_search_by_key(id, |it| it.writer) {
+            if let Ok(at) = message
+                .delta
+                .writers
+                .binary_search_by_key(id, |it| it.writer)
+            {
                 message.lacking.push(at as u32);
             }
         }

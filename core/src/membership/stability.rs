@@ -56,7 +56,7 @@ impl Membership {
         if !message.is_complete() {
             return;
         }
-        for (writer, entry) in message.writers.iter().enumerate() {
+        for (writer, entry) in message.delta.writers.iter().enumerate() {
             let number = state.numbers.get(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;

@@ -3,8 +3,9 @@
 
 use super::{Mark, Replica, place};
 use crate::error::Error;
+use crate::message::Message;
 use crate::rejoin::OfFormer;
-use crate::state::delta::{Entry, Message};
+use crate::state::delta::Entry;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::state::sheet::{Few, Sheet};

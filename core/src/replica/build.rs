@@ -6,10 +6,10 @@ use super::Replica;
 use crate::closed::Closed;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::membership::records::Fact;
+use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfFormer;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
-use crate::state::delta::{KeyedOp, Message};
 use crate::state::sheet::Sheet;
 use crate::state::vector::VersionVector;
 use crate::{DUTIES, MEMBERS};
@@ -168,7 +168,10 @@ impl Replica {
         }
         for by in ops.iter_mut().filter_map(|op| op.by.as_mut()) {
             let id = &self.state.writers[by.writer as usize];
-            let at = message.writers.binary_search_by_key(id, |it| it.writer);
+            let at = message
+                .delta
+                .writers
+                .binary_search_by_key(id, |it| it.writer);
             by.writer = at.map_or(u32::MAX, |at| at as u32);
         }
         ops.retain(|op| op.by.is_none_or(|by| by.writer != u32::MAX));
@@ -211,7 +214,7 @@ impl Replica {
         mut handles: Vec<u32>,
         base: &L::Like<u64>,
     ) -> Message {
-        let (mut message, mut named) = self.state.gather(selection, &mut handles);
+        let (mut delta, mut named) = self.state.gather(selection, &mut handles);
         // Before the space has members nothing is said of writers, whatever a peer has told of them.
         let closed = MEMBERS && self.membership.configuration().is_some();
         let mut facts: Closed<Vec<Fact>> = Closed::default();
@@ -233,7 +236,11 @@ impl Replica {
         let table = (base, &named);
         let index = self
             .state
-            .assemble(selection, &handles, &mut message, table, &taken_in);
+            .assemble(selection, &handles, &mut delta, table, &taken_in);
+        let mut message = Message {
+            delta,
+            ..Message::default()
+        };
         if MEMBERS {
             for fact in facts.iter_mut() {
                 fact.renumber(|number| index.at(number));

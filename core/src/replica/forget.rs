@@ -4,7 +4,7 @@ use super::Replica;
 use crate::DUTIES;
 use crate::membership::records::Retired;
 use crate::membership::stability::Quorum;
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

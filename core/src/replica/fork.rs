@@ -4,7 +4,7 @@ use super::Replica;
 use crate::Contents;
 use crate::Fault;
 #[cfg(feature = "members")]
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::page::{Column, OWN};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -81,7 +81,7 @@ impl Replica {
     /// The writers of which a message has something newer, and up to which clock each is held.
     #[cfg(feature = "members")]
     pub(crate) fn raised(&self, message: &Message) -> Vec<(WriterId, u64)> {
-        self.state.raised(message)
+        self.state.raised(&message.delta)
     }
 
     /// Notes where the rows of a writer in a message, all of clocks that are held, are not those that are

@@ -15,11 +15,11 @@ use crate::Op;
 use crate::Returned;
 use crate::closed::Empty;
 use crate::error::{Error, detail};
+use crate::message::Message;
 use crate::once::Once;
 use crate::rejoin::Did;
 use crate::rejoin::Dids;
 use crate::state::counter::{self};
-use crate::state::delta::Message;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::state::slot::Base;
@@ -77,7 +77,7 @@ impl Replica {
         last: &Message,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Journal, Error> {
-        if !last.is_complete() || last.writers.iter().any(|entry| entry.lo > 0) {
+        if !last.is_complete() || last.delta.writers.iter().any(|entry| entry.lo > 0) {
             return Err(Error::Outdated);
         }
         if let Some(writer) = last.stranger() {

@@ -4,6 +4,7 @@ use super::{Replica, Transaction};
 use crate::Asked;
 use crate::Asker;
 use crate::KeyedBounds;
+#[cfg(any(test, feature = "explore"))]
 use crate::WriterId;
 use crate::error::Error;
 use crate::once::Once;

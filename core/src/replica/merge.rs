@@ -4,9 +4,10 @@ use super::Replica;
 use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
 use crate::membership::admission::Forgotten;
+use crate::message::Message;
 use crate::sort::sort_by;
 use crate::state::counter;
-use crate::state::delta::{Entry, Message};
+use crate::state::delta::Entry;
 use crate::state::join::{Found, Judged};
 use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
@@ -77,15 +78,16 @@ impl Replica {
         // What the last chunk's table does not cover must not become visible.
         let covered = |entry: &Entry| {
             let at = last
+                .delta
                 .writers
                 .binary_search_by_key(&entry.writer, |e| e.writer);
-            at.is_ok_and(|at| entry.hi <= last.writers[at].hi)
+            at.is_ok_and(|at| entry.hi <= last.delta.writers[at].hi)
         };
         let mut key_bytes = 0;
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            key_bytes += self.state.keys.new_bytes(&chunk.keys);
-            if !chunk.writers.iter().all(covered) {
+            key_bytes += self.state.keys.new_bytes(&chunk.delta.keys);
+            if !chunk.delta.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
                 return Err(Error::Malformed { rule: detail(rule) });
             }
@@ -99,7 +101,7 @@ impl Replica {
         let forgotten = self.membership.forgotten(&self.state, last, live);
         let mut ids: Vec<WriterId> = Vec::new();
         if MEMBERS {
-            let id = |at: &usize| last.writers[*at].writer;
+            let id = |at: &usize| last.delta.writers[*at].writer;
             ids = forgotten.iter().map(id).collect();
         }
         #[cfg(feature = "budgets")]
@@ -108,7 +110,7 @@ impl Replica {
             let chunk = Message::decode(bytes)?;
             let mut gone_here = Forgotten::default();
             if MEMBERS {
-                let writers = chunk.writers.iter().enumerate();
+                let writers = chunk.delta.writers.iter().enumerate();
                 let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
                 *gone_here = gone.map(|(at, _)| at).collect();
             }
@@ -159,7 +161,7 @@ impl Replica {
             collects: self.membership.configuration().is_some(),
             forgotten,
         };
-        self.state.install(message, judged, found)?;
+        self.state.install(&message.delta, judged, found)?;
         self.membership.table.fit(self.state.writers.len());
         Ok(())
     }
@@ -201,7 +203,7 @@ impl Replica {
         for fork in forks.iter() {
             self.forks.report(&mut self.state, *fork);
         }
-        for (at, entry) in message.writers.iter().enumerate() {
+        for (at, entry) in message.delta.writers.iter().enumerate() {
             if MEMBERS && forgotten.contains(&at) {
                 continue;
             }

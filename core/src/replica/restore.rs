@@ -4,7 +4,7 @@ use super::Replica;
 use crate::MEMBERS;
 use crate::error::Error;
 use crate::membership::admission::Forgotten;
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::join::Found;
 use crate::state::page::OWN;
 use crate::writer_id::{Space, WriterId};
@@ -28,13 +28,13 @@ impl Replica {
 
     /// Refuses what builds on something that is not held, or what there is no room for.
     pub(super) fn check_stored(&self, message: &Message) -> Result<(), Error> {
-        for entry in &message.writers {
+        for entry in &message.delta.writers {
             let held = self.clock_of(entry);
             if entry.lo > held {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
         }
-        self.state.room_for_keys(message, true)
+        self.state.room_for_keys(&message.delta, true)
     }
 
     /// Takes in a message that was judged when it was merged first.

@@ -9,6 +9,7 @@ use crate::limits::WRITERS_MAX;
 use crate::limits::WRITERS_MERGED_MAX;
 use crate::limits::WRITERS_TOLD_MAX;
 use crate::limits::{EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
+use crate::state::delta::Delta;
 use crate::state::delta::Entry;
 use crate::state::page::{Column, PAGE, Row};
 use crate::wire::{Body, Frame, Pull};
@@ -38,17 +39,20 @@ fn made(writers: Range<usize>) -> Message {
         hi: 1,
     };
     let mut message = Message {
-        writers: writers.map(entry).collect(),
+        delta: Delta {
+            writers: writers.map(entry).collect(),
+            ..Delta::default()
+        },
         ..Message::default()
     };
-    message.keys.push("k");
+    message.delta.keys.push("k");
     let column = |writer| {
         let mut column = Column::new(writer);
         column.insert(0, Row { clock: 1, total: 1 });
         column
     };
-    let columns = 0..message.writers.len() as u32;
-    message.pages.push(columns.map(column).collect());
+    let columns = 0..message.delta.writers.len() as u32;
+    message.delta.pages.push(columns.map(column).collect());
     message
 }
 
@@ -135,8 +139,8 @@ fn a_start_that_finds_no_place_opens_reads_and_refuses_to_write() {
     tells(&two);
     // Known writers go on, and an empty replica takes all of them.
     let mut news = made(0..1);
-    (news.writers[0].lo, news.writers[0].hi) = (1, 2);
-    news.pages[0][0].rows[0] = Row { clock: 2, total: 9 };
+    (news.delta.writers[0].lo, news.delta.writers[0].hi) = (1, 2);
+    news.delta.pages[0][0].rows[0] = Row { clock: 2, total: 9 };
     assert!(two.merge(&news).expect("nobody is new").new);
     let mut fresh = replica(3);
     fresh
@@ -269,15 +273,16 @@ fn extreme(dice: &mut Dice, writers: usize, keys: usize) -> Message {
     for at in 0..keys {
         let length = dice.of(&[4, 100, KEY_BYTES_MAX]);
         message
+            .delta
             .keys
             .push(&format!("{at:04}{}", "n".repeat(length - 4)));
         if at % PAGE == 0 {
-            message.pages.push(alloc::vec::Vec::new());
+            message.delta.pages.push(alloc::vec::Vec::new());
         }
     }
     for writer in 0..writers {
         let hi = dice.of(&[1, 1 << 32, u64::MAX - 1]);
-        message.writers.push(Entry {
+        message.delta.writers.push(Entry {
             writer: id(writer),
             lo: 0,
             hi,
@@ -287,7 +292,7 @@ fn extreme(dice: &mut Dice, writers: usize, keys: usize) -> Message {
             if writer > 0 && at != writer % keys && dice.below(4) > 0 {
                 continue;
             }
-            let columns = &mut message.pages[at / PAGE];
+            let columns = &mut message.delta.pages[at / PAGE];
             if columns.last().is_none_or(|it| it.writer != writer as u32) {
                 columns.push(Column::new(writer as u32));
             }
@@ -318,7 +323,7 @@ fn states_near_their_bounds_are_stored_and_told() {
         one.merge(&Message::decode(&bytes).expect("what a peer tells"))
             .expect("room");
         for at in 0..keys {
-            let key = made.keys.get(at);
+            let key = made.delta.keys.get(at);
             let op = dice.of(&[
                 Op::Add(1),
                 Op::Set(i64::MIN),
@@ -336,7 +341,7 @@ fn states_near_their_bounds_are_stored_and_told() {
             .merge(&one.delta(&VersionVector::default()))
             .expect("all of it");
         for at in 0..keys {
-            let key = made.keys.get(at);
+            let key = made.delta.keys.get(at);
             assert_eq!(again.value(key), one.value(key), "{seed} {at}");
             assert_eq!(other.value(key), one.value(key), "{seed} {at}");
         }

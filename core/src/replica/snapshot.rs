@@ -4,7 +4,8 @@
 use super::{Replica, Walk};
 use crate::error::{Error, Rule};
 use crate::membership::admission::Forgotten;
-use crate::state::delta::{Entry, Message};
+use crate::message::Message;
+use crate::state::delta::Entry;
 use crate::state::join::Found;
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
@@ -108,7 +109,7 @@ impl Restoring {
     /// [`Error::CountersFull`], as for [`Replica::restore`].
     pub fn take(mut self, part: &Message) -> Result<Restoring, Error> {
         let replica = &mut self.replica;
-        replica.state.room_for_keys(part, true)?;
+        replica.state.room_for_keys(&part.delta, true)?;
         let mut ignore = |_| ();
         let mut found = Found::new(true, &mut ignore);
         found.odd = self.odd;
@@ -121,7 +122,7 @@ impl Restoring {
             &Forgotten::default(),
         );
         self.told.resize(replica.state.writers.len(), 0);
-        for Entry { writer, hi, .. } in &part.writers {
+        for Entry { writer, hi, .. } in &part.delta.writers {
             let told =
                 &mut self.told[replica.membership.number(&mut replica.state, *writer) as usize];
             *told = (*hi).max(*told);

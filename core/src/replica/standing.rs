@@ -5,7 +5,7 @@ use crate::MEMBERS;
 use crate::error::Error;
 use crate::membership::admission::Forgotten;
 use crate::membership::records::{Configuration, Owner, Says};
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -69,7 +69,7 @@ impl Replica {
             let by = fact.stamp();
             let covered = |at: u32| match forgotten.contains(&(at as usize)) {
                 true => u64::MAX,
-                false => self.state.held(&message.writers[at as usize].writer),
+                false => self.state.held(&message.delta.writers[at as usize].writer),
             };
             if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
                 continue;
@@ -83,7 +83,10 @@ impl Replica {
                 _ => {}
             }
             let numbers = |at: u32| {
-                let number = self.state.numbers.get(&message.writers[at as usize].writer);
+                let number = self
+                    .state
+                    .numbers
+                    .get(&message.delta.writers[at as usize].writer);
                 number.unwrap_or(OWN) // all that are left have one
             };
             fact.renumber(numbers);
@@ -130,7 +133,7 @@ impl Replica {
             {
                 let number = self.membership.number(
                     &mut self.state,
-                    message.writers[fact.writer as usize].writer,
+                    message.delta.writers[fact.writer as usize].writer,
                 );
                 let floor = &mut self.membership.table.floor[number as usize];
                 *floor = clock.max(*floor);

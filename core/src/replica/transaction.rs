@@ -145,7 +145,7 @@ impl Drop for Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::delta::Message;
+    use crate::message::Message;
     use crate::state::page::OWN;
     use crate::{Space, WriterId};
 
@@ -159,7 +159,10 @@ mod tests {
         assert_eq!((one.clock(), one.value("k")), (u64::MAX - 1, Some(1)));
         assert_eq!(one.begin().err(), Some(Error::ClockExhausted));
         let told = Message::decode(&one.snapshot().encode());
-        assert_eq!(told.map(|it| it.writers), Ok(one.snapshot().writers));
+        assert_eq!(
+            told.map(|it| it.delta.writers),
+            Ok(one.snapshot().delta.writers)
+        );
         // The greatest number stands for what lets nothing through, and is no clock.
         one.state.clocks[OWN as usize] += 1;
         let told = Message::decode(&one.snapshot().encode());

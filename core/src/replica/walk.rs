@@ -9,8 +9,8 @@ use super::Replica;
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::idempotency::KeyedWalk;
+use crate::message::Message;
 use crate::state::build::{Cursor, NOTHING};
-use crate::state::delta::Message;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -167,7 +167,7 @@ impl Replica {
 
     /// Lets a message build on this of the writers of which it tells nothing.
     pub(super) fn build_on(&self, mut message: Message, lows: &[u64], seen: &[u64]) -> Message {
-        for entry in &mut message.writers {
+        for entry in &mut message.delta.writers {
             let at = self.state.numbers.get(&entry.writer).unwrap_or(OWN) as usize;
             if lows[at] == NOTHING && seen[at] != NOTHING {
                 (entry.lo, entry.hi) = (seen[at], seen[at]);

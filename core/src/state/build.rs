@@ -5,7 +5,7 @@
 //! slots have beside their rows, and [`assemble`](State::assemble) makes the table of writers and the
 //! columns.
 
-use super::delta::{Entry, KeySide, Message};
+use super::delta::{Delta, Entry, KeySide};
 use super::keys::Handle;
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
 use super::sheet::Sheet;
@@ -128,10 +128,10 @@ impl State {
         &self,
         selection: &Selection<'_, L>,
         handles: &mut [u32],
-    ) -> (Message, L::Like<u64>) {
+    ) -> (Delta, L::Like<u64>) {
         let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
         sort_by_text(handles, &key);
-        let mut message = Message::default();
+        let mut message = Delta::default();
         let mut named = selection.lows.like(self.clocks.len(), NOTHING);
         for (at, handle) in handles.iter().enumerate() {
             message.keys.push(key(*handle));
@@ -152,7 +152,7 @@ impl State {
         &self,
         selection: &Selection<'_, L>,
         handles: &[u32],
-        message: &mut Message,
+        message: &mut Delta,
         (base, named): (&L::Like<u64>, &L::Like<u64>),
         also: &dyn Fn(u32) -> bool,
     ) -> L::Like<u32> {
@@ -242,7 +242,7 @@ impl State {
         selection: &Selection<'_, L>,
         key: u32,
         handle: Handle,
-        message: &mut Message,
+        message: &mut Delta,
         named: &mut L::Like<u64>,
     ) {
         let (page_at, slot) = place(handle);

@@ -4,7 +4,7 @@
 //! joined in one pass without branches; all else is looked up counter by counter.
 
 use super::counter;
-use super::delta::{KeySide, Message};
+use super::delta::{Delta, KeySide};
 use super::keys::Handle;
 use super::page::{Column, Joined, PAGE, Row, bits};
 use super::slot::{Slot, Stamp, Withdrawal};
@@ -102,7 +102,7 @@ impl State {
     /// only after [`advance`](Replica::advance), which must follow before anything else.
     pub(crate) fn install(
         &mut self,
-        message: &Message,
+        message: &Delta,
         judged: Judged<'_>,
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
@@ -253,7 +253,7 @@ impl State {
     #[cold]
     fn join_odd(
         &mut self,
-        (message, closed): (&Message, bool),
+        (message, closed): (&Delta, bool),
         columns: &[Column],
         at: (usize, u32),
         handle: Handle,
@@ -313,7 +313,7 @@ impl State {
     #[cold]
     fn join_side(
         &mut self,
-        message: &Message,
+        message: &Delta,
         KeySide { key, side }: &KeySide,
         writers: &[Known],
         found: &mut Found<'_>,

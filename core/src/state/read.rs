@@ -2,7 +2,7 @@
 
 use super::State;
 use super::counter;
-use super::delta::{Entry, Message};
+use super::delta::{Delta, Entry};
 use super::keys::Handle;
 use super::page::{PAGE, Page, Shard, bits};
 use super::place;
@@ -204,7 +204,7 @@ impl State {
     ///
     /// # Errors
     /// [`Error::CountersFull`].
-    pub(crate) fn room_for_keys(&self, message: &Message, stored: bool) -> Result<(), Error> {
+    pub(crate) fn room_for_keys(&self, message: &Delta, stored: bool) -> Result<(), Error> {
         match stored {
             true => self.keys.room_for_stored(&message.keys),
             false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
@@ -230,7 +230,7 @@ impl State {
 
     /// The writers of which a message has something newer, and up to which clock each is held.
     #[cfg(feature = "members")]
-    pub(crate) fn raised(&self, message: &Message) -> Vec<(WriterId, u64)> {
+    pub(crate) fn raised(&self, message: &Delta) -> Vec<(WriterId, u64)> {
         let held = message
             .writers
             .iter()

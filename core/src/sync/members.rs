@@ -11,9 +11,9 @@ use super::{Body, Link, Millis, Output, Sync};
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::membership::records::{Configuration, Owner};
+use crate::message::Message;
 use crate::rejoin::Former;
 use crate::replica::{Mark, Replica};
-use crate::state::delta::Message;
 use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
@@ -111,7 +111,11 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
     if !MEMBERS {
         return None;
     }
-    let mut newer = message.writers.iter().filter(|entry| entry.hi > entry.lo);
+    let mut newer = message
+        .delta
+        .writers
+        .iter()
+        .filter(|entry| entry.hi > entry.lo);
     newer.next().map(|entry| entry.writer)
 }
 

@@ -12,8 +12,8 @@ use crate::closed::Empty;
 use crate::error::Error;
 #[cfg(feature = "guests")]
 use crate::limits::OWN_WRITERS_MAX;
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::Message;
 use crate::wire::{TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
@@ -73,7 +73,11 @@ impl Sync {
         let Some(only) = self.only(link) else {
             return true;
         };
-        let mut newer = message.writers.iter().filter(|entry| entry.hi > entry.lo);
+        let mut newer = message
+            .delta
+            .writers
+            .iter()
+            .filter(|entry| entry.hi > entry.lo);
         newer.all(|entry| only.contains(&entry.writer))
     }
 

@@ -8,8 +8,8 @@ use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::closed::Closed;
 use crate::error::{Error, Limited, detail};
 use crate::limits::STAGE_BYTES_MAX;
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::Message;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, FORKS, MEMBERS};
@@ -472,7 +472,12 @@ impl Sync {
         }
         let staged = core::mem::take(&mut open.staged);
         let whole = core::mem::take(&mut open.whole);
-        let complete = delta.message.writers.iter().all(|entry| entry.lo == 0);
+        let complete = delta
+            .message
+            .delta
+            .writers
+            .iter()
+            .all(|entry| entry.lo == 0);
         // Who had nothing yet wants to know soon what was written meanwhile.
         if !complete {
             let rest = ((open.staged_bytes + bytes) / REST_BYTES) as Millis;

@@ -5,8 +5,8 @@ use super::{Greeting, Link, Millis, Output, Sync};
 use crate::error::Error;
 use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::membership::records::Says;
+use crate::message::Message;
 use crate::replica::{Mark, Push, Replica};
-use crate::state::delta::Message;
 use crate::wire::{Body, encode};
 use crate::{BROADCAST, DUTIES, MEMBERS, PACED};
 use alloc::vec::Vec;
@@ -265,7 +265,7 @@ impl Sync {
             let message = &waiting.message;
             let mut facts = message.facts().iter();
             let announced = facts.find(|fact| matches!(fact.says, Says::Announce(_)));
-            let writer = announced.map(|fact| message.writers[fact.writer as usize].writer);
+            let writer = announced.map(|fact| message.delta.writers[fact.writer as usize].writer);
             for peer in &mut self.peers {
                 let is_its = |it: &Greeting| Some(it.writer) == writer;
                 if peer.greeting.as_ref().is_some_and(is_its) {

@@ -13,8 +13,9 @@ use crate::error::Error;
 use crate::limits::OWN_WRITERS_MAX;
 use crate::membership::records::{Fact, Owner, Says};
 use crate::membership::room::Bringer;
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::{KeySide, Message};
+use crate::state::delta::KeySide;
 use crate::state::page::Row;
 use crate::state::slot::{Extra, Side, Slot};
 use crate::state::vector::VersionVector;
@@ -191,7 +192,7 @@ impl Sync {
             };
         }
         let mut new = 0;
-        for entry in &message.writers {
+        for entry in &message.delta.writers {
             let writer = entry.writer;
             new += usize::from(!replica.knows(&writer));
             let says = entry.hi > entry.lo;
@@ -216,14 +217,14 @@ impl Sync {
         if !message.keyed.is_empty() {
             return Err(Error::BeyondRole); // they may take out what others added
         }
-        let id = |at: u32| message.writers[at as usize].writer;
+        let id = |at: u32| message.delta.writers[at as usize].writer;
         for fact in message.facts() {
             if !is_of_guest(replica, message, fact) {
                 let writer = id(fact.writer);
                 return Err(Error::NotYours { writer });
             }
         }
-        for KeySide { key, side } in &message.sides {
+        for KeySide { key, side } in &message.delta.sides {
             if speaks_as_member(message, side) {
                 let writer = id(side.writer);
                 return Err(Error::NotYours { writer });
@@ -231,7 +232,7 @@ impl Sync {
             if let Some(total) = wide_total(replica, message, *key, side) {
                 return Err(Error::WideTotal { total });
             }
-            let key = message.keys.get(*key as usize);
+            let key = message.delta.keys.get(*key as usize);
             if role == Role::Writer && !only_adds(replica, key, &id(side.writer), side) {
                 return Err(Error::BeyondRole);
             }
@@ -316,7 +317,7 @@ fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
     match &fact.says {
         Says::Base(..) => true,
         Says::Bye(bye) => {
-            let heir = &message.writers[bye.heir as usize].writer;
+            let heir = &message.delta.writers[bye.heir as usize].writer;
             replica.incarnation(heir).is_some()
         }
         _ => false,
@@ -325,7 +326,7 @@ fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
 
 /// Whether something that only members say is said of a slot, or a cancel of what nobody has seen.
 fn speaks_as_member(message: &Message, side: &Side) -> bool {
-    let hi = message.writers[side.writer as usize].hi;
+    let hi = message.delta.writers[side.writer as usize].hi;
     let absorbed = side.extra.as_ref().is_some_and(|extra| extra.absorbed);
     let cut = side.cut.as_ref().map_or(0, |cut| cut.clock);
     let lift = side.lift.as_ref().map_or(0, |lift| lift.clock);
@@ -338,7 +339,7 @@ fn speaks_as_member(message: &Message, side: &Side) -> bool {
 /// notes a wider one only of a slot that is as wide here.
 fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Option<i128> {
     let is_wide = |total: &i128| i64::try_from(*total).is_err();
-    let row = message.row(key, side.writer).copied();
+    let row = message.delta.row(key, side.writer).copied();
     let row = row.unwrap_or(Row { clock: 0, total: 0 });
     let told = Slot {
         row,
@@ -348,8 +349,8 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     if !is_wide(&told.total()) && cut.is_none() {
         return None;
     }
-    let key = message.keys.get(key as usize);
-    let writer = &message.writers[side.writer as usize].writer;
+    let key = message.delta.keys.get(key as usize);
+    let writer = &message.delta.writers[side.writer as usize].writer;
     let held = replica.slot_of(key, writer);
     // Of the life that is told here, what was cancelled before it went on.
     let cancelled = held.as_ref().and_then(|held| held.side.cut.as_ref());

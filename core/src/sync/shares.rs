@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::idempotency::Party;
 use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::membership::records::Owner;
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::Message;
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -214,7 +214,12 @@ impl Sync {
         message: &Message,
     ) -> Vec<WriterId> {
         let held = link.is_some_and(|link| self.is_held_to(link));
-        let writers = message.writers.iter().filter(|_| held).map(|it| it.writer);
+        let writers = message
+            .delta
+            .writers
+            .iter()
+            .filter(|_| held)
+            .map(|it| it.writer);
         writers.filter(|writer| !replica.knows(writer)).collect()
     }
 

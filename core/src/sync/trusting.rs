@@ -3,8 +3,8 @@
 
 use super::{Body, Link, Millis, Sync};
 use crate::error::Error;
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::Message;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;

@@ -16,8 +16,9 @@ use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::error::{Error, Limited};
 use crate::limits::KEY_BYTES_MAX;
+use crate::message::Message;
 use crate::rejoin::Former;
-use crate::state::delta::{Entry, Message};
+use crate::state::delta::Entry;
 use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -92,15 +93,15 @@ fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
         }
         let clock = read_clock(reader, &entry);
         let total = unzigzag(reader.varint());
-        message.keys.push(key);
+        message.delta.keys.push(key);
         if at.is_multiple_of(PAGE) {
-            message.pages.push(Vec::from([Column::new(0)]));
+            message.delta.pages.push(Vec::from([Column::new(0)]));
         }
-        if let Some([column]) = message.pages.last_mut().map(Vec::as_mut_slice) {
+        if let Some([column]) = message.delta.pages.last_mut().map(Vec::as_mut_slice) {
             column.insert((at % PAGE) as u32, Row { clock, total });
         }
     }
-    message.writers.push(entry);
+    message.delta.writers.push(entry);
     *message.kept = read_kept(reader)?;
     Ok(message)
 }

@@ -9,7 +9,8 @@ use crate::membership::records::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
     Says, Vote,
 };
-use crate::state::delta::{Entry, Message};
+use crate::message::Message;
+use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
 use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
@@ -49,7 +50,7 @@ pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     for fact in message.facts() {
         out.push(fact.kind());
         put_varint(out, u64::from(fact.writer));
-        put_fact(out, fact, &message.writers);
+        put_fact(out, fact, &message.delta.writers);
     }
 }
 
@@ -183,7 +184,7 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     if lacking {
-        *message.lacking = read_lacking(reader, &message.writers)?;
+        *message.lacking = read_lacking(reader, &message.delta.writers)?;
     }
     if MEMBERS && message.closed {
         read_all_facts(reader, message)?;
@@ -199,8 +200,8 @@ fn read_all_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), 
     let mut before = None;
     for _ in 0..count {
         let kind = reader.u8();
-        let writer = read_index(reader, &message.writers)?;
-        let says = read_says(reader, kind, writer, &message.writers)?;
+        let writer = read_index(reader, &message.delta.writers)?;
+        let says = read_says(reader, kind, writer, &message.delta.writers)?;
         let fact = Fact { writer, says };
         let place = fact.place();
         if before.is_some_and(|before| before >= place) {

@@ -13,7 +13,7 @@ use crate::error::{Error, Limited, Rule, detail};
 use crate::forks::Contents;
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::membership::records::Owner;
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{FORKS, MEMBERS, STATUS};

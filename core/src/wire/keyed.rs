@@ -6,8 +6,8 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide};
 use super::side::read_clock;
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
+use crate::message::{KeyedAdd, KeyedOp, Message};
 use crate::once::Once;
-use crate::state::delta::{KeyedAdd, KeyedOp, Message};
 use crate::state::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub(super) fn put_keyed(out: &mut Vec<u8>, message: &Message) {
             None => put_varint(out, 0),
             Some(by) => {
                 put_varint(out, u64::from(by.writer) + 1);
-                let lo = message.writers[by.writer as usize].lo;
+                let lo = message.delta.writers[by.writer as usize].lo;
                 put_varint(out, by.clock - lo - 1);
             }
         }
@@ -93,7 +93,7 @@ fn read_by(reader: &mut Reader<'_>, message: &Message) -> Result<Option<Stamp>, 
     let Some(writer) = reader.varint32().checked_sub(1) else {
         return Ok(None);
     };
-    let Some(entry) = message.writers.get(writer as usize) else {
+    let Some(entry) = message.delta.writers.get(writer as usize) else {
         return Err(reader.malformed(Rule::ColumnWriter));
     };
     let clock = read_clock(reader, entry);

@@ -12,7 +12,9 @@ use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 #[cfg(feature = "members")]
 use crate::membership::room::room_for_keyed;
-use crate::state::delta::{Entry, KeySide, Message, SortedKeys};
+use crate::message::Message;
+use crate::state::delta::Delta;
+use crate::state::delta::{Entry, KeySide, SortedKeys};
 use crate::state::page::{Column, PAGE, Row};
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -93,29 +95,29 @@ impl Message {
     }
 
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.writers.len() as u64);
-        for entry in &self.writers {
+        put_varint(out, self.delta.writers.len() as u64);
+        for entry in &self.delta.writers {
             put(out, entry.writer.as_bytes());
             put_varint(out, entry.lo);
             put_varint(out, entry.hi - entry.lo);
         }
-        put_varint(out, self.keys.len() as u64);
+        put_varint(out, self.delta.keys.len() as u64);
         let mut before = "";
-        for key in self.keys.iter() {
+        for key in self.delta.keys.iter() {
             let shared = shared_prefix(before, key);
             put_varint(out, shared as u64);
             put_varint(out, (key.len() - shared) as u64);
             put(out, &key.as_bytes()[shared..]);
             before = key;
         }
-        for (at, columns) in self.pages.iter().enumerate() {
+        for (at, columns) in self.delta.pages.iter().enumerate() {
             put_varint(out, columns.len() as u64);
             let mut next = 0;
             for column in columns {
                 put_varint(out, u64::from(column.writer - next));
                 next = column.writer + 1;
-                let base = self.writers[column.writer as usize].lo + 1;
-                put_column(out, column, base, all(self.keys.page(at).len()));
+                let base = self.delta.writers[column.writer as usize].lo + 1;
+                put_column(out, column, base, all(self.delta.keys.page(at).len()));
             }
         }
         put_sides(out, self);
@@ -200,10 +202,12 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
     let keys = read_keys(reader, bounds.key_bytes)?;
     let pages = keys.len().div_ceil(PAGE);
     let mut message = Message {
-        writers,
-        keys,
-        pages: crate::list(pages.min(reader.len())),
-        sides: Vec::new(),
+        delta: Delta {
+            writers,
+            keys,
+            pages: crate::list(pages.min(reader.len())),
+            sides: Vec::new(),
+        },
         closed: false,
         complete: false,
         keyless: false,
@@ -217,14 +221,14 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = crate::list(pages.min(reader.len()));
     for page in 0..pages {
-        let keys = all(message.keys.page(page).len());
-        let (columns, used) = read_page(reader, &message.writers, keys)?;
-        message.pages.push(columns);
+        let keys = all(message.delta.keys.page(page).len());
+        let (columns, used) = read_page(reader, &message.delta.writers, keys)?;
+        message.delta.pages.push(columns);
         unused.push(keys & !used);
     }
     read_sides(reader, &mut message)?;
     read_facts(reader, &mut message)?;
-    for KeySide { key, .. } in &message.sides {
+    for KeySide { key, .. } in &message.delta.sides {
         unused[*key as usize / PAGE] &= !(1 << (*key as usize % PAGE));
     }
     if unused.iter().any(|keys| *keys != 0) {

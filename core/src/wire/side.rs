@@ -4,7 +4,8 @@ use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
 use crate::MEMBERS;
 use crate::error::{Error, Rule};
 use crate::limits::EXPIRY_MAX;
-use crate::state::delta::{Entry, KeySide, Message};
+use crate::message::Message;
+use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
@@ -40,9 +41,9 @@ fn bit(applies: bool, bit: u64) -> u64 {
 }
 
 pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
-    put_varint(out, message.sides.len() as u64);
+    put_varint(out, message.delta.sides.len() as u64);
     let mut before = 0;
-    for KeySide { key, side } in &message.sides {
+    for KeySide { key, side } in &message.delta.sides {
         put_varint(out, u64::from(key - before));
         before = *key;
         put_varint(out, u64::from(side.writer));
@@ -53,14 +54,14 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             | bit(side.fold.is_some(), FOLD)
             | bit(!side.withdrawals.is_empty(), WITHDRAWALS);
         put_varint(out, parts);
-        if let (Some(extra), Some(row)) = (&side.extra, message.row(*key, side.writer)) {
+        if let (Some(extra), Some(row)) = (&side.extra, message.delta.row(*key, side.writer)) {
             put_extra(out, extra, row.clock);
         }
         let stamp = |out: &mut Vec<u8>, stamp: Stamp| {
             put_varint(out, u64::from(stamp.writer));
             put_varint(
                 out,
-                stamp.clock - message.writers[stamp.writer as usize].lo - 1,
+                stamp.clock - message.delta.writers[stamp.writer as usize].lo - 1,
             );
         };
         if let Some(cut) = &side.cut {
@@ -77,7 +78,7 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             stamp(out, moved.to);
         }
         if let Some(fold) = &*side.fold {
-            put_fold(out, fold, message.writers[side.writer as usize].lo);
+            put_fold(out, fold, message.delta.writers[side.writer as usize].lo);
         }
         if !side.withdrawals.is_empty() {
             put_varint(out, side.withdrawals.len() as u64);
@@ -159,7 +160,7 @@ pub(super) fn read_sides(reader: &mut Reader<'_>, message: &mut Message) -> Resu
             .varint()
             .saturating_add(before.map_or(0, |(key, _)| u64::from(key)));
         let writer = reader.varint();
-        if key >= message.keys.len() as u64 || writer >= message.writers.len() as u64 {
+        if key >= message.delta.keys.len() as u64 || writer >= message.delta.writers.len() as u64 {
             return Err(reader.malformed(Rule::SidesAscend));
         }
         let place = (key as u32, writer as u32);
@@ -167,9 +168,9 @@ pub(super) fn read_sides(reader: &mut Reader<'_>, message: &mut Message) -> Resu
             return Err(reader.malformed(Rule::SidesAscend));
         }
         before = Some(place);
-        let row = message.row(place.0, place.1).copied();
-        let side = read_side(reader, &message.writers, place.1, row)?;
-        message.sides.push(KeySide { key: place.0, side });
+        let row = message.delta.row(place.0, place.1).copied();
+        let side = read_side(reader, &message.delta.writers, place.1, row)?;
+        message.delta.sides.push(KeySide { key: place.0, side });
     }
     Ok(())
 }

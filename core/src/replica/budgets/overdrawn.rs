@@ -3,8 +3,8 @@
 
 use crate::account::{Account, is_reserved};
 use crate::forks::{Evidence, Fault};
+use crate::message::Message;
 use crate::replica::Replica;
-use crate::state::delta::Message;
 use crate::state::keys::Handle;
 use crate::ticket::TicketKey;
 use crate::window::WindowKey;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 impl Replica {
     /// Adds the accounts that a message has something of, and that are known here.
     pub(in crate::replica) fn note_accounts(&self, message: &Message, accounts: &mut Vec<Handle>) {
-        let reserved = message.keys.iter().take_while(|key| is_reserved(key));
+        let reserved = message.delta.keys.iter().take_while(|key| is_reserved(key));
         accounts.extend(reserved.filter_map(|key| self.state.keys.find(key)));
     }
 

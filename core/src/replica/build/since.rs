@@ -5,9 +5,9 @@
 use super::{Mark, OfFormer, Push, Said};
 use crate::MEMBERS;
 use crate::limits::PUSH_BYTES_MAX;
+use crate::message::Message;
 use crate::replica::Replica;
 use crate::state::build::{END, NOTHING, Selection};
-use crate::state::delta::Message;
 use crate::state::page::OWN;
 #[cfg(feature = "members")]
 use crate::state::sheet::Few;

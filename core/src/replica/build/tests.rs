@@ -106,7 +106,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
         assert_eq!(message.facts().is_empty(), next.is_some());
         assert_eq!(message.is_complete(), next.is_none());
         let Some(next) = next else { break };
-        assert!(next > cursor && message.writers.len() == 1);
+        assert!(next > cursor && message.delta.writers.len() == 1);
         cursor = next;
     }
     assert_eq!(sizes.iter().sum::<usize>(), one.shard_count());
@@ -147,7 +147,7 @@ fn a_record_for_a_store_names_those_who_did_something() {
     assert_eq!(one.since(&mut mark), None);
     one.add("k", 1).unwrap();
     let message = one.since(&mut mark).expect("something changed");
-    let named: Vec<WriterId> = message.writers.iter().map(|it| it.writer).collect();
+    let named: Vec<WriterId> = message.delta.writers.iter().map(|it| it.writer).collect();
     assert_eq!((named, message.shard_count()), ([id(1)].into(), 1));
     assert!(message.returns.is_empty());
     assert_eq!(one.since(&mut mark), None);

@@ -6,7 +6,7 @@ use crate::Owner;
 use crate::membership::records::Fence;
 use crate::membership::records::{Admit, Retired};
 use crate::membership::stability::Quorum;
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::page::Row;
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,

@@ -249,7 +249,7 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
     let (page, slot) = super::super::place(handle);
     replica.state.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
-    let writers: Vec<_> = record.writers.iter().map(|it| it.writer).collect();
+    let writers: Vec<_> = record.delta.writers.iter().map(|it| it.writer).collect();
     assert_eq!((writers, record.shard_count()), (vec![id(2)], 1));
     assert_eq!(replica.since(&mut mark), None);
 }

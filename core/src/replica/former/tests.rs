@@ -5,7 +5,7 @@ use super::*;
 use crate::Journal;
 use crate::closed::Empty;
 use crate::membership::records::{Admit, Announce, Bye, Fence, Says};
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;

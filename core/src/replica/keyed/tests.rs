@@ -15,8 +15,9 @@ use crate::WriterId;
 use crate::error::Limited;
 use crate::limits::KEYED_BYTES_MAX;
 use crate::membership::records::Says;
+use crate::message::KeyedAdd;
+#[cfg(feature = "explore")]
 use crate::replica::IdempotencyLog;
-use crate::state::delta::KeyedAdd;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::wire::encode_adds;

@@ -6,9 +6,9 @@ use crate::Limit;
 use crate::Message;
 use crate::account::LeaseId;
 use crate::limits::*;
+use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::replica::budgets::Flow;
-use crate::state::delta::KeyedAdd;
 use crate::sync::Party;
 use crate::ticket::{Piece, TicketKey};
 use crate::wire::encode_adds;
@@ -297,7 +297,7 @@ fn what_a_peer_tells_under_one_idempotency_key_is_bounded() {
             writer: 0,
             clock: 1,
         };
-        let op = crate::state::delta::KeyedOp {
+        let op = crate::message::KeyedOp {
             once: once(),
             by: Some(by),
             adds: adds.to_vec(),

@@ -11,6 +11,7 @@ use crate::membership::records::Card;
 use crate::membership::records::Fact;
 use crate::membership::records::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
 use crate::rejoin::{Former, Journal};
+use crate::state::delta::Delta;
 use crate::state::delta::Entry;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -93,7 +94,10 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
         hi,
     };
     let mut message = Message {
-        writers: writers.iter().map(entry).collect(),
+        delta: Delta {
+            writers: writers.iter().map(entry).collect(),
+            ..Delta::default()
+        },
         closed: true,
         ..Message::default()
     };

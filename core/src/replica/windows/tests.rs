@@ -1,7 +1,7 @@
 //! Limits at one member and at two, by hand.
 
 use super::*;
-use crate::state::delta::Message;
+use crate::message::Message;
 use crate::writer_id::Space;
 use alloc::vec;
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::closed::Closed;
 use crate::error::Missing;
 use crate::membership::records::{Announce, Fact, Says};
+use crate::state::delta::Delta;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};
@@ -180,7 +181,10 @@ fn a_push_is_of_whom_it_brings_something_new() {
         (vec![entry(1, 0, 2), entry(2, 4, 4)], Some(id(1))),
     ] {
         let message = Message {
-            writers,
+            delta: Delta {
+                writers,
+                ..Delta::default()
+            },
             ..Message::default()
         };
         assert_eq!(origin(&message), expected);
@@ -272,7 +276,10 @@ fn telling(writer: Option<WriterId>) -> Message {
         hi: 4,
     };
     Message {
-        writers: writer.map(entry).into_iter().collect(),
+        delta: Delta {
+            writers: writer.map(entry).into_iter().collect(),
+            ..Delta::default()
+        },
         ..Message::default()
     }
 }

@@ -4,9 +4,9 @@ use super::super::pull::tests::{End, full};
 use super::*;
 use crate::closed::Closed;
 use crate::membership::records::{Ack, Announce, Bye};
+use crate::message::KeyedOp;
 use crate::once::Once;
 use crate::replica::Walk;
-use crate::state::delta::KeyedOp;
 use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
@@ -58,7 +58,11 @@ fn outcomes(change: impl Fn(&mut Message, u32)) -> [&'static str; 3] {
         let mut peer = peer(&end);
         peer.add("k", 1).unwrap();
         let mut message = told(&end, &peer);
-        let at = message.writers.iter().position(|it| it.writer == writer());
+        let at = message
+            .delta
+            .writers
+            .iter()
+            .position(|it| it.writer == writer());
         change(&mut message, at.unwrap() as u32);
         match end.sync.may_tell(&end.replica, LINK, &message) {
             Ok(()) => "ok",
@@ -74,10 +78,10 @@ const NOBODY: [&str; 3] = ["beyond_role", "not_yours", "not_yours"];
 #[test]
 fn a_peer_tells_what_its_own_writers_made() {
     assert_eq!(outcomes(|_, _| ()), ADDS);
-    let of_the_member = outcomes(|message, own| message.writers[1 - own as usize].hi += 1);
+    let of_the_member = outcomes(|message, own| message.delta.writers[1 - own as usize].hi += 1);
     assert_eq!(of_the_member, NOBODY);
     let of_nobody = outcomes(|message, own| {
-        let other = &mut message.writers[1 - own as usize];
+        let other = &mut message.delta.writers[1 - own as usize];
         (other.writer, other.lo, other.hi) = (WriterId::from_bytes([9; 16]), 0, 0);
     });
     assert_eq!(of_nobody, NOBODY);
@@ -88,7 +92,7 @@ fn nobody_but_a_member_tells_of_all() {
     assert_eq!(outcomes(|message, _| message.complete = true), NOBODY);
     assert_eq!(outcomes(|message, _| message.gaps = Some(false)), NOBODY);
     let remembers = outcomes(|message, own| {
-        let entry = message.writers[own as usize];
+        let entry = message.delta.writers[own as usize];
         message.returns.push((entry.writer, 1));
     });
     assert_eq!(remembers, NOBODY);
@@ -155,8 +159,8 @@ fn nobody_but_a_member_says_anything_of_budgets() {
     ];
     for key in keys {
         let said = outcomes(|message, _| {
-            message.keys = Default::default();
-            message.keys.push(&key);
+            message.delta.keys = Default::default();
+            message.delta.keys.push(&key);
         });
         assert_eq!(said, NOBODY, "{key:?}");
     }
@@ -167,7 +171,7 @@ fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
     outcomes(|message, writer| {
         let mut side = Side::new(writer);
         change(&mut side, Stamp { writer, clock: 1 });
-        message.sides.push(KeySide { key: 0, side });
+        message.delta.sides.push(KeySide { key: 0, side });
     })
 }
 
@@ -230,7 +234,7 @@ fn nobody_but_a_member_tells_totals_of_more_than_64_bits() {
     let mut peer = peer(&end);
     peer.apply("k", Op::Reset).unwrap();
     let message = told(&end, &peer);
-    let noted = message.sides.iter().find_map(|it| it.side.cut);
+    let noted = message.delta.sides.iter().find_map(|it| it.side.cut);
     assert_eq!(noted.map(|cut| cut.total), Some(wide));
     assert_eq!(end.sync.may_tell(&end.replica, LINK, &message), Ok(()));
 }
@@ -262,15 +266,19 @@ fn what_was_cancelled_does_not_make_a_total_too_wide() {
         peer
     });
     let mut forged = message;
-    forged.sides.clear();
-    let at = forged.writers.iter().position(|it| it.writer == writer());
+    forged.delta.sides.clear();
+    let at = forged
+        .delta
+        .writers
+        .iter()
+        .position(|it| it.writer == writer());
     let mut side = Side::new(at.unwrap() as u32);
     side.extra = Some(Box::new(Extra {
         high: 1,
         added: 1,
         ..Extra::default()
     }));
-    forged.sides.push(KeySide { key: 0, side });
+    forged.delta.sides.push(KeySide { key: 0, side });
     let refused = end.sync.may_tell(&end.replica, LINK, &forged);
     assert_eq!(refused.map_err(|it| it.code()), Err("wide_total"));
 }
@@ -377,10 +385,11 @@ fn what_was_set_before_stays() {
         .unwrap();
     peer.add("k", 1).unwrap();
     let added = told(&end, &peer);
-    assert!(added.sides.iter().any(|it| it.side.extra.is_some()));
+    assert!(added.delta.sides.iter().any(|it| it.side.extra.is_some()));
     assert_eq!(end.sync.may_tell(&end.replica, LINK, &added), Ok(()));
     let mut other = added;
     let extras = other
+        .delta
         .sides
         .iter_mut()
         .filter_map(|it| it.side.extra.as_mut());

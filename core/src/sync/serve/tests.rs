@@ -3,7 +3,9 @@
 use super::super::pull::tests::{End, id};
 use super::super::{Body, Input, Pull, Rights, Role};
 use crate::limits::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
-use crate::state::delta::{Entry, Message};
+use crate::message::Message;
+use crate::state::delta::Delta;
+use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 use crate::sync::{Link, Output};
 use crate::writer_id::{Space, WriterId};
@@ -22,7 +24,10 @@ fn known(count: usize, clock: u64) -> Message {
         hi: clock,
     };
     Message {
-        writers: (1..=count).map(entry).collect(),
+        delta: Delta {
+            writers: (1..=count).map(entry).collect(),
+            ..Delta::default()
+        },
         ..Message::default()
     }
 }
@@ -60,7 +65,7 @@ fn the_last_chunk_fits_a_frame_however_many_were_forgotten() {
         });
         let delta = delta.expect("a chunk");
         if delta.last {
-            assert!(delta.message.writers.len() >= WRITERS_MAX - 10);
+            assert!(delta.message.delta.writers.len() >= WRITERS_MAX - 10);
             assert!(!delta.message.returns.is_empty());
             assert_eq!(delta.message.gaps, Some(true));
             break;

@@ -48,7 +48,7 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
 
 /// Whether what the reset cancelled was collected.
 fn is_collected(replica: &Replica) -> bool {
-    let sides = replica.snapshot().sides;
+    let sides = replica.snapshot().delta.sides;
     !sides.iter().any(|side| side.side.cut.is_some())
 }
 

@@ -237,12 +237,12 @@ fn there_may_be_so_many_writers() {
         }
     };
     let mut message = open(&[]);
-    message.writers = (0..WRITERS_MERGED_MAX - 3).map(entry).collect();
+    message.delta.writers = (0..WRITERS_MERGED_MAX - 3).map(entry).collect();
     assert_eq!(
         replica.membership.check(&replica.state, &message, None),
         Ok(())
     );
-    message.writers.push(entry(WRITERS_MERGED_MAX));
+    message.delta.writers.push(entry(WRITERS_MERGED_MAX));
     let (writers, max) = (WRITERS_MERGED_MAX + 1, WRITERS_MERGED_MAX);
     let full = Err(Error::WritersFull { writers, max });
     assert_eq!(
@@ -259,7 +259,11 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
     let judge = |message: &Message| {
-        let at = message.writers.iter().position(|it| it.writer == id(7));
+        let at = message
+            .delta
+            .writers
+            .iter()
+            .position(|it| it.writer == id(7));
         replica
             .membership
             .check_base(&replica.state, message, at.unwrap() as u32)
