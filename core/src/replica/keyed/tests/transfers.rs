@@ -88,3 +88,62 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
     }
     assert!(late && !one.lacks_keys());
 }
+
+#[test]
+fn keys_travel_in_parts_of_any_size() {
+    let [mut one, mut two] = members();
+    for at in 0..50 {
+        add(&mut one, &alloc::format!("{at}"), 1);
+    }
+    let since = two.vector();
+    let mut walk = Some(Walk::new(&one, &since, true));
+    let mut parts = Vec::new();
+    while let Some(now) = walk {
+        let (message, next) = now.step(&one, &since, 100);
+        parts.push(message.encode());
+        walk = next;
+    }
+    assert!(parts.len() > 5, "{}", parts.len());
+    let last = Message::decode(&parts.pop().unwrap()).unwrap();
+    two.merge_staged(&parts, &last, Some(one.writer()), &mut |_| ())
+        .unwrap();
+    assert_eq!((two.keyed_count(), two.value("n")), (50, Some(50)));
+    assert!(!two.lacks_keys());
+}
+
+#[test]
+fn keys_of_a_writer_that_comes_during_a_transfer_are_told() {
+    let [mut one, mut two] = members();
+    for at in 0..3 {
+        add(&mut two, &alloc::format!("{at}"), 1);
+    }
+    // Who asks holds of the other member what is not known here yet.
+    let since = two.vector();
+    for at in 0..80 {
+        one.add(&alloc::format!("key:{at}"), 1).unwrap();
+    }
+    let mut walk = Some(Walk::new(&one, &since, true));
+    let mut parts = 0;
+    while let Some(now) = walk {
+        let (message, next) = now.step(&one, &since, 0);
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        if parts == 0 {
+            tell(&two, &mut one);
+            one.add("more", 1).unwrap();
+        }
+        parts += 1;
+        walk = next;
+        assert!(parts < 1_000);
+    }
+    assert!(parts > 3, "{parts}");
+}
+
+#[test]
+fn pages_are_told_no_keys() {
+    let [mut one, _] = members();
+    add(&mut one, "a", 5);
+    let since = VersionVector::default();
+    let (message, next) = Walk::new(&one, &since, false).step(&one, &since, 1 << 20);
+    assert!(next.is_none() && message.keyed.is_empty() && message.keyless);
+}
