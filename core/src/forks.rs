@@ -14,8 +14,8 @@ use crate::closed::Closed;
 use crate::closed::Empty;
 use crate::hash::fold;
 use crate::hash::hash_bytes;
+use crate::layers::State;
 use crate::limits::FAULTS_KEPT_MAX;
-use crate::state::State;
 use crate::state::join::Fork;
 #[cfg(feature = "members")]
 use crate::state::page::Column;

@@ -41,8 +41,6 @@ extern crate std;
 /// is less code, and the allocator of a page finds the room for it in place mostly.
 pub(crate) const ROOMY: bool = cfg!(feature = "guests");
 
-#[cfg(feature = "budgets")]
-mod account;
 mod closed;
 mod error;
 mod forks;
@@ -50,19 +48,19 @@ mod hash;
 mod idempotency;
 #[cfg(feature = "json")]
 mod json;
+mod layers;
 pub mod limits;
 mod membership;
 mod message;
 mod once;
+#[cfg(feature = "budgets")]
+mod quota;
 mod rejoin;
 mod replica;
+mod reserved;
 mod sort;
 mod state;
 pub mod sync;
-#[cfg(feature = "budgets")]
-mod ticket;
-#[cfg(feature = "budgets")]
-mod window;
 pub mod wire;
 mod writer_id;
 
@@ -78,8 +76,6 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
 }
 
 #[cfg(feature = "budgets")]
-pub use account::{Kind, LeaseId, budget_name};
-#[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
 pub use forks::{Contents, Evidence, Fault};
@@ -88,6 +84,10 @@ pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use membership::records::{Configuration, Limit, Owner};
 pub use message::Message;
 pub use once::Once;
+#[cfg(feature = "budgets")]
+pub use quota::account::{Kind, LeaseId, budget_name};
+#[cfg(feature = "budgets")]
+pub use quota::window::window_end;
 pub use rejoin::{Again, AgainOp, Journal, Returned};
 #[cfg(feature = "budgets")]
 pub use replica::{
@@ -96,7 +96,8 @@ pub use replica::{
 pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};
-pub use state::keys::{Handle, RESERVED};
+pub use reserved::RESERVED;
+pub use state::keys::Handle;
 #[cfg(feature = "members")]
 pub use state::moment::Moment;
 pub use state::operation::Op;
@@ -107,8 +108,6 @@ pub use sync::{Accusation, Level, Party, Question, Reach, Rights, Role, Share};
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};
-#[cfg(feature = "budgets")]
-pub use window::window_end;
 #[cfg(feature = "tokens")]
 pub use wire::Token;
 pub use wire::frame_space;

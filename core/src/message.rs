@@ -169,7 +169,7 @@ impl Message {
                 .delta
                 .keys
                 .get(0)
-                .starts_with(crate::state::keys::RESERVED)
+                .starts_with(crate::reserved::RESERVED)
     }
 
     /// How many shards it carries.

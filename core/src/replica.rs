@@ -58,22 +58,23 @@ pub(crate) use walk::Walk;
 #[cfg(feature = "budgets")]
 pub use windows::Period;
 
-#[cfg(feature = "budgets")]
-use crate::account::is_reserved;
 use crate::error::{Error, detail};
 use crate::forks::{Fault, ForkLog};
 use crate::idempotency::IdempotencyLog;
+use crate::layers::State;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::membership::room::Bringer;
+#[cfg(feature = "budgets")]
+use crate::quota::account::is_reserved;
 use crate::rejoin::Rejoin;
 use crate::state::keys::Handle;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
 use crate::state::operation::Op;
 use crate::state::page::{OWN, PAGE, Page, Row, Shard, bits};
+use crate::state::place;
 use crate::state::vector::VersionVector;
-use crate::state::{State, place};
 use crate::writer_id::{Space, WriterId};
 
 /// One copy of a space's state, written under one writer id.
@@ -337,7 +338,7 @@ impl Replica {
     /// Whether a handle is of a part of a budget, and not of a counter.
     #[cfg(feature = "budgets")]
     fn is_reserved(&self, handle: Handle) -> bool {
-        !self.state.keys.are_plain() && self.state.keys.get(handle).is_some_and(is_reserved)
+        !self.state.keys.index.are_plain() && self.state.keys.get(handle).is_some_and(is_reserved)
     }
 
     /// Each counter that exists, in no stated order.
@@ -365,7 +366,7 @@ impl Replica {
             count += self.state.existing(page).count_ones() as usize;
         }
         #[cfg(feature = "budgets")]
-        for (handle, _) in self.state.keys.reserved() {
+        for (handle, _) in self.state.keys.index.reserved(&self.state.keys) {
             count -= usize::from(self.value_at(handle).is_some());
         }
         count

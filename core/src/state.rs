@@ -39,16 +39,16 @@ use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 use changes::{StateMark, Touched};
 use counter::Act;
-use keys::{Handle, Keys};
+use keys::{Handle, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
 use slot::Slot;
 use writers::Numbers;
 
 /// The shards of a space, with the clocks up to which they are held.
 #[derive(Clone)]
-pub(crate) struct State {
+pub(crate) struct State<I = NoIndex> {
     pub(crate) space: Space,
-    pub(crate) keys: Keys,
+    pub(crate) keys: Keys<I>,
     pub(crate) pages: Vec<Page>,
     pub(crate) touched: Touched,
     /// Goes up with each mark; a page touched in an epoch changed since that epoch's mark.
@@ -83,9 +83,9 @@ pub(crate) struct State {
     pub(crate) moved: moved::Moved,
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// The state of an empty replica, which writes under `writer`.
-    pub(crate) fn new(space: Space, writer: WriterId) -> State {
+    pub(crate) fn new(space: Space, writer: WriterId) -> State<I> {
         let seed = u64::from_le_bytes(core::array::from_fn(|i| writer.as_bytes()[i]));
         let mut state = State {
             space,

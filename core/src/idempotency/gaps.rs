@@ -4,8 +4,8 @@
 //! it asks other members for; if the writer is over and nobody who counts knows more, it gives up.
 
 use super::IdempotencyLog;
+use crate::layers::State;
 use crate::membership::Membership;
-use crate::state::State;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 

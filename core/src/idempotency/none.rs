@@ -2,12 +2,12 @@
 
 use crate::closed::Closed;
 use crate::error::Error;
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
 use crate::message::{KeyedOp, Message};
 use crate::once::Once;
-use crate::state::State;
 use crate::state::keys::Handle;
 use crate::state::sheet::Sheet;
 use crate::state::slot::Slot;

@@ -4,8 +4,8 @@ use super::Membership;
 use crate::MEMBERS;
 use crate::Message;
 use crate::WriterId;
+use crate::layers::State;
 use crate::limits::RETURNS_MAX;
-use crate::state::State;
 use crate::state::slot::Stamp;
 use alloc::vec::Vec;
 

@@ -4,8 +4,8 @@
 
 use super::Membership;
 use crate::DUTIES;
+use crate::layers::State;
 use crate::message::Message;
-use crate::state::State;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 #[cfg(feature = "members")]

@@ -6,7 +6,7 @@ use crate::Listed;
 use crate::Member;
 use crate::Owner;
 use crate::WriterId;
-use crate::state::State;
+use crate::layers::State;
 use crate::state::page::OWN;
 use alloc::vec::Vec;
 

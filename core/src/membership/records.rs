@@ -10,7 +10,7 @@
 #[cfg(feature = "budgets")]
 use crate::error::Error;
 use crate::limits::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
-use crate::state::keys::RESERVED;
+use crate::reserved::RESERVED;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -20,13 +20,7 @@ use alloc::vec::Vec;
 /// Longest chain of heirs that is followed.
 pub(crate) const HEIRS_MAX: usize = 64;
 
-/// The clock of a writer in a list that ascends by number, 0 if it is not there.
-pub(crate) fn of(seen: &[(u32, u64)], writer: u32) -> u64 {
-    match seen.binary_search_by_key(&writer, |entry| entry.0) {
-        Ok(at) => seen[at].1,
-        Err(_) => 0,
-    }
-}
+pub(crate) use crate::state::sheet::of;
 
 /// An owner: the Ed25519 public key under which a program's writers are minted.
 pub type Owner = [u8; 32];

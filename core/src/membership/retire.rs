@@ -2,9 +2,9 @@
 
 use super::Membership;
 use crate::WriterId;
+use crate::layers::State;
 use crate::membership::records::Card;
 use crate::membership::records::HEIRS_MAX;
-use crate::state::State;
 use crate::state::counter;
 
 impl Membership {

@@ -19,10 +19,10 @@ use super::Membership;
 #[cfg(feature = "members")]
 use crate::error::Limited;
 use crate::error::{Error, detail};
+use crate::layers::State;
 #[cfg(feature = "members")]
 use crate::limits::KEYED_BYTES_MAX;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
-use crate::state::State;
 use crate::writer_id::WriterId;
 
 /// Whether own starts are judged. A page merges no more than leaves room for its writer, and has no

@@ -6,6 +6,7 @@ use crate::Owner;
 use crate::WriterId;
 use crate::error::Error;
 use crate::error::detail;
+use crate::layers::State;
 use crate::membership::records::Admit;
 use crate::membership::records::Card;
 use crate::membership::records::HEARD;
@@ -13,7 +14,6 @@ use crate::membership::records::HEIRS_MAX;
 use crate::membership::records::Says;
 use crate::membership::records::of;
 use crate::membership::room::Bringer;
-use crate::state::State;
 use crate::state::page::OWN;
 use alloc::vec::Vec;
 

@@ -11,13 +11,13 @@ use crate::Owner;
 use crate::Vec;
 use crate::VersionVector;
 use crate::WriterId;
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::records::Fact;
 use crate::membership::records::Fence;
 use crate::membership::records::HEIRS_MAX;
 use crate::membership::records::Says;
 use crate::membership::records::of;
-use crate::state::State;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 

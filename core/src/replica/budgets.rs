@@ -25,11 +25,11 @@ pub use stock::Stock;
 
 use super::{Replica, Transaction, place};
 use crate::Op;
-use crate::account::{
-    Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
-};
 use crate::error::{Error, Short};
 use crate::limits::TRANSACTION_OPS_MAX;
+use crate::quota::account::{
+    Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
+};
 use crate::state::keys::Handle;
 use crate::state::operation::Draft;
 use crate::writer_id::WriterId;
@@ -250,7 +250,11 @@ impl Replica {
             }
         };
         let cap = account.capped.then(|| value(Part::Cap));
-        let leases = self.state.keys.leases_of(account.name);
+        let leases = self
+            .state
+            .keys
+            .index
+            .leases_of(&self.state.keys, account.name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         Budget {
             value: of_value,
@@ -281,7 +285,7 @@ impl Replica {
     /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
     /// is named twice.
     pub fn each_budget(&self, take: &mut dyn FnMut(&str)) {
-        for (handle, key) in self.state.keys.reserved() {
+        for (handle, key) in self.state.keys.index.reserved(&self.state.keys) {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
             if let Some(account) = value.filter(|_| self.value_at(handle).is_some()) {
                 take(account.name);
@@ -312,19 +316,19 @@ impl Replica {
                 room: room.unwrap_or(0),
             })
         };
-        self.state.keys.holders().filter_map(holder).collect()
+        self.state.keys.index.holders().filter_map(holder).collect()
     }
 
     /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
     /// replicas.
     pub fn budget_parts(&self) -> impl Iterator<Item = (Handle, &str)> {
-        let reserved = self.state.keys.reserved();
+        let reserved = self.state.keys.index.reserved(&self.state.keys);
         reserved.filter(|(handle, _)| self.value_at(*handle).is_some())
     }
 
     /// The keys of the budget that goes by a name, the one with a cap first.
     fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
-        if self.state.keys.are_plain() || check_name(name).is_err() {
+        if self.state.keys.index.are_plain() || check_name(name).is_err() {
             return None;
         }
         let account = |capped| Account {
@@ -339,7 +343,7 @@ impl Replica {
     /// Refuses a plain operation on what is no plain counter.
     pub(super) fn check_plain(&self, key: &str) -> Result<(), Error> {
         check_typed(key)?;
-        if self.state.keys.are_plain() || self.value(key).is_some() {
+        if self.state.keys.index.are_plain() || self.value(key).is_some() {
             return Ok(());
         }
         match self.kind_of(key) {
@@ -350,7 +354,7 @@ impl Replica {
 
     /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
     pub(super) fn check_plain_at(&self, handle: Handle) -> Result<(), Error> {
-        if self.state.keys.are_plain() {
+        if self.state.keys.index.are_plain() {
             return Ok(());
         }
         let (page_at, slot) = place(handle);

@@ -168,7 +168,13 @@ impl Replica {
         }
         let handles = self.counters().map(|(handle, _)| handle);
         #[cfg(feature = "budgets")]
-        let handles = handles.chain(self.state.keys.reserved().map(|(handle, _)| handle));
+        let handles = handles.chain(
+            self.state
+                .keys
+                .index
+                .reserved(&self.state.keys)
+                .map(|(handle, _)| handle),
+        );
         let handles: Vec<Handle> = handles.collect();
         #[cfg(feature = "budgets")]
         self.pending.clear();

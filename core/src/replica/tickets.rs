@@ -20,10 +20,10 @@ pub use watch::{Reached, Watched};
 use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
+use crate::quota::ticket::{Piece, TicketKey, check_sequence};
 use crate::state::keys::Handle;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
-use crate::ticket::{Piece, TicketKey, check_sequence};
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -140,7 +140,8 @@ impl Replica {
     fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (TicketKey<'a>, u64)> {
         self.state
             .keys
-            .of_sequence(name)
+            .index
+            .of_sequence(&self.state.keys, name)
             .filter_map(|(handle, key)| {
                 let value = u64::try_from(self.value_at(handle)?).ok()?;
                 (value > 0).then_some((key, value))
@@ -149,7 +150,7 @@ impl Replica {
 
     /// Calls `take` with the name of each sequence, in the order of their bytes.
     pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
-        for name in self.state.keys.sequences() {
+        for name in self.state.keys.index.sequences() {
             let is_rest = |key: &TicketKey<'_>| matches!(key.piece, Piece::Rest(_));
             if self.pieces(name).any(|(key, _)| is_rest(&key)) {
                 take(name);
@@ -216,7 +217,7 @@ impl Replica {
         let mut own = self.tickets.own.remove(name).unwrap_or_default();
         let mut unsure = Vec::new();
         let mut has_rest = false;
-        for (handle, key) in self.state.keys.of_sequence(name) {
+        for (handle, key) in self.state.keys.index.of_sequence(&self.state.keys, name) {
             let value = self.value_at(handle).and_then(|it| u64::try_from(it).ok());
             let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
                 continue;

@@ -21,12 +21,12 @@ use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::membership::records::{Configuration, Limit, Owner};
+use crate::quota::window::{
+    Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
+};
 use crate::state::keys::Handle;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
-use crate::window::{
-    Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
-};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -301,7 +301,7 @@ impl Replica {
         let own = self.writer();
         let held = |writer| self.value(&rights_key(writer, name)).unwrap_or(0);
         let here = held(own) + i128::from(self.own_share(name));
-        let others = self.state.keys.holders().filter(|it| *it != own);
+        let others = self.state.keys.index.holders().filter(|it| *it != own);
         let mut elsewhere: i128 = others.map(held).sum();
         let members = self
             .membership
@@ -377,7 +377,7 @@ impl Replica {
     /// Each window that something is left of, the writer and how much it holds, in no stated order: for
     /// whoever compares replicas.
     pub fn window_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
-        self.state.keys.windows().filter_map(|(_, handle)| {
+        self.state.keys.index.windows().filter_map(|(_, handle)| {
             let key = WindowKey::parse(self.state.keys.get(handle)?)?;
             let held = self.value_at(handle)?;
             match key.part {
@@ -389,7 +389,7 @@ impl Replica {
 
     /// Each share that was brought into a window and is still known, in no stated order.
     pub fn window_shares(&self) -> impl Iterator<Item = (&str, i128)> {
-        self.state.keys.windows().filter_map(|(_, handle)| {
+        self.state.keys.index.windows().filter_map(|(_, handle)| {
             let key = WindowKey::parse(self.state.keys.get(handle)?)?;
             let brought = self.value_at(handle)?;
             matches!(key.part, WindowPart::Share(_)).then_some((key.name, brought))
@@ -398,7 +398,7 @@ impl Replica {
 
     /// How many counters are kept of windows.
     pub fn window_counters(&self) -> usize {
-        self.state.keys.windows().count()
+        self.state.keys.index.windows().count()
     }
 
     /// Notes when all members know of the present configuration, if it has limits and they do by now.
@@ -416,7 +416,7 @@ impl Replica {
             return Ok(());
         };
         let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
-        let reserved = self.state.keys.reserved();
+        let reserved = self.state.keys.index.reserved(&self.state.keys);
         let older =
             reserved.filter(|(handle, key)| is_known_key(key) && self.value_at(*handle).is_some());
         // Periods that go on may rely on those before it.

@@ -7,6 +7,7 @@
 
 use super::delta::{Delta, Entry, KeySide};
 use super::keys::Handle;
+use super::keys::KeyIndex;
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
 use super::sheet::Sheet;
 use super::{State, place};
@@ -56,7 +57,7 @@ impl<'a, L> Selection<'a, L> {
     }
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// The counters that have selected shards, from the selection's begin up to its end or to where
     /// `budget` bytes were exceeded, by less than one column.
     pub(crate) fn select<L: Sheet<u64>>(
@@ -78,7 +79,7 @@ impl State {
             for column in page.columns() {
                 let writer = column.writer;
                 let low = selection.lows.at(writer);
-                let mut mask = crate::membership::records::of(&news, writer);
+                let mut mask = crate::state::sheet::of(&news, writer);
                 if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                     continue;
                 }

@@ -6,6 +6,7 @@
 use super::counter;
 use super::delta::{Delta, KeySide};
 use super::keys::Handle;
+use super::keys::KeyIndex;
 use super::page::{Column, Joined, PAGE, Row, bits};
 use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, place};
@@ -97,7 +98,7 @@ struct Known {
     hint: usize,
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
     /// only after [`advance`](Replica::advance), which must follow before anything else.
     pub(crate) fn install(

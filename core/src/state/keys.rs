@@ -1,23 +1,10 @@
 //! The key table: string keys to dense local handles and back.
 
-#[cfg(feature = "budgets")]
-use crate::account::{Account, Part, is_reserved};
 use crate::error::{Error, detail};
 use crate::limits::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
 use crate::state::delta::SortedKeys;
-#[cfg(feature = "budgets")]
-use crate::ticket::TicketKey;
-#[cfg(feature = "budgets")]
-use crate::window::WindowKey;
-#[cfg(feature = "budgets")]
-use crate::writer_id::WriterId;
-#[cfg(feature = "budgets")]
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// What keys of kinds begin with.
-pub const RESERVED: char = '\0';
 
 #[cfg(target_family = "wasm")]
 use crate::state::table::Table;
@@ -35,36 +22,6 @@ const HUGE: bool = !cfg!(target_family = "wasm");
 type Seed = foldhash::fast::FixedState;
 #[cfg(target_family = "wasm")]
 type Seed = u64;
-
-/// The writer that holds what is kept under a key.
-#[cfg(feature = "budgets")]
-fn holder(key: &str) -> Option<WriterId> {
-    if let Some(account) = Account::parse(key) {
-        return account.part.holder();
-    }
-    match WindowKey::parse(key) {
-        Some(window) => window.holder(),
-        None => TicketKey::parse(key)?.holder(),
-    }
-}
-
-/// The name of the budget, if it is a lease's key.
-#[cfg(feature = "budgets")]
-fn leased(key: &str) -> Option<&str> {
-    let account = Account::parse(key)?;
-    matches!(account.part, Part::Leased(..)).then_some(account.name)
-}
-
-/// Takes a handle out of those of a name.
-#[cfg(feature = "budgets")]
-fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Handle) {
-    if let Some(of_name) = handles.get_mut(name) {
-        of_name.remove(&handle.0);
-        if of_name.is_empty() {
-            handles.remove(name);
-        }
-    }
-}
 
 #[cfg(not(target_family = "wasm"))]
 fn seed(random: u64) -> Seed {
@@ -104,10 +61,28 @@ struct Span {
     pins: u16,
 }
 
+/// What a layer above finds keys by. The key table keeps it in step with its keys.
+pub(crate) trait KeyIndex: Clone + Default {
+    /// A key came, under this handle.
+    fn added(&mut self, key: &str, handle: Handle);
+    /// A key is about to be forgotten.
+    fn removed(&mut self, key: &str, handle: Handle);
+}
+
+/// No index.
+#[derive(Clone, Default)]
+pub(crate) struct NoIndex;
+
+impl KeyIndex for NoIndex {
+    fn added(&mut self, _: &str, _: Handle) {}
+
+    fn removed(&mut self, _: &str, _: Handle) {}
+}
+
 /// All keys, their bytes in one string. A handle indexes `spans`; the hash table holds handles
 /// only, so a counter costs its key's bytes and about 14 more here.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct Keys<I = NoIndex> {
     table: Table,
     spans: Vec<Span>,
     text: String,
@@ -115,29 +90,15 @@ pub(crate) struct Keys {
     garbage_bytes: usize,
     free: Vec<u32>,
     seed: Seed,
+    pub(crate) index: I,
     /// A lower bound, for tests that have less memory.
     #[cfg(any(test, feature = "explore"))]
     pub(crate) bytes_max: u32,
-    /// The keys that are no plain counters', by the writer that holds what is kept there.
-    #[cfg(feature = "budgets")]
-    reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
-    /// Those of windows, by the end of their periods.
-    #[cfg(feature = "budgets")]
-    windows: BTreeSet<(u64, u32)>,
-    /// Those of leases, by the budget's name.
-    #[cfg(feature = "budgets")]
-    leases: BTreeMap<String, BTreeSet<u32>>,
-    /// Those of sequences, by the sequence's name.
-    #[cfg(feature = "budgets")]
-    sequences: BTreeMap<String, BTreeSet<u32>>,
-    /// The sequences of which numbers are watched, and how many keys tell so.
-    #[cfg(feature = "budgets")]
-    watched: BTreeMap<String, u32>,
 }
 
-impl Keys {
+impl<I: KeyIndex> Keys<I> {
     /// An empty table. `random` keeps an adversary from knowing which keys collide.
-    pub(crate) fn new(random: u64) -> Keys {
+    pub(crate) fn new(random: u64) -> Keys<I> {
         Keys {
             table: Table::new(),
             spans: Vec::new(),
@@ -145,18 +106,9 @@ impl Keys {
             garbage_bytes: 0,
             free: Vec::new(),
             seed: seed(random),
+            index: I::default(),
             #[cfg(any(test, feature = "explore"))]
             bytes_max: KEY_TABLE_BYTES_MAX,
-            #[cfg(feature = "budgets")]
-            reserved: BTreeMap::new(),
-            #[cfg(feature = "budgets")]
-            windows: BTreeSet::new(),
-            #[cfg(feature = "budgets")]
-            leases: BTreeMap::new(),
-            #[cfg(feature = "budgets")]
-            sequences: BTreeMap::new(),
-            #[cfg(feature = "budgets")]
-            watched: BTreeMap::new(),
         }
     }
 
@@ -181,7 +133,7 @@ impl Keys {
 
     #[inline]
     pub(crate) fn find(&self, key: &str) -> Option<Handle> {
-        let hash = Keys::hash(&self.seed, key);
+        let hash = Keys::<I>::hash(&self.seed, key);
         self.table
             .find(hash, |&handle| {
                 let span = self.spans[handle as usize];
@@ -266,23 +218,7 @@ impl Keys {
                 (self.spans.len() - 1) as u32
             }
         };
-        #[cfg(feature = "budgets")]
-        if is_reserved(key) {
-            self.reserved.entry(holder(key)).or_default().insert(handle);
-            if let Some(window) = WindowKey::parse(key) {
-                self.windows.insert((window.end(), handle));
-            }
-            if let Some(name) = leased(key) {
-                self.leases.entry(name.into()).or_default().insert(handle);
-            }
-            if let Some(key) = TicketKey::parse(key) {
-                let of = self.sequences.entry(key.name.into()).or_default();
-                of.insert(handle);
-                if key.is_watch() {
-                    *self.watched.entry(key.name.into()).or_default() += 1;
-                }
-            }
-        }
+        self.index.added(key, Handle(handle));
         let Keys {
             table,
             spans,
@@ -290,8 +226,8 @@ impl Keys {
             seed,
             ..
         } = self;
-        table.insert_unique(Keys::hash(seed, key), handle, |&other| {
-            Keys::hash(seed, Keys::text_of(text, spans, other))
+        table.insert_unique(Keys::<I>::hash(seed, key), handle, |&other| {
+            Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other))
         });
         Ok(Handle(handle))
     }
@@ -350,7 +286,7 @@ impl Keys {
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<&str> {
         let live = self.spans.get(handle.0 as usize)?.len > 0;
-        live.then(|| Keys::text_of(&self.text, &self.spans, handle.0))
+        live.then(|| Keys::<I>::text_of(&self.text, &self.spans, handle.0))
     }
 
     pub(crate) fn pin(&mut self, handle: Handle) {
@@ -382,28 +318,10 @@ impl Keys {
     /// Forgets a key; its handle may be given to another.
     pub(crate) fn remove(&mut self, handle: Handle) {
         let Some(key) = self.get(handle) else { return };
-        let hash = Keys::hash(&self.seed, key);
+        let hash = Keys::<I>::hash(&self.seed, key);
         let bytes = key.len();
-        #[cfg(feature = "budgets")]
-        if is_reserved(key) {
-            let (holder, end) = (holder(key), WindowKey::parse(key).map(|it| it.end()));
-            if let Some(end) = end {
-                self.windows.remove(&(end, handle.0));
-            }
-            if let Some(handles) = self.reserved.get_mut(&holder) {
-                handles.remove(&handle.0);
-                if handles.is_empty() {
-                    self.reserved.remove(&holder);
-                }
-            }
-            if let Some(name) = self.get(handle).and_then(leased).map(String::from) {
-                forget(&mut self.leases, &name, handle);
-            }
-            if let Some(key) = self.get(handle).and_then(TicketKey::parse) {
-                let (name, is_watch) = (String::from(key.name), key.is_watch());
-                self.forget_sequence(&name, handle, is_watch);
-            }
-        }
+        let key = Keys::<I>::text_of(&self.text, &self.spans, handle.0);
+        self.index.removed(key, handle);
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
             entry.remove();
         }
@@ -413,92 +331,6 @@ impl Keys {
         if self.garbage_bytes > 4096 && self.garbage_bytes > self.text.len() / 2 {
             self.compact();
         }
-    }
-
-    /// Whether all keys are plain counters'.
-    #[cfg(feature = "budgets")]
-    #[inline]
-    pub(crate) fn are_plain(&self) -> bool {
-        self.reserved.is_empty()
-    }
-
-    /// The keys that are no plain counters'.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn reserved(&self) -> impl Iterator<Item = (Handle, &str)> {
-        let handles = self.reserved.values().flatten();
-        handles.filter_map(|handle| Some((Handle(*handle), self.get(Handle(*handle))?)))
-    }
-
-    /// What is kept of windows, those that end first first, with the ends of their periods.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, Handle)> {
-        self.windows
-            .iter()
-            .map(|(end, handle)| (*end, Handle(*handle)))
-    }
-
-    /// The writers for whom something is kept that they hold.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn holders(&self) -> impl Iterator<Item = WriterId> {
-        self.reserved.keys().filter_map(|holder| *holder)
-    }
-
-    /// The keys of what this writer holds.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = Handle> {
-        let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
-        handles.map(|handle| Handle(*handle))
-    }
-
-    #[cfg(feature = "budgets")]
-    fn forget_sequence(&mut self, name: &str, handle: Handle, is_watch: bool) {
-        forget(&mut self.sequences, name, handle);
-        if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
-            *watched -= 1;
-            if *watched == 0 {
-                self.watched.remove(name);
-            }
-        }
-    }
-
-    /// What is kept of the leases of a budget.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn leases_of(&self, name: &str) -> impl Iterator<Item = (Handle, Account<'_>)> {
-        let handles = self.leases.get(name).into_iter().flatten();
-        handles.filter_map(|handle| self.account(*handle))
-    }
-
-    /// What is kept of all leases.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (Handle, Account<'_>)> {
-        let handles = self.leases.values().flatten();
-        handles.filter_map(|handle| self.account(*handle))
-    }
-
-    #[cfg(feature = "budgets")]
-    fn account(&self, handle: u32) -> Option<(Handle, Account<'_>)> {
-        let handle = Handle(handle);
-        Some((handle, Account::parse(self.get(handle)?)?))
-    }
-
-    /// The keys of a sequence.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn of_sequence(&self, name: &str) -> impl Iterator<Item = (Handle, TicketKey<'_>)> {
-        let handles = self.sequences.get(name).into_iter().flatten();
-        let handles = handles.map(|handle| Handle(*handle));
-        handles.filter_map(|handle| Some((handle, self.get(handle).and_then(TicketKey::parse)?)))
-    }
-
-    /// The names of sequences of which there are keys.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn sequences(&self) -> impl Iterator<Item = &str> {
-        self.sequences.keys().map(String::as_str)
-    }
-
-    /// The sequences of which numbers may be watched.
-    #[cfg(feature = "budgets")]
-    pub(crate) fn watched(&self) -> impl Iterator<Item = &str> {
-        self.watched.keys().map(String::as_str)
     }
 
     /// Heap bytes as allocated; the hash table's are 4 a bucket and 1 for its control byte.
@@ -518,7 +350,7 @@ impl Keys {
             seed,
             ..
         } = self;
-        table.shrink_to_fit(|&other| Keys::hash(seed, Keys::text_of(text, spans, other)));
+        table.shrink_to_fit(|&other| Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other)));
     }
 
     /// Sets memory aside for so many more keys, where that spares moving them.
@@ -533,7 +365,7 @@ impl Keys {
         } = self;
         spans.reserve(keys);
         table.reserve(keys, |&other| {
-            Keys::hash(seed, Keys::text_of(text, spans, other))
+            Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other))
         });
     }
 

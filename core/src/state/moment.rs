@@ -1,6 +1,7 @@
 //! What a reader who was away has to be told: which counters changed since it was there.
 
 use super::State;
+use super::keys::KeyIndex;
 use super::page::{PAGE, bits};
 use crate::state::keys::Handle;
 
@@ -13,7 +14,7 @@ pub struct Moment {
     pub dropped: u64,
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// The present moment.
     pub(crate) fn moment(&mut self) -> Moment {
         self.epoch += 1;

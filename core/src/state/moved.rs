@@ -5,6 +5,7 @@
 
 use super::State;
 use super::changes::StateMark;
+use super::keys::KeyIndex;
 use super::recent::Recent;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
@@ -34,7 +35,7 @@ impl Moved {
     };
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// A writer's clock changed, or its number is another one's.
     pub(crate) fn note_moved(&mut self, number: u32) {
         self.moved.times += 1;

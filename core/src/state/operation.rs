@@ -1,6 +1,7 @@
 //! Operations on counters, and the counters of a transaction that is being made.
 
 use super::keys::Handle;
+use super::keys::KeyIndex;
 use super::slot::Slot;
 use super::{State, place};
 use crate::error::{Error, detail};
@@ -40,7 +41,7 @@ pub(crate) struct Draft {
     pub(crate) changed: bool,
 }
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// Where the draft of a counter is, made if need be.
     pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: Handle) -> usize {
         match drafts.binary_search_by_key(&handle, |draft| draft.handle) {

@@ -4,6 +4,7 @@ use super::State;
 use super::counter;
 use super::delta::{Delta, Entry};
 use super::keys::Handle;
+use super::keys::KeyIndex;
 use super::page::{PAGE, Page, Shard, bits};
 use super::place;
 #[cfg(feature = "members")]
@@ -17,7 +18,7 @@ use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
     pub(crate) fn value(&self, key: &str) -> Option<i128> {
         self.value_at(self.keys.find(key)?)

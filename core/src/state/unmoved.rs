@@ -2,9 +2,10 @@
 
 use super::State;
 use super::changes::StateMark;
+use super::keys::KeyIndex;
 use alloc::vec::Vec;
 
-impl State {
+impl<I: KeyIndex> State<I> {
     pub(crate) fn note_moved(&mut self, _: u32) {}
 
     pub(crate) fn all_moved(&mut self) {}

@@ -1,10 +1,11 @@
 //! Whether a counter has changed.
 
 use super::State;
+use super::keys::KeyIndex;
 use crate::hash::{fold, hash_bytes};
 use crate::state::slot::{RankedBase, Slot, Stamp};
 
-impl State {
+impl<I: KeyIndex> State<I> {
     /// A number that changes whenever anything about the counter does: by an operation, by a merge,
     /// and when it expires by [`set_time`](Replica::set_time). It stays while nothing happens to the
     /// counter, whatever happens to others, but for retirement and collection, which may move what

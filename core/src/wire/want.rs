@@ -1,12 +1,12 @@
 //! The frames by which a member asks another for rights of a budget, and for numbers of a sequence.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
-use crate::account::check_name;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
+use crate::quota::account::check_name;
+use crate::quota::ticket::check_sequence;
+use crate::quota::window::Window;
 use crate::replica::Stock;
-use crate::ticket::check_sequence;
-use crate::window::Window;
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -6,11 +6,11 @@
 //! as a guest makes nothing of it again.
 
 use crate::Op;
-use crate::account::{Account, Part};
+use crate::quota::account::{Account, Part};
+use crate::quota::ticket::TicketKey;
+use crate::quota::window::{WindowKey, is_known_key};
 use crate::rejoin::Did;
 use crate::replica::Replica;
-use crate::ticket::TicketKey;
-use crate::window::{WindowKey, is_known_key};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;

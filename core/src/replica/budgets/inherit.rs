@@ -7,15 +7,15 @@
 //! anything who has acknowledged that it was absorbed, so nothing comes too late.
 
 use crate::Op;
-use crate::account::Account;
 use crate::error::Error;
 use crate::membership::records::HEIRS_MAX;
+use crate::quota::account::Account;
+use crate::quota::ticket::TicketKey;
+use crate::quota::window::{WindowKey, rights_key};
 use crate::rejoin::Dids;
 use crate::replica::{Replica, place};
 use crate::state::keys::Handle;
 use crate::state::page::OWN;
-use crate::ticket::TicketKey;
-use crate::window::{WindowKey, rights_key};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,9 +30,10 @@ impl Replica {
         let heirless = self
             .state
             .keys
+            .index
             .holders()
             .filter(|it| self.is_left_to_own(it));
-        let accounts = heirless.flat_map(|writer| self.state.keys.held_by(writer));
+        let accounts = heirless.flat_map(|writer| self.state.keys.index.held_by(writer));
         // What is left of windows that are over is deleted soon.
         let end = |handle| self.state.keys.get(handle).and_then(WindowKey::parse);
         let over = |handle| end(handle).is_some_and(|it| self.is_over(it.end()));
@@ -51,7 +52,7 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn hand_over(&mut self, to: WriterId) -> Result<(), Error> {
-        let own: Vec<Handle> = self.state.keys.held_by(self.writer()).collect();
+        let own: Vec<Handle> = self.state.keys.index.held_by(self.writer()).collect();
         let free = |handle: &Handle| !self.pending.contains_key(handle);
         let full = |handle: &Handle| self.value_at(*handle) > Some(0);
         let own: Vec<Handle> = own.into_iter().filter(free).filter(full).collect();
@@ -118,7 +119,7 @@ impl Replica {
     /// Whether anything is left in the accounts of a writer.
     pub(in crate::replica) fn has_accounts(&self, number: u32) -> bool {
         let writer = self.state.writers[number as usize];
-        self.state.keys.held_by(writer).any(|handle| {
+        self.state.keys.index.held_by(writer).any(|handle| {
             let (page_at, slot) = place(handle);
             let page = self.state.pages.get(page_at);
             page.is_some_and(|page| page.rows(slot).next().is_some())

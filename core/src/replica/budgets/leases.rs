@@ -10,10 +10,10 @@
 
 use super::Flow;
 use crate::Op;
-use crate::account::{Account, LeaseId, LeaseKey, Part};
 use crate::error::Error;
 use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::membership::stability::Quorum;
+use crate::quota::account::{Account, LeaseId, LeaseKey, Part};
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::Handle;
 use crate::state::slot::Stamp;
@@ -56,7 +56,7 @@ impl Replica {
         let Some(account) = self.account(name) else {
             return Vec::new();
         };
-        let leases = self.state.keys.leases_of(name);
+        let leases = self.state.keys.index.leases_of(&self.state.keys, name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         let left = leases.filter_map(|(handle, it)| {
             let Part::Leased(writer, LeaseKey { until, id }) = it.part else {
@@ -118,7 +118,7 @@ impl Replica {
 
     fn own_leases(&self) -> impl Iterator<Item = (Handle, Account<'_>)> {
         let own = Some(self.writer());
-        let leases = self.state.keys.leases();
+        let leases = self.state.keys.index.leases(&self.state.keys);
         leases.filter(move |it| it.1.part.holder() == own)
     }
 
@@ -162,7 +162,12 @@ impl Transaction<'_> {
     /// What is left here of a lease, those parts first that come back first.
     fn lease_parts(&self, account: &Account<'_>, id: LeaseId) -> Vec<(Part, i64)> {
         let own = Some(self.replica.writer());
-        let leases = self.replica.state.keys.leases_of(account.name);
+        let leases = self
+            .replica
+            .state
+            .keys
+            .index
+            .leases_of(&self.replica.state.keys, account.name);
         let parts = leases.filter_map(|(_, it)| match it.part {
             Part::Leased(_, lease)
                 if lease.id == id && it.capped == account.capped && it.part.holder() == own =>

@@ -1,13 +1,13 @@
 //! Accounts that have less than nothing, which no correct writer leaves: two processes spent under one
 //! writer id, or a member spent what it never had.
 
-use crate::account::{Account, is_reserved};
 use crate::forks::{Evidence, Fault};
 use crate::message::Message;
+use crate::quota::account::{Account, is_reserved};
+use crate::quota::ticket::TicketKey;
+use crate::quota::window::WindowKey;
 use crate::replica::Replica;
 use crate::state::keys::Handle;
-use crate::ticket::TicketKey;
-use crate::window::WindowKey;
 use alloc::vec::Vec;
 
 impl Replica {

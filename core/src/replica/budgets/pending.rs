@@ -4,7 +4,7 @@
 //! of both. What that one had paid in is gone then. So it can be spent only once everybody who counts
 //! has acknowledged it: whoever had made another has withdrawn one of the two before that.
 
-use crate::account::Account;
+use crate::quota::account::Account;
 use crate::replica::Replica;
 use crate::state::counter;
 use crate::state::keys::Handle;
@@ -20,7 +20,7 @@ pub(in crate::replica) type Pending = BTreeMap<Handle, Vec<(u64, i128)>>;
 impl Replica {
     /// Notes what a transaction under a key, which is not visible yet, brings to the own accounts.
     pub(in crate::replica) fn note_pending(&mut self, clock: u64, drafts: &[Draft]) {
-        if self.state.keys.are_plain() {
+        if self.state.keys.index.are_plain() {
             return;
         }
         for draft in drafts.iter().filter(|draft| draft.changed) {

@@ -1,8 +1,8 @@
 //! What requests for rights need to know of a budget, and how they are granted.
 
 use super::{Flow, Holding, Used};
-use crate::account::{Account, Part};
 use crate::error::Error;
+use crate::quota::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::windows::used_of;
 use crate::state::keys::Handle;

@@ -4,13 +4,13 @@
 use super::*;
 use crate::Limit;
 use crate::Message;
-use crate::account::LeaseId;
 use crate::limits::*;
 use crate::message::KeyedAdd;
 use crate::once::Once;
+use crate::quota::account::LeaseId;
+use crate::quota::ticket::{Piece, TicketKey};
 use crate::replica::budgets::Flow;
 use crate::sync::Party;
-use crate::ticket::{Piece, TicketKey};
 use crate::wire::encode_adds;
 use crate::{Asker, KeyedBounds};
 use alloc::string::{String, ToString};

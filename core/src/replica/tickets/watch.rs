@@ -124,6 +124,7 @@ impl Replica {
         let own = |name: &&str| self.tickets.own.contains_key(*name);
         self.state
             .keys
+            .index
             .watched()
             .filter(own)
             .map(String::from)

@@ -66,7 +66,7 @@ impl Replica {
             let wait = TURN_MS * turn(end).min(TURNS_MAX);
             end.saturating_add(STAYS_MS + wait) <= self.state.time
         };
-        let ended = self.state.keys.windows();
+        let ended = self.state.keys.index.windows();
         let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time);
         let left = ended.filter(|it| due(it.0) && self.value_at(it.1).is_some());
         left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()

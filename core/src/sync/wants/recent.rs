@@ -2,8 +2,8 @@
 
 use super::StockId;
 use crate::Millis;
+use crate::quota::window::lasting_name;
 use crate::replica::Stock;
-use crate::window::lasting_name;
 use alloc::collections::BTreeMap;
 
 /// In so many milliseconds what was used counts half. A steady use of `r` in a second comes to between

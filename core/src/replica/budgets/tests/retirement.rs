@@ -90,9 +90,12 @@ fn a_writer_is_not_forgotten_before_its_accounts_are_empty() {
     assert!(both[1].has_accounts(number));
     assert!(
         both.iter()
-            .all(|it| it.state.keys.held_by(old).next().is_none())
+            .all(|it| it.state.keys.index.held_by(old).next().is_none())
     );
-    assert!(both.iter().all(|it| it.state.keys.holders().count() == 1));
+    assert!(
+        both.iter()
+            .all(|it| it.state.keys.index.holders().count() == 1)
+    );
 }
 
 #[test]

@@ -5,11 +5,11 @@
 //! each owner put there as its share: by that it is known that it did. When all members know of a
 //! configuration is kept beside them.
 
-use crate::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::membership::records::{Configuration, Owner};
-use crate::state::keys::RESERVED;
+use crate::quota::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
+use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
@@ -169,8 +169,8 @@ mod tests {
                 assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
                 assert_eq!(WindowKey::parse(&key), Some(it));
                 assert_eq!(it.end(), u64::MAX);
-                assert_eq!(crate::account::Account::parse(&key), None);
-                assert_eq!(crate::ticket::TicketKey::parse(&key), None);
+                assert_eq!(crate::quota::account::Account::parse(&key), None);
+                assert_eq!(crate::quota::ticket::TicketKey::parse(&key), None);
                 keys.push(key);
             }
         }

@@ -5,10 +5,10 @@
 //! of each range that was lost with its writer how many those were. Ranges are named by their end. Of each
 //! number that is watched it is kept that it is, and who handed it out.
 
-use crate::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
 use crate::limits::TICKETS_NAME_BYTES_MAX;
-use crate::state::keys::RESERVED;
+use crate::quota::account::{NUMBER_CHARS, held, is_reserved, number};
+use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
@@ -167,7 +167,7 @@ mod tests {
                 let key = TicketKey { piece, name }.key();
                 assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
                 assert_eq!(TicketKey::parse(&key), Some(TicketKey { piece, name }));
-                assert_eq!(crate::account::Account::parse(&key), None);
+                assert_eq!(crate::quota::account::Account::parse(&key), None);
                 keys.push(key);
             }
         }

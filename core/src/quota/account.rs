@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Limited};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
-use crate::state::keys::RESERVED;
+use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;

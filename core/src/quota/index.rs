@@ -1,0 +1,188 @@
+//! Where keys of budgets, leases, sequences and limits are found.
+
+use super::account::{Account, Part, is_reserved};
+use super::ticket::TicketKey;
+use super::window::WindowKey;
+use crate::state::keys::{Handle, KeyIndex};
+use crate::writer_id::WriterId;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+
+type Keys = crate::state::keys::Keys<QuotaIndex>;
+
+/// The writer that holds what is kept under a key.
+fn holder(key: &str) -> Option<WriterId> {
+    if let Some(account) = Account::parse(key) {
+        return account.part.holder();
+    }
+    match WindowKey::parse(key) {
+        Some(window) => window.holder(),
+        None => TicketKey::parse(key)?.holder(),
+    }
+}
+
+/// The name of the budget, if it is a lease's key.
+fn leased(key: &str) -> Option<&str> {
+    let account = Account::parse(key)?;
+    matches!(account.part, Part::Leased(..)).then_some(account.name)
+}
+
+/// Takes a handle out of those of a name.
+fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Handle) {
+    if let Some(of_name) = handles.get_mut(name) {
+        of_name.remove(&handle.0);
+        if of_name.is_empty() {
+            handles.remove(name);
+        }
+    }
+}
+
+/// The keys that are no plain counters'.
+#[derive(Clone, Default)]
+pub(crate) struct QuotaIndex {
+    /// The keys that are no plain counters', by the writer that holds what is kept there.
+    reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
+    /// Those of windows, by the end of their periods.
+    windows: BTreeSet<(u64, u32)>,
+    /// Those of leases, by the budget's name.
+    leases: BTreeMap<String, BTreeSet<u32>>,
+    /// Those of sequences, by the sequence's name.
+    sequences: BTreeMap<String, BTreeSet<u32>>,
+    /// The sequences of which numbers are watched, and how many keys tell so.
+    watched: BTreeMap<String, u32>,
+}
+
+impl KeyIndex for QuotaIndex {
+    fn added(&mut self, key: &str, handle: Handle) {
+        if !is_reserved(key) {
+            return;
+        }
+        let handle = handle.0;
+        self.reserved.entry(holder(key)).or_default().insert(handle);
+        if let Some(window) = WindowKey::parse(key) {
+            self.windows.insert((window.end(), handle));
+        }
+        if let Some(name) = leased(key) {
+            self.leases.entry(name.into()).or_default().insert(handle);
+        }
+        if let Some(key) = TicketKey::parse(key) {
+            let of = self.sequences.entry(key.name.into()).or_default();
+            of.insert(handle);
+            if key.is_watch() {
+                *self.watched.entry(key.name.into()).or_default() += 1;
+            }
+        }
+    }
+
+    fn removed(&mut self, key: &str, handle: Handle) {
+        if !is_reserved(key) {
+            return;
+        }
+        let holder = holder(key);
+        if let Some(end) = WindowKey::parse(key).map(|it| it.end()) {
+            self.windows.remove(&(end, handle.0));
+        }
+        if let Some(handles) = self.reserved.get_mut(&holder) {
+            handles.remove(&handle.0);
+            if handles.is_empty() {
+                self.reserved.remove(&holder);
+            }
+        }
+        if let Some(name) = leased(key) {
+            forget(&mut self.leases, name, handle);
+        }
+        if let Some(key) = TicketKey::parse(key) {
+            self.forget_sequence(key.name, handle, key.is_watch());
+        }
+    }
+}
+
+impl QuotaIndex {
+    /// Whether all keys are plain counters'.
+    #[inline]
+    pub(crate) fn are_plain(&self) -> bool {
+        self.reserved.is_empty()
+    }
+
+    /// The keys that are no plain counters'.
+    pub(crate) fn reserved<'a>(
+        &'a self,
+        keys: &'a Keys,
+    ) -> impl Iterator<Item = (Handle, &'a str)> {
+        let handles = self.reserved.values().flatten();
+        handles.filter_map(|handle| Some((Handle(*handle), keys.get(Handle(*handle))?)))
+    }
+
+    /// What is kept of windows, those that end first first, with the ends of their periods.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, Handle)> {
+        self.windows
+            .iter()
+            .map(|(end, handle)| (*end, Handle(*handle)))
+    }
+
+    /// The writers for whom something is kept that they hold.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = WriterId> {
+        self.reserved.keys().filter_map(|holder| *holder)
+    }
+
+    /// The keys of what this writer holds.
+    pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = Handle> {
+        let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
+        handles.map(|handle| Handle(*handle))
+    }
+
+    fn forget_sequence(&mut self, name: &str, handle: Handle, is_watch: bool) {
+        forget(&mut self.sequences, name, handle);
+        if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
+            *watched -= 1;
+            if *watched == 0 {
+                self.watched.remove(name);
+            }
+        }
+    }
+
+    /// What is kept of the leases of a budget.
+    pub(crate) fn leases_of<'a>(
+        &'a self,
+        keys: &'a Keys,
+        name: &str,
+    ) -> impl Iterator<Item = (Handle, Account<'a>)> {
+        let handles = self.leases.get(name).into_iter().flatten();
+        handles.filter_map(|handle| Self::account(keys, *handle))
+    }
+
+    /// What is kept of all leases.
+    pub(crate) fn leases<'a>(
+        &'a self,
+        keys: &'a Keys,
+    ) -> impl Iterator<Item = (Handle, Account<'a>)> {
+        let handles = self.leases.values().flatten();
+        handles.filter_map(|handle| Self::account(keys, *handle))
+    }
+
+    fn account(keys: &Keys, handle: u32) -> Option<(Handle, Account<'_>)> {
+        let handle = Handle(handle);
+        Some((handle, Account::parse(keys.get(handle)?)?))
+    }
+
+    /// The keys of a sequence.
+    pub(crate) fn of_sequence<'a>(
+        &'a self,
+        keys: &'a Keys,
+        name: &str,
+    ) -> impl Iterator<Item = (Handle, TicketKey<'a>)> {
+        let handles = self.sequences.get(name).into_iter().flatten();
+        let handles = handles.map(|handle| Handle(*handle));
+        handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(TicketKey::parse)?)))
+    }
+
+    /// The names of sequences of which there are keys.
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &str> {
+        self.sequences.keys().map(String::as_str)
+    }
+
+    /// The sequences of which numbers may be watched.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = &str> {
+        self.watched.keys().map(String::as_str)
+    }
+}
