@@ -6,25 +6,21 @@
 //! whatever comes at or below a clock that is held already is the other process's.
 
 use crate::FORKS;
-use crate::Handle;
-#[cfg(feature = "members")]
-use crate::Message;
-use crate::WriterId;
-use crate::closed::Closed;
-use crate::closed::Empty;
-use crate::hash::fold;
-use crate::hash::hash_bytes;
+use crate::closed::{Closed, Empty};
+use crate::hash::{fold, hash_bytes};
 use crate::layers::State;
 use crate::limits::FAULTS_KEPT_MAX;
+#[cfg(feature = "members")]
+use crate::message::Message;
 use crate::state::join::Fork;
+use crate::state::keys::Handle;
 #[cfg(feature = "members")]
 use crate::state::page::Column;
-use crate::state::page::PAGE;
-use crate::state::page::bits;
+use crate::state::page::{PAGE, bits};
 #[cfg(feature = "members")]
 use crate::state::place;
-use crate::state::slot::Base;
-use crate::state::slot::Extra;
+use crate::state::slot::{Base, Extra};
+use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "members")]

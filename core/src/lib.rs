@@ -81,14 +81,15 @@ pub use error::{Detail, Error, Limited, Missing, Rule};
 pub use forks::{Contents, Evidence, Fault};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
-pub use membership::records::{Configuration, Limit, Owner};
 pub use message::Message;
+pub use message::journal::Journal;
+pub use message::records::{Configuration, Limit, Owner};
 pub use once::Once;
 #[cfg(feature = "budgets")]
 pub use quota::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use quota::window::window_end;
-pub use rejoin::{Again, AgainOp, Journal, Returned};
+pub use rejoin::{Again, AgainOp, Returned};
 #[cfg(feature = "budgets")]
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,

@@ -1,6 +1,6 @@
 //! Members of a space: who counts, who admitted whom, who has seen what, who left, and who took over.
 //!
-//! A space is open until a [configuration](records::Configuration) names its members. What members say of
+//! A space is open until a [configuration](crate::message::records::Configuration) names its members. What members say of
 //! writers are records, which are stamped like shards and travel with them.
 
 pub(crate) mod admission;
@@ -10,7 +10,6 @@ pub(crate) mod index;
 pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod none;
-pub(crate) mod records;
 pub(crate) mod retire;
 pub(crate) mod room;
 pub(crate) mod sponsors;

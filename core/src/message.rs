@@ -1,10 +1,13 @@
 //! Messages: a delta interval, with what members say of its writers.
 
+pub(crate) mod journal;
+pub(crate) mod records;
+
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::membership::records::{Fact, Says};
+use crate::message::journal::Former;
+use crate::message::records::{Fact, Says};
 use crate::once::Once;
-use crate::rejoin::Former;
 use crate::state::delta::Delta;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

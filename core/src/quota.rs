@@ -7,3 +7,14 @@ pub(crate) mod account;
 pub(crate) mod index;
 pub(crate) mod ticket;
 pub(crate) mod window;
+
+/// Of what a member may run short: both are held and moved in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stock {
+    /// Rights to spend.
+    Rights,
+    /// Room to mint, under a cap.
+    Room,
+    /// What a limit allows in a period; its name is that of the [period](crate::Period).
+    Window,
+}

@@ -11,11 +11,11 @@ pub(crate) mod earlier;
 pub(crate) mod journal;
 
 use crate::closed::Closed;
+use crate::message::journal::{Former, Journal};
 use alloc::vec::Vec;
 
-pub(crate) use earlier::{Former, OfFormer};
-pub use journal::{Again, AgainOp, Journal, Returned};
-pub(crate) use journal::{Did, Dids, Saw};
+pub(crate) use earlier::OfFormer;
+pub use journal::{Again, AgainOp, Returned};
 
 /// Own transactions that no member is known to hold, of the present writer and of earlier ones.
 #[derive(Clone, Default)]

@@ -39,13 +39,13 @@ mod walk;
 #[cfg(feature = "budgets")]
 mod windows;
 
+pub use crate::membership::listing::{Fate, Listed, Member};
 #[cfg(feature = "budgets")]
 pub use budgets::{Budget, Flow, Holder, Holding, Lease, Stock, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]
 pub(crate) use levels::newest;
-pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
@@ -82,7 +82,7 @@ use crate::writer_id::{Space, WriterId};
 /// It takes writes with no network, and merges what other replicas send: for each counter and
 /// writer the shard with the greater clock stays. It does no I/O; whoever holds it moves the
 /// bytes, by hand with [`delta`](Replica::delta) and [`merge`](Replica::merge), or with
-/// [`Sync`](crate::Sync).
+/// [`Sync`](crate::sync::Sync).
 ///
 /// ```
 /// use tallymesh_core::{Replica, Space, VersionVector, WriterId};
@@ -429,7 +429,7 @@ impl Replica {
     /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
     /// it. Tells whether there was any.
     ///
-    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
+    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::sync::Sync) does so by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

@@ -32,10 +32,9 @@ pub(crate) mod vector;
 mod version;
 pub(crate) mod writers;
 
-use crate::FORKS;
-use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::writer_id::{Space, WriterId};
+use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 use changes::{StateMark, Touched};
 use counter::Act;

@@ -96,7 +96,7 @@ use crate::closed::Closed;
 use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
 #[cfg(feature = "members")]
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use crate::rejoin::Returned;
 use crate::replica::{Mark, Replica};
 use crate::state::keys::Handle;

@@ -21,6 +21,7 @@ mod token;
 #[cfg(feature = "budgets")]
 mod want;
 
+pub use crate::message::records::Intro;
 #[cfg(feature = "members")]
 pub(crate) use adds::Adds;
 #[cfg(feature = "members")]
@@ -31,11 +32,11 @@ pub(crate) use frame::encode;
 #[cfg(feature = "members")]
 pub use frame::push_changes_writer;
 pub use frame::{
-    ANSWERS, Body, DEALS, Delta, Digests, Frame, GIVES, Hello, Intro, LACKS_MEMORY, LENDS, Last,
-    Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,
+    ANSWERS, Body, DEALS, Delta, Digests, Frame, GIVES, Hello, LACKS_MEMORY, LENDS, Last, Pull,
+    REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,
 };
 #[cfg(feature = "members")]
-pub(crate) use keyed::{decode_adds, encode_adds};
+pub(crate) use keyed::{decode_adds, encode_adds, room_for_keyed};
 
 #[cfg(feature = "tokens")]
 pub use token::Token;

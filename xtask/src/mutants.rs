@@ -35,7 +35,7 @@ const FILES: [&str; 56] = [
     "core/src/membership/forget.rs",
     "core/src/membership/gaps.rs",
     "core/src/membership/members.rs",
-    "core/src/membership/records.rs",
+    "core/src/message/records.rs",
     "core/src/membership/room.rs",
     "core/src/membership/sponsors.rs",
     "core/src/membership/stability.rs",

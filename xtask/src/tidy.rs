@@ -1,5 +1,7 @@
 //! House rules that no compiler checks, each with its reason.
 
+mod arrows;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -30,8 +32,20 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     Ok(broken)
 }
 
+/// Whether a file is compiled for tests alone.
+fn is_test(name: &Path) -> bool {
+    let mut parts = name.components();
+    parts.any(|part| {
+        let part = part.as_os_str().to_string_lossy();
+        part.trim_end_matches(".rs").ends_with("tests")
+    })
+}
+
 fn in_file(name: &Path, text: &str) -> Vec<String> {
     let mut broken = Vec::new();
+    if !is_test(name) {
+        broken.extend(arrows::broken(name, text));
+    }
     let lines = text.lines().count();
     if lines > LINES_MAX {
         broken.push(format!(
@@ -63,10 +77,7 @@ fn rules_for(name: &Path) -> Vec<&'static Rule> {
     if name != Path::new("xtask/src/tidy.rs") {
         rules.push(&UNFINISHED);
     }
-    let is_test = name
-        .file_stem()
-        .is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
-        || name.components().any(|part| part.as_os_str() == "tests");
+    let is_test = is_test(name);
     if name.starts_with("core/src") && !is_test {
         rules.extend([&NO_STD, &NO_CLOCK]);
     }

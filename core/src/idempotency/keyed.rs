@@ -1,29 +1,22 @@
 //! Operations under keys: what is known of one, and how they are told.
 
 use super::IdempotencyLog;
-use crate::Asker;
-use crate::Error;
-use crate::KeyedBounds;
-use crate::Message;
-use crate::Once;
 use crate::closed::Closed;
-use crate::idempotency::Instance;
-use crate::idempotency::log::ABSORBED;
-use crate::idempotency::log::UNSURE;
+use crate::error::Error;
+use crate::idempotency::log::{ABSORBED, UNSURE};
+use crate::idempotency::{Asker, Instance, KeyedBounds};
 use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
-use crate::membership::room::room_for_keyed;
 use crate::membership::stability::Quorum;
-use crate::message::KeyedAdd;
-use crate::message::KeyedOp;
+use crate::message::{KeyedAdd, KeyedOp, Message};
+use crate::once::Once;
 use crate::state::counter;
 use crate::state::operation::Draft;
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
 use crate::state::slot::Stamp;
-use crate::wire::decode_adds;
-use crate::wire::encode_adds;
+use crate::wire::{decode_adds, encode_adds, room_for_keyed};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -2,20 +2,18 @@
 
 use super::IdempotencyLog;
 use super::log::{ABSORBED, UNSURE};
-use crate::Error;
-use crate::Handle;
-use crate::Once;
-use crate::WriterId;
+use crate::error::Error;
 use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::stability::seen_by_all;
 use crate::message::KeyedAdd;
+use crate::once::Once;
 use crate::state::counter;
+use crate::state::keys::Handle;
 use crate::state::page::OWN;
-use crate::state::slot::Slot;
-use crate::state::slot::Stamp;
-use crate::state::slot::Withdrawal;
+use crate::state::slot::{Slot, Stamp, Withdrawal};
 use crate::wire::decode_adds;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl IdempotencyLog {
@@ -51,7 +49,7 @@ impl IdempotencyLog {
     /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
     /// it. Tells whether there was any.
     ///
-    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
+    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::sync::Sync) does so by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

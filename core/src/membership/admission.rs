@@ -3,22 +3,16 @@
 
 use super::Membership;
 use crate::MEMBERS;
-use crate::Message;
-use crate::Owner;
-use crate::WriterId;
-use crate::error::Error;
-use crate::error::detail;
+use crate::error::{Error, detail};
 use crate::layers::State;
 use crate::membership::Closed;
-use crate::membership::records::Card;
-use crate::membership::records::Fact;
-use crate::membership::records::HEARD;
-use crate::membership::records::Says;
-use crate::membership::records::of;
 use crate::membership::room::Bringer;
+use crate::message::Message;
+use crate::message::records::{Card, Fact, HEARD, Owner, Says, of};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// Longest chain of admissions that is followed.

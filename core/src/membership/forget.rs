@@ -2,11 +2,11 @@
 
 use super::Membership;
 use crate::MEMBERS;
-use crate::Message;
-use crate::WriterId;
 use crate::layers::State;
 use crate::limits::RETURNS_MAX;
+use crate::message::Message;
 use crate::state::slot::Stamp;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Membership {

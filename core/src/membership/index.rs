@@ -4,7 +4,7 @@
 //! starts and the writers that are over are listed apart, and those of which something was said last.
 
 use super::table::{Attached, Roster};
-use crate::membership::records::Card;
+use crate::message::records::Card;
 use crate::state::recent::Recent;
 use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;

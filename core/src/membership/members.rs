@@ -1,29 +1,19 @@
 //! Members, their incarnations, and the records that one makes of itself and of others.
 
 use super::Membership;
-use crate::Configuration;
-use crate::DUTIES;
-use crate::MEMBERS;
-use crate::Message;
-use crate::Owner;
-use crate::VersionVector;
-use crate::WriterId;
-use crate::error::Error;
-use crate::error::detail;
+use crate::error::{Error, detail};
 use crate::layers::State;
-use crate::membership::records::Admit;
-use crate::membership::records::Announce;
-use crate::membership::records::Bye;
-use crate::membership::records::Card;
-use crate::membership::records::Fact;
-use crate::membership::records::Fence;
-use crate::membership::records::Says;
-use crate::membership::records::of;
 use crate::membership::room::Bringer;
+use crate::message::Message;
+use crate::message::records::{
+    Admit, Announce, Bye, Card, Configuration, Fact, Fence, Intro, Owner, Says, of,
+};
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
 use crate::state::slot::Stamp;
-use crate::wire::Intro;
+use crate::state::vector::VersionVector;
+use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

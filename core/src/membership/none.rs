@@ -4,7 +4,7 @@
 use super::index::Index;
 use super::table::Roster;
 use crate::closed::Empty;
-use crate::membership::records::Card;
+use crate::message::records::Card;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

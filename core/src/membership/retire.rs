@@ -1,11 +1,10 @@
 //! Retirement: who takes over from a writer that is gone.
 
 use super::Membership;
-use crate::WriterId;
 use crate::layers::State;
-use crate::membership::records::Card;
-use crate::membership::records::HEIRS_MAX;
+use crate::message::records::{Card, HEIRS_MAX};
 use crate::state::counter;
+use crate::writer_id::WriterId;
 
 impl Membership {
     /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was

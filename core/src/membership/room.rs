@@ -16,12 +16,8 @@
 //! place in what is told or stored until then, so a start that adds nothing leaves nothing.
 
 use super::Membership;
-#[cfg(feature = "members")]
-use crate::error::Limited;
 use crate::error::{Error, detail};
 use crate::layers::State;
-#[cfg(feature = "members")]
-use crate::limits::KEYED_BYTES_MAX;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::writer_id::WriterId;
 
@@ -86,22 +82,6 @@ impl Membership {
             true => Err(full(known, WRITERS_TOLD_MAX)),
             false => Ok(()),
         }
-    }
-}
-
-/// Refuses more bytes of adds than one idempotency key may have.
-///
-/// # Errors
-/// [`Error::TooLarge`].
-#[cfg(feature = "members")]
-pub(crate) fn room_for_keyed(bytes: usize) -> Result<(), Error> {
-    match bytes > KEYED_BYTES_MAX {
-        true => Err(Error::TooLarge {
-            what: Limited::Keyed,
-            size: bytes,
-            max: KEYED_BYTES_MAX,
-        }),
-        false => Ok(()),
     }
 }
 

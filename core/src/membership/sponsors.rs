@@ -1,20 +1,13 @@
 //! Sponsors of writers that are no members: who takes them in, and who speaks for them then.
 
 use super::Membership;
-use crate::Message;
-use crate::Owner;
-use crate::WriterId;
-use crate::error::Error;
-use crate::error::detail;
+use crate::error::{Error, detail};
 use crate::layers::State;
-use crate::membership::records::Admit;
-use crate::membership::records::Card;
-use crate::membership::records::HEARD;
-use crate::membership::records::HEIRS_MAX;
-use crate::membership::records::Says;
-use crate::membership::records::of;
 use crate::membership::room::Bringer;
+use crate::message::Message;
+use crate::message::records::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
 use crate::state::page::OWN;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Membership {

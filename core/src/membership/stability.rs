@@ -6,20 +6,15 @@
 //! Shoker 2017), with members in the place of all replicas.
 
 use crate::MEMBERS;
-use crate::Message;
-use crate::Owner;
-use crate::Vec;
-use crate::VersionVector;
-use crate::WriterId;
 use crate::layers::State;
 use crate::membership::Membership;
-use crate::membership::records::Fact;
-use crate::membership::records::Fence;
-use crate::membership::records::HEIRS_MAX;
-use crate::membership::records::Says;
-use crate::membership::records::of;
+use crate::message::Message;
+use crate::message::records::{Fact, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
+use crate::state::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
 
 /// Those whose acknowledgement is needed.
 pub(crate) struct Quorum {

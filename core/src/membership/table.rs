@@ -1,8 +1,8 @@
 //! The table of writers: what is known of each, and where collection stands.
 
 use super::index::Index;
-use super::records::{Card, Configuration, Owner, Ruling};
 use super::stability::Prospect;
+use crate::message::records::{Card, Configuration, Owner, Ruling};
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::collections::VecDeque;

@@ -2,13 +2,10 @@
 //! (Lamport 1998).
 
 use super::Membership;
-use crate::Limit;
-use crate::Owner;
-use crate::error::Error;
-use crate::error::detail;
+use crate::error::{Error, detail};
 use crate::layers::State;
 use crate::limits::MEMBERS_MAX;
-use crate::membership::records::Vote;
+use crate::message::records::{Limit, Owner, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Limited};
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
-use crate::membership::records::{Configuration, Owner};
+use crate::message::records::{Configuration, Owner};
 use crate::quota::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
@@ -40,7 +40,7 @@ impl Window<'_> {
     }
 }
 
-/// When the period is over that goes by this [name](crate::Period::window), in milliseconds since 1970.
+/// When the period is over that goes by this [name](crate::replica::Period::window), in milliseconds since 1970.
 pub fn window_end(name: &str) -> Option<u64> {
     Some(Window::parse(name)?.end)
 }

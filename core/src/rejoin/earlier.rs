@@ -2,34 +2,16 @@
 //! certain what of it counts, over restarts too.
 
 use super::Rejoin;
-use crate::Journal;
-use crate::WriterId;
 use crate::closed::Empty;
 use crate::hash::hash_bytes;
 use crate::layers::State;
 use crate::membership::Membership;
+use crate::message::journal::Journal;
+use crate::message::records::Intro;
+use crate::rejoin::Former;
 use crate::state::page::OWN;
-use crate::wire::Intro;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
-
-/// A former writer, and its transactions that no member is known to hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Former {
-    pub(crate) writer: WriterId,
-    pub(crate) journal: Journal,
-    /// Who took it in, if that was heard of; of a member, its own announcement.
-    pub(crate) intro: Option<Intro>,
-    /// The clock up to which others had been told of it, while its owner was no member, before the link
-    /// came up by which this replica began again.
-    pub(crate) before: u64,
-    /// Whether it was found in the store.
-    pub(crate) stored: bool,
-    /// Whether that store was an old copy: what is kept here may have been made again meanwhile.
-    pub(crate) doubtful: bool,
-    /// Whether it was left before its place was certain: what some members took in others may refuse, and
-    /// whoever took it in then comes back without it.
-    pub(crate) unsure: bool,
-}
 
 /// What a message for a store says of former writers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,26 +20,6 @@ pub(crate) enum OfFormer {
     /// Up to which clocks members hold what they made, and others may have been told of it.
     Clocks,
     All,
-}
-
-impl Former {
-    /// One that this process knows of itself.
-    pub(crate) fn new(writer: WriterId, journal: Journal) -> Former {
-        Former {
-            writer,
-            journal,
-            intro: None,
-            before: 0,
-            stored: false,
-            doubtful: false,
-            unsure: false,
-        }
-    }
-
-    /// Its last transaction that may have to be made again.
-    pub(crate) fn last(&self) -> u64 {
-        self.journal.last()
-    }
 }
 
 impl Rejoin {

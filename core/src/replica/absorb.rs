@@ -3,7 +3,7 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::membership::records::{Card, Retired, Says};
+use crate::message::records::{Card, Retired, Says};
 use crate::state::counter;
 use crate::state::keys::Handle;
 use crate::state::page::{OWN, PAGE, bits};

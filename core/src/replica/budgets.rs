@@ -19,19 +19,18 @@ mod overdrawn;
 mod pending;
 mod stock;
 
+pub use crate::quota::Stock;
 pub use leases::{Lease, lease_until};
 pub(super) use pending::Pending;
-pub use stock::Stock;
 
 use super::{Replica, Transaction, place};
-use crate::Op;
 use crate::error::{Error, Short};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::quota::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
 use crate::state::keys::Handle;
-use crate::state::operation::Draft;
+use crate::state::operation::{Draft, Op};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

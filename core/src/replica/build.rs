@@ -5,7 +5,7 @@ mod since;
 use super::Replica;
 use crate::closed::Closed;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
-use crate::membership::records::Fact;
+use crate::message::records::Fact;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfFormer;
 use crate::state::build::{Cursor, END, Selection};
@@ -68,6 +68,16 @@ impl Replica {
         self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         self.tell_store(&mut message);
         message
+    }
+
+    /// One encoding for one state, whichever way it came about: the full state as a message, without
+    /// what only this replica knows of itself, and without keyed operations, of which each replica
+    /// remembers what it can.
+    pub fn canonical_bytes(&self) -> Vec<u8> {
+        let mut state = self.delta(&VersionVector::default());
+        state.facts.retain(|fact| !fact.is_local());
+        state.keyed = Closed::default();
+        state.encode()
     }
 
     /// Adds to a whole state what only a store keeps.

@@ -10,7 +10,7 @@ use super::{Mark, Replica};
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::membership::Membership;
-use crate::membership::records::{Ack, Says};
+use crate::message::records::{Ack, Says};
 use crate::state::counter;
 use crate::state::keys::Handle;
 use crate::state::page::{OWN, PAGE, bits};

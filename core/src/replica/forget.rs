@@ -2,9 +2,9 @@
 
 use super::Replica;
 use crate::DUTIES;
-use crate::membership::records::Retired;
 use crate::membership::stability::Quorum;
 use crate::message::Message;
+use crate::message::records::Retired;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

@@ -1,8 +1,7 @@
 //! Going on under another writer id, as somebody else writes under the present one.
 
 use super::Replica;
-use crate::Contents;
-use crate::Fault;
+use crate::forks::{Contents, Fault};
 #[cfg(feature = "members")]
 use crate::message::Message;
 use crate::state::page::{Column, OWN};

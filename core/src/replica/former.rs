@@ -3,10 +3,9 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::membership::records::Owner;
-use crate::rejoin::Former;
+use crate::message::journal::Former;
+use crate::message::records::{Intro, Owner};
 use crate::state::keys::Handle;
-use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

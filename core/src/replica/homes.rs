@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use crate::writer_id::WriterId;
 
 impl Replica {

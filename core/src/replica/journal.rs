@@ -8,19 +8,15 @@
 //! not, and is reported: never is more cancelled than was seen.
 
 use super::Replica;
-use crate::Again;
-use crate::AgainOp;
-use crate::Journal;
-use crate::Op;
-use crate::Returned;
 use crate::closed::Empty;
 use crate::error::{Error, detail};
 use crate::message::Message;
+use crate::message::journal::{Did, Dids, Journal};
 use crate::once::Once;
-use crate::rejoin::Did;
-use crate::rejoin::Dids;
-use crate::state::counter::{self};
+use crate::rejoin::{Again, AgainOp, Returned};
+use crate::state::counter;
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::state::slot::Base;
 use crate::writer_id::WriterId;

@@ -1,16 +1,14 @@
 //! Operations under idempotency keys, as a replica makes them and is asked for them.
 
 use super::{Replica, Transaction};
-use crate::Asked;
-use crate::Asker;
-use crate::KeyedBounds;
-#[cfg(any(test, feature = "explore"))]
-use crate::WriterId;
 use crate::error::Error;
+use crate::idempotency::{Asked, Asker, KeyedBounds};
 use crate::once::Once;
 use crate::state::keys::Handle;
 use crate::state::operation::Draft;
 use crate::state::vector::VersionVector;
+#[cfg(any(test, feature = "explore"))]
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Transaction<'_> {

@@ -6,7 +6,7 @@ use crate::error::Error;
 #[cfg(feature = "tokens")]
 use crate::limits::TOKEN_WRITERS_MAX;
 #[cfg(feature = "members")]
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 #[cfg(any(feature = "members", feature = "tokens"))]
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;

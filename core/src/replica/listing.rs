@@ -1,57 +1,10 @@
 //! What there is to see of a closed space: its members, and what became of its writers.
 
 use super::Replica;
-use crate::membership::records::Owner;
+use crate::membership::listing::{Listed, Member};
+use crate::message::records::Owner;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
-
-/// A member, as it is seen from here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its owner's key.
-    pub owner: Owner,
-    /// The writer of its newest living incarnation; `None` if none was heard of.
-    pub writer: Option<WriterId>,
-    /// Up to which clock that writer is held here.
-    pub clock: u64,
-    /// How many transactions of members that are held here it has not acknowledged yet. Members
-    /// acknowledge when somebody waits for it, so that some are no sign of trouble.
-    pub behind: u64,
-    /// Whether its incarnation has not been acknowledged by all others yet.
-    pub unsure: bool,
-    /// Whether it is this replica's owner.
-    pub own: bool,
-}
-
-/// What became of a writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It may still write.
-    Living,
-    /// It said goodbye; its heir has not taken over yet.
-    Left,
-    /// It was declared dead; its heir has not taken over yet.
-    Dead,
-    /// Its heir has taken over all that counts of it, and it is to be forgotten.
-    Absorbed,
-}
-
-/// A writer, as it is seen from here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The writer.
-    pub writer: WriterId,
-    /// Up to which clock it is held here.
-    pub clock: u64,
-    /// Whose incarnation it is, if it is or was a member's.
-    pub owner: Option<Owner>,
-    /// The member that speaks for it, of a writer that a member has taken in.
-    pub home: Option<WriterId>,
-    /// Who takes over or took over, once it is gone.
-    pub heir: Option<WriterId>,
-    /// What became of it.
-    pub fate: Fate,
-}
 
 impl Replica {
     /// The members of the present configuration, ascending by owner; none while the space is open.

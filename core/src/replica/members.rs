@@ -5,12 +5,11 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::membership::records::{Admit, Configuration, Fence, Owner, Says};
 use crate::membership::votes::checked;
+use crate::message::records::{Admit, Configuration, Fence, Intro, Owner, Says};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
-use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -30,7 +30,7 @@ impl Replica {
     ///
     /// Merging is commutative, associative and idempotent, and the whole message becomes visible
     /// at once. Shards of equal clock and different content, which no correct writer makes, are
-    /// reported as a [`Fault`](crate::Fault) and the greater total stays.
+    /// reported as a [`Fault`](crate::forks::Fault) and the greater total stays.
     ///
     /// # Errors
     /// [`Error::NotCovered`] if something that the message builds on is missing here,

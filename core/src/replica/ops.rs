@@ -1,14 +1,12 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
 use super::{Replica, place};
-use crate::Op;
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
-use crate::rejoin::Dids;
-use crate::state::counter::{self};
+use crate::message::journal::Dids;
+use crate::state::counter;
 use crate::state::keys::Handle;
-use crate::state::operation::Draft;
-use crate::state::operation::check;
+use crate::state::operation::{Draft, Op, check};
 #[cfg(feature = "members")]
 use crate::state::page::Row;
 use crate::state::slot::{Base, NEVER, Slot};

@@ -4,16 +4,14 @@ mod filled;
 
 use super::super::Op;
 use super::*;
-use crate::Message;
-use crate::limits::WRITERS_MAX;
-use crate::limits::WRITERS_MERGED_MAX;
-use crate::limits::WRITERS_TOLD_MAX;
-use crate::limits::{EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
-use crate::state::delta::Delta;
-use crate::state::delta::Entry;
+use crate::limits::{
+    EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX, WRITERS_MAX,
+    WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
+};
+use crate::state::delta::{Delta, Entry};
 use crate::state::page::{Column, PAGE, Row};
 use crate::wire::{Body, Frame, Pull};
-use crate::{Restoring, Space, VersionVector};
+use crate::{Message, Restoring, Space, VersionVector};
 use alloc::format;
 use core::ops::Range;
 

@@ -4,7 +4,7 @@
 use super::Replica;
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
-use crate::rejoin::Dids;
+use crate::message::journal::Dids;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::Handle;
 use crate::state::operation::{Draft, Op};

@@ -9,8 +9,8 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::membership::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::membership::votes::checked;
+use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;
 

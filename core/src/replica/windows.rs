@@ -20,7 +20,7 @@ use super::budgets::{Holding, Stock};
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::membership::records::{Configuration, Limit, Owner};
+use crate::message::records::{Configuration, Limit, Owner};
 use crate::quota::window::{
     Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
 };

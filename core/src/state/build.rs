@@ -6,8 +6,7 @@
 //! columns.
 
 use super::delta::{Delta, Entry, KeySide};
-use super::keys::Handle;
-use super::keys::KeyIndex;
+use super::keys::{Handle, KeyIndex};
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
 use super::sheet::Sheet;
 use super::{State, place};

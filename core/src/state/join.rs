@@ -3,13 +3,11 @@
 //! Of each counter and writer the shard with the greater clock stays. Columns of the same shape are
 //! joined in one pass without branches; all else is looked up counter by counter.
 
-use super::counter;
 use super::delta::{Delta, KeySide};
-use super::keys::Handle;
-use super::keys::KeyIndex;
+use super::keys::{Handle, KeyIndex};
 use super::page::{Column, Joined, PAGE, Row, bits};
 use super::slot::{Slot, Stamp, Withdrawal};
-use super::{State, place};
+use super::{State, counter, place};
 use crate::closed::Closed;
 use crate::error::Error;
 use crate::{FORKS, MEMBERS};

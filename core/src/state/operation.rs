@@ -1,7 +1,6 @@
 //! Operations on counters, and the counters of a transaction that is being made.
 
-use super::keys::Handle;
-use super::keys::KeyIndex;
+use super::keys::{Handle, KeyIndex};
 use super::slot::Slot;
 use super::{State, place};
 use crate::error::{Error, detail};

@@ -1,16 +1,13 @@
 //! Reads: values, shards, the version vector.
 
-use super::State;
-use super::counter;
 use super::delta::{Delta, Entry};
-use super::keys::Handle;
-use super::keys::KeyIndex;
+use super::keys::{Handle, KeyIndex};
 use super::page::{PAGE, Page, Shard, bits};
-use super::place;
 #[cfg(feature = "members")]
 use super::slot::Side;
 use super::slot::Slot;
 use super::vector::VersionVector;
+use super::{State, counter, place};
 use crate::error::Error;
 #[cfg(feature = "members")]
 use crate::limits::TRANSACTION_OPS_MAX;

@@ -1,6 +1,6 @@
 //! The settings of a sync machine.
 
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use alloc::string::String;
 
 /// Times and names that a sync machine works with.

@@ -27,7 +27,7 @@
 
 use super::{Link, Millis, Sync};
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use crate::replica::{Replica, newest};
 use crate::state::vector::VersionVector;
 use crate::wire::{Answer, Ask, Body};

@@ -17,7 +17,7 @@ use super::side::read_clock;
 use crate::error::{Error, Limited};
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Message;
-use crate::rejoin::Former;
+use crate::message::journal::Former;
 use crate::state::delta::Entry;
 use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;

@@ -5,11 +5,11 @@ use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
-use crate::membership::records::{
+use crate::message::Message;
+use crate::message::records::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
     Says, Vote,
 };
-use crate::message::Message;
 use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
 use crate::{DUTIES, MEMBERS};

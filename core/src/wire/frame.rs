@@ -12,8 +12,8 @@ use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::forks::Contents;
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
-use crate::membership::records::Owner;
 use crate::message::Message;
+use crate::message::records::{Intro, Owner};
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{FORKS, MEMBERS, STATUS};
@@ -201,19 +201,6 @@ pub enum Body {
     /// A request for numbers of a sequence of tickets.
     #[cfg(feature = "budgets")]
     Draw(Draw),
-}
-
-/// The transaction by which a member took a writer in; of a member, by which it announced itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Intro {
-    /// The member's writer.
-    pub by: WriterId,
-    /// Its clock.
-    pub clock: u64,
-    /// Whose incarnation it is.
-    pub owner: Owner,
-    /// Of which generation.
-    pub generation: u64,
 }
 
 /// How much of a writer that is over counts.

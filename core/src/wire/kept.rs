@@ -3,10 +3,10 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
 use super::frame::{put_intro, read_intro};
 use super::keyed::{put_once, read_once};
-use crate::Op;
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
-use crate::rejoin::{Did, Former, Journal, Saw};
+use crate::message::journal::{Did, Former, Journal, Saw};
+use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -4,8 +4,12 @@
 use super::bytes::read_all;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide};
 use super::side::read_clock;
+#[cfg(feature = "members")]
+use crate::error::Error;
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
+#[cfg(feature = "members")]
+use crate::limits::KEYED_BYTES_MAX;
 use crate::message::{KeyedAdd, KeyedOp, Message};
 use crate::once::Once;
 use crate::state::slot::Stamp;
@@ -120,4 +124,20 @@ fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>
         });
     }
     Ok(adds)
+}
+
+/// Refuses more bytes of adds than one idempotency key may have.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+#[cfg(feature = "members")]
+pub(crate) fn room_for_keyed(bytes: usize) -> Result<(), Error> {
+    match bytes > KEYED_BYTES_MAX {
+        true => Err(Error::TooLarge {
+            what: Limited::Keyed,
+            size: bytes,
+            max: KEYED_BYTES_MAX,
+        }),
+        false => Ok(()),
+    }
 }

@@ -6,15 +6,14 @@ use super::kept::{put_kept, read_kept};
 #[cfg(feature = "members")]
 use super::keyed::encode_adds;
 use super::keyed::put_keyed;
+#[cfg(feature = "members")]
+use super::keyed::room_for_keyed;
 use super::side::{put_sides, read_sides};
 use crate::closed::Closed;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
-#[cfg(feature = "members")]
-use crate::membership::room::room_for_keyed;
 use crate::message::Message;
-use crate::state::delta::Delta;
-use crate::state::delta::{Entry, KeySide, SortedKeys};
+use crate::state::delta::{Delta, Entry, KeySide, SortedKeys};
 use crate::state::page::{Column, PAGE, Row};
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -450,18 +449,6 @@ fn read_column(
         return Err(reader.malformed(Rule::Signed));
     }
     Ok(column)
-}
-
-impl crate::Replica {
-    /// One encoding for one state, whichever way it came about: the full state as a message, without
-    /// what only this replica knows of itself, and without keyed operations, of which each replica
-    /// remembers what it can.
-    pub fn canonical_bytes(&self) -> Vec<u8> {
-        let mut state = self.delta(&VersionVector::default());
-        state.facts.retain(|fact| !fact.is_local());
-        state.keyed = Closed::default();
-        state.encode()
-    }
 }
 
 /// Writes a version vector.

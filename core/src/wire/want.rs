@@ -3,10 +3,10 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
+use crate::quota::Stock;
 use crate::quota::account::check_name;
 use crate::quota::ticket::check_sequence;
 use crate::quota::window::Window;
-use crate::replica::Stock;
 use alloc::string::String;
 use alloc::vec::Vec;
 

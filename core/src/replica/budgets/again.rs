@@ -5,12 +5,12 @@
 //! again, and what was spent is spent if there is enough for it: never against the floor. Who comes back
 //! as a guest makes nothing of it again.
 
-use crate::Op;
+use crate::message::journal::Did;
 use crate::quota::account::{Account, Part};
 use crate::quota::ticket::TicketKey;
 use crate::quota::window::{WindowKey, is_known_key};
-use crate::rejoin::Did;
 use crate::replica::Replica;
+use crate::state::operation::Op;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -6,15 +6,15 @@
 //! moved when it comes. A writer whose accounts are not empty is not forgotten, and nobody gives it
 //! anything who has acknowledged that it was absorbed, so nothing comes too late.
 
-use crate::Op;
 use crate::error::Error;
-use crate::membership::records::HEIRS_MAX;
+use crate::message::journal::Dids;
+use crate::message::records::HEIRS_MAX;
 use crate::quota::account::Account;
 use crate::quota::ticket::TicketKey;
 use crate::quota::window::{WindowKey, rights_key};
-use crate::rejoin::Dids;
 use crate::replica::{Replica, place};
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::string::String;
@@ -45,7 +45,7 @@ impl Replica {
     }
 
     /// Moves what this writer holds of budgets to another one, which this replica is about to go on as,
-    /// [from its own state](Replica::begin_again). [`Sync`](crate::Sync) does so by itself.
+    /// [from its own state](Replica::begin_again). [`Sync`](crate::sync::Sync) does so by itself.
     ///
     /// What is pending stays: whoever absorbs this writer gets it.
     ///

@@ -9,13 +9,13 @@
 //! passed by any of them. The member waits for longer: [`lease_until`] has the bound.
 
 use super::Flow;
-use crate::Op;
 use crate::error::Error;
 use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::membership::stability::Quorum;
 use crate::quota::account::{Account, LeaseId, LeaseKey, Part};
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::Handle;
+use crate::state::operation::Op;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;

@@ -2,23 +2,13 @@
 
 use super::{Flow, Holding, Used};
 use crate::error::Error;
+use crate::quota::Stock;
 use crate::quota::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::windows::used_of;
 use crate::state::keys::Handle;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
-
-/// Of what a member may run short: both are held and moved in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stock {
-    /// Rights to spend.
-    Rights,
-    /// Room to mint, under a cap.
-    Room,
-    /// What a limit allows in a period; its name is that of the [period](crate::Period).
-    Window,
-}
 
 impl Stock {
     /// What of a budget it is; `None` if it is none of a budget.
@@ -69,7 +59,7 @@ impl Replica {
     /// changed to `changed`.
     ///
     /// # Errors
-    /// As [`Transaction::flow`](crate::Transaction::flow). Nothing is changed then.
+    /// As [`Transaction::flow`](crate::replica::Transaction::flow). Nothing is changed then.
     pub(crate) fn grant(
         &mut self,
         (name, stock): (&str, Stock),

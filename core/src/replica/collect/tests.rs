@@ -3,10 +3,9 @@
 use super::sweep::fold;
 use super::*;
 use crate::Owner;
-use crate::membership::records::Fence;
-use crate::membership::records::{Admit, Retired};
 use crate::membership::stability::Quorum;
 use crate::message::Message;
+use crate::message::records::{Admit, Fence, Retired};
 use crate::state::page::Row;
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,

@@ -1,16 +1,12 @@
 //! What tells two histories of one writer apart, and what is noted of them.
 
 use super::*;
-use crate::Evidence;
 use crate::limits::FAULTS_KEPT_MAX;
-use crate::state::page::PAGE;
-use crate::state::page::Row;
-use crate::state::slot::Extra;
-use crate::state::slot::{Cut, Slot, Stamp};
-use crate::{Op, Space};
-use alloc::format;
+use crate::state::page::{PAGE, Row};
+use crate::state::slot::{Cut, Extra, Slot, Stamp};
+use crate::{Evidence, Op, Space};
 use alloc::string::String;
-use alloc::vec;
+use alloc::{format, vec};
 
 fn id(byte: u8) -> WriterId {
     WriterId::from_bytes([byte; 16])

@@ -2,13 +2,10 @@
 //! can still be told apart of what it saw.
 
 use super::*;
-use crate::membership::records::{Bye, Fence, Retired};
-use crate::rejoin::Former;
-use crate::rejoin::Saw;
+use crate::message::journal::{Former, Saw};
+use crate::message::records::{Bye, Fence, Retired};
 use crate::state::page::Row;
-use crate::state::slot::Cut;
-use crate::state::slot::Slot;
-use crate::state::slot::{Extra, Fold, Moved, Stamp};
+use crate::state::slot::{Cut, Extra, Fold, Moved, Slot, Stamp};
 use crate::{Space, VersionVector};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -163,7 +160,7 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
 #[test]
 fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
     let mut replica = replica();
-    let announce = crate::membership::records::Announce {
+    let announce = crate::message::records::Announce {
         clock: 1,
         owner: [1; 32],
         nonce: [1; 16],
@@ -382,11 +379,11 @@ fn a_cancel_tells_how_much_it_left() {
 /// Who was taken in is not judged any more by what it had seen; a member's incarnation still is.
 #[test]
 fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
-    let admit = crate::membership::records::Admit {
+    let admit = crate::message::records::Admit {
         turn: 0,
         by: by(1, 3),
     };
-    let announce = crate::membership::records::Announce {
+    let announce = crate::message::records::Announce {
         clock: 1,
         owner: [9; 32],
         nonce: [9; 16],

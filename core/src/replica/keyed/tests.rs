@@ -9,18 +9,16 @@ mod withdrawals;
 
 pub(super) use super::super::collect::tests::space;
 use super::*;
-use crate::Message;
-use crate::Op;
-use crate::WriterId;
 use crate::error::Limited;
 use crate::limits::KEYED_BYTES_MAX;
-use crate::membership::records::Says;
 use crate::message::KeyedAdd;
+use crate::message::records::Says;
 #[cfg(feature = "explore")]
 use crate::replica::IdempotencyLog;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::wire::encode_adds;
+use crate::{Message, Op, WriterId};
 use alloc::string::String;
 use alloc::vec;
 
@@ -361,7 +359,7 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     let number = two.state.numbers.get(&one.writer()).unwrap();
     assert_eq!(two.membership.held_with_keys(&two.state, number), held);
     assert_eq!(
-        crate::membership::records::of(&two.membership.seen(&two.state), number),
+        crate::message::records::of(&two.membership.seen(&two.state), number),
         held
     );
     let told = two.delta(&VersionVector::default());

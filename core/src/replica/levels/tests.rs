@@ -2,7 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
-use crate::membership::records::{Ack, Fence, Retired, Ruling, Vote};
+use crate::message::records::{Ack, Fence, Retired, Ruling, Vote};
 use crate::state::slot::Stamp;
 use crate::writer_id::Space;
 use alloc::boxed::Box;

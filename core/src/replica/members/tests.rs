@@ -3,10 +3,8 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
-use crate::membership::records::Bye;
-use crate::membership::records::Card;
-use crate::membership::records::{Ack, Retired};
 use crate::membership::table::Attached;
+use crate::message::records::{Ack, Bye, Card, Retired};
 use alloc::vec;
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];

@@ -2,17 +2,11 @@
 
 use super::*;
 use crate::replica::Mark;
-use crate::state::page::OWN;
-use crate::state::page::PAGE;
-use crate::state::page::Row;
-use crate::state::slot::Slot;
-use crate::state::slot::Stamp;
-use crate::state::slot::Withdrawal;
-use crate::state::slot::{Cut, Fold, Moved};
+use crate::state::page::{OWN, PAGE, Row};
+use crate::state::slot::{Cut, Fold, Moved, Slot, Stamp, Withdrawal};
 use crate::{Op, Space, VersionVector};
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec;
+use alloc::{format, vec};
 
 fn id(byte: u8) -> WriterId {
     WriterId::from_bytes([byte; 16])

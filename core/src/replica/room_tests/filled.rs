@@ -2,8 +2,6 @@
 //! start; and of each other one why its state can't.
 
 use super::*;
-use crate::Limit;
-use crate::Message;
 use crate::limits::*;
 use crate::message::KeyedAdd;
 use crate::once::Once;
@@ -13,6 +11,7 @@ use crate::replica::budgets::Flow;
 use crate::sync::Party;
 use crate::wire::encode_adds;
 use crate::{Asker, KeyedBounds};
+use crate::{Limit, Message};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 

@@ -5,14 +5,10 @@ mod checks;
 
 use super::*;
 use crate::closed::Empty;
-use crate::membership::admission::ADMISSIONS_MAX;
-use crate::membership::admission::Standing;
-use crate::membership::records::Card;
-use crate::membership::records::Fact;
-use crate::membership::records::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
-use crate::rejoin::{Former, Journal};
-use crate::state::delta::Delta;
-use crate::state::delta::Entry;
+use crate::membership::admission::{ADMISSIONS_MAX, Standing};
+use crate::message::journal::{Former, Journal};
+use crate::message::records::{Ack, Admit, Announce, Bye, Card, Fact, Fence, Retired, Ruling};
+use crate::state::delta::{Delta, Entry};
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;

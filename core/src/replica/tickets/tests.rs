@@ -1,5 +1,5 @@
 use super::*;
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use crate::once::Once;
 use crate::writer_id::Space;
 

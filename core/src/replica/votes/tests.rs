@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::MEMBERS_MAX;
-use crate::membership::records::{Ack, Announce, Fence};
+use crate::message::records::{Ack, Announce, Fence};
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec;

@@ -1,12 +1,11 @@
 //! What is asked and answered, frame by frame.
 
 use super::*;
-use crate::Once;
-use crate::Op;
 use crate::replica::Mark;
 use crate::sync::{Input, Output, SyncConfig};
 use crate::wire::{ANSWERS, Delta, Digests, Frame, Hello, VERSION};
 use crate::writer_id::{Space, WriterId};
+use crate::{Once, Op};
 use alloc::string::String;
 use std::vec;
 

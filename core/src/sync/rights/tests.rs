@@ -3,8 +3,8 @@
 use super::super::pull::tests::{End, full};
 use super::*;
 use crate::closed::Closed;
-use crate::membership::records::{Ack, Announce, Bye};
 use crate::message::KeyedOp;
+use crate::message::records::{Ack, Announce, Bye};
 use crate::once::Once;
 use crate::replica::Walk;
 use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};

@@ -1,9 +1,9 @@
 //! How much was used here of late: what rights are kept near.
 
 use super::StockId;
-use crate::Millis;
 use crate::quota::window::lasting_name;
 use crate::replica::Stock;
+use crate::sync::Millis;
 use alloc::collections::BTreeMap;
 
 /// In so many milliseconds what was used counts half. A steady use of `r` in a second comes to between

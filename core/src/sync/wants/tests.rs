@@ -1,7 +1,7 @@
 //! Members that ask each other for rights, by their machines and links without loss.
 
 use super::*;
-use crate::membership::records::Owner;
+use crate::message::records::Owner;
 use crate::replica::{Flow, Mark};
 use crate::sync::{Input, Output, Role, SyncConfig};
 use crate::wire::{Frame, GIVES, Hello, REMEMBERS, VERSION};

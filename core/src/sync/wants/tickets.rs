@@ -149,7 +149,7 @@ impl Tickets {
 
 impl Sync {
     /// Begins to wait for so many numbers of a sequence: the member that gives them is asked with the next
-    /// [`Input::Tick`](crate::Input), which is due at once, and again until as many are
+    /// [`Input::Tick`](crate::sync::Input), which is due at once, and again until as many are
     /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
     /// then [ends](Sync::end_numbers) it.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {

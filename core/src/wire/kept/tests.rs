@@ -4,8 +4,8 @@ use super::super::bytes::read_all;
 use super::*;
 use crate::closed::Empty;
 use crate::error::Error;
+use crate::message::records::Intro;
 use crate::once::Once;
-use crate::wire::Intro;
 use alloc::vec;
 
 fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {

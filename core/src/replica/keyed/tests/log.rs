@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::idempotency::Instance;
-use crate::idempotency::log::ABSORBED;
-use crate::idempotency::log::UNSURE;
+use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::replica::IdempotencyLog;
 use alloc::boxed::Box;
 use alloc::vec;

@@ -3,8 +3,7 @@
 
 use super::*;
 use crate::WriterId;
-use crate::idempotency::log::ABSORBED;
-use crate::idempotency::log::UNSURE;
+use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::state::page::OWN;
 
 const FRESH: WriterId = WriterId::from_bytes([77; 16]);

@@ -2,10 +2,8 @@
 
 use super::*;
 use super::{members, once, tell};
-use crate::Asked;
-use crate::Party;
 use crate::error::Error;
-use crate::{Op, Replica};
+use crate::{Asked, Op, Party, Replica};
 use alloc::format;
 use alloc::string::String;
 

@@ -1,12 +1,10 @@
 //! How many keys are told at a time, to whom, and again to a store if they come later.
 
 use super::*;
-use crate::Mark;
-use crate::Message;
-use crate::WriterId;
 use crate::idempotency::KeyedMark;
 use crate::idempotency::keyed::OP_BYTES;
 use crate::replica::Walk;
+use crate::{Mark, Message, WriterId};
 
 #[test]
 fn so_many_keys_are_told_as_fit() {

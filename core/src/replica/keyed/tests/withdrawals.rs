@@ -1,17 +1,11 @@
 //! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
 
 use super::*;
-use crate::Replica;
-use crate::WriterId;
 use crate::idempotency::Instance;
 use crate::state::counter;
-use crate::state::page::OWN;
-use crate::state::page::Row;
-use crate::state::slot::Extra;
-use crate::state::slot::Slot;
-use crate::state::slot::Stamp;
-use crate::state::slot::Withdrawal;
-use crate::{Asked, Mark};
+use crate::state::page::{OWN, Row};
+use crate::state::slot::{Extra, Slot, Stamp, Withdrawal};
+use crate::{Asked, Mark, Replica, WriterId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;

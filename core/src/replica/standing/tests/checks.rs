@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::limits::WRITERS_MERGED_MAX;
-use crate::membership::records::Card;
-use crate::membership::records::Fact;
+use crate::message::records::{Card, Fact};
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);

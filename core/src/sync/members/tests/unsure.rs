@@ -86,3 +86,45 @@ fn who_hears_of_members_from_a_guest_comes_back_by_a_member() {
         assert_eq!(end.coming_back().link, links[asked], "{peers:?}");
     }
 }
+
+#[test]
+fn one_that_was_made_a_member_meanwhile_comes_back_as_one() {
+    let mut end = End::guest();
+    let link = end.link(1, id(1));
+    let own = end.replica.writer();
+    let End { replica, sync, .. } = &mut end;
+    sync.come_back(0, replica, link);
+    end.coming_back().dropped = true;
+    let End { replica, sync, .. } = &mut end;
+    sync.ended(0, replica, link, (own, Last::Member));
+    let it = end.coming_back();
+    assert_eq!((it.member, it.dropped), (true, false));
+    assert_eq!(it.last, Some(Last::Member));
+}
+
+#[test]
+fn a_fresh_id_is_told_before_all_is_asked_for() {
+    let mut end = End::admitted();
+    let [link, other] = [1, 2].map(|number| end.link(number, id(number as u8)));
+    let renew = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        let taken = sync.fresh_writer(*now, replica, id(8));
+        (taken, end.sent().0)
+    };
+    assert_eq!(renew(&mut end), (false, vec![]));
+    let End { replica, sync, .. } = &mut end;
+    sync.come_back(0, replica, link);
+    end.outputs();
+    assert_eq!(renew(&mut end), (false, vec![]));
+    assert!(!end.sync.wants_all(link));
+    end.coming_back().last = Some(Last::Upto(3));
+    assert!(!end.sync.wants_all(link));
+    let (taken, sent) = renew(&mut end);
+    assert!(taken);
+    assert_eq!(sent[0], (link, Body::Writer(id(8))));
+    let (on, Body::Pull(pull)) = &sent[1] else {
+        panic!("{:?}", sent[1]);
+    };
+    assert_eq!((*on, &pull.vector), (link, &VersionVector::default()));
+    assert!(end.sync.wants_all(link) && !end.sync.wants_all(other));
+}

@@ -90,6 +90,19 @@ impl Limit {
     }
 }
 
+/// The transaction by which a member took a writer in; of a member, by which it announced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intro {
+    /// The member's writer.
+    pub by: WriterId,
+    /// Its clock.
+    pub clock: u64,
+    /// Whose incarnation it is.
+    pub owner: Owner,
+    /// Of which generation.
+    pub generation: u64,
+}
+
 /// What is decided for a number: all of a configuration but which one it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ruling {

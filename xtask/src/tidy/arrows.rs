@@ -1,0 +1,128 @@
+//! Which folders of `core/src` may name which others. Arrows run one way, so that a folder can be read, and
+//! left out of mind, with what stands above it.
+
+use std::path::Path;
+
+/// Errors, bounds, ids, hashes: what every folder may name, and what names no folder.
+const GROUND: [&str; 10] = [
+    "closed",
+    "error",
+    "hash",
+    "layers",
+    "limits",
+    "list",
+    "once",
+    "reserved",
+    "sort",
+    "writer_id",
+];
+
+/// Each folder, with all that it may name beside the ground, from below to above.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("state", &[]),
+    ("message", &["state"]),
+    ("forks", &["message", "state"]),
+    ("membership", &["message", "state"]),
+    ("quota", &["message", "state"]),
+    ("wire", &["forks", "message", "quota", "state"]),
+    ("rejoin", &["membership", "message", "state"]),
+    ("idempotency", &["membership", "message", "state", "wire"]),
+    (
+        "replica",
+        &[
+            "forks",
+            "idempotency",
+            "membership",
+            "message",
+            "quota",
+            "rejoin",
+            "state",
+            "wire",
+        ],
+    ),
+    (
+        "sync",
+        &[
+            "forks",
+            "idempotency",
+            "membership",
+            "message",
+            "quota",
+            "rejoin",
+            "replica",
+            "state",
+            "wire",
+        ],
+    ),
+    ("json", &["replica", "state"]),
+];
+
+/// The folder of `core/src` that a file belongs to.
+fn folder(name: &Path) -> Option<String> {
+    let inside = name.strip_prefix("core/src").ok()?;
+    let first = inside.components().next()?.as_os_str().to_string_lossy();
+    Some(first.trim_end_matches(".rs").to_owned())
+}
+
+/// The arrows of a file that its folder may not have. What is compiled for tests alone is not looked at.
+pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
+    let allowed = folder(name).and_then(|from| ARROWS.into_iter().find(|it| it.0 == from));
+    let Some((from, allowed)) = allowed else {
+        return Vec::new();
+    };
+    let mut broken = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim() == "mod tests {" {
+            break;
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        for rest in code.split("crate::").skip(1) {
+            let to: String = rest
+                .chars()
+                .take_while(|it| it.is_alphanumeric() || *it == '_')
+                .collect();
+            // Constants that name the shape of a build have no folder.
+            let is_shape = !to.is_empty() && to.chars().all(|it| it.is_ascii_uppercase());
+            let free = to.is_empty() || is_shape || to == from || GROUND.contains(&to.as_str());
+            if !free && !allowed.contains(&to.as_str()) {
+                broken.push(format!(
+                    "{}:{}: `{from}` may not name `{to}`: arrows between folders of core run one way \
+                     (xtask/src/tidy/arrows.rs)",
+                    name.display(),
+                    number + 1
+                ));
+            }
+        }
+    }
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arrow_upward_is_found() {
+        let file = Path::new("core/src/state/join.rs");
+        let text = "use crate::membership::Membership;\nuse crate::error::Error;\n";
+        assert_eq!(broken(file, text).len(), 1);
+        assert_eq!(broken(file, "// crate::membership\n").len(), 0);
+        assert_eq!(
+            broken(file, "#[cfg(test)]\nmod tests {\n use crate::Replica;").len(),
+            0
+        );
+        assert_eq!(broken(Path::new("node/src/state.rs"), text).len(), 0);
+        let above = Path::new("core/src/rejoin.rs");
+        assert_eq!(broken(above, text).len(), 0);
+    }
+
+    /// Whoever reads the table from its begin has read all that a folder names.
+    #[test]
+    fn each_folder_names_those_before_it() {
+        for (at, (_, allowed)) in ARROWS.iter().enumerate() {
+            let before = &ARROWS[..at];
+            let is_before = |to: &&str| before.iter().any(|it| it.0 == *to);
+            assert!(allowed.iter().all(|to| is_before(&to)), "{at}");
+        }
+    }
+}
