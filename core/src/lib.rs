@@ -5,7 +5,7 @@
 //! shards, one for each writer, `(clock, total)`; replicas merge by the greater clock of each
 //! writer, and a counter's value is the sum of its shards' totals.
 //!
-//! Start at [`Replica`]. [`Sync`] keeps a replica in step with its peers.
+//! Start at [`Replica`]. [`SyncMachine`] keeps a replica in step with its peers.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -106,7 +106,7 @@ pub use state::page::Shard;
 pub use state::vector::VersionVector;
 #[cfg(feature = "members")]
 pub use sync::{Accusation, Level, Party, Question, Reach, Rights, Role, Share};
-pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
+pub use sync::{Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};
 #[cfg(feature = "tokens")]

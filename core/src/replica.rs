@@ -82,7 +82,7 @@ use crate::writer_id::{Space, WriterId};
 /// It takes writes with no network, and merges what other replicas send: for each counter and
 /// writer the shard with the greater clock stays. It does no I/O; whoever holds it moves the
 /// bytes, by hand with [`delta`](Replica::delta) and [`merge`](Replica::merge), or with
-/// [`Sync`](crate::sync::Sync).
+/// [`SyncMachine`](crate::sync::SyncMachine).
 ///
 /// ```
 /// use tallymesh_core::{Replica, Space, VersionVector, WriterId};
@@ -429,7 +429,7 @@ impl Replica {
     /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
     /// it. Tells whether there was any.
     ///
-    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::sync::Sync) does so by itself.
+    /// Whoever merges by hand calls this after each merge; [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

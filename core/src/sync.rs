@@ -2,23 +2,23 @@
 //!
 //! # The contract
 //! The machine opens no socket, reads no clock and draws no random number. Its holder
-//! 1. hands in what happened, with the time, by [`Sync::handle`]: links that open and close, frames
+//! 1. hands in what happened, with the time, by [`SyncMachine::handle`]: links that open and close, frames
 //!    that came, local changes, ticks;
 //! 2. makes durable what changed in the replica ([`Replica::since`]), if it is to be durable;
-//! 3. takes what is to be done by [`Sync::poll`] until that returns `None`;
-//! 4. calls `handle` with [`Input::Tick`] no later than needed after [`Sync::next_deadline`].
+//! 3. takes what is to be done by [`SyncMachine::poll`] until that returns `None`;
+//! 4. calls `handle` with [`Input::Tick`] no later than needed after [`SyncMachine::next_deadline`].
 //!
 //! Step 2 before step 3 is what makes "persist before publish" hold, for whole batches: any number
 //! of inputs may be handled before the replica is flushed once and the outputs are taken.
 //!
 //! ```
-//! use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+//! use tallymesh_core::{Input, Link, Output, Replica, Space, SyncMachine, SyncConfig, WriterId};
 //! let replica = |nonce| {
 //!     let space = Space::default();
 //!     Replica::new(space.clone(), WriterId::mint(&space, &[0; 32], &[nonce; 16]))
 //! };
 //! // Two replicas and a link between them.
-//! let mut peers = [replica(1), replica(2)].map(|r| (r, Sync::new(SyncConfig::default(), 7)));
+//! let mut peers = [replica(1), replica(2)].map(|r| (r, SyncMachine::new(SyncConfig::default(), 7)));
 //! peers[0].0.add("likes", 3).unwrap();
 //! peers[1].0.add("likes", 4).unwrap();
 //! for (replica, sync) in &mut peers {
@@ -290,7 +290,7 @@ struct Greeting {
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
 #[derive(Clone)]
-pub struct Sync {
+pub struct SyncMachine {
     config: SyncConfig,
     /// The state of the generator that spreads the intervals.
     random: u64,
@@ -326,11 +326,11 @@ pub struct Sync {
     wants: wants::Wants,
 }
 
-impl Sync {
+impl SyncMachine {
     /// A machine with no links. `seed` is any random number; it names this process to its peers
     /// and spreads its timers.
-    pub fn new(config: SyncConfig, seed: u64) -> Sync {
-        let mut sync = Sync {
+    pub fn new(config: SyncConfig, seed: u64) -> SyncMachine {
+        let mut sync = SyncMachine {
             config,
             random: seed,
             session: 0,

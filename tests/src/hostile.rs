@@ -12,7 +12,7 @@ use crate::random::Random;
 use std::sync::OnceLock;
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, Frame};
 use tallymesh_core::{
-    Mark, Message, Op, Replica, Space, Sync, SyncConfig, Token, VersionVector, WriterId,
+    Mark, Message, Op, Replica, Space, SyncConfig, SyncMachine, Token, VersionVector, WriterId,
     frame_space,
 };
 use victim::Victim;
@@ -162,7 +162,7 @@ pub fn peer(script: &[u8]) {
         ..SyncConfig::default()
     };
     let replica = Replica::new(Space::default(), WriterId::from_bytes([0xee; 16]));
-    let mut victim = Victim::new(replica, Sync::new(config, 7), None);
+    let mut victim = Victim::new(replica, SyncMachine::new(config, 7), None);
     victim.play(script);
     replayed(&victim.replica);
     assert!(victim.replica.delta(&victim.replica.vector()).is_empty());

@@ -16,8 +16,8 @@ use tallymesh_core::wire::{
     Answer, Ask, Body, Delta, Digests, Draw, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
 };
 use tallymesh_core::{
-    Input, Link, Message, Op, Output, Replica, Space, Stock, Sync, SyncConfig, VersionVector,
-    WriterId,
+    Input, Link, Message, Op, Output, Replica, Space, Stock, SyncConfig, SyncMachine,
+    VersionVector, WriterId,
 };
 
 /// Bytes with a name and what they say.
@@ -274,7 +274,7 @@ fn hello() -> Hello {
 /// The push that a machine sends after a local add on top of something merged.
 fn push() -> Vec<u8> {
     let mut replica = two();
-    let mut sync = Sync::new(SyncConfig::default(), 0);
+    let mut sync = SyncMachine::new(SyncConfig::default(), 0);
     let (link, broadcast) = (Link(1), false);
     sync.handle(0, &mut replica, Input::Connected { link, broadcast });
     let bytes = &frame(Body::Hello(hello()));

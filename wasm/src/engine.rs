@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Handle, Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync,
-    SyncConfig, VersionVector, WriterId,
+    Error, Handle, Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, SyncConfig,
+    SyncMachine, VersionVector, WriterId,
 };
 
 #[cfg(feature = "members")]
@@ -90,7 +90,7 @@ pub mod event {
 /// A replica of one space beside the sync machine that keeps it in step with its peers.
 pub struct Engine {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     /// The operations of the transaction that is being made.
     staged: Vec<(String, Op)>,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
@@ -388,7 +388,7 @@ impl Engine {
         };
         let engine = Engine {
             replica,
-            sync: Sync::new(config, seed),
+            sync: SyncMachine::new(config, seed),
             staged: Vec::new(),
             bytes: Vec::new(),
             mark: Mark::default(),

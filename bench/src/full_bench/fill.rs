@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Input, Link, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+    Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 
 /// Writers of one message, whose table has to fit a push.
@@ -27,7 +27,7 @@ pub(super) fn bring_writers(node: &Server<'_>, writers: usize) -> Result<()> {
     };
     let link = Link(0);
     let mut replica = Replica::new(space.clone(), writer(writers));
-    let mut sync = Sync::new(SyncConfig::default(), 7);
+    let mut sync = SyncMachine::new(SyncConfig::default(), 7);
     let broadcast = false;
     sync.handle(0, &mut replica, Input::Connected { link, broadcast });
     for frame in frames(&mut sync) {
@@ -68,7 +68,7 @@ fn push(space: &Space, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn frames(sync: &mut Sync) -> Vec<Vec<u8>> {
+fn frames(sync: &mut SyncMachine) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some(output) = sync.poll() {
         if let Output::Send { bytes, .. } = output {

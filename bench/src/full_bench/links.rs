@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
 
 /// How often the thread looks whether anything came on the links.
 const LOOK: Duration = Duration::from_millis(20);
@@ -136,7 +136,7 @@ fn hello(number: u64) -> Vec<Vec<u8>> {
     let space = Space::default();
     let writer = WriterId::mint(&space, &[3; 32], &nonce);
     let mut replica = Replica::new(space, writer);
-    let mut sync = Sync::new(SyncConfig::default(), number);
+    let mut sync = SyncMachine::new(SyncConfig::default(), number);
     let (link, broadcast) = (Link(0), false);
     sync.handle(0, &mut replica, Input::Connected { link, broadcast });
     let mut frames = Vec::new();

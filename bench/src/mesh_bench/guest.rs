@@ -5,7 +5,8 @@ use super::nodes::Node;
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Input, Link, Mark, Millis, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+    Input, Link, Mark, Millis, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector,
+    WriterId,
 };
 
 const LINK: Link = Link(0);
@@ -21,7 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 10 << 20;
 /// The replica, and its end of a link.
 pub(super) struct Guest {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     session: Option<String>,
     begun: Instant,
 }
@@ -50,7 +51,7 @@ impl Guest {
             }
             replica.merge(&one.delta(&VersionVector::default()))?;
         }
-        let sync = Sync::new(SyncConfig::default(), 9);
+        let sync = SyncMachine::new(SyncConfig::default(), 9);
         let (session, begun) = (None, Instant::now());
         Ok(Guest {
             replica,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Sub;
 use std::rc::Rc;
 use tallymesh_core::{
-    Input, Link, Millis, Output, Replica, Space, Sync, SyncConfig, VersionVector,
+    Input, Link, Millis, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector,
 };
 
 /// A time in microseconds.
@@ -83,7 +83,7 @@ pub(super) struct Rounds {
 
 struct Node {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     tick_at: Option<Millis>,
     /// Shards that it heard of in this round.
     heard: usize,
@@ -151,7 +151,7 @@ impl World {
             let seed = world.random.next();
             world.nodes.push(Node {
                 replica: Replica::new(Space::default(), writer(number as u64)),
-                sync: Sync::new(SyncConfig::default(), seed),
+                sync: SyncMachine::new(SyncConfig::default(), seed),
                 tick_at: None,
                 heard: 0,
                 telling: 0,

@@ -49,7 +49,7 @@ impl IdempotencyLog {
     /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
     /// it. Tells whether there was any.
     ///
-    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::sync::Sync) does so by itself.
+    /// Whoever merges by hand calls this after each merge; [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

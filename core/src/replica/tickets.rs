@@ -385,7 +385,7 @@ impl Replica {
 
 impl Transaction<'_> {
     /// Begins a sequence of tickets. Its first number can be handed out once most members hold that, and
-    /// nobody else has begun one of the name, which [`Sync`](crate::sync::Sync) finds out.
+    /// nobody else has begun one of the name, which [`SyncMachine`](crate::sync::SyncMachine) finds out.
     ///
     /// # Errors
     /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`] of a key, and

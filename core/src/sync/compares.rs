@@ -4,7 +4,7 @@
 //! the machine gathers the digests of several peers and compares them at once. So it computes its own digest
 //! at intervals, however often peers send theirs.
 
-use super::{Body, Digests, Link, Millis, Sync};
+use super::{Body, Digests, Link, Millis, SyncMachine};
 use crate::replica::Replica;
 use alloc::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Compares {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Compares the digests that were put off, if it is time.
     pub(super) fn compare_all(&mut self, now: Millis, replica: &mut Replica) {
         if self.compares.due.take_if(|due| *due <= now).is_none() {

@@ -3,7 +3,7 @@
 //! A digest stands for the version vector in sixteen bytes. The machine sends one to each peer at intervals,
 //! and to all others when a peer brought news.
 
-use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, Sync};
+use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, SyncMachine};
 use crate::DUTIES;
 use crate::replica::Replica;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// Whether the time of the next digest is noted. A page has few peers, and looks at each.
 pub(super) const NOTES_DUE: bool = DUTIES && !cfg!(target_family = "wasm");
 
-impl Sync {
+impl SyncMachine {
     /// Sends a digest to each peer that is due for one, and if there is news, to all but who told it.
     pub(super) fn tell_digests(
         &mut self,
@@ -41,7 +41,7 @@ impl Sync {
         }
         if !links.is_empty() {
             let digests = match any_due {
-                true => Sync::digests(replica),
+                true => SyncMachine::digests(replica),
                 // News makes the vectors differ. A digest of the contents takes long in a large space.
                 false => Digests {
                     vector: replica.digest_kept(),

@@ -5,7 +5,7 @@
 //! writers left out of the vector, so that all of theirs comes, and each merges it. Whoever was
 //! healed so, or was sent what a clock that it held had claimed, tells the others at once.
 
-use super::{Body, Digests, Link, Millis, Output, Peer, Sync, Why};
+use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
 use crate::error::Error;
 use crate::forks::{Contents, Evidence, Fault};
 use crate::replica::Replica;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 /// to heal, or at fault.
 const DOUBLINGS_MAX: u8 = 6;
 
-impl Sync {
+impl SyncMachine {
     /// What is held here, to be told to peers.
     pub(super) fn digests(replica: &mut Replica) -> Digests {
         Digests {

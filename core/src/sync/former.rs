@@ -2,7 +2,7 @@
 //! again.
 
 use super::members::ASK_AGAIN_MS;
-use super::{Body, Link, Millis, Output, Sync};
+use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::MEMBERS;
 use crate::error::Error;
 use crate::limits::RETURNS_SENT_MAX;
@@ -32,7 +32,7 @@ pub(super) struct End {
     last: Option<Last>,
 }
 
-impl Sync {
+impl SyncMachine {
     /// The links to members, who alone know what counts; all if none is known to be one.
     pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
         let links = || {

@@ -2,7 +2,7 @@
 
 use super::digests::NOTES_DUE;
 use super::rights::{Limits, takes_of};
-use super::{Greeting, Link, Millis, Peer, Sync};
+use super::{Greeting, Link, Millis, Peer, SyncMachine};
 use crate::closed::Closed;
 #[cfg(feature = "members")]
 use crate::closed::Empty;
@@ -47,7 +47,7 @@ pub struct LinkStatus {
     pub pulling: bool,
 }
 
-impl Sync {
+impl SyncMachine {
     /// The links as they stand.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
@@ -147,7 +147,7 @@ impl Sync {
             agent: agent.into(),
             nonce,
             proof: Vec::new(),
-            digests: Sync::digests(replica),
+            digests: SyncMachine::digests(replica),
             writer: replica.writer(),
             clock: replica.clock(),
         };
@@ -236,7 +236,7 @@ impl Sync {
     }
 
     /// Tells its digest now to each who is attached here and has not said that it has seen all, if an
-    /// acknowledgement that others wait for waits for that: [they answer](Sync::digest_came).
+    /// acknowledgement that others wait for waits for that: [they answer](SyncMachine::digest_came).
     pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
         if self.guests.hurry_due > now || !replica.is_held_up() {
             return;

@@ -25,7 +25,7 @@
 //! about, and configurations that were forced, or of whose members most are new or most of those before
 //! are gone. A process that begins from what it had stored is not made to come back by that alone.
 
-use super::{Link, Millis, Sync};
+use super::{Link, Millis, SyncMachine};
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
 use crate::message::records::Owner;
 use crate::replica::{Replica, newest};
@@ -161,9 +161,9 @@ impl Levels {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Begins to wait until members hold these transactions durably. They are asked with the next
-    /// [`Input::Tick`](super::Input), which is due at once; see [`reach`](Sync::reach). This replica
+    /// [`Input::Tick`](super::Input), which is due at once; see [`reach`](SyncMachine::reach). This replica
     /// counts itself if it is a member and has seen them: what it has seen is durable once its holder
     /// has made it so.
     pub fn ask_for_write(

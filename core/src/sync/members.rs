@@ -7,7 +7,7 @@
 mod silent;
 
 use super::former::End;
-use super::{Body, Link, Millis, Output, Sync};
+use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::message::Message;
@@ -119,7 +119,7 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
     newer.next().map(|entry| entry.writer)
 }
 
-impl Sync {
+impl SyncMachine {
     /// Notes that others may be told of all that is held here, if there are any.
     pub(super) fn note_told(&self, replica: &mut Replica) {
         if MEMBERS {

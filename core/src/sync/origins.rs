@@ -8,7 +8,7 @@
 //! An accusation is a testimony, no proof: the writer, or the link, lies. Shards are not signed.
 
 use super::members::origin;
-use super::{Body, Link, Sync, Why};
+use super::{Body, Link, SyncMachine, Why};
 use crate::forks::{Contents, Evidence, Fault};
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::message::Message;
@@ -109,7 +109,7 @@ impl Origins {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// The accusations since this was last called, the oldest first: the newest ones of each link.
     pub fn take_accusations(&mut self) -> Vec<Accusation> {
         core::mem::take(&mut self.origins.accusations)

@@ -7,7 +7,7 @@
 //! that lacks some of that takes it later. It may for ever differ in what can't be handed over: a
 //! pull that brought nothing is not repeated before either side holds something else.
 
-use super::{Body, Link, Millis, Sync};
+use super::{Body, Link, Millis, SyncMachine};
 use crate::closed::Empty;
 use crate::error::Error;
 #[cfg(feature = "guests")]
@@ -42,7 +42,7 @@ impl Empty for Compared {
     const NOTHING: &'static Compared = &Compared::EMPTY;
 }
 
-impl Sync {
+impl SyncMachine {
     /// Whether not all that either side holds is told, or believed, on this link.
     pub(super) fn is_limited(&self, link: Link) -> bool {
         self.takes(link) != 0 || self.is_held_to(link)

@@ -4,7 +4,7 @@
 //! peer that does not answer holds up no other: after a while its pull is laid aside, where its
 //! answer still counts, and the next peer is asked.
 
-use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
+use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
 use crate::closed::Closed;
 use crate::error::{Error, Limited, detail};
 use crate::limits::STAGE_BYTES_MAX;
@@ -321,7 +321,7 @@ impl Pulls {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// This peer has something that is missing here.
     pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
         if !self.may_be_asked(link) {

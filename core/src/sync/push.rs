@@ -1,7 +1,7 @@
 //! Pushing fresh changes, and taking in those of others.
 
 use super::members::origin;
-use super::{Greeting, Link, Millis, Output, Sync};
+use super::{Greeting, Link, Millis, Output, SyncMachine};
 use crate::error::Error;
 use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::message::Message;
@@ -107,7 +107,7 @@ impl Pushes {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     pub(super) fn local_change(&mut self, now: Millis) {
         if self.pushes.due.is_none() {
             self.pushes.due = Some(now + self.push_delay());

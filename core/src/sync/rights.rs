@@ -7,7 +7,7 @@
 //! alone say is refused also under its own stamp. It hears everything.
 
 use super::own::Compared;
-use super::{Body, Link, Millis, Sync};
+use super::{Body, Link, Millis, SyncMachine};
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::limits::OWN_WRITERS_MAX;
@@ -59,7 +59,7 @@ pub enum Rights {
     },
 }
 
-impl Sync {
+impl SyncMachine {
     /// What the peer of a link may do; `None` if there is no such link.
     pub fn rights(&self, link: Link) -> Option<Rights> {
         Some(match *self.peer(link)?.limits {

@@ -1,7 +1,7 @@
 //! Answering a pull, chunk by chunk, while local writes go on: the chunks are the parts of a
 //! [`Walk`].
 
-use super::{Body, Delta, Link, Millis, Pull, Sync};
+use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
 use crate::DUTIES;
 use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::replica::{Replica, Walk};
@@ -38,7 +38,7 @@ impl Transfer {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Whether a transfer in several chunks is under way to a peer that is there. One that was ended
     /// is not: its peer may never ask again.
     pub(super) fn is_serving(&self, replica: &Replica) -> bool {

@@ -5,7 +5,7 @@
 //! (What all of them together leave to members is judged where all bounds are.) A writer counts until it
 //! is forgotten. The counts begin anew with the process: who had which writer is kept nowhere.
 
-use super::{Link, Millis, Sync};
+use super::{Link, Millis, SyncMachine};
 use crate::error::Error;
 use crate::idempotency::Party;
 use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
@@ -130,7 +130,7 @@ impl Shares {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Says whom the writers of a link's peer, which has limited rights, count for beside its owner. To be
     /// called when the link is new.
     pub fn set_party(&mut self, link: Link, party: Party) {

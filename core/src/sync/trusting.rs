@@ -1,7 +1,7 @@
 //! In place of the rights of peers, in programs that are never members: a page is at its own node, or at
 //! other pages of its user, and takes their word. Nobody's rights are limited.
 
-use super::{Body, Link, Millis, Sync};
+use super::{Body, Link, Millis, SyncMachine};
 use crate::error::Error;
 use crate::message::Message;
 use crate::replica::Replica;
@@ -17,7 +17,7 @@ pub(super) fn takes_of(_: Option<&Limits>) -> u64 {
     0
 }
 
-impl Sync {
+impl SyncMachine {
     #[inline(always)]
     pub(super) fn is_held_to(&self, _: Link) -> bool {
         false

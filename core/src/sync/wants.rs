@@ -15,7 +15,7 @@ mod recent;
 mod share;
 mod tickets;
 
-use super::{Link, Millis, Sync};
+use super::{Link, Millis, SyncMachine};
 use crate::replica::{Holding, Replica, Stock};
 use crate::wire::{Body, GIVES, LENDS, Want};
 use crate::writer_id::WriterId;
@@ -156,11 +156,11 @@ impl Wants {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Begins to wait for rights: members that hold some are asked with the next
     /// [`Input::Tick`](super::Input), which is due at once, and again until there are as many here as are
-    /// wanted, or it is `until`. See [`supply`](Sync::supply). Whoever waits tries to use them whenever
-    /// it [is met](Supply::is_met), and then [ends](Sync::end_want) it; until then these rights are
+    /// wanted, or it is `until`. See [`supply`](SyncMachine::supply). Whoever waits tries to use them whenever
+    /// it [is met](Supply::is_met), and then [ends](SyncMachine::end_want) it; until then these rights are
     /// given to nobody else.
     pub fn want_rights(
         &mut self,

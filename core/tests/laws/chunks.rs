@@ -4,13 +4,13 @@
 use crate::support::{History, Random, cases, replica};
 use std::collections::VecDeque;
 use tallymesh_core::wire::{Body, Frame};
-use tallymesh_core::{Input, Link, Millis, Output, Replica, Sync, SyncConfig};
+use tallymesh_core::{Input, Link, Millis, Output, Replica, SyncConfig, SyncMachine};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 struct Peer {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     inbox: VecDeque<Vec<u8>>,
     /// Frames that came on this link, to come once more.
     past: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ impl Pair {
     fn new(random: &mut Random) -> Pair {
         let mut peer = |number| Peer {
             replica: replica(number),
-            sync: Sync::new(SyncConfig::default(), random.next()),
+            sync: SyncMachine::new(SyncConfig::default(), random.next()),
             inbox: VecDeque::new(),
             past: Vec::new(),
         };

@@ -4,7 +4,8 @@
 use crate::support::{digests, full, observer, replica, space};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Last, Pull, VERSION};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Missing, Output, Replica, Sync, SyncConfig, WriterId,
+    Error, Input, Link, Mark, Message, Millis, Missing, Output, Replica, SyncConfig, SyncMachine,
+    WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -12,7 +13,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 /// A machine with two greeted links.
 struct Machine {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     now: Millis,
 }
 
@@ -20,7 +21,7 @@ impl Machine {
     fn new() -> Machine {
         let mut machine = Machine {
             replica: replica(1),
-            sync: Sync::new(SyncConfig::default(), 3),
+            sync: SyncMachine::new(SyncConfig::default(), 3),
             now: 0,
         };
         for link in [Link(1), Link(2)] {

@@ -4,8 +4,8 @@
 use crate::support::{Random, cases, full, joined, keys, observer, replica, space, writer};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Missing, Op, Output, Replica, Sync, SyncConfig,
-    VersionVector, WriterId,
+    Error, Input, Link, Mark, Message, Millis, Missing, Op, Output, Replica, SyncConfig,
+    SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -191,7 +191,7 @@ fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
 /// A replica with its sync machine, and a link to one other.
 struct Peer {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     mark: Mark,
     renewed: u64,
 }
@@ -204,7 +204,7 @@ impl Peer {
             ..SyncConfig::default()
         };
         Peer {
-            sync: Sync::new(config, replica.clock() + 7),
+            sync: SyncMachine::new(config, replica.clock() + 7),
             replica,
             mark: Mark::default(),
             renewed: 0,
@@ -348,7 +348,7 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
 #[test]
 fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
     let mut home = member(&[10]);
-    let mut sync = Sync::new(SyncConfig::default(), 1);
+    let mut sync = SyncMachine::new(SyncConfig::default(), 1);
     let mut tend = |home: &mut Replica| {
         for now in 0..4 {
             let mark = home.mark();

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, Sync,
-    SyncConfig, VersionVector, WriterId,
+    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, SyncConfig,
+    SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -17,7 +17,7 @@ const LEASE_MS: u32 = 2_000;
 
 struct Peer {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     mark: Mark,
     /// What a store would have kept.
     log: Vec<Vec<u8>>,
@@ -239,14 +239,14 @@ fn mint(owner: &Owner, nonce: u8) -> WriterId {
     WriterId::mint(&Space::default(), owner, &[nonce; 16])
 }
 
-fn machine(owner: Option<Owner>, seed: u64) -> Sync {
+fn machine(owner: Option<Owner>, seed: u64) -> SyncMachine {
     let config = SyncConfig {
         lease_ms: LEASE_MS,
         interval_ms: 500,
         owner,
         ..SyncConfig::default()
     };
-    Sync::new(config, seed)
+    SyncMachine::new(config, seed)
 }
 
 /// A guest that has added 5, which the member holds, and as the case has it 3 of which it does not

@@ -29,8 +29,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Party, Replica, Space, Sync,
-    SyncConfig, WriterId,
+    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Party, Replica, Space,
+    SyncConfig, SyncMachine, WriterId,
 };
 use window::Window;
 
@@ -54,7 +54,7 @@ pub(crate) struct OpenSpace {
     pub(super) watchers: Watchers,
     /// What they are to be told.
     news: Vec<News>,
-    sync: Sync,
+    sync: SyncMachine,
     sync_config: SyncConfig,
     /// What was given to the store.
     given: Mark,
@@ -153,7 +153,7 @@ impl OpenSpace {
             start: u64::from_le_bytes(random()?),
             watchers: Watchers::default(),
             news: Vec::new(),
-            sync: Sync::new(config.clone(), u64::from_le_bytes(random()?)),
+            sync: SyncMachine::new(config.clone(), u64::from_le_bytes(random()?)),
             sync_config: config,
             given: stored.clone(),
             stored,
@@ -198,7 +198,7 @@ impl OpenSpace {
     pub(super) fn set_interval(&mut self, interval_ms: u32) -> Result<(), StoreError> {
         self.sync_config.interval_ms = interval_ms;
         let seed = u64::from_le_bytes(random()?);
-        self.sync = Sync::new(self.sync_config.clone(), seed);
+        self.sync = SyncMachine::new(self.sync_config.clone(), seed);
         Ok(())
     }
 

@@ -34,8 +34,8 @@ use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle, Input, Link, Op, Output, Replica, Role, Space, Sync, SyncConfig, WriterId,
-    frame_space,
+    Error, Handle, Input, Link, Op, Output, Replica, Role, Space, SyncConfig, SyncMachine,
+    WriterId, frame_space,
 };
 
 /// The names of the node's own spaces begin so; users can't have such.
@@ -91,7 +91,7 @@ pub(super) struct Book {
     removals: Removals,
     day: u64,
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     /// The links, each with the key of its peer if that may only read.
     links: BTreeMap<Link, Option<OwnerKey>>,
     /// The session of each peer that has greeted on this day.
@@ -451,7 +451,7 @@ impl Book {
     }
 }
 
-fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, Sync), getrandom::Error> {
+fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, SyncMachine), getrandom::Error> {
     let space = Space::new(&format!("_mesh.{day}")).expect("a name as names are");
     let writer = mint(&space, owner)?;
     let mut seed = [0; 8];
@@ -460,7 +460,7 @@ fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, Sync), getrandom::Error>
         agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
         ..SyncConfig::default()
     };
-    let sync = Sync::new(config, u64::from_le_bytes(seed));
+    let sync = SyncMachine::new(config, u64::from_le_bytes(seed));
     Ok((Replica::new(space, writer), sync))
 }
 

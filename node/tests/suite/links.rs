@@ -8,7 +8,7 @@ use futures::{SinkExt, StreamExt};
 use libp2p::identity::Keypair;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tallymesh_core::{Input, Link, Op, Output, Replica, Space, Sync, SyncConfig, WriterId};
+use tallymesh_core::{Input, Link, Op, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -44,7 +44,7 @@ fn value(node: &Node, ticket: &str, key: &str) -> Option<i64> {
 struct Guest {
     keys: Keypair,
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     started: Instant,
 }
 
@@ -56,7 +56,7 @@ impl Guest {
         let mut guest = Guest {
             keys,
             replica: Replica::new(space, writer),
-            sync: Sync::new(SyncConfig::default(), 9),
+            sync: SyncMachine::new(SyncConfig::default(), 9),
             started: Instant::now(),
         };
         guest.input(Input::Own { writer, nonce });

@@ -4,7 +4,7 @@ use crate::process::{DEADLINE, Node, agent, eventually, read};
 use serde_json::Value;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
 use tallymesh_node::config::{Config, HttpRules, UpArgs};
 use tallymesh_node::store::Memory;
 
@@ -14,7 +14,7 @@ const LINK: Link = Link(0);
 struct Client {
     url: String,
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     session: Option<String>,
     started: Instant,
 }
@@ -26,7 +26,7 @@ impl Client {
         let mut client = Client {
             url: url.to_owned(),
             replica: Replica::new(space, writer),
-            sync: Sync::new(SyncConfig::default(), 9),
+            sync: SyncMachine::new(SyncConfig::default(), 9),
             session: None,
             started: Instant::now(),
         };

@@ -2,7 +2,7 @@
 
 use crate::process::{DEADLINE, Node, eventually};
 use futures::{SinkExt, StreamExt};
-use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -23,7 +23,7 @@ fn url(node: &Node) -> String {
 /// A replica at the other end of a socket.
 struct Client {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     socket: Socket,
     started: Instant,
 }
@@ -40,7 +40,7 @@ impl Client {
         let writer = WriterId::mint(&space, &[9; 32], &[writer; 16]);
         let mut client = Client {
             replica: Replica::new(space, writer),
-            sync: Sync::new(SyncConfig::default(), 9),
+            sync: SyncMachine::new(SyncConfig::default(), 9),
             socket,
             started: Instant::now(),
         };

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use tallymesh_core::{
-    Input, Link, Mark, Message, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+    Input, Link, Mark, Message, Output, Replica, Space, SyncMachine, SyncConfig, VersionVector, WriterId,
     frame_space,
 };
 
@@ -68,7 +68,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 struct Peer {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
 }
 
 /// Counts in two replicas, keeps them in step by the sync machine and by messages, and returns
@@ -84,7 +84,7 @@ fn run() -> Result<i64, i64> {
         let writer = WriterId::mint(&space, &[7; 32], &[nonce; 16]);
         Peer {
             replica: Replica::new(space.clone(), writer),
-            sync: Sync::new(SyncConfig::default(), u64::from(nonce)),
+            sync: SyncMachine::new(SyncConfig::default(), u64::from(nonce)),
         }
     });
     let handle = peers[0].replica.intern("a").map_err(|_| 2)?;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use tallymesh_core::wire::{Ask, Body, Frame};
 use tallymesh_core::{
-    Input, Level, Link, Mark, Message, Op, Output, Owner, Replica, Space, Sync, SyncConfig, Token,
-    WriterId,
+    Input, Level, Link, Mark, Message, Op, Output, Owner, Replica, Space, SyncConfig, SyncMachine,
+    Token, WriterId,
 };
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
@@ -45,14 +45,14 @@ fn config(owner: Option<Owner>) -> SyncConfig {
 
 fn victim() -> Victim {
     let owner = Some(OWNERS[0]);
-    let sync = Sync::new(config(owner), 7);
+    let sync = SyncMachine::new(config(owner), 7);
     Victim::new(start()[0].clone(), sync, owner)
 }
 
 /// Somebody healthy.
 struct Other {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     mark: Mark,
 }
 
@@ -80,7 +80,7 @@ impl Session {
     fn new() -> Session {
         let other = |replica: Replica, owner, seed| Other {
             replica,
-            sync: Sync::new(config(owner), seed),
+            sync: SyncMachine::new(config(owner), seed),
             mark: Mark::default(),
         };
         let page = Replica::new(Space::default(), WriterId::from_bytes([0x33; 16]));

@@ -4,7 +4,7 @@ use super::sized;
 use crate::vectors::once;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Role, Sync, Token,
+    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Role, SyncMachine, Token,
     WriterId,
 };
 
@@ -24,7 +24,7 @@ const KEYED_BYTES_MIN: usize = 26;
 /// The replica and the machine under attack.
 pub(super) struct Victim {
     pub(super) replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     /// Whose member it is, in a space with members.
     owner: Option<Owner>,
     mark: Mark,
@@ -43,7 +43,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    pub(super) fn new(replica: Replica, sync: Sync, owner: Option<Owner>) -> Victim {
+    pub(super) fn new(replica: Replica, sync: SyncMachine, owner: Option<Owner>) -> Victim {
         let had = replica.len() + replica.writers().count() + replica.keyed_count();
         Victim {
             adds: replica.clock(),

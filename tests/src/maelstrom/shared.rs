@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use tallymesh_core::{
-    Error, Input, Link, Millis, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
+    Error, Input, Link, Millis, Output, Owner, Replica, Space, SyncConfig, SyncMachine, WriterId,
 };
 
 /// The type of the messages between nodes. Their bodies have the link's `number`, whether the sender
@@ -27,7 +27,7 @@ const KEY: &str = "counter";
 pub(super) struct Shared {
     id: String,
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     interval_ms: u32,
     nonces: Nonces,
     others: Vec<String>,
@@ -71,7 +71,7 @@ impl Shared {
         Shared {
             id: id.to_owned(),
             replica: Replica::new(Space::default(), mint(id, &mut nonces)),
-            sync: Sync::new(config, seed),
+            sync: SyncMachine::new(config, seed),
             interval_ms,
             nonces,
             others,

@@ -2,8 +2,8 @@
 
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Space, Sync, SyncConfig,
-    WriterId,
+    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Space, SyncConfig,
+    SyncMachine, WriterId,
 };
 
 /// A member announces a start that could not catch up so long after it began, in milliseconds.
@@ -27,7 +27,7 @@ pub struct Node<V> {
     /// The replica.
     pub replica: Replica,
     /// Its sync machine.
-    pub sync: Sync,
+    pub sync: SyncMachine,
     /// Up to where the disk has it.
     pub mark: Mark,
     /// The disk.
@@ -71,7 +71,7 @@ impl<S: Scenario> Mesh<S> {
             durable: true,
             alive: false,
             replica: Replica::new(Space::default(), writer),
-            sync: Sync::new(SyncConfig::default(), 0),
+            sync: SyncMachine::new(SyncConfig::default(), 0),
             mark: Mark::default(),
             disk: Disk::default(),
             started: self.now,
@@ -167,7 +167,7 @@ impl<S: Scenario> Mesh<S> {
         let writer = WriterId::mint(&Space::default(), &node.key, &nonce);
         node.replica = Replica::new(Space::default(), writer);
         node.replica.set_time(time);
-        node.sync = Sync::new(config, seed);
+        node.sync = SyncMachine::new(config, seed);
         node.nonce = nonce;
         node.started = now;
         node.epoch += 1;

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::{
-    Input, Level, Link, Millis, Output, Question, Replica, Returned, Space, Sync, SyncConfig,
-    WriterId,
+    Input, Level, Link, Millis, Output, Question, Replica, Returned, Space, SyncConfig,
+    SyncMachine, WriterId,
 };
 use tallymesh_tests::random::Random;
 use tokio::net::TcpStream;
@@ -114,7 +114,7 @@ struct Guest {
     shared: Guests,
     random: Random,
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     begun: Instant,
     socket: Option<Socket>,
     node: usize,
@@ -133,7 +133,7 @@ impl Guest {
         Guest {
             shared,
             replica: Replica::new(space, writer),
-            sync: Sync::new(SyncConfig::default(), random.next_u64()),
+            sync: SyncMachine::new(SyncConfig::default(), random.next_u64()),
             random,
             begun: Instant::now(),
             socket: None,

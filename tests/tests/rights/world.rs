@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Input, Link, Mark, Message, Millis, Op, Output, Owner, Replica, Role, Space, Sync, SyncConfig,
-    VersionVector, WriterId,
+    Input, Link, Mark, Message, Millis, Op, Output, Owner, Replica, Role, Space, SyncConfig,
+    SyncMachine, VersionVector, WriterId,
 };
 
 pub(crate) const MEMBER: usize = 0;
@@ -18,7 +18,7 @@ const PULL: u8 = 3;
 
 pub(crate) struct Peer {
     pub(crate) replica: Replica,
-    pub(crate) sync: Sync,
+    pub(crate) sync: SyncMachine,
     pub(crate) owner: Owner,
     /// The writer that it began with, and what that was minted with.
     pub(crate) first: WriterId,
@@ -105,7 +105,7 @@ impl World {
         };
         self.peers.push(Peer {
             replica: Replica::new(Space::default(), first),
-            sync: Sync::new(config, at as u64 + 7),
+            sync: SyncMachine::new(config, at as u64 + 7),
             owner,
             first,
             nonce,

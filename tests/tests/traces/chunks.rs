@@ -4,7 +4,7 @@ use crate::play::Play;
 use std::collections::VecDeque;
 use tallymesh_core::Op::Add;
 use tallymesh_core::wire::{Body, Frame};
-use tallymesh_core::{Input, Link, Output, Sync, SyncConfig};
+use tallymesh_core::{Input, Link, Output, SyncConfig, SyncMachine};
 
 const LINK: Link = Link(1);
 /// Counters, whose keys are so long that they fill several chunks.
@@ -13,7 +13,7 @@ const COUNT: usize = 3_000;
 /// Two replicas of a history with a link between them.
 struct Wire {
     play: Play,
-    machines: [Sync; 2],
+    machines: [SyncMachine; 2],
     /// Frames on their way to each.
     inboxes: [VecDeque<Vec<u8>>; 2],
     /// Chunks that replica 1 got, and how many of them completed a transfer.
@@ -73,7 +73,7 @@ fn no_chunk_shows_a_transaction_by_half() {
     let mut play = Play::new(2, &keys);
     let all: Vec<_> = (0..COUNT).map(|key| (key, Add(0))).collect();
     play.transact(0, &all);
-    let machine = |seed| Sync::new(SyncConfig::default(), seed);
+    let machine = |seed| SyncMachine::new(SyncConfig::default(), seed);
     let mut wire = Wire {
         play,
         machines: [machine(1), machine(2)],

@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
+    Error, Input, Link, Mark, Message, Output, Owner, Replica, Space, SyncConfig, SyncMachine,
+    WriterId,
 };
 
 use crate::deeds::{Event, Waiting};
@@ -26,7 +27,7 @@ const EVENTS_MAX: usize = 40;
 
 pub(crate) struct Member {
     pub(crate) replica: Replica,
-    pub(crate) sync: Sync,
+    pub(crate) sync: SyncMachine,
     /// What the member's disk would have.
     mark: Mark,
     tend_at: u64,
@@ -126,7 +127,7 @@ impl World {
         };
         Member {
             replica: Replica::new(space, writer),
-            sync: Sync::new(config, self.random.next_u64()),
+            sync: SyncMachine::new(config, self.random.next_u64()),
             mark: Mark::default(),
             tend_at: 0,
             waiting: Vec::new(),

@@ -122,7 +122,7 @@ mod tests {
         for (at, (_, allowed)) in ARROWS.iter().enumerate() {
             let before = &ARROWS[..at];
             let is_before = |to: &&str| before.iter().any(|it| it.0 == *to);
-            assert!(allowed.iter().all(|to| is_before(&to)), "{at}");
+            assert!(allowed.iter().all(is_before), "{at}");
         }
     }
 }

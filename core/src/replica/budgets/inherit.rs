@@ -45,7 +45,7 @@ impl Replica {
     }
 
     /// Moves what this writer holds of budgets to another one, which this replica is about to go on as,
-    /// [from its own state](Replica::begin_again). [`Sync`](crate::sync::Sync) does so by itself.
+    /// [from its own state](Replica::begin_again). [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
     ///
     /// What is pending stays: whoever absorbs this writer gets it.
     ///

@@ -52,7 +52,7 @@ fn exchange(all: &mut [Replica; 3]) {
 /// A replica and its machine; its peers are played by hand.
 struct End {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     now: Millis,
 }
 
@@ -65,7 +65,7 @@ impl End {
         };
         End {
             replica,
-            sync: Sync::new(config, 1),
+            sync: SyncMachine::new(config, 1),
             now: 0,
         }
     }
@@ -92,7 +92,7 @@ impl End {
             agent: String::new(),
             nonce: [0; 16],
             proof: Vec::new(),
-            digests: Sync::digests(&mut self.replica),
+            digests: SyncMachine::digests(&mut self.replica),
             writer: id(writer),
             clock: 1,
         };

@@ -1,7 +1,7 @@
 //! Those who are attached to a member, and are not heard of.
 
 use crate::replica::Replica;
-use crate::sync::{Millis, Sync};
+use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// started again waits for that, or one that has to come back.
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
-impl Sync {
+impl SyncMachine {
     /// Declares dead who is attached here, and was not heard or did not get on for a lease. One that has
     /// written nothing has little to come back with.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {

@@ -30,7 +30,7 @@ fn full(replica: &Replica) -> Message {
 /// A replica and its machine, at one end of links.
 struct End {
     replica: Replica,
-    sync: Sync,
+    sync: SyncMachine,
     now: Millis,
 }
 
@@ -43,7 +43,7 @@ impl End {
         };
         End {
             replica,
-            sync: Sync::new(config, 1),
+            sync: SyncMachine::new(config, 1),
             now: 0,
         }
     }

@@ -30,7 +30,7 @@ pub(in crate::sync) fn full(replica: &Replica) -> Message {
 /// A replica with its machine; its peers are played by hand.
 pub(in crate::sync) struct End {
     pub(in crate::sync) replica: Replica,
-    pub(in crate::sync) sync: Sync,
+    pub(in crate::sync) sync: SyncMachine,
     pub(in crate::sync) now: Millis,
 }
 
@@ -45,7 +45,7 @@ impl End {
         };
         End {
             replica: replica(100),
-            sync: Sync::new(config, 1),
+            sync: SyncMachine::new(config, 1),
             now: 100,
         }
     }
@@ -91,7 +91,7 @@ impl End {
             agent: String::new(),
             nonce: [0; 16],
             proof: Vec::new(),
-            digests: Sync::digests(&mut self.replica),
+            digests: SyncMachine::digests(&mut self.replica),
             writer,
             clock: 0,
         };

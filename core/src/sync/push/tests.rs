@@ -179,7 +179,7 @@ fn encoded(push: &Message) -> Vec<u8> {
 }
 
 /// The bytes of each push that waits, the oldest first.
-fn waiting(sync: &Sync) -> Vec<usize> {
+fn waiting(sync: &SyncMachine) -> Vec<usize> {
     let pushes = &sync.pushes;
     let bytes: Vec<usize> = pushes.waiting.iter().map(|it| it.bytes.len()).collect();
     assert_eq!(pushes.waiting_bytes, bytes.iter().sum::<usize>());

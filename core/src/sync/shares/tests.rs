@@ -115,25 +115,26 @@ fn a_writer_counts_until_it_is_forgotten() {
 
 #[test]
 fn tickets_and_addresses_have_shares() {
-    let mut sync = Sync::new(Default::default(), 1);
+    let mut sync = SyncMachine::new(Default::default(), 1);
     let (mut links, mut writers) = (0u32, 0u128);
     // So many links with keys of their own, each with nearly as many writers as it may have.
-    let mut fill = |sync: &mut Sync, ticket: Option<u128>, address: Option<u128>, count: u32| {
-        for _ in 0..=count {
-            links += 1;
-            let mut owner = [0; 32];
-            owner[..4].copy_from_slice(&links.to_le_bytes());
-            sync.shares.connected(Link(links), owner);
-            sync.set_party(Link(links), Party { ticket, address });
-            let full = count == 0 || sync.room_in_share(Link(links), 250).is_err();
-            for _ in 0..if full { 0 } else { 250 } {
-                writers += 1;
-                let writer = WriterId::from_bytes(writers.to_be_bytes());
-                sync.shares.count(Link(links), writer);
+    let mut fill =
+        |sync: &mut SyncMachine, ticket: Option<u128>, address: Option<u128>, count: u32| {
+            for _ in 0..=count {
+                links += 1;
+                let mut owner = [0; 32];
+                owner[..4].copy_from_slice(&links.to_le_bytes());
+                sync.shares.connected(Link(links), owner);
+                sync.set_party(Link(links), Party { ticket, address });
+                let full = count == 0 || sync.room_in_share(Link(links), 250).is_err();
+                for _ in 0..if full { 0 } else { 250 } {
+                    writers += 1;
+                    let writer = WriterId::from_bytes(writers.to_be_bytes());
+                    sync.shares.count(Link(links), writer);
+                }
             }
-        }
-        sync.shares.has_room(Link(links), 1)
-    };
+            sync.shares.has_room(Link(links), 1)
+        };
     assert_eq!(fill(&mut sync, Some(1), Some(1), 38), Ok(()));
     assert_eq!(fill(&mut sync, Some(1), Some(2), 2), Err(Share::Ticket));
     assert_eq!(fill(&mut sync, Some(2), Some(1), 41), Err(Share::Ticket));

@@ -1,7 +1,7 @@
 //! Giving rights to a member that asks for them.
 
 use super::share::Case;
-use super::{StockId, Sync};
+use super::{StockId, SyncMachine};
 use crate::replica::Replica;
 use crate::sync::{Link, Millis};
 use crate::wire::{Body, Digests, Want};
@@ -64,7 +64,7 @@ impl Given {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// A peer asks for rights. Who is no member is not heard.
     pub(in crate::sync) fn wanted(
         &mut self,

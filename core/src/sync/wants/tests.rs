@@ -18,7 +18,7 @@ fn id(byte: u8) -> WriterId {
 
 /// Three members, each linked to both others.
 struct Mesh {
-    ends: Vec<(Replica, Sync)>,
+    ends: Vec<(Replica, SyncMachine)>,
     now: Millis,
     /// The requests that were sent: from whom, to whom.
     requests: Vec<(usize, usize, Want)>,
@@ -60,7 +60,7 @@ impl Mesh {
                 owner: Some(OWNERS[at]),
                 ..SyncConfig::default()
             };
-            (replica, Sync::new(config, at as u64))
+            (replica, SyncMachine::new(config, at as u64))
         };
         let ends = all.into_iter().enumerate().map(end).collect();
         let mut mesh = Mesh {
@@ -400,7 +400,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
         agent: "".into(),
         nonce: [0; 16],
         proof: Vec::new(),
-        digests: Sync::digests(&mut Replica::new(Space::default(), id(9))),
+        digests: SyncMachine::digests(&mut Replica::new(Space::default(), id(9))),
         writer: id(writer),
         clock: 1,
     };

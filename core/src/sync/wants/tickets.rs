@@ -14,7 +14,7 @@
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
 use crate::replica::{Given, Replica, Stock, Watching};
-use crate::sync::{Level, Link, Millis, Peer, Question, Sync};
+use crate::sync::{Level, Link, Millis, Peer, Question, SyncMachine};
 use crate::wire::{Body, DEALS, Digests, Draw};
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -147,11 +147,11 @@ impl Tickets {
     }
 }
 
-impl Sync {
+impl SyncMachine {
     /// Begins to wait for so many numbers of a sequence: the member that gives them is asked with the next
     /// [`Input::Tick`](crate::sync::Input), which is due at once, and again until as many are
     /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
-    /// then [ends](Sync::end_numbers) it.
+    /// then [ends](SyncMachine::end_numbers) it.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
         self.open_tickets(now, name, count, until, Why::Waited)
     }
