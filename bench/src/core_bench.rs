@@ -6,7 +6,7 @@ use crate::peers::{self, Automerge, Crdts, Loro, Yrs};
 use crate::random::Random;
 use hashbrown::HashMap;
 use std::hint::black_box;
-use tallymesh_core::{Handle, Message, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{KeyId, Message, Replica, Space, VersionVector, WriterId};
 
 const COUNTERS: usize = 10_000;
 const WRITERS: usize = 8;
@@ -166,7 +166,7 @@ fn add_random(report: &mut Report, quick: bool) {
     let picks: Vec<usize> = (0..COUNT).map(|_| random.below(RANDOM_KEYS)).collect();
     let mut ours = replica(1);
     let mut by_handle = replica(1);
-    let mut handles: Vec<Handle> = Vec::new();
+    let mut handles: Vec<KeyId> = Vec::new();
     let mut fast: HashMap<String, i64, foldhash::fast::RandomState> = HashMap::default();
     let mut std_map = std::collections::HashMap::new();
     let mut crdts = Crdts::default();

@@ -13,7 +13,7 @@ use crate::limits::FAULTS_KEPT_MAX;
 #[cfg(feature = "members")]
 use crate::message::Message;
 use crate::state::join::Fork;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::page::Column;
 use crate::state::page::{PAGE, bits};
@@ -245,7 +245,7 @@ impl ForkLog {
         let odd = page.odd();
         let id = |writer: u32| hash_bytes(0, state.writers[writer as usize].as_bytes());
         let key = |slot| {
-            let handle = Handle((at * PAGE) as u32 + slot);
+            let handle = KeyId((at * PAGE) as u32 + slot);
             (
                 handle,
                 hash_bytes(0, state.keys.get(handle).unwrap_or_default().as_bytes()),
@@ -301,7 +301,7 @@ impl ForkLog {
     pub(crate) fn digest_survivors(
         &self,
         state: &State,
-        handle: Handle,
+        handle: KeyId,
         key: u64,
         take: &mut dyn FnMut(u32, usize, u64),
     ) {

@@ -98,7 +98,7 @@ pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};
 pub use reserved::RESERVED;
-pub use state::keys::Handle;
+pub use state::keys::KeyId;
 #[cfg(feature = "members")]
 pub use state::moment::Moment;
 pub use state::operation::Op;

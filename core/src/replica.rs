@@ -68,7 +68,7 @@ use crate::membership::room::Bringer;
 #[cfg(feature = "budgets")]
 use crate::quota::account::is_reserved;
 use crate::rejoin::Rejoin;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
 use crate::state::operation::Op;
@@ -167,7 +167,7 @@ impl Replica {
     /// [`Error::ClockExhausted`], [`Error::CountersFull`], [`Error::WritersFull`] for a writer's first
     /// transaction in a full space. Nothing is changed then.
     #[inline]
-    pub fn add(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
+    pub fn add(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         if let Some(handle) = self.state.keys.find(key)
             && self.add_again(handle, by)
         {
@@ -181,7 +181,7 @@ impl Replica {
     /// # Errors
     /// As [`add`](Replica::add), and [`Error::UnknownHandle`].
     #[inline]
-    pub fn add_at(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
+    pub fn add_at(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
         if self.add_again(handle, by) {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Replica {
     /// Adds to a counter that this writer has a plain shard of already. False, with nothing
     /// changed, if it has none or something is wrong.
     #[inline(always)]
-    fn add_again(&mut self, handle: Handle, by: i64) -> bool {
+    fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
         let (page_at, slot) = place(handle);
         let keeps = self.membership.keeps_journal();
         let Some(page) = self.state.pages.get_mut(page_at) else {
@@ -218,7 +218,7 @@ impl Replica {
 
     /// An add to a counter whose key may be new.
     #[cold]
-    fn add_new(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
+    fn add_new(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         self.membership.next_clock(&self.state)?;
         #[cfg(feature = "budgets")]
         self.check_plain(key)?;
@@ -229,7 +229,7 @@ impl Replica {
 
     /// This writer's first add to a counter, one to a counter that is not plain, or one that fails.
     #[cold]
-    fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
+    fn add_first(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
         if self.state.keys.get(handle).is_none() {
             return Err(Error::UnknownHandle {
                 handle: detail(handle.0),
@@ -262,7 +262,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::KeyLength`], [`Error::CountersFull`].
-    pub fn intern(&mut self, key: &str) -> Result<Handle, Error> {
+    pub fn intern(&mut self, key: &str) -> Result<KeyId, Error> {
         let handle = self.state.keys.find_or_insert(key)?;
         self.state.keys.pin(handle);
         Ok(handle)
@@ -272,7 +272,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::UnknownHandle`] if it is not interned.
-    pub fn release(&mut self, handle: Handle) -> Result<(), Error> {
+    pub fn release(&mut self, handle: KeyId) -> Result<(), Error> {
         if self.state.keys.unpin(handle)? {
             self.state.forget_unused(handle);
         }
@@ -285,19 +285,19 @@ impl Replica {
     }
 
     /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
-    pub fn value_at(&self, handle: Handle) -> Option<i128> {
+    pub fn value_at(&self, handle: KeyId) -> Option<i128> {
         self.state.value_at(handle)
     }
 
     /// When the counter expires, in milliseconds since 1970; `None` if it is absent or stays.
-    pub fn expiry_at(&self, handle: Handle) -> Option<u64> {
+    pub fn expiry_at(&self, handle: KeyId) -> Option<u64> {
         let expiry = self.effective_expiry(handle);
         expiry.filter(|_| !self.is_past(expiry))
     }
 
     /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
     /// if it is absent or stays.
-    pub fn effective_expiry(&self, handle: Handle) -> Option<u64> {
+    pub fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
         self.state.effective_expiry(handle)
     }
 
@@ -312,20 +312,20 @@ impl Replica {
     }
 
     /// The handle of a key that is known here, without interning it.
-    pub fn handle(&self, key: &str) -> Option<Handle> {
+    pub fn handle(&self, key: &str) -> Option<KeyId> {
         self.state.keys.find(key)
     }
 
     /// The key that goes by `handle`.
-    pub fn key(&self, handle: Handle) -> Option<&str> {
+    pub fn key(&self, handle: KeyId) -> Option<&str> {
         self.state.keys.get(handle)
     }
 
     /// Calls `take` with each counter that exists, in no stated order.
-    pub fn each_counter(&self, take: &mut dyn FnMut(Handle)) {
+    pub fn each_counter(&self, take: &mut dyn FnMut(KeyId)) {
         for (at, page) in self.state.pages.iter().enumerate() {
             for slot in bits(self.state.existing(page)) {
-                let handle = Handle((at * PAGE) as u32 + slot);
+                let handle = KeyId((at * PAGE) as u32 + slot);
                 #[cfg(feature = "budgets")]
                 if self.is_reserved(handle) {
                     continue;
@@ -337,19 +337,19 @@ impl Replica {
 
     /// Whether a handle is of a part of a budget, and not of a counter.
     #[cfg(feature = "budgets")]
-    fn is_reserved(&self, handle: Handle) -> bool {
+    fn is_reserved(&self, handle: KeyId) -> bool {
         !self.state.keys.index.are_plain() && self.state.keys.get(handle).is_some_and(is_reserved)
     }
 
     /// Each counter that exists, in no stated order.
-    pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
+    pub fn counters(&self) -> impl Iterator<Item = (KeyId, &str)> {
         self.state
             .pages
             .iter()
             .enumerate()
             .flat_map(move |(at, page)| {
                 bits(self.state.existing(page)).filter_map(move |slot| {
-                    let handle = Handle(at as u32 * PAGE as u32 + slot);
+                    let handle = KeyId(at as u32 * PAGE as u32 + slot);
                     #[cfg(feature = "budgets")]
                     if self.is_reserved(handle) {
                         return None;
@@ -401,12 +401,12 @@ impl Replica {
     }
 
     /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
-    pub fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+    pub fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
         self.state.shards(handle)
     }
 
     /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
-    pub fn each_shard(&self, handle: Handle, take: &mut dyn FnMut(Shard)) {
+    pub fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
         self.state.each_shard(handle, take)
     }
 
@@ -435,7 +435,7 @@ impl Replica {
     /// [`Error::ClockExhausted`].
     pub fn withdraw(
         &mut self,
-        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
+        withdrawn: &mut dyn FnMut(KeyId, (WriterId, u64)),
     ) -> Result<bool, Error> {
         self.idempotency
             .withdraw(&mut self.state, &mut self.membership, withdrawn)
@@ -501,7 +501,7 @@ impl Replica {
     ///
     /// Its cost follows the changes, not the state.
     #[cfg(feature = "members")]
-    pub fn changed_since(&self, moment: Moment, from: u32) -> Option<impl Iterator<Item = Handle>> {
+    pub fn changed_since(&self, moment: Moment, from: u32) -> Option<impl Iterator<Item = KeyId>> {
         self.state.changed_since(moment, from)
     }
 

@@ -38,7 +38,7 @@ use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 use changes::{StateMark, Touched};
 use counter::Act;
-use keys::{Handle, KeyIndex, Keys, NoIndex};
+use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
 use slot::Slot;
 use writers::Numbers;
@@ -120,7 +120,7 @@ impl<I: KeyIndex> State<I> {
         self.touched.resize(0);
         for (at, page) in pages.iter().enumerate() {
             for slot in bits(page.present()) {
-                self.forget_unused(Handle((at * PAGE) as u32 + slot));
+                self.forget_unused(KeyId((at * PAGE) as u32 + slot));
             }
         }
         self.void_walks();
@@ -215,7 +215,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Forgets the key if nothing is kept under it.
-    pub(crate) fn forget_unused(&mut self, handle: Handle) {
+    pub(crate) fn forget_unused(&mut self, handle: KeyId) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         let used = page.is_some_and(|page| page.rows(slot).next().is_some());
@@ -248,7 +248,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Replaces a counter's slots.
-    pub(crate) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
+    pub(crate) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
         self.touch(page_at, 1 << slot);
@@ -276,6 +276,6 @@ impl<I: KeyIndex> State<I> {
 
 /// A handle's page and its place therein.
 #[inline]
-pub(crate) fn place(handle: Handle) -> (usize, u32) {
+pub(crate) fn place(handle: KeyId) -> (usize, u32) {
     (handle.0 as usize / PAGE, handle.0 % PAGE as u32)
 }

@@ -99,7 +99,7 @@ use crate::hash::mix;
 use crate::message::records::Owner;
 use crate::rejoin::Returned;
 use crate::replica::{Mark, Replica};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
@@ -202,7 +202,7 @@ pub enum Output {
     /// A merge changed this counter.
     Changed {
         /// The counter.
-        handle: Handle,
+        handle: KeyId,
     },
     /// A message was merged.
     Merged {
@@ -298,7 +298,7 @@ pub struct SyncMachine {
     /// Ascending by link; in a page, which has few, in the order in which they came.
     peers: Vec<Peer>,
     /// The counters that merges changed, which can be all of them; they are told before the outputs.
-    changed: Vec<Handle>,
+    changed: Vec<KeyId>,
     outputs: Vec<Output>,
     /// The outputs that are being polled, the last one first.
     polled: Vec<Output>,

@@ -68,7 +68,7 @@ use crate::driver::OperationError;
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Asker, Error, Handle, Replica};
+use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -132,7 +132,7 @@ pub trait Host {
     fn executed(&mut self) {}
 
     /// Hears that a local transaction changed a counter, once for each event.
-    fn wrote(&mut self, space: usize, changed: Handle, event: Event);
+    fn wrote(&mut self, space: usize, changed: KeyId, event: Event);
 
     /// Hears that a local transaction was made that changed no counter, and is to be kept all the same.
     fn made(&mut self, space: usize);

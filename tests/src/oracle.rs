@@ -39,7 +39,7 @@ pub use tallymesh_core::Op as Kind;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use tallymesh_core::{Handle, Replica, WriterId};
+use tallymesh_core::{KeyId, Replica, WriterId};
 
 /// The number of a key.
 pub type Key = usize;
@@ -286,14 +286,14 @@ impl Oracle {
     /// # Errors
     /// Names the first read that differs.
     pub fn check(&self, view: &View, replica: &Replica, now: u64) -> Result<(), String> {
-        let mut exist: Vec<(Handle, &str)> = Vec::new();
+        let mut exist: Vec<(KeyId, &str)> = Vec::new();
         for (key, name) in self.keys.iter().enumerate() {
             self.check_key(view, replica, now, key)?;
             if view.read(key, now).is_some() {
                 exist.extend(replica.handle(name).map(|handle| (handle, name.as_str())));
             }
         }
-        let mut listed: Vec<(Handle, &str)> = replica.counters().collect();
+        let mut listed: Vec<(KeyId, &str)> = replica.counters().collect();
         listed.sort_unstable();
         exist.sort_unstable();
         if listed != exist {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Handle, Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, SyncConfig,
+    Error, Input, KeyId, Link, Mark, Message, Millis, Op, Output, Replica, Space, SyncConfig,
     SyncMachine, VersionVector, WriterId,
 };
 
@@ -136,7 +136,7 @@ impl Engine {
     /// counter, where the part is of one. One method for all, since each further one costs code on
     /// both sides.
     pub fn read(&mut self, what: u32, handle: u32) -> bool {
-        let handle = Handle::from_u32(handle);
+        let handle = KeyId::from_u32(handle);
         let Engine { replica, bytes, .. } = self;
         bytes.clear();
         match what {
@@ -209,15 +209,15 @@ impl Engine {
             if !members::is_plain(key) {
                 return None;
             }
-            return self.replica.handle(key).map(Handle::as_u32);
+            return self.replica.handle(key).map(KeyId::as_u32);
         }
         let handle = self.replica.intern(key);
-        self.keep(handle).map(Handle::as_u32)
+        self.keep(handle).map(KeyId::as_u32)
     }
 
     /// Takes back one pin of [`Engine::find`].
     pub fn release(&mut self, handle: u32) -> bool {
-        let released = self.replica.release(Handle::from_u32(handle));
+        let released = self.replica.release(KeyId::from_u32(handle));
         self.keep(released).is_some()
     }
 
@@ -227,7 +227,7 @@ impl Engine {
         if self.reads_only {
             return self.refuse();
         }
-        let added = self.replica.add_at(Handle::from_u32(handle), by);
+        let added = self.replica.add_at(KeyId::from_u32(handle), by);
         self.keep(added).is_some()
     }
 
@@ -276,13 +276,13 @@ impl Engine {
 
     /// When the counter expires, in milliseconds since 1970; 0 if it is absent or stays.
     pub fn expiry_at(&self, handle: u32) -> f64 {
-        let at = self.replica.expiry_at(Handle::from_u32(handle));
+        let at = self.replica.expiry_at(KeyId::from_u32(handle));
         at.unwrap_or_default() as f64
     }
 
     /// The counter's value, if it exists.
     pub fn value_at(&self, handle: u32) -> Option<i128> {
-        self.replica.value_at(Handle::from_u32(handle))
+        self.replica.value_at(KeyId::from_u32(handle))
     }
 
     // ---- messages ----

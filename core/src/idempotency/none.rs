@@ -8,7 +8,7 @@ use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
 use crate::message::{KeyedOp, Message};
 use crate::once::Once;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::sheet::Sheet;
 use crate::state::slot::Slot;
 use crate::writer_id::WriterId;
@@ -113,7 +113,7 @@ impl IdempotencyLog {
         &mut self,
         _: &mut State,
         _: &mut Membership,
-        _: &mut dyn FnMut(Handle, (WriterId, u64)),
+        _: &mut dyn FnMut(KeyId, (WriterId, u64)),
     ) -> Result<bool, Error> {
         Ok(false)
     }

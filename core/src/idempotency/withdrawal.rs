@@ -9,7 +9,7 @@ use crate::membership::stability::seen_by_all;
 use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::{Slot, Stamp, Withdrawal};
 use crate::wire::decode_adds;
@@ -57,7 +57,7 @@ impl IdempotencyLog {
         &mut self,
         state: &mut State,
         members: &mut Membership,
-        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
+        withdrawn: &mut dyn FnMut(KeyId, (WriterId, u64)),
     ) -> Result<bool, Error> {
         if self.due.is_empty() {
             return Ok(false);
@@ -152,7 +152,7 @@ impl IdempotencyLog {
         (writer, at): (u32, u64),
         add: &KeyedAdd,
         sure: bool,
-    ) -> Option<Handle> {
+    ) -> Option<KeyId> {
         let handle = state.keys.find(&add.key)?;
         let mut slots = state.slots(handle);
         let found = counter::find(&slots, writer).ok()?;

@@ -3,7 +3,7 @@
 use super::account::{Account, Part, is_reserved};
 use super::ticket::TicketKey;
 use super::window::WindowKey;
-use crate::state::keys::{Handle, KeyIndex};
+use crate::state::keys::{KeyId, KeyIndex};
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -28,7 +28,7 @@ fn leased(key: &str) -> Option<&str> {
 }
 
 /// Takes a handle out of those of a name.
-fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Handle) {
+fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: KeyId) {
     if let Some(of_name) = handles.get_mut(name) {
         of_name.remove(&handle.0);
         if of_name.is_empty() {
@@ -53,7 +53,7 @@ pub(crate) struct QuotaIndex {
 }
 
 impl KeyIndex for QuotaIndex {
-    fn added(&mut self, key: &str, handle: Handle) {
+    fn added(&mut self, key: &str, handle: KeyId) {
         if !is_reserved(key) {
             return;
         }
@@ -74,7 +74,7 @@ impl KeyIndex for QuotaIndex {
         }
     }
 
-    fn removed(&mut self, key: &str, handle: Handle) {
+    fn removed(&mut self, key: &str, handle: KeyId) {
         if !is_reserved(key) {
             return;
         }
@@ -105,19 +105,16 @@ impl QuotaIndex {
     }
 
     /// The keys that are no plain counters'.
-    pub(crate) fn reserved<'a>(
-        &'a self,
-        keys: &'a Keys,
-    ) -> impl Iterator<Item = (Handle, &'a str)> {
+    pub(crate) fn reserved<'a>(&'a self, keys: &'a Keys) -> impl Iterator<Item = (KeyId, &'a str)> {
         let handles = self.reserved.values().flatten();
-        handles.filter_map(|handle| Some((Handle(*handle), keys.get(Handle(*handle))?)))
+        handles.filter_map(|handle| Some((KeyId(*handle), keys.get(KeyId(*handle))?)))
     }
 
     /// What is kept of windows, those that end first first, with the ends of their periods.
-    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, Handle)> {
+    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, KeyId)> {
         self.windows
             .iter()
-            .map(|(end, handle)| (*end, Handle(*handle)))
+            .map(|(end, handle)| (*end, KeyId(*handle)))
     }
 
     /// The writers for whom something is kept that they hold.
@@ -126,12 +123,12 @@ impl QuotaIndex {
     }
 
     /// The keys of what this writer holds.
-    pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = Handle> {
+    pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = KeyId> {
         let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
-        handles.map(|handle| Handle(*handle))
+        handles.map(|handle| KeyId(*handle))
     }
 
-    fn forget_sequence(&mut self, name: &str, handle: Handle, is_watch: bool) {
+    fn forget_sequence(&mut self, name: &str, handle: KeyId, is_watch: bool) {
         forget(&mut self.sequences, name, handle);
         if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
             *watched -= 1;
@@ -146,7 +143,7 @@ impl QuotaIndex {
         &'a self,
         keys: &'a Keys,
         name: &str,
-    ) -> impl Iterator<Item = (Handle, Account<'a>)> {
+    ) -> impl Iterator<Item = (KeyId, Account<'a>)> {
         let handles = self.leases.get(name).into_iter().flatten();
         handles.filter_map(|handle| Self::account(keys, *handle))
     }
@@ -155,13 +152,13 @@ impl QuotaIndex {
     pub(crate) fn leases<'a>(
         &'a self,
         keys: &'a Keys,
-    ) -> impl Iterator<Item = (Handle, Account<'a>)> {
+    ) -> impl Iterator<Item = (KeyId, Account<'a>)> {
         let handles = self.leases.values().flatten();
         handles.filter_map(|handle| Self::account(keys, *handle))
     }
 
-    fn account(keys: &Keys, handle: u32) -> Option<(Handle, Account<'_>)> {
-        let handle = Handle(handle);
+    fn account(keys: &Keys, handle: u32) -> Option<(KeyId, Account<'_>)> {
+        let handle = KeyId(handle);
         Some((handle, Account::parse(keys.get(handle)?)?))
     }
 
@@ -170,9 +167,9 @@ impl QuotaIndex {
         &'a self,
         keys: &'a Keys,
         name: &str,
-    ) -> impl Iterator<Item = (Handle, TicketKey<'a>)> {
+    ) -> impl Iterator<Item = (KeyId, TicketKey<'a>)> {
         let handles = self.sequences.get(name).into_iter().flatten();
-        let handles = handles.map(|handle| Handle(*handle));
+        let handles = handles.map(|handle| KeyId(*handle));
         handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(TicketKey::parse)?)))
     }
 

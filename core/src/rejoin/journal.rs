@@ -8,7 +8,7 @@ use crate::message::journal::{Did, Dids, Saw};
 use crate::message::records::Configuration;
 use crate::state::counter;
 use crate::state::counter::Act;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::state::slot::{Cut, Slot};
@@ -121,7 +121,7 @@ impl Rejoin {
     pub(crate) fn did(
         &self,
         state: &State,
-        handle: Handle,
+        handle: KeyId,
         op: Op,
         clock: u64,
         slots: &[Slot],

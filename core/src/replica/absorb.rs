@@ -5,7 +5,7 @@ use super::Replica;
 use crate::error::Error;
 use crate::message::records::{Card, Retired, Says};
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE, bits};
 use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
 use crate::writer_id::WriterId;
@@ -102,14 +102,14 @@ impl Replica {
 
     /// Each counter in which one of the chosen writers, which are marked by number, has a slot that was
     /// not moved yet.
-    fn parts_of(&self, chosen: &[bool]) -> Vec<(Handle, Part)> {
+    fn parts_of(&self, chosen: &[bool]) -> Vec<(KeyId, Part)> {
         let mut parts = Vec::new();
         for (at, page) in self.state.pages.iter().enumerate() {
             let columns = page.columns();
             let columns = columns.filter(|column| chosen[column.writer as usize]);
             let present = columns.fold(0, |set, column| set | column.present);
             for slot in bits(present) {
-                let handle = Handle((at * PAGE) as u32 + slot);
+                let handle = KeyId((at * PAGE) as u32 + slot);
                 parts.push((handle, self.part(&page.slots(slot), chosen)));
             }
         }
@@ -136,7 +136,7 @@ impl Replica {
 
     /// The writers of which something would not fit into the own total, if all the others are taken
     /// over: one writer after the other is judged in all of its counters.
-    fn misfits(&self, parts: &[(Handle, Part)]) -> Vec<u32> {
+    fn misfits(&self, parts: &[(KeyId, Part)]) -> Vec<u32> {
         let mut totals: Vec<i128> = parts.iter().map(|(_, part)| part.total).collect();
         let mut moves: Vec<(u32, usize, i128)> = Vec::new();
         for (at, (_, part)) in parts.iter().enumerate() {

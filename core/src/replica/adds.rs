@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::message::Message;
 use crate::rejoin::OfFormer;
 use crate::state::delta::Entry;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::sheet::{Few, Sheet};
 use crate::wire::Adds;
@@ -19,7 +19,7 @@ impl Replica {
     /// after the mark; one that is missing is lost.
     ///
     /// Its cost follows the length of `changed`. In a space with members it is always `None`.
-    pub fn adds_since(&mut self, mark: &mut Mark, changed: &[Handle]) -> Option<Vec<u8>> {
+    pub fn adds_since(&mut self, mark: &mut Mark, changed: &[KeyId]) -> Option<Vec<u8>> {
         let low = self.state.low(&mark.state, OWN as usize);
         if low == self.clock() || !self.only_wrote(mark, low) {
             return None;

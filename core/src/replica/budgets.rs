@@ -29,7 +29,7 @@ use crate::limits::TRANSACTION_OPS_MAX;
 use crate::quota::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -37,7 +37,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// How much was used of own accounts, for the sync machine to take.
-pub(super) type Used = BTreeMap<Handle, u64>;
+pub(super) type Used = BTreeMap<KeyId, u64>;
 
 /// An operation on a budget. Amounts are at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +277,7 @@ impl Replica {
     }
 
     /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
-    pub fn budget_at(&self, handle: Handle) -> Option<&str> {
+    pub fn budget_at(&self, handle: KeyId) -> Option<&str> {
         budget_name(self.state.keys.get(handle)?)
     }
 
@@ -320,7 +320,7 @@ impl Replica {
 
     /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
     /// replicas.
-    pub fn budget_parts(&self) -> impl Iterator<Item = (Handle, &str)> {
+    pub fn budget_parts(&self) -> impl Iterator<Item = (KeyId, &str)> {
         let reserved = self.state.keys.index.reserved(&self.state.keys);
         reserved.filter(|(handle, _)| self.value_at(*handle).is_some())
     }
@@ -352,7 +352,7 @@ impl Replica {
     }
 
     /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
-    pub(super) fn check_plain_at(&self, handle: Handle) -> Result<(), Error> {
+    pub(super) fn check_plain_at(&self, handle: KeyId) -> Result<(), Error> {
         if self.state.keys.index.are_plain() {
             return Ok(());
         }
@@ -368,7 +368,7 @@ impl Replica {
 }
 
 /// Drafts as they were, `None` where there was none.
-pub(super) type Saved = Vec<(Handle, Option<Draft>)>;
+pub(super) type Saved = Vec<(KeyId, Option<Draft>)>;
 
 impl Transaction<'_> {
     /// Makes an operation on a budget, on what the operations before it did.
@@ -541,12 +541,7 @@ impl Transaction<'_> {
         })
     }
 
-    pub(super) fn add_to(
-        &mut self,
-        key: &str,
-        by: i64,
-        saved: &mut Saved,
-    ) -> Result<Handle, Error> {
+    pub(super) fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<KeyId, Error> {
         let replica = &mut *self.replica;
         let handle = replica.state.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::membership::Membership;
 use crate::message::records::{Ack, Says};
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE, bits};
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -104,7 +104,7 @@ impl Replica {
         self.membership.table.waiting = false;
         for at in 0..self.state.pages.len() {
             for slot in bits(self.state.pages[at].odd()) {
-                let handle = Handle((at * PAGE) as u32 + slot);
+                let handle = KeyId((at * PAGE) as u32 + slot);
                 let mut slots = self.state.pages[at].slots(slot);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
@@ -162,7 +162,7 @@ impl Replica {
 
     /// Drops everything but the keys that are interned, to begin again as `writer`; which counters
     /// there were.
-    pub(super) fn clear(&mut self, writer: WriterId) -> Vec<Handle> {
+    pub(super) fn clear(&mut self, writer: WriterId) -> Vec<KeyId> {
         if MEMBERS {
             self.rejoin.note_former(&self.state, &self.membership);
         }
@@ -175,7 +175,7 @@ impl Replica {
                 .reserved(&self.state.keys)
                 .map(|(handle, _)| handle),
         );
-        let handles: Vec<Handle> = handles.collect();
+        let handles: Vec<KeyId> = handles.collect();
         #[cfg(feature = "budgets")]
         self.pending.clear();
         *self.forks.sums = Empty::EMPTY;

@@ -5,7 +5,7 @@ use super::Replica;
 use crate::error::Error;
 use crate::message::journal::Former;
 use crate::message::records::{Intro, Owner};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -118,7 +118,7 @@ impl Replica {
     pub fn take_over(
         &mut self,
         left: &mut Replica,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<(), Error> {
         if self.membership.configuration().is_none() {
             if left.configuration().is_some() {

@@ -15,7 +15,7 @@ use crate::message::journal::{Did, Dids, Journal};
 use crate::once::Once;
 use crate::rejoin::{Again, AgainOp, Returned};
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::state::slot::Base;
@@ -60,7 +60,7 @@ impl Replica {
         &mut self,
         writer: WriterId,
         state: &Message,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<Journal, Error> {
         self.begin_again_staged(writer, &[], state, changed)
     }
@@ -71,7 +71,7 @@ impl Replica {
         writer: WriterId,
         staged: &[Vec<u8>],
         last: &Message,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<Journal, Error> {
         if !last.is_complete() || last.delta.writers.iter().any(|entry| entry.lo > 0) {
             return Err(Error::Outdated);
@@ -121,7 +121,7 @@ impl Replica {
         journal: Journal,
         upto: Option<u64>,
         published: u64,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Returned {
         // Of what nobody was told nothing counts.
         let upto = upto.or((published == 0).then_some(0));
@@ -178,7 +178,7 @@ impl Replica {
         &mut self,
         did: Vec<Did>,
         once: Option<Once>,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Option<Vec<AgainOp>> {
         #[cfg(feature = "budgets")]
         let did = self.flows_again(did)?;

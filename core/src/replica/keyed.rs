@@ -4,7 +4,7 @@ use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::idempotency::{Asked, Asker, KeyedBounds};
 use crate::once::Once;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Draft;
 use crate::state::vector::VersionVector;
 #[cfg(any(test, feature = "explore"))]
@@ -18,7 +18,7 @@ impl Transaction<'_> {
     /// # Errors
     /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
     /// [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX); with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
-    pub fn commit_once(self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub fn commit_once(self, once: Once, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         self.commit_once_for(once, None, changed)
     }
 
@@ -31,7 +31,7 @@ impl Transaction<'_> {
         mut self,
         once: Once,
         asker: Option<&Asker>,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         #[cfg(feature = "budgets")]
         if !self.draws.is_empty() {

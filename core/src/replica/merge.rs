@@ -9,7 +9,7 @@ use crate::sort::sort_by;
 use crate::state::counter;
 use crate::state::delta::Entry;
 use crate::state::join::{Found, Judged};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -47,7 +47,7 @@ impl Replica {
     pub fn merge_with(
         &mut self,
         message: &Message,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<Merged, Error> {
         self.merge_live(message, None, changed)
     }
@@ -60,7 +60,7 @@ impl Replica {
         &mut self,
         message: &Message,
         live: Option<WriterId>,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<Merged, Error> {
         self.merge_staged(&[], message, live, changed)
     }
@@ -72,7 +72,7 @@ impl Replica {
         staged: &[Vec<u8>],
         last: &Message,
         live: Option<WriterId>,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<Merged, Error> {
         self.membership.check(&self.state, last, live)?;
         // What the last chunk's table does not cover must not become visible.
@@ -193,7 +193,7 @@ impl Replica {
         sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
         for handle in &odd {
-            let handle = Handle(*handle);
+            let handle = KeyId(*handle);
             let mut slots = self.state.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);

@@ -5,7 +5,7 @@ use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op, check};
 #[cfg(feature = "members")]
 use crate::state::page::Row;
@@ -33,7 +33,7 @@ impl Replica {
     ///
     /// # Errors
     /// As [`apply`](Replica::apply), and [`Error::UnknownHandle`].
-    pub fn apply_at(&mut self, handle: Handle, op: Op) -> Result<bool, Error> {
+    pub fn apply_at(&mut self, handle: KeyId, op: Op) -> Result<bool, Error> {
         if self.state.keys.get(handle).is_none() {
             return Err(Error::UnknownHandle {
                 handle: detail(handle.0),
@@ -91,7 +91,7 @@ impl Replica {
     ///
     /// It looks at no other writer's shards, of which a counter may have tens of thousands.
     #[cfg(feature = "members")]
-    pub fn add_together(&mut self, adds: &[(Handle, i64)]) -> bool {
+    pub fn add_together(&mut self, adds: &[(KeyId, i64)]) -> bool {
         let fits = adds.len() <= TRANSACTION_OPS_MAX;
         let Some(clock) = self
             .membership
@@ -101,7 +101,7 @@ impl Replica {
         else {
             return false;
         };
-        let is_small = |&(handle, by): &(Handle, i64)| {
+        let is_small = |&(handle, by): &(KeyId, i64)| {
             let is_small = self.state.is_small(handle, by);
             #[cfg(feature = "budgets")]
             let is_small = is_small && self.check_plain_at(handle).is_ok();
@@ -139,7 +139,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
-    pub fn materialize_expiry(&mut self, handle: Handle) -> Result<bool, Error> {
+    pub fn materialize_expiry(&mut self, handle: KeyId) -> Result<bool, Error> {
         let (page_at, slot) = place(handle);
         let page = self
             .state
@@ -245,7 +245,7 @@ impl Replica {
     }
 
     /// Replaces a counter's slots.
-    pub(super) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
+    pub(super) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
         self.state.put_slots(handle, slots)
     }
 
@@ -254,7 +254,7 @@ impl Replica {
     pub(super) fn make(
         &mut self,
         steps: &[(String, Op)],
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let clock = self.membership.next_clock(&self.state)?;
         let mut drafts: Vec<Draft> = Vec::new();

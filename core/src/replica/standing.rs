@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Configuration, Owner, Says};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -18,7 +18,7 @@ impl Replica {
         &mut self,
         message: &Message,
         new: bool,
-        changed: &mut dyn FnMut(Handle),
+        changed: &mut dyn FnMut(KeyId),
     ) -> Result<bool, Error> {
         if !MEMBERS || !new || !self.membership.is_replaced_by(&self.state, message)? {
             return Ok(false);

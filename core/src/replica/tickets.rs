@@ -21,7 +21,7 @@ use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
 use crate::quota::ticket::{Piece, TicketKey, check_sequence};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -99,7 +99,7 @@ impl Replica {
     ///
     /// # Errors
     /// As [`Transaction::begin_sequence`]. Nothing is changed then.
-    pub fn begin_sequence(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub fn begin_sequence(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let mut transaction = self.begin()?;
         transaction.begin_sequence(name)?;
         transaction.commit(changed);
@@ -159,7 +159,7 @@ impl Replica {
     }
 
     /// The name of the sequence of which something is kept in a counter.
-    pub fn sequence_at(&self, handle: Handle) -> Option<&str> {
+    pub fn sequence_at(&self, handle: KeyId) -> Option<&str> {
         let key = self.state.keys.get(handle).and_then(TicketKey::parse);
         key.map(|key| key.name)
     }
@@ -169,7 +169,7 @@ impl Replica {
     ///
     /// # Errors
     /// As [`Transaction::ticket`]. Nothing is changed then.
-    pub fn next_ticket(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<u64, Error> {
+    pub fn next_ticket(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<u64, Error> {
         let mut transaction = self.begin()?;
         let number = transaction.ticket(name)?;
         transaction.commit(changed);
@@ -245,7 +245,7 @@ impl Replica {
     }
 
     /// The transactions that a counter comes from.
-    fn made_by(&self, handle: Handle) -> VersionVector {
+    fn made_by(&self, handle: KeyId) -> VersionVector {
         let shards = self.shards(handle);
         let each = shards.map(|it| VersionVector::of(it.writer, it.clock));
         each.fold(VersionVector::default(), |all, one| all.joined(&one))
@@ -260,7 +260,7 @@ impl Replica {
         &mut self,
         name: &str,
         given: Given,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let writer = self.writer();
         let rests = self
@@ -319,7 +319,7 @@ impl Replica {
         name: &str,
         to: WriterId,
         count: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<u64, Error> {
         let to_member = to == self.writer() || self.membership.is_counted_member(&self.state, &to);
         let Some(next) = self.next_to_give(name).filter(|_| to_member) else {

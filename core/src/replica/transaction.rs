@@ -6,7 +6,7 @@ use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter::{self, Sum};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub struct Transaction<'a> {
     pub(super) ops: usize,
     /// What was used of own accounts of budgets.
     #[cfg(feature = "budgets")]
-    pub(super) uses: Vec<(Handle, u64)>,
+    pub(super) uses: Vec<(KeyId, u64)>,
     /// Whether a lease was given.
     #[cfg(feature = "budgets")]
     pub(super) leases: bool,
@@ -108,12 +108,12 @@ impl Transaction<'_> {
 
     /// Makes all of it visible at once, and adds each counter that changed to `changed`. If nothing
     /// changed, no transaction is made.
-    pub fn commit(mut self, changed: &mut Vec<Handle>) {
+    pub fn commit(mut self, changed: &mut Vec<KeyId>) {
         self.finish(changed);
     }
 
     /// Makes all of it visible, and adds each counter that changed to `changed`.
-    pub(super) fn finish(&mut self, changed: &mut Vec<Handle>) {
+    pub(super) fn finish(&mut self, changed: &mut Vec<KeyId>) {
         for mut draft in core::mem::take(&mut self.drafts) {
             if draft.changed {
                 changed.push(draft.handle);

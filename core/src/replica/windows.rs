@@ -24,7 +24,7 @@ use crate::message::records::{Configuration, Limit, Owner};
 use crate::quota::window::{
     Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
 };
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
@@ -178,7 +178,7 @@ impl Replica {
         &mut self,
         key: &str,
         cost: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<Period, Error> {
         self.bring_in_for(key, cost, changed)?;
         let mut transaction = self.begin()?;
@@ -197,7 +197,7 @@ impl Replica {
         &mut self,
         key: &str,
         cost: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         match self.period(key) {
             Ok(period) if period.left.here >= i128::from(cost) => {
@@ -208,7 +208,7 @@ impl Replica {
     }
 
     /// Brings the own share into a window, if it may and has not.
-    pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let (Some(owner), share) = (self.membership.owner_of(OWN), self.own_share(name)) else {
             return Ok(());
         };
@@ -354,7 +354,7 @@ impl Replica {
         name: &str,
         to: WriterId,
         amount: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         self.bring_in(name, changed)?;
         let own = rights_key(self.writer(), name);
@@ -405,7 +405,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
-    pub(crate) fn note_known(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub(crate) fn note_known(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.membership.is_established() || !self.awaits_known() || !self.is_known_to_all() {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 //! columns.
 
 use super::delta::{Delta, Entry, KeySide};
-use super::keys::{Handle, KeyIndex};
+use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
 use super::sheet::Sheet;
 use super::{State, place};
@@ -117,7 +117,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     pub(crate) fn key_of(&self, page: usize, slot: u32) -> &str {
-        let handle = Handle((page * PAGE) as u32 + slot);
+        let handle = KeyId((page * PAGE) as u32 + slot);
         self.keys.get(handle).unwrap_or_default()
     }
 
@@ -129,7 +129,7 @@ impl<I: KeyIndex> State<I> {
         selection: &Selection<'_, L>,
         handles: &mut [u32],
     ) -> (Delta, L::Like<u64>) {
-        let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
+        let key = |handle: u32| self.keys.get(KeyId(handle)).unwrap_or_default();
         sort_by_text(handles, &key);
         let mut message = Delta::default();
         let mut named = selection.lows.like(self.clocks.len(), NOTHING);
@@ -138,7 +138,7 @@ impl<I: KeyIndex> State<I> {
             self.assemble_sides(
                 selection,
                 at as u32,
-                Handle(*handle),
+                KeyId(*handle),
                 &mut message,
                 &mut named,
             );
@@ -171,7 +171,7 @@ impl<I: KeyIndex> State<I> {
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
-                let (page_at, slot) = place(Handle(*handle));
+                let (page_at, slot) = place(KeyId(*handle));
                 for column in self.pages[page_at].columns() {
                     let number = column.writer;
                     if !selection.has(page_at, column.writer) {
@@ -241,7 +241,7 @@ impl<I: KeyIndex> State<I> {
         &self,
         selection: &Selection<'_, L>,
         key: u32,
-        handle: Handle,
+        handle: KeyId,
         message: &mut Delta,
         named: &mut L::Like<u64>,
     ) {

@@ -4,7 +4,7 @@
 //! joined in one pass without branches; all else is looked up counter by counter.
 
 use super::delta::{Delta, KeySide};
-use super::keys::{Handle, KeyIndex};
+use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, Joined, PAGE, Row, bits};
 use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
@@ -20,7 +20,7 @@ const ALIGNED: bool = !cfg!(target_family = "wasm");
 
 /// Something of a clock that was held already: the counter, the writer's local number, the clock,
 /// and both totals if there are two.
-pub(crate) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
+pub(crate) type Fork = (KeyId, u32, u64, Option<[i128; 2]>);
 
 /// What the layers above have judged of a message before it is joined.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ pub(crate) struct Found<'a> {
     pub(crate) odd: Vec<u32>,
     /// Whether nothing of others was here before.
     pub(crate) fresh: bool,
-    pub(crate) changed: &'a mut dyn FnMut(Handle),
+    pub(crate) changed: &'a mut dyn FnMut(KeyId),
 }
 
 impl<'a> Found<'a> {
@@ -56,7 +56,7 @@ impl<'a> Found<'a> {
 
     /// Notes what was installed at a clock that was held already; of a writer once in a row.
     #[cold]
-    fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
+    fn late(&mut self, handle: KeyId, writer: u32, clock: u64) {
         if !FORKS {
             return; // nothing counts as held then
         }
@@ -66,7 +66,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    pub(crate) fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
+    pub(crate) fn new(fresh: bool, changed: &'a mut dyn FnMut(KeyId)) -> Found<'a> {
         Found {
             fresh,
             installed: 0,
@@ -130,8 +130,8 @@ impl<I: KeyIndex> State<I> {
                 hint: 0,
             });
         }
-        let mut handles = [Handle(0); PAGE];
-        let mut expected = Handle(0);
+        let mut handles = [KeyId(0); PAGE];
+        let mut expected = KeyId(0);
         let mut sides = message.sides.iter().peekable();
         for (at, columns) in message.pages.iter().enumerate() {
             let (text, ends, base) = message.keys.page_text(at);
@@ -150,14 +150,14 @@ impl<I: KeyIndex> State<I> {
                 && self.keys.is_run(expected, text, ends, base)
             {
                 self.join_aligned(expected, columns, &mut writers, found);
-                expected = Handle(expected.0 + ends.len() as u32);
+                expected = KeyId(expected.0 + ends.len() as u32);
                 continue;
             }
             let keys = message.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
                 *handle = self.keys.find_or_take(key)?;
-                expected = Handle(handle.0 + 1);
+                expected = KeyId(handle.0 + 1);
             }
             // Which of them have no more than rows here and there.
             let mut plain = 0u64;
@@ -186,7 +186,7 @@ impl<I: KeyIndex> State<I> {
     /// Joins a page whose keys are the first ones of one page here, in the same order, all plain.
     fn join_aligned(
         &mut self,
-        first: Handle,
+        first: KeyId,
         columns: &[Column],
         writers: &mut [Known],
         found: &mut Found<'_>,
@@ -206,14 +206,14 @@ impl<I: KeyIndex> State<I> {
             self.touch(page_at, changed);
         }
         for slot in bits(changed) {
-            (found.changed)(Handle(first.0 + slot));
+            (found.changed)(KeyId(first.0 + slot));
         }
     }
 
     /// Joins the rows of those of 64 counters that are `plain`, whose keys stand anywhere here.
     fn join_scattered(
         &mut self,
-        handles: &[Handle],
+        handles: &[KeyId],
         plain: u64,
         columns: &[Column],
         writers: &[Known],
@@ -255,7 +255,7 @@ impl<I: KeyIndex> State<I> {
         (message, closed): (&Delta, bool),
         columns: &[Column],
         at: (usize, u32),
-        handle: Handle,
+        handle: KeyId,
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
@@ -405,7 +405,7 @@ impl<I: KeyIndex> State<I> {
 #[inline]
 fn join_row(
     column: &mut Column,
-    handle: Handle,
+    handle: KeyId,
     slot: u32,
     theirs: Row,
     known: Known,
@@ -432,7 +432,7 @@ fn join_row(
 fn join_columns(
     ours: &mut Column,
     theirs: &Column,
-    first: Handle,
+    first: KeyId,
     known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
@@ -465,7 +465,7 @@ fn join_columns(
     if FORKS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {
-                found.late(Handle(first.0 + slot), ours.writer, row.clock);
+                found.late(KeyId(first.0 + slot), ours.writer, row.clock);
             }
         }
     }
@@ -487,13 +487,13 @@ fn join_columns(
 fn join_unlike(
     ours: &mut Column,
     theirs: &Column,
-    first: Handle,
+    first: KeyId,
     known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
     let mut changed = 0;
     for (slot, row) in theirs.iter() {
-        let handle = Handle(first.0 + slot);
+        let handle = KeyId(first.0 + slot);
         changed |= join_row(ours, handle, slot, *row, known, found) << slot;
     }
     changed
@@ -523,7 +523,7 @@ mod tests {
             let mut ignore = |_| ();
             let mut found = Found::new(false, &mut ignore);
             let (mut ours, theirs) = (column(ours), column([20, 7]));
-            join_columns(&mut ours, &theirs, Handle(0), known, &mut found);
+            join_columns(&mut ours, &theirs, KeyId(0), known, &mut found);
             assert_eq!(!found.forks.is_empty(), late, "{ours:?}");
         }
     }

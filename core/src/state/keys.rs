@@ -36,12 +36,12 @@ fn seed(random: u64) -> Seed {
 /// The local number of a key. It is never on the wire, and stays valid while the counter exists or
 /// somebody holds it interned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub(crate) u32);
+pub struct KeyId(pub(crate) u32);
 
-impl Handle {
+impl KeyId {
     /// The handle of this number.
-    pub const fn from_u32(number: u32) -> Handle {
-        Handle(number)
+    pub const fn from_u32(number: u32) -> KeyId {
+        KeyId(number)
     }
 
     /// Its number.
@@ -64,9 +64,9 @@ struct Span {
 /// What a layer above finds keys by. The key table keeps it in step with its keys.
 pub(crate) trait KeyIndex: Clone + Default {
     /// A key came, under this handle.
-    fn added(&mut self, key: &str, handle: Handle);
+    fn added(&mut self, key: &str, handle: KeyId);
     /// A key is about to be forgotten.
-    fn removed(&mut self, key: &str, handle: Handle);
+    fn removed(&mut self, key: &str, handle: KeyId);
 }
 
 /// No index.
@@ -74,9 +74,9 @@ pub(crate) trait KeyIndex: Clone + Default {
 pub(crate) struct NoIndex;
 
 impl KeyIndex for NoIndex {
-    fn added(&mut self, _: &str, _: Handle) {}
+    fn added(&mut self, _: &str, _: KeyId) {}
 
-    fn removed(&mut self, _: &str, _: Handle) {}
+    fn removed(&mut self, _: &str, _: KeyId) {}
 }
 
 /// All keys, their bytes in one string. A handle indexes `spans`; the hash table holds handles
@@ -132,7 +132,7 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: &str) -> Option<Handle> {
+    pub(crate) fn find(&self, key: &str) -> Option<KeyId> {
         let hash = Keys::<I>::hash(&self.seed, key);
         self.table
             .find(hash, |&handle| {
@@ -141,13 +141,13 @@ impl<I: KeyIndex> Keys<I> {
                 span.len as usize == key.len()
                     && text.is_some_and(|text| text.starts_with(key.as_bytes()))
             })
-            .map(|&handle| Handle(handle))
+            .map(|&handle| KeyId(handle))
     }
 
     /// Whether the keys from `first` on are these, one after another: `text` is theirs joined, and
     /// `ends` says where each ends in it, counted from `base`. Keys that came together tend to
     /// stand together, and are compared together.
-    pub(crate) fn is_run(&self, first: Handle, text: &str, ends: &[u32], base: u32) -> bool {
+    pub(crate) fn is_run(&self, first: KeyId, text: &str, ends: &[u32], base: u32) -> bool {
         let first = first.0 as usize;
         let Some(spans) = self.spans.get(first..first + ends.len()) else {
             return false;
@@ -178,7 +178,7 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     /// The handle of `key`, which is given one if it has none.
-    pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<Handle, Error> {
+    pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<KeyId, Error> {
         if let Some(handle) = self.find(key) {
             return Ok(handle);
         }
@@ -187,7 +187,7 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     /// The same of a key that came with others, which were judged together.
-    pub(crate) fn find_or_take(&mut self, key: &str) -> Result<Handle, Error> {
+    pub(crate) fn find_or_take(&mut self, key: &str) -> Result<KeyId, Error> {
         match self.find(key) {
             Some(handle) => Ok(handle),
             None => self.insert(key),
@@ -195,7 +195,7 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     /// Gives a key that has none a handle.
-    fn insert(&mut self, key: &str) -> Result<Handle, Error> {
+    fn insert(&mut self, key: &str) -> Result<KeyId, Error> {
         self.check(key)?;
         if HUGE && self.text.len() + key.len() > u32::MAX as usize {
             self.compact(); // The remains of removed keys use up 32-bit offsets too.
@@ -218,7 +218,7 @@ impl<I: KeyIndex> Keys<I> {
                 (self.spans.len() - 1) as u32
             }
         };
-        self.index.added(key, Handle(handle));
+        self.index.added(key, KeyId(handle));
         let Keys {
             table,
             spans,
@@ -229,7 +229,7 @@ impl<I: KeyIndex> Keys<I> {
         table.insert_unique(Keys::<I>::hash(seed, key), handle, |&other| {
             Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other))
         });
-        Ok(Handle(handle))
+        Ok(KeyId(handle))
     }
 
     /// Refuses so many bytes of new keys if there is no room for them.
@@ -284,24 +284,24 @@ impl<I: KeyIndex> Keys<I> {
 
     /// The key of a handle, `None` if the handle is free.
     #[inline]
-    pub(crate) fn get(&self, handle: Handle) -> Option<&str> {
+    pub(crate) fn get(&self, handle: KeyId) -> Option<&str> {
         let live = self.spans.get(handle.0 as usize)?.len > 0;
         live.then(|| Keys::<I>::text_of(&self.text, &self.spans, handle.0))
     }
 
-    pub(crate) fn pin(&mut self, handle: Handle) {
+    pub(crate) fn pin(&mut self, handle: KeyId) {
         let pins = &mut self.spans[handle.0 as usize].pins;
         *pins = pins.saturating_add(1);
     }
 
-    pub(crate) fn is_pinned(&self, handle: Handle) -> bool {
+    pub(crate) fn is_pinned(&self, handle: KeyId) -> bool {
         self.spans
             .get(handle.0 as usize)
             .is_some_and(|span| span.pins > 0)
     }
 
     /// Takes one pin off; tells whether it was the last one.
-    pub(crate) fn unpin(&mut self, handle: Handle) -> Result<bool, Error> {
+    pub(crate) fn unpin(&mut self, handle: KeyId) -> Result<bool, Error> {
         match self.spans.get_mut(handle.0 as usize) {
             Some(span) if span.pins > 0 => {
                 if span.pins < u16::MAX {
@@ -316,7 +316,7 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     /// Forgets a key; its handle may be given to another.
-    pub(crate) fn remove(&mut self, handle: Handle) {
+    pub(crate) fn remove(&mut self, handle: KeyId) {
         let Some(key) = self.get(handle) else { return };
         let hash = Keys::<I>::hash(&self.seed, key);
         let bytes = key.len();

@@ -3,7 +3,7 @@
 use super::State;
 use super::keys::KeyIndex;
 use super::page::{PAGE, bits};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 
 /// A moment in a replica's history. It means nothing to another replica, nor to the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl<I: KeyIndex> State<I> {
         &self,
         moment: Moment,
         from: u32,
-    ) -> Option<impl Iterator<Item = Handle>> {
+    ) -> Option<impl Iterator<Item = KeyId>> {
         let is_known = self.began < moment.epoch && moment.epoch <= self.epoch;
         if !is_known || *self.dropped != moment.dropped {
             return None;
@@ -45,7 +45,7 @@ impl<I: KeyIndex> State<I> {
             Some((at, slots))
         });
         let handles = pages
-            .flat_map(|(at, slots)| bits(slots).map(move |slot| Handle((at * PAGE) as u32 + slot)));
+            .flat_map(|(at, slots)| bits(slots).map(move |slot| KeyId((at * PAGE) as u32 + slot)));
         Some(handles.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
     }
 }

@@ -1,6 +1,6 @@
 //! Operations on counters, and the counters of a transaction that is being made.
 
-use super::keys::{Handle, KeyIndex};
+use super::keys::{KeyId, KeyIndex};
 use super::slot::Slot;
 use super::{State, place};
 use crate::error::{Error, detail};
@@ -35,14 +35,14 @@ impl Op {
 /// A counter of a transaction that is being made.
 #[cfg_attr(feature = "budgets", derive(Clone))]
 pub(crate) struct Draft {
-    pub(crate) handle: Handle,
+    pub(crate) handle: KeyId,
     pub(crate) slots: Vec<Slot>,
     pub(crate) changed: bool,
 }
 
 impl<I: KeyIndex> State<I> {
     /// Where the draft of a counter is, made if need be.
-    pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: Handle) -> usize {
+    pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: KeyId) -> usize {
         match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
             Ok(at) => at,
             Err(at) => {
@@ -52,7 +52,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    pub(crate) fn draft(&self, handle: Handle) -> Draft {
+    pub(crate) fn draft(&self, handle: KeyId) -> Draft {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         Draft {

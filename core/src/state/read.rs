@@ -1,7 +1,7 @@
 //! Reads: values, shards, the version vector.
 
 use super::delta::{Delta, Entry};
-use super::keys::{Handle, KeyIndex};
+use super::keys::{KeyId, KeyIndex};
 use super::page::{PAGE, Page, Shard, bits};
 #[cfg(feature = "members")]
 use super::slot::Side;
@@ -22,7 +22,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
-    pub(crate) fn value_at(&self, handle: Handle) -> Option<i128> {
+    pub(crate) fn value_at(&self, handle: KeyId) -> Option<i128> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
         if page.is_odd(slot) {
@@ -46,7 +46,7 @@ impl<I: KeyIndex> State<I> {
 
     /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
     /// if it is absent or stays.
-    pub(crate) fn effective_expiry(&self, handle: Handle) -> Option<u64> {
+    pub(crate) fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
         if !page.is_odd(slot) {
@@ -83,14 +83,14 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
-    pub(crate) fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+    pub(crate) fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
         let mut shards = Vec::new();
         self.each_shard(handle, &mut |shard| shards.push(shard));
         shards.into_iter()
     }
 
     /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
-    pub(crate) fn each_shard(&self, handle: Handle, take: &mut dyn FnMut(Shard)) {
+    pub(crate) fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(slot));
@@ -162,7 +162,7 @@ impl<I: KeyIndex> State<I> {
     /// Whether this writer has a plain shard of the counter to which so much may be added as often as a
     /// transaction may, without an overflow.
     #[cfg(feature = "members")]
-    pub(crate) fn is_small(&self, handle: Handle, by: i64) -> bool {
+    pub(crate) fn is_small(&self, handle: KeyId, by: i64) -> bool {
         const HALF: u64 = i64::MAX as u64 / 2;
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at).filter(|page| !page.is_odd(slot));
@@ -210,17 +210,17 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The counters of which one of these writers has a slot.
-    pub(crate) fn slots_of(&self, writers: &[u32]) -> Vec<Handle> {
+    pub(crate) fn slots_of(&self, writers: &[u32]) -> Vec<KeyId> {
         let mut handles = Vec::new();
         for (at, page) in self.pages.iter().enumerate() {
             let columns = writers.iter().filter_map(|writer| page.column(*writer));
             let present = columns.fold(0, |set, column| set | column.present);
-            handles.extend(bits(present).map(|slot| Handle((at * PAGE) as u32 + slot)));
+            handles.extend(bits(present).map(|slot| KeyId((at * PAGE) as u32 + slot)));
         }
         handles
     }
 
-    pub(crate) fn slots(&self, handle: Handle) -> Vec<Slot> {
+    pub(crate) fn slots(&self, handle: KeyId) -> Vec<Slot> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         page.map_or(Vec::new(), |page| page.slots(slot))

@@ -2,7 +2,7 @@
 
 use crate::support::{cases, observer, replica};
 use std::collections::BTreeMap;
-use tallymesh_core::{Error, Handle, VersionVector};
+use tallymesh_core::{Error, KeyId, VersionVector};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -25,7 +25,7 @@ fn a_released_handle_is_unusable() {
     assert_eq!(replica.value_at(handle), None);
     assert_eq!(replica.handle("later"), None);
     assert_eq!(replica.clock(), 0);
-    let never = Handle::from_u32(4_000_000_000);
+    let never = KeyId::from_u32(4_000_000_000);
     assert!(replica.add_at(never, 1).is_err() && replica.release(never).is_err());
     assert_eq!(replica.shards(never).count(), 0);
     // The number is used again, for another key.
@@ -79,7 +79,7 @@ fn what_is_released_costs_nothing() {
 fn handles_follow_their_keys() {
     cases(300, |random| {
         let mut replica = replica(1);
-        let mut pins: BTreeMap<String, (Handle, u32)> = BTreeMap::new();
+        let mut pins: BTreeMap<String, (KeyId, u32)> = BTreeMap::new();
         let mut values: BTreeMap<String, i128> = BTreeMap::new();
         for _ in 0..random.below(300) {
             let key = format!("key-{}", random.below(90));

@@ -2,7 +2,7 @@
 
 use crate::support::{Random, cases, replica, writer};
 use std::collections::BTreeMap;
-use tallymesh_core::{Handle, Op, Replica, Shard};
+use tallymesh_core::{KeyId, Op, Replica, Shard};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -26,7 +26,7 @@ fn versions(replica: &Replica) -> BTreeMap<&'static str, u64> {
 
 /// What can be read of a counter.
 fn read(replica: &Replica, key: &str) -> (Option<i128>, Option<u64>, Vec<Shard>) {
-    let handle = replica.handle(key).unwrap_or(Handle::from_u32(u32::MAX));
+    let handle = replica.handle(key).unwrap_or(KeyId::from_u32(u32::MAX));
     let shards = replica.shards(handle).collect();
     (replica.value(key), replica.expiry_at(handle), shards)
 }

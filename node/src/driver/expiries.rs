@@ -1,19 +1,19 @@
 //! When counters of a space expire, so that nobody has to search for the next one.
 
 use std::collections::{BTreeSet, HashMap};
-use tallymesh_core::Handle;
+use tallymesh_core::KeyId;
 
 /// The counters that expire, by time. It only says where to look: whether a counter has expired is
 /// for the replica to judge.
 #[derive(Default)]
 pub(super) struct Expiries {
-    by_time: BTreeSet<(u64, Handle)>,
-    times: HashMap<Handle, u64>,
+    by_time: BTreeSet<(u64, KeyId)>,
+    times: HashMap<KeyId, u64>,
 }
 
 impl Expiries {
     /// Notes when a counter expires, in milliseconds since 1970; `None` if it does not.
-    pub(super) fn note(&mut self, counter: Handle, at: Option<u64>) {
+    pub(super) fn note(&mut self, counter: KeyId, at: Option<u64>) {
         if at.is_none() && self.times.is_empty() {
             return; // Few spaces have counters that expire, and this is asked for every change.
         }
@@ -33,7 +33,7 @@ impl Expiries {
     }
 
     /// Takes out the counter that expires next, if that is due at `now`.
-    pub(super) fn take_due(&mut self, now: u64) -> Option<Handle> {
+    pub(super) fn take_due(&mut self, now: u64) -> Option<KeyId> {
         let &(at, counter) = self.by_time.first().filter(|(at, _)| *at <= now)?;
         self.by_time.remove(&(at, counter));
         self.times.remove(&counter);
@@ -46,8 +46,8 @@ impl Expiries {
     }
 
     /// The counters that expire from a time on and before another.
-    pub(super) fn between(&self, from: u64, until: u64) -> impl Iterator<Item = Handle> {
-        let all = (from, Handle::from_u32(0))..(until.max(from), Handle::from_u32(0));
+    pub(super) fn between(&self, from: u64, until: u64) -> impl Iterator<Item = KeyId> {
+        let all = (from, KeyId::from_u32(0))..(until.max(from), KeyId::from_u32(0));
         self.by_time.range(all).map(|(_, counter)| *counter)
     }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_counter_is_due_once_at_its_newest_time() {
-        let handle = Handle::from_u32;
+        let handle = KeyId::from_u32;
         let mut expiries = Expiries::default();
         for (counter, at) in [
             (1, Some(50)),

@@ -29,8 +29,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Party, Replica, Space,
-    SyncConfig, SyncMachine, WriterId,
+    Error, Input, KeyId, Link, LinkStatus, Mark, Output, Party, Replica, Space, SyncConfig,
+    SyncMachine, WriterId,
 };
 use window::Window;
 
@@ -61,12 +61,12 @@ pub(crate) struct OpenSpace {
     /// What is durable there.
     stored: Mark,
     /// Counters that changed since this was last looked at.
-    changed: Vec<Counted>,
+    changed: Vec<KeyId>,
     /// Counters that changed since the store was last given something, some of them more than once;
     /// none if there are too many to be listed.
-    unsaved: Option<Vec<Counted>>,
+    unsaved: Option<Vec<KeyId>>,
     /// What happened to counters since then, if any Redis client listens.
-    events: Vec<(Counted, Event)>,
+    events: Vec<(KeyId, Event)>,
     listening: bool,
     expiries: Expiries,
     /// How many counters exist, and how many of those that `changed` lists were looked at for that.
@@ -389,7 +389,7 @@ impl OpenSpace {
 
     /// A local transaction changed a counter.
     #[inline]
-    pub(super) fn wrote(&mut self, counter: Counted, event: Event) {
+    pub(super) fn wrote(&mut self, counter: KeyId, event: Event) {
         self.wrote = true;
         self.note(counter, event);
     }
@@ -400,12 +400,12 @@ impl OpenSpace {
     }
 
     /// What came from others changed a counter.
-    pub(super) fn changed(&mut self, counter: Counted) {
+    pub(super) fn changed(&mut self, counter: KeyId) {
         self.note(counter, Event::Merge);
     }
 
     #[inline]
-    fn note(&mut self, counter: Counted, event: Event) {
+    fn note(&mut self, counter: KeyId, event: Event) {
         self.changed.push(counter);
         if self.listening {
             self.events.push((counter, event));
@@ -417,10 +417,10 @@ impl OpenSpace {
         let mut events = std::mem::take(&mut self.events);
         // The parts of a budget change together, and are told of as one.
         events.dedup_by(|later, before| {
-            let budget = |it: &(Counted, Event)| self.replica.budget_at(it.0);
+            let budget = |it: &(KeyId, Event)| self.replica.budget_at(it.0);
             later.1 == before.1 && budget(later).is_some() && budget(later) == budget(before)
         });
-        let told = |(counter, event): (Counted, Event)| {
+        let told = |(counter, event): (KeyId, Event)| {
             Some(Notice::new(place, self.name_of(counter)?, event))
         };
         events.into_iter().filter_map(told).collect()

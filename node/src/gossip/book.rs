@@ -34,8 +34,8 @@ use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle, Input, Link, Op, Output, Replica, Role, Space, SyncConfig, SyncMachine,
-    WriterId, frame_space,
+    Error, Input, KeyId, Link, Op, Output, Replica, Role, Space, SyncConfig, SyncMachine, WriterId,
+    frame_space,
 };
 
 /// The names of the node's own spaces begin so; users can't have such.
@@ -408,7 +408,7 @@ impl Book {
     }
 
     /// Until when an entry holds; nothing if it is absent or says no.
-    fn expiry(&self, entry: Handle) -> Option<u64> {
+    fn expiry(&self, entry: KeyId) -> Option<u64> {
         let value = self.replica.value_at(entry)?;
         (value >= 1).then(|| self.replica.expiry_at(entry))?
     }

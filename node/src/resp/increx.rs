@@ -21,7 +21,7 @@ use super::request::{Args, number};
 use super::why::Why;
 use crate::driver::OperationError;
 use crate::trust::Role;
-use tallymesh_core::{Budget, Error, Flow, Handle, Op, Period, Replica};
+use tallymesh_core::{Budget, Error, Flow, KeyId, Op, Period, Replica};
 
 /// What stands behind the key.
 #[derive(Default)]
@@ -169,7 +169,7 @@ impl<'a> Bounded<'a> {
 pub(super) fn prepare(
     args: &Args<'_>,
     replica: &mut Replica,
-    changed: &mut Vec<Handle>,
+    changed: &mut Vec<KeyId>,
 ) -> Result<(), Error> {
     let (Ok(asked), Ok(key)) = (Bounded::parse(args), key(args.at(1))) else {
         return Ok(());

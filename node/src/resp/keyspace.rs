@@ -14,7 +14,7 @@ use super::request::Args;
 use super::sequences;
 use super::session::Session;
 use super::{Handles, Host};
-use tallymesh_core::{Handle, Op, Replica};
+use tallymesh_core::{KeyId, Op, Replica};
 
 /// Counters that one `SCAN` lists if it does not say.
 const COUNT_DEFAULT: u32 = 10;
@@ -186,7 +186,7 @@ fn scan<'a>(
     let (count, from) = (scan.count.min(SCAN_WORK_MAX) as usize, at);
     let (mut seen, mut steps) = (0, 0);
     while at < end && left > 0 && seen < count && steps < TURN_WORK_MAX * STEPS_FOR_WORK {
-        let counter = Handle::from_u32(at);
+        let counter = KeyId::from_u32(at);
         if let Some(key) = existing(replica, counter) {
             seen += 1;
             let fits = |glob: &Glob| glob.matches(key.as_bytes(), &mut steps);
@@ -217,12 +217,12 @@ fn cursor(text: &[u8]) -> Option<u64> {
 }
 
 /// The counter's key, if the counter exists and is no part of a budget.
-fn existing(replica: &Replica, counter: Handle) -> Option<&str> {
+fn existing(replica: &Replica, counter: KeyId) -> Option<&str> {
     let key = replica.key(counter).filter(|key| !is_reserved(key))?;
     replica.value_at(counter).map(|_| key)
 }
 
-fn write_keys(replica: &Replica, counters: &[Handle], reply: &mut Reply<'_>) {
+fn write_keys(replica: &Replica, counters: &[KeyId], reply: &mut Reply<'_>) {
     reply.array(counters.len());
     for counter in counters {
         reply.bulk(replica.key(*counter).unwrap_or_default().as_bytes());
@@ -237,14 +237,14 @@ pub(super) struct Listing {
     /// The next handle.
     at: u32,
     /// The keys that matched, and how many bytes they will take in the answer.
-    found: Vec<Handle>,
+    found: Vec<KeyId>,
     bytes: usize,
 }
 
 impl Listing {
     /// The memory that it holds beside itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.glob.heap_bytes() + self.found.capacity() * size_of::<Handle>()
+        self.glob.heap_bytes() + self.found.capacity() * size_of::<KeyId>()
     }
 }
 
@@ -283,7 +283,7 @@ impl Session {
                 self.put_off = true;
                 return Ok(());
             }
-            let counter = Handle::from_u32(listing.at);
+            let counter = KeyId::from_u32(listing.at);
             listing.at += 1;
             self.work += 1;
             let Some(key) = existing(replica, counter) else {
@@ -305,9 +305,9 @@ impl Session {
 
 /// A counter that exists, if there is one. Each is as likely as the others, as long as most handles
 /// are in use.
-fn pick(replica: &Replica, end: u32, random: u64) -> Option<Handle> {
+fn pick(replica: &Replica, end: u32, random: u64) -> Option<KeyId> {
     let exists = |at: u32| {
-        let counter = Handle::from_u32(at);
+        let counter = KeyId::from_u32(at);
         existing(replica, counter).map(|_| counter)
     };
     let mut number = random;

@@ -13,7 +13,7 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Asked, Error, Handle, Once, RESERVED, Replica};
+use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica};
 
 /// The commands that `MULTI` has queued, their arguments one after another.
 #[derive(Default)]
@@ -221,7 +221,7 @@ impl Session {
         host: &mut dyn Host,
         events: &mut Vec<(Event, &'m str)>,
         reply: &mut Reply<'_>,
-    ) -> Result<Option<Vec<Handle>>, ReplyError<'static>> {
+    ) -> Result<Option<Vec<KeyId>>, ReplyError<'static>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
@@ -284,7 +284,7 @@ impl Session {
     pub(super) fn tell(
         &mut self,
         host: &mut dyn Host,
-        changed: &[Handle],
+        changed: &[KeyId],
         events: &[(Event, &str)],
         kept: bool,
     ) {

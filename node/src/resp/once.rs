@@ -17,7 +17,7 @@ use super::multi::Multi;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
-use tallymesh_core::{Asked, Asker, Error, Handle, Once, Transaction};
+use tallymesh_core::{Asked, Asker, Error, KeyId, Once, Transaction};
 
 impl Session {
     /// Makes and answers `ONCE`.
@@ -109,7 +109,7 @@ impl Multi {
 pub(super) fn commit(
     tx: Transaction<'_>,
     once: Option<(Once, Asker)>,
-    changed: &mut Vec<Handle>,
+    changed: &mut Vec<KeyId>,
 ) -> Result<(), ReplyError<'static>> {
     let Some((once, asker)) = once else {
         tx.commit(changed);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tallymesh_core::{
-    Error, Fate, Handle, Input, Message, Millis, RESERVED, Replica, Returned, Token, WriterId,
+    Error, Fate, Input, KeyId, Message, Millis, RESERVED, Replica, Returned, Token, WriterId,
 };
 
 use super::{Engine, named, parts, put};
@@ -63,7 +63,7 @@ impl Engine {
         if !live && self.replica.vector().iter().next().is_none() {
             mem::swap(&mut self.replica, &mut left);
         }
-        let changed = &mut |handle: Handle| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
+        let changed = &mut |handle: KeyId| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
         let adopted = match self.replica.take_over(&mut left, changed) {
             Err(Error::Closed) if !live => {
                 mem::swap(&mut self.replica, &mut left);

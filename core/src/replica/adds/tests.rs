@@ -37,7 +37,7 @@ impl Store {
     }
 
     /// Follows by adds, if that is possible.
-    fn adds(&mut self, replica: &mut Replica, changed: &[Handle]) -> bool {
+    fn adds(&mut self, replica: &mut Replica, changed: &[KeyId]) -> bool {
         let before = format!("{:?}", self.mark);
         let Some(adds) = replica.adds_since(&mut self.mark, changed) else {
             assert_eq!(format!("{:?}", self.mark), before);
@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// Follows in any way, and is compared.
-    fn follow(&mut self, replica: &mut Replica, changed: &[Handle]) -> bool {
+    fn follow(&mut self, replica: &mut Replica, changed: &[KeyId]) -> bool {
         let by_adds = self.adds(replica, changed);
         if let Some(message) = replica.since(&mut self.mark).filter(|_| !by_adds) {
             self.copy.restore(&message).unwrap();
@@ -141,7 +141,7 @@ fn a_store_follows_whatever_happens() {
 }
 
 /// A replica with two counters of its own and one of another, and its store, at the same place.
-fn stored() -> (Replica, Store, Handle) {
+fn stored() -> (Replica, Store, KeyId) {
     let (mut one, mut two) = (replica(1), replica(2));
     let a = one.add("a", 1).unwrap();
     one.add("b", 2).unwrap();
@@ -180,7 +180,7 @@ fn what_is_more_than_adds_is_left_to_a_message() {
     one.add_at(a, 1).unwrap();
     let c = one.handle("c").unwrap();
     assert!(!store.adds(&mut one, &[a, c]));
-    assert!(!store.adds(&mut one, &[a, Handle(1 << 20)]));
+    assert!(!store.adds(&mut one, &[a, KeyId(1 << 20)]));
     assert!(store.follow(&mut one, &[a, a]), "once more is no harm");
     // One that was not changed is left out.
     one.add("e", 1).unwrap();
@@ -308,10 +308,10 @@ fn adds_that_are_none_are_refused() {
 fn many_counters_are_taken_back_at_their_places() {
     let mut one = replica(1);
     let mut store = Store::new(&mut one);
-    let handles: Vec<Handle> = (0..200)
+    let handles: Vec<KeyId> = (0..200)
         .map(|number| one.add(&format!("key-{number}"), number).unwrap())
         .collect();
-    let shuffled: Vec<Handle> = (0..200).map(|at| handles[at * 67 % 200]).collect();
+    let shuffled: Vec<KeyId> = (0..200).map(|at| handles[at * 67 % 200]).collect();
     assert!(store.follow(&mut one, &shuffled));
     assert_eq!(store.copy.value("key-77"), Some(77));
 }

@@ -13,7 +13,7 @@ use crate::quota::account::Account;
 use crate::quota::ticket::TicketKey;
 use crate::quota::window::{WindowKey, rights_key};
 use crate::replica::{Replica, place};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
@@ -37,7 +37,7 @@ impl Replica {
         // What is left of windows that are over is deleted soon.
         let end = |handle| self.state.keys.get(handle).and_then(WindowKey::parse);
         let over = |handle| end(handle).is_some_and(|it| self.is_over(it.end()));
-        let left: Vec<Handle> = accounts
+        let left: Vec<KeyId> = accounts
             .filter(|handle| self.value_at(*handle).is_some() && !over(*handle))
             .collect();
         left.chunks(AT_ONCE)
@@ -52,10 +52,10 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn hand_over(&mut self, to: WriterId) -> Result<(), Error> {
-        let own: Vec<Handle> = self.state.keys.index.held_by(self.writer()).collect();
-        let free = |handle: &Handle| !self.pending.contains_key(handle);
-        let full = |handle: &Handle| self.value_at(*handle) > Some(0);
-        let own: Vec<Handle> = own.into_iter().filter(free).filter(full).collect();
+        let own: Vec<KeyId> = self.state.keys.index.held_by(self.writer()).collect();
+        let free = |handle: &KeyId| !self.pending.contains_key(handle);
+        let full = |handle: &KeyId| self.value_at(*handle) > Some(0);
+        let own: Vec<KeyId> = own.into_iter().filter(free).filter(full).collect();
         own.chunks(AT_ONCE)
             .try_for_each(|some| self.empty_accounts(some, to))
     }
@@ -76,7 +76,7 @@ impl Replica {
 
     /// Deletes accounts, which cancels exactly what was seen of them, and adds what that came to to the
     /// same accounts of another writer. What does not fit there stays.
-    fn empty_accounts(&mut self, accounts: &[Handle], to: WriterId) -> Result<(), Error> {
+    fn empty_accounts(&mut self, accounts: &[KeyId], to: WriterId) -> Result<(), Error> {
         let clock = self.membership.next_clock(&self.state)?;
         let mut drafts = Vec::new();
         let mut did = Dids::default();

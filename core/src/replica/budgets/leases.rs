@@ -14,7 +14,7 @@ use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::membership::stability::Quorum;
 use crate::quota::account::{Account, LeaseId, LeaseKey, Part};
 use crate::replica::{Replica, Transaction};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -78,7 +78,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
-    pub fn end_leases(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub fn end_leases(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let mut quorum = None;
         let (mut back, mut spent) = (Vec::new(), Vec::new());
         for (handle, account) in self.own_leases() {
@@ -116,14 +116,14 @@ impl Replica {
         self.own_leases().any(|it| self.value_at(it.0) == Some(0))
     }
 
-    fn own_leases(&self) -> impl Iterator<Item = (Handle, Account<'_>)> {
+    fn own_leases(&self) -> impl Iterator<Item = (KeyId, Account<'_>)> {
         let own = Some(self.writer());
         let leases = self.state.keys.index.leases(&self.state.keys);
         leases.filter(move |it| it.1.part.holder() == own)
     }
 
     /// Whether all who count have seen all that was done to a counter.
-    fn is_settled(&self, quorum: &Quorum, handle: Handle) -> bool {
+    fn is_settled(&self, quorum: &Quorum, handle: KeyId) -> bool {
         let mut settled = true;
         for slot in self.state.slots(handle) {
             let (writer, clock) = (slot.writer(), slot.row.clock);

@@ -7,18 +7,18 @@ use crate::quota::account::{Account, is_reserved};
 use crate::quota::ticket::TicketKey;
 use crate::quota::window::WindowKey;
 use crate::replica::Replica;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use alloc::vec::Vec;
 
 impl Replica {
     /// Adds the accounts that a message has something of, and that are known here.
-    pub(in crate::replica) fn note_accounts(&self, message: &Message, accounts: &mut Vec<Handle>) {
+    pub(in crate::replica) fn note_accounts(&self, message: &Message, accounts: &mut Vec<KeyId>) {
         let reserved = message.delta.keys.iter().take_while(|key| is_reserved(key));
         accounts.extend(reserved.filter_map(|key| self.state.keys.find(key)));
     }
 
     /// Reports those of the accounts that have less than nothing.
-    pub(in crate::replica) fn report_overdrawn(&mut self, accounts: Vec<Handle>) {
+    pub(in crate::replica) fn report_overdrawn(&mut self, accounts: Vec<KeyId>) {
         for handle in accounts {
             let Some(held) = self.value_at(handle).filter(|held| *held < 0) else {
                 continue;

@@ -7,7 +7,7 @@
 use crate::quota::account::Account;
 use crate::replica::Replica;
 use crate::state::counter;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Draft;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What came in under keys, by the account: the own transaction's clock, and how much.
-pub(in crate::replica) type Pending = BTreeMap<Handle, Vec<(u64, i128)>>;
+pub(in crate::replica) type Pending = BTreeMap<KeyId, Vec<(u64, i128)>>;
 
 impl Replica {
     /// Notes what a transaction under a key, which is not visible yet, brings to the own accounts.

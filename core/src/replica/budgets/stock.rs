@@ -6,7 +6,7 @@ use crate::quota::Stock;
 use crate::quota::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::windows::used_of;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -65,7 +65,7 @@ impl Replica {
         (name, stock): (&str, Stock),
         to: WriterId,
         amount: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let Some(flow) = stock.grant(to, amount) else {
             return self.grant_window(name, to, amount, changed);

@@ -13,7 +13,7 @@ use super::{Left, Piece, Sequence, TicketKey};
 use crate::error::Error;
 use crate::limits::{TICKETS_MAX, WATCHES_MAX};
 use crate::replica::{Replica, Transaction};
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Replica {
         &mut self,
         name: &str,
         number: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let mut transaction = self.begin()?;
         transaction.watch_number(name, number)?;
@@ -111,7 +111,7 @@ impl Replica {
         &mut self,
         name: &str,
         number: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let mut transaction = self.begin()?;
         transaction.end_watch(name, number)?;
@@ -165,7 +165,7 @@ impl Replica {
         name: &str,
         to: WriterId,
         count: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<u64, Error> {
         let may = to != self.writer() && self.membership.is_counted_member(&self.state, &to);
         if !may || count == 0 || self.next_to_give(name).is_none() {
@@ -200,7 +200,7 @@ impl Replica {
         name: &str,
         to: WriterId,
         keep: u64,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<u64, Error> {
         if !self.membership.is_member() || !self.membership.is_counted_member(&self.state, &to) {
             return Ok(0);
@@ -241,7 +241,7 @@ impl Replica {
         name: &str,
         moves: &[Move],
         to: WriterId,
-        changed: &mut Vec<Handle>,
+        changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let own = self.writer();
         let key = |holder, end| {

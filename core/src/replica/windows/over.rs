@@ -8,7 +8,7 @@
 use crate::error::Error;
 use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::replica::Replica;
-use crate::state::keys::Handle;
+use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use alloc::string::String;
@@ -35,7 +35,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
-    pub(crate) fn end_windows(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub(crate) fn end_windows(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.membership.is_established() {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Replica {
                 break;
             }
             let key =
-                |handle: &Handle| Some((String::from(self.state.keys.get(*handle)?), Op::Delete));
+                |handle: &KeyId| Some((String::from(self.state.keys.get(*handle)?), Op::Delete));
             let steps: Vec<(String, Op)> = over.iter().filter_map(key).collect();
             self.make(&steps, changed)?;
         }
@@ -53,7 +53,7 @@ impl Replica {
     }
 
     /// What is left of windows that are over, and is to be deleted here, as much as a transaction takes.
-    fn over_windows(&self) -> Vec<Handle> {
+    fn over_windows(&self) -> Vec<KeyId> {
         let owner = self.membership.owner_of(OWN);
         let members = self
             .membership

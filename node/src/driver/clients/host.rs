@@ -14,7 +14,7 @@ use crate::trust::{Ledger, OperatorToken, Role, TOKEN_PREFIX};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Asker, Error, Handle as Counted, Replica};
+use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
 
 /// For how long what was looked up of the memory is told.
 const MEMORY_TIME: Duration = Duration::from_secs(1);
@@ -193,7 +193,7 @@ impl Host for Desk<'_> {
     }
 
     #[inline]
-    fn wrote(&mut self, space: usize, changed: Counted, event: Event) {
+    fn wrote(&mut self, space: usize, changed: KeyId, event: Event) {
         self.wrote = true;
         self.spaces[space].wrote(changed, event);
     }

@@ -3,7 +3,7 @@
 //! Whether a counter exists changes when somebody changes it, and when its expiry passes. The owner tells
 //! of the former with [`look`](Existing::look); of the latter it finds out by the times of expiries.
 
-use tallymesh_core::{Handle, RESERVED, Replica};
+use tallymesh_core::{KeyId, RESERVED, Replica};
 
 /// The counters that exist, and how many they are.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Existing {
 
     /// Looks whether a counter exists now.
     #[inline]
-    pub(super) fn look(&mut self, replica: &Replica, counter: Handle) {
+    pub(super) fn look(&mut self, replica: &Replica, counter: KeyId) {
         #[cfg(test)]
         {
             self.looked += 1;
@@ -70,14 +70,14 @@ impl Existing {
         self.generation = None;
     }
 
-    fn has(&self, counter: Handle) -> bool {
+    fn has(&self, counter: KeyId) -> bool {
         let at = counter.as_u32() as usize;
         self.bits
             .get(at / 64)
             .is_some_and(|bits| bits >> (at % 64) & 1 == 1)
     }
 
-    fn set(&mut self, counter: Handle, exists: bool) {
+    fn set(&mut self, counter: KeyId, exists: bool) {
         if self.has(counter) == exists {
             return;
         }

@@ -7,7 +7,7 @@ use crate::driver::{
 };
 use std::collections::{BTreeSet, BinaryHeap};
 use tallymesh_core::limits::AUDIT_SHARDS_MIN;
-use tallymesh_core::{Handle as Counted, RESERVED, Shard};
+use tallymesh_core::{KeyId, RESERVED, Shard};
 
 /// Most counters of one part of those that changed since a position, and most that are looked at
 /// for it: others wait meanwhile.
@@ -15,7 +15,7 @@ const CHANGED_MAX: usize = 1_000;
 const LOOKED_AT_MAX: usize = 1 << 16;
 
 impl OpenSpace {
-    pub(super) fn reading(&self, counter: Counted) -> Option<Reading> {
+    pub(super) fn reading(&self, counter: KeyId) -> Option<Reading> {
         Some(Reading {
             value: self.replica.value_at(counter)?,
             expires_at: self.replica.expiry_at(counter),
@@ -39,14 +39,14 @@ impl OpenSpace {
         Some(self.shards_of(counter))
     }
 
-    fn shards_of(&self, counter: Counted) -> Vec<Shard> {
+    fn shards_of(&self, counter: KeyId) -> Vec<Shard> {
         let mut shards: Vec<Shard> = self.replica.shards(counter).collect();
         shards.sort_by_key(|shard| shard.writer);
         shards
     }
 
     /// The counter of a key, which is none of those that budgets are kept as.
-    pub(super) fn counter(&self, key: &str) -> Option<Counted> {
+    pub(super) fn counter(&self, key: &str) -> Option<KeyId> {
         self.replica
             .handle(key)
             .filter(|_| !key.starts_with(RESERVED))
@@ -97,7 +97,7 @@ impl OpenSpace {
     }
 
     /// By which name users know a counter, or the budget or sequence that it is a part of.
-    pub(super) fn name_of(&self, counter: Counted) -> Option<&str> {
+    pub(super) fn name_of(&self, counter: KeyId) -> Option<&str> {
         let key = self.replica.key(counter)?;
         match key.starts_with(RESERVED) {
             true => {
@@ -109,7 +109,7 @@ impl OpenSpace {
     }
 
     /// What these show, each budget and each sequence once.
-    pub(super) fn changes(&self, changed: &[Counted]) -> Changes {
+    pub(super) fn changes(&self, changed: &[KeyId]) -> Changes {
         let mut changes = Changes::default();
         let mut budgets = BTreeSet::new();
         let mut sequences = BTreeSet::new();
@@ -165,9 +165,9 @@ impl OpenSpace {
 /// Of these counters the first ones by key that are wanted, and where to go on, in memory for `limit`
 /// keys.
 fn first<'a>(
-    counters: impl Iterator<Item = (Counted, &'a str)>,
+    counters: impl Iterator<Item = (KeyId, &'a str)>,
     query: &Query,
-) -> (Vec<(&'a str, Counted)>, Option<String>) {
+) -> (Vec<(&'a str, KeyId)>, Option<String>) {
     let mut first: BinaryHeap<(&str, u32)> = BinaryHeap::with_capacity(query.limit + 1);
     let mut more = false;
     for (counter, key) in counters.filter(|it| query.wants(it.1)) {
@@ -178,7 +178,7 @@ fn first<'a>(
         }
     }
     let first = first.into_sorted_vec().into_iter();
-    let first: Vec<_> = first.map(|it| (it.0, Counted::from_u32(it.1))).collect();
+    let first: Vec<_> = first.map(|it| (it.0, KeyId::from_u32(it.1))).collect();
     let last = first.last().filter(|_| more);
     let next = last.map(|(key, _)| (*key).to_owned());
     (first, next)

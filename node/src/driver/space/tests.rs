@@ -235,8 +235,8 @@ fn how_many_counters_exist_is_counted_along() {
                     peer.apply(&key, op).expect("room");
                     let message = peer.snapshot();
                     space.replica.merge(&message).expect("a good message");
-                    let changed: Vec<Counted> = (0..space.replica.handles_end())
-                        .map(Counted::from_u32)
+                    let changed: Vec<KeyId> = (0..space.replica.handles_end())
+                        .map(KeyId::from_u32)
                         .collect();
                     for counter in changed {
                         if space.replica.key(counter).is_some() {

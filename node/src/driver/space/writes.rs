@@ -1,6 +1,6 @@
 //! What is written here: adds, transactions, and the deletion of what has expired.
 
-use super::{Counted, OpenSpace};
+use super::{KeyId, OpenSpace};
 use crate::driver::budgets::Made;
 use crate::driver::{Counter, Done, Keyed, Operation, OperationError, Transacted};
 use crate::handle::{Refusal, Sum};
@@ -180,7 +180,7 @@ impl OpenSpace {
     /// are tried first, and then made as several.
     pub(in crate::driver) fn add_many(&mut self, sums: &[Sum]) -> Result<(), Refusal> {
         self.writable()?;
-        let mut adds: Vec<(Counted, &Sum)> = Vec::with_capacity(sums.len());
+        let mut adds: Vec<(KeyId, &Sum)> = Vec::with_capacity(sums.len());
         let interned = sums.iter().try_for_each(|sum| {
             let counter = self.replica.intern(&sum.key);
             adds.push((counter.map_err(|error| at_line(sum, error))?, sum));
@@ -196,7 +196,7 @@ impl OpenSpace {
         done
     }
 
-    fn add_all(&mut self, adds: &[(Counted, &Sum)]) -> Result<(), Refusal> {
+    fn add_all(&mut self, adds: &[(KeyId, &Sum)]) -> Result<(), Refusal> {
         let parts = || adds.chunks(TRANSACTION_OPS_MAX);
         if parts().len() > 1 {
             parts().try_for_each(|part| self.draft(part).map(|_| ()))?;
@@ -221,7 +221,7 @@ impl OpenSpace {
     }
 
     /// A transaction that is not made yet.
-    fn draft(&mut self, adds: &[(Counted, &Sum)]) -> Result<Transaction<'_>, Refusal> {
+    fn draft(&mut self, adds: &[(KeyId, &Sum)]) -> Result<Transaction<'_>, Refusal> {
         let mut transaction = self.writable()?.begin()?;
         for (_, sum) in adds {
             let added = transaction.apply(&sum.key, Op::Add(sum.by));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::resp::command::{KeysAt, Kind, Spec, TABLE};
-use tallymesh_core::{Flow as BudgetFlow, Handle};
+use tallymesh_core::{Flow as BudgetFlow, KeyId};
 
 /// A client at a node that is the only member of its first space.
 fn client() -> Client {
@@ -274,7 +274,7 @@ fn the_parts_of_budgets_are_no_counters_to_any_command() {
     let replica = &client.node.replicas[0];
     let end = replica.handles_end();
     let parts: Vec<String> = (0..end)
-        .filter_map(|at| replica.key(Handle::from_u32(at)))
+        .filter_map(|at| replica.key(KeyId::from_u32(at)))
         .filter(|key| key.starts_with('\0'))
         .map(str::to_owned)
         .collect();

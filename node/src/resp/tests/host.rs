@@ -5,7 +5,7 @@ use crate::resp::{
 };
 use crate::trust::Role;
 use std::time::Duration;
-use tallymesh_core::{Asked, Handle, Replica, Space, WriterId};
+use tallymesh_core::{Asked, KeyId, Replica, Space, WriterId};
 
 /// The wall clock that tests begin at.
 pub(crate) const NOW: u64 = 1_000_000;
@@ -136,7 +136,7 @@ impl Host for Node {
         &mut self.replicas[space]
     }
 
-    fn wrote(&mut self, space: usize, changed: Handle, event: Event) {
+    fn wrote(&mut self, space: usize, changed: KeyId, event: Event) {
         let key = self.replicas[space].key(changed).expect("a known counter");
         self.wrote.push((space, key.to_owned(), event));
     }
