@@ -196,10 +196,10 @@ pub enum Error {
     /// No budget of this name is known here.
     #[cfg(feature = "budgets")]
     NoBudget,
-    /// No sequence of tickets of this name is known here.
+    /// No sequence of this name is known here.
     #[cfg(feature = "budgets")]
     NoSequence,
-    /// There is a sequence of tickets of this name.
+    /// There is a sequence of this name.
     #[cfg(feature = "budgets")]
     SequenceExists,
     /// No number of a sequence can be handed out here now.

@@ -15,12 +15,12 @@ pub const LEASE_MS_MIN: u64 = 1_000;
 pub const LEASE_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
 /// The clock of whoever holds a lease may be late by one part in so many of the lease.
 pub const LEASE_DRIFT_PART: u64 = 100;
-/// Longest name of a sequence of tickets, in bytes of UTF-8: its keys have a number beside that.
-pub const TICKETS_NAME_BYTES_MAX: usize = 461;
+/// Longest name of a sequence, in bytes of UTF-8: its keys have a number beside that.
+pub const SEQUENCE_NAME_BYTES_MAX: usize = 461;
 /// The largest number of a ticket.
-pub const TICKETS_MAX: u64 = i64::MAX as u64 - 1;
+pub const SEQUENCE_NUMBER_MAX: u64 = i64::MAX as u64 - 1;
 /// Most numbers of a sequence that a writer is given at once.
-pub const TICKETS_AT_ONCE_MAX: u64 = 1 << 16;
+pub const NUMBERS_AT_ONCE_MAX: u64 = 1 << 16;
 /// Most numbers of a sequence that are watched.
 pub const WATCHES_MAX: usize = 64;
 /// Most limits of a space for each period.

@@ -5,7 +5,7 @@
 
 pub(crate) mod account;
 pub(crate) mod index;
-pub(crate) mod ticket;
+pub(crate) mod sequence;
 pub(crate) mod window;
 
 /// Of what a member may run short: both are held and moved in the same way.

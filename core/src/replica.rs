@@ -28,11 +28,11 @@ mod restore;
 mod role;
 #[cfg(test)]
 mod room_tests;
+#[cfg(feature = "budgets")]
+mod sequences;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
-#[cfg(feature = "budgets")]
-mod tickets;
 mod transaction;
 mod votes;
 mod walk;
@@ -47,12 +47,12 @@ pub(crate) use build::Push;
 #[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use merge::Merged;
+#[cfg(feature = "budgets")]
+pub(crate) use sequences::{Given, Watching};
+#[cfg(feature = "budgets")]
+pub use sequences::{Reached, Sequence, Watched};
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
-#[cfg(feature = "budgets")]
-pub(crate) use tickets::{Given, Watching};
-#[cfg(feature = "budgets")]
-pub use tickets::{Reached, Sequence, Watched};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 #[cfg(feature = "budgets")]
@@ -110,7 +110,7 @@ pub struct Replica {
     #[cfg(feature = "budgets")]
     used: budgets::Used,
     #[cfg(feature = "budgets")]
-    tickets: tickets::Tickets,
+    sequences: sequences::Sequences,
     #[cfg(feature = "budgets")]
     windows: windows::Windows,
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
@@ -135,7 +135,7 @@ impl Replica {
             #[cfg(feature = "budgets")]
             used: budgets::Used::default(),
             #[cfg(feature = "budgets")]
-            tickets: tickets::Tickets::default(),
+            sequences: sequences::Sequences::default(),
             #[cfg(feature = "budgets")]
             windows: windows::Windows::default(),
             #[cfg(feature = "budgets")]

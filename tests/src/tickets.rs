@@ -340,7 +340,7 @@ impl World {
     /// Hands a number out; false if there is none here.
     fn draw(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
-        match replica.next_ticket(NAME, &mut Vec::new()) {
+        match replica.draw(NAME, &mut Vec::new()) {
             Ok(number) => {
                 let known = replica.sequence(NAME).ok_or("it is gone")?;
                 let held = known.held.iter().map(|it| it.0.end - it.0.start);

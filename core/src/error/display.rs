@@ -152,7 +152,7 @@ impl fmt::Display for Error {
             Error::NumberRange { number } => write!(
                 f,
                 "numbers go from 1 to {}, and {number} is none of them",
-                limits::TICKETS_MAX
+                limits::SEQUENCE_NUMBER_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::WatchesFull => write!(

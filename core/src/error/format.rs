@@ -134,9 +134,9 @@ pub enum Limited {
     BudgetName,
     /// The name of a budget of which something is leased, in bytes.
     LeasedName,
-    /// A name of a sequence of tickets in bytes.
+    /// A name of a sequence in bytes.
     #[cfg(feature = "budgets")]
-    TicketsName,
+    SequenceName,
     /// A key that a limit covers in bytes.
     #[cfg(feature = "budgets")]
     WindowKey,
@@ -166,7 +166,7 @@ impl fmt::Display for Limited {
             Limited::BudgetName => "a budget's name in bytes",
             Limited::LeasedName => "the name in bytes of a budget that rights are leased of",
             #[cfg(feature = "budgets")]
-            Limited::TicketsName => "a name of a sequence in bytes",
+            Limited::SequenceName => "a name of a sequence in bytes",
             #[cfg(feature = "budgets")]
             Limited::WindowKey => "a key that a limit covers in bytes",
         })

@@ -1,7 +1,7 @@
 //! Where keys of budgets, leases, sequences and limits are found.
 
 use super::account::{Account, Part, is_reserved};
-use super::ticket::TicketKey;
+use super::sequence::SequenceKey;
 use super::window::WindowKey;
 use crate::state::keys::{KeyId, KeyIndex};
 use crate::writer_id::WriterId;
@@ -17,7 +17,7 @@ fn holder(key: &str) -> Option<WriterId> {
     }
     match WindowKey::parse(key) {
         Some(window) => window.holder(),
-        None => TicketKey::parse(key)?.holder(),
+        None => SequenceKey::parse(key)?.holder(),
     }
 }
 
@@ -65,7 +65,7 @@ impl KeyIndex for QuotaIndex {
         if let Some(name) = leased(key) {
             self.leases.entry(name.into()).or_default().insert(handle);
         }
-        if let Some(key) = TicketKey::parse(key) {
+        if let Some(key) = SequenceKey::parse(key) {
             let of = self.sequences.entry(key.name.into()).or_default();
             of.insert(handle);
             if key.is_watch() {
@@ -91,7 +91,7 @@ impl KeyIndex for QuotaIndex {
         if let Some(name) = leased(key) {
             forget(&mut self.leases, name, handle);
         }
-        if let Some(key) = TicketKey::parse(key) {
+        if let Some(key) = SequenceKey::parse(key) {
             self.forget_sequence(key.name, handle, key.is_watch());
         }
     }
@@ -167,10 +167,10 @@ impl QuotaIndex {
         &'a self,
         keys: &'a Keys,
         name: &str,
-    ) -> impl Iterator<Item = (KeyId, TicketKey<'a>)> {
+    ) -> impl Iterator<Item = (KeyId, SequenceKey<'a>)> {
         let handles = self.sequences.get(name).into_iter().flatten();
         let handles = handles.map(|handle| KeyId(*handle));
-        handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(TicketKey::parse)?)))
+        handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(SequenceKey::parse)?)))
     }
 
     /// The names of sequences of which there are keys.

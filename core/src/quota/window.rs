@@ -170,7 +170,7 @@ mod tests {
                 assert_eq!(WindowKey::parse(&key), Some(it));
                 assert_eq!(it.end(), u64::MAX);
                 assert_eq!(crate::quota::account::Account::parse(&key), None);
-                assert_eq!(crate::quota::ticket::TicketKey::parse(&key), None);
+                assert_eq!(crate::quota::sequence::SequenceKey::parse(&key), None);
                 keys.push(key);
             }
         }

@@ -26,9 +26,9 @@ pub struct Transaction<'a> {
     /// Whether a lease was given.
     #[cfg(feature = "budgets")]
     pub(super) leases: bool,
-    /// Numbers of sequences of tickets that are handed out.
+    /// Numbers of sequences that are handed out.
     #[cfg(feature = "budgets")]
-    pub(super) draws: Vec<super::tickets::Draw>,
+    pub(super) draws: Vec<super::sequences::Draw>,
 }
 
 impl Replica {

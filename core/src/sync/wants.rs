@@ -12,8 +12,8 @@
 
 mod give;
 mod recent;
+mod sequences;
 mod share;
-mod tickets;
 
 use super::{Link, Millis, SyncMachine};
 use crate::replica::{Holding, Replica, Stock};
@@ -113,7 +113,7 @@ pub(super) struct Wants {
     /// Whether anything is to be looked at that is not yet.
     soon: Option<Millis>,
     /// What is wanted of sequences.
-    tickets: tickets::Tickets,
+    sequences: sequences::Sequences,
 }
 
 /// A member that can be asked.
@@ -136,7 +136,7 @@ impl Wants {
     pub(super) fn due(&self) -> Option<Millis> {
         let until = self.open.iter().map(|it| it.until);
         let rounds = self.rounds.iter().map(|it| it.due);
-        let others = [self.soon, self.tickets.due()];
+        let others = [self.soon, self.sequences.due()];
         until
             .chain(rounds)
             .chain(others.into_iter().flatten())
@@ -251,7 +251,7 @@ impl SyncMachine {
 
     /// Asks for what is lacked, and notes what was used.
     pub(super) fn look_at_wants(&mut self, now: Millis, replica: &mut Replica) {
-        self.look_at_tickets(now, replica);
+        self.look_at_sequences(now, replica);
         let mut used: Vec<StockId> = Vec::new();
         let recent = &mut self.wants.recent;
         replica.take_used(&mut |name, stock, amount| {

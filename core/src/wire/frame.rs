@@ -54,7 +54,7 @@ pub const TAKES_OWN: u64 = 8;
 pub const TAKES_NOTHING: u64 = 16;
 /// The capability to move rights of budgets to who asks for them.
 pub const GIVES: u64 = 32;
-/// The capability to give numbers of sequences of tickets to who asks for them.
+/// The capability to give numbers of sequences to who asks for them.
 pub const DEALS: u64 = 64;
 /// The capability to move rights of periods of limits to who asks for them.
 pub const LENDS: u64 = 256;
@@ -198,7 +198,7 @@ pub enum Body {
     /// In a space with members: a member is short of rights of a budget, and asks for some.
     #[cfg(feature = "budgets")]
     Want(Want),
-    /// A request for numbers of a sequence of tickets.
+    /// A request for numbers of a sequence.
     #[cfg(feature = "budgets")]
     Draw(Draw),
 }

@@ -2,10 +2,10 @@
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::error::{Error, Limited, Rule};
-use crate::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
+use crate::limits::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
 use crate::quota::Stock;
 use crate::quota::account::check_name;
-use crate::quota::ticket::check_sequence;
+use crate::quota::sequence::check_sequence;
 use crate::quota::window::Window;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub struct Want {
     pub recent: u64,
 }
 
-/// A request for numbers of a sequence of tickets, to the member that gives them.
+/// A request for numbers of a sequence, to the member that gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The sequence.
@@ -83,7 +83,7 @@ pub(super) fn put_draw(out: &mut Vec<u8>, draw: &Draw) {
 }
 
 pub(super) fn read_draw(reader: &mut Reader<'_>) -> Result<Draw, Fail> {
-    let name = reader.text(Limited::TicketsName, TICKETS_NAME_BYTES_MAX);
+    let name = reader.text(Limited::SequenceName, SEQUENCE_NAME_BYTES_MAX);
     check_sequence(name).map_err(|error| reader.fail(error))?;
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
     if need.max(recent) > AMOUNT_MAX {

@@ -183,7 +183,7 @@ impl Operation {
         match self {
             Operation::Count { key, op } => return Ok(Made::Told(transaction.apply(key, *op)?)),
             Operation::Next { key } => {
-                let number = transaction.ticket(key)?;
+                let number = transaction.draw(key)?;
                 let watched = transaction.is_watched(key, number);
                 return Ok(Made::Number { number, watched });
             }

@@ -4,7 +4,7 @@ use super::OwnerKey;
 use crate::problems;
 use std::fmt;
 use tallymesh_core::limits::{
-    BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
+    BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
 };
 use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
@@ -134,7 +134,7 @@ impl fmt::Display for OperationError {
             ),
             OperationError::SequenceName(bytes) => write!(
                 f,
-                "a sequence's name has at most {TICKETS_NAME_BYTES_MAX} bytes, not {bytes}"
+                "a sequence's name has at most {SEQUENCE_NAME_BYTES_MAX} bytes, not {bytes}"
             ),
             OperationError::LimitKey(bytes) => write!(
                 f,
@@ -163,7 +163,7 @@ impl From<Error> for OperationError {
                 ..
             } => OperationError::LeasedName(size),
             Error::TooLarge {
-                what: Limited::TicketsName,
+                what: Limited::SequenceName,
                 size,
                 ..
             } => OperationError::SequenceName(size),

@@ -10,7 +10,7 @@ use crate::problems;
 use axum::Json;
 use serde::Serialize;
 use tallymesh_core::Error;
-use tallymesh_core::limits::TICKETS_MAX;
+use tallymesh_core::limits::SEQUENCE_NUMBER_MAX;
 use utoipa::ToSchema;
 
 type Key = Route<(String, String)>;
@@ -171,9 +171,9 @@ async fn set_watch(
 ) -> Result<Answered<Json<SequenceRow>>, Problem> {
     let space = app.handle.space(&space)?;
     let number = text.parse().ok();
-    let number = number.filter(|it| (1..=TICKETS_MAX).contains(it));
+    let number = number.filter(|it| (1..=SEQUENCE_NUMBER_MAX).contains(it));
     let number = number.ok_or_else(|| {
-        let detail = format!("a number is from 1 to {TICKETS_MAX}, not `{text}`");
+        let detail = format!("a number is from 1 to {SEQUENCE_NUMBER_MAX}, not `{text}`");
         Problem::new(&problems::NUMBER_RANGE, detail)
     })?;
     let operation = Operation::Watch {

@@ -22,7 +22,7 @@ impl<'a> Writing<'_, '_, 'a> {
         let name = key(args.at(1))?;
         match command {
             Command::SequenceNext => {
-                let next = self.tx.ticket(name).map_err(OperationError::from)?;
+                let next = self.tx.draw(name).map_err(OperationError::from)?;
                 reply.integer(next.cast_signed()); // at most 2^63 - 2
                 return Ok(());
             }

@@ -92,7 +92,7 @@ impl World {
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
         let made = match self.own.plan.work {
-            Work::Sequence(_) => replica.next_ticket(NAME, &mut Vec::new()),
+            Work::Sequence(_) => replica.draw(NAME, &mut Vec::new()),
             _ => replica.flow(NAME, Flow::Spend(1)).map(|()| 0),
         };
         match made {

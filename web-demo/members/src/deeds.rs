@@ -175,7 +175,7 @@ impl Member {
                 })
             }
             Deed::Next { name } => {
-                let drawn = self.replica.next_ticket(name, &mut Vec::new());
+                let drawn = self.replica.draw(name, &mut Vec::new());
                 drawn.map(|number| Outcome::HandedOut {
                     number,
                     watched: self.replica.sequence(name).is_some_and(|known| {

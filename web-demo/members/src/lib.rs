@@ -156,7 +156,7 @@ impl Members {
     /// Has a member hand a number out; or waits, and is refused, as a spend.
     ///
     /// # Errors
-    /// As `Replica::next_ticket`, but for numbers that are short.
+    /// As `Replica::draw`, but for numbers that are short.
     pub fn next(&mut self, at: usize, name: String, wait_ms: u32) -> Result<(), JsError> {
         self.0.ask(at, Deed::Next { name }, wait_ms).map_err(failed)
     }

@@ -7,7 +7,7 @@
 
 use crate::message::journal::Did;
 use crate::quota::account::{Account, Part};
-use crate::quota::ticket::TicketKey;
+use crate::quota::sequence::SequenceKey;
 use crate::quota::window::{WindowKey, is_known_key};
 use crate::replica::Replica;
 use crate::state::operation::Op;
@@ -21,10 +21,10 @@ impl Replica {
     pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
         // What was given of a sequence, or handed out, was so under that writer. What was allowed in a
         // period was allowed, whatever is left of it now. A watch is anybody's.
-        let is_watch = |it: &Did| TicketKey::parse(&it.key).is_some_and(|key| key.is_watch());
+        let is_watch = |it: &Did| SequenceKey::parse(&it.key).is_some_and(|key| key.is_watch());
         let is_ticket = |it: &Did| {
             !is_watch(it)
-                && (TicketKey::parse(&it.key).is_some()
+                && (SequenceKey::parse(&it.key).is_some()
                     || WindowKey::parse(&it.key).is_some()
                     || is_known_key(&it.key))
         };

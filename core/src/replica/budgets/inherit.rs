@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::message::journal::Dids;
 use crate::message::records::HEIRS_MAX;
 use crate::quota::account::Account;
-use crate::quota::ticket::TicketKey;
+use crate::quota::sequence::SequenceKey;
 use crate::quota::window::{WindowKey, rights_key};
 use crate::replica::{Replica, place};
 use crate::state::keys::KeyId;
@@ -87,7 +87,7 @@ impl Replica {
                 }
                 Some(match Account::parse(key) {
                     Some(account) => account.key_of(account.part.held_by(to)),
-                    None => TicketKey::parse(key)?.left_to(to),
+                    None => SequenceKey::parse(key)?.left_to(to),
                 })
             };
             let heir: Option<String> = self.state.keys.get(*handle).and_then(heir);

@@ -4,7 +4,7 @@
 use crate::forks::{Evidence, Fault};
 use crate::message::Message;
 use crate::quota::account::{Account, is_reserved};
-use crate::quota::ticket::TicketKey;
+use crate::quota::sequence::SequenceKey;
 use crate::quota::window::WindowKey;
 use crate::replica::Replica;
 use crate::state::keys::KeyId;
@@ -31,7 +31,7 @@ impl Replica {
                 }
                 match Account::parse(key) {
                     Some(account) => Some((account.part.holder()?, account.name)),
-                    None => TicketKey::parse(key).and_then(|it| Some((it.holder()?, it.name))),
+                    None => SequenceKey::parse(key).and_then(|it| Some((it.holder()?, it.name))),
                 }
             });
             let Some((writer, name)) = whose else {

@@ -6,7 +6,7 @@ use crate::limits::*;
 use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::quota::account::LeaseId;
-use crate::quota::ticket::{Piece, TicketKey};
+use crate::quota::sequence::{Piece, SequenceKey};
 use crate::replica::budgets::Flow;
 use crate::sync::Party;
 use crate::wire::encode_adds;
@@ -63,23 +63,23 @@ const TABLE: [(&str, Tried); 52] = [
     ("LEASE_MS_MAX", With("LEASED_NAME_BYTES_MAX")),
     ("LEASE_DRIFT_PART", No(AT_A_MOMENT)),
     (
-        "TICKETS_NAME_BYTES_MAX",
+        "SEQUENCE_NAME_BYTES_MAX",
         Filled(longest_sequence, |it| {
             format!(
                 "{:?}",
-                it.sequence(&long(TICKETS_NAME_BYTES_MAX))
+                it.sequence(&long(SEQUENCE_NAME_BYTES_MAX))
                     .map(|it| (it.next, it.held))
             )
         }),
     ),
     (
-        "TICKETS_MAX",
+        "SEQUENCE_NUMBER_MAX",
         Filled(last_number, |it| {
             format!("{:?}", it.sequence("last").map(|it| (it.next, it.held)))
         }),
     ),
     (
-        "TICKETS_AT_ONCE_MAX",
+        "NUMBERS_AT_ONCE_MAX",
         Filled(many_numbers, |it| {
             format!("{:?}", it.sequence("many").map(|it| (it.next, it.held)))
         }),
@@ -363,7 +363,7 @@ fn leases(one: &mut Replica) {
 /// Numbers may be given of what this replica has begun.
 fn all_is_sure(one: &mut Replica, name: &str) {
     for (given, _) in one.look_at_sequence(name) {
-        let sure = one.tickets_are_sure(name, given, &mut Vec::new());
+        let sure = one.numbers_are_sure(name, given, &mut Vec::new());
         sure.expect("held by all");
     }
 }
@@ -375,24 +375,24 @@ fn begun(one: &mut Replica, name: &str) {
 
 /// How many numbers were given of those that are asked for.
 fn given(one: &mut Replica, name: &str, count: u64) -> u64 {
-    let given = one.give_tickets(name, one.writer(), count, &mut Vec::new());
+    let given = one.give_numbers(name, one.writer(), count, &mut Vec::new());
     all_is_sure(one, name);
     given.expect("a member gives")
 }
 
 fn longest_sequence(one: &mut Replica) {
-    let longer = one.begin_sequence(&long(TICKETS_NAME_BYTES_MAX + 1), &mut Vec::new());
+    let longer = one.begin_sequence(&long(SEQUENCE_NAME_BYTES_MAX + 1), &mut Vec::new());
     assert!(longer.is_err());
-    begun(one, &long(TICKETS_NAME_BYTES_MAX));
+    begun(one, &long(SEQUENCE_NAME_BYTES_MAX));
 }
 
 fn last_number(one: &mut Replica) {
     begun(one, "last");
-    let rest = TicketKey {
+    let rest = SequenceKey {
         piece: Piece::Rest(one.writer()),
         name: "last",
     };
-    let by = Op::Add(TICKETS_MAX.cast_signed() - 3);
+    let by = Op::Add(SEQUENCE_NUMBER_MAX.cast_signed() - 3);
     one.make(&[(rest.key(), by)], &mut Vec::new())
         .expect("made");
     assert_eq!((given(one, "last", 100), given(one, "last", 1)), (3, 0));
@@ -400,7 +400,7 @@ fn last_number(one: &mut Replica) {
 
 fn many_numbers(one: &mut Replica) {
     begun(one, "many");
-    let most = TICKETS_AT_ONCE_MAX;
+    let most = NUMBERS_AT_ONCE_MAX;
     assert_eq!(given(one, "many", most + 1), most);
 }
 
@@ -410,7 +410,7 @@ fn watches(one: &mut Replica) {
         one.watch_number("watched", number, &mut Vec::new())
             .expect("room");
     }
-    let more = one.watch_number("watched", TICKETS_MAX, &mut Vec::new());
+    let more = one.watch_number("watched", SEQUENCE_NUMBER_MAX, &mut Vec::new());
     assert_eq!(more, Err(Error::WatchesFull));
 }
 

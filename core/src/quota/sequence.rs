@@ -1,4 +1,4 @@
-//! Keys of what sequences of tickets are kept as, beside those of [budgets](crate::account).
+//! Keys of what sequences are kept as, beside those of [budgets](crate::account).
 //!
 //! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
 //! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and
@@ -6,7 +6,7 @@
 //! number that is watched it is kept that it is, and who handed it out.
 
 use crate::error::{Error, Limited};
-use crate::limits::TICKETS_NAME_BYTES_MAX;
+use crate::limits::SEQUENCE_NAME_BYTES_MAX;
 use crate::quota::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::String;
 
 const _: () =
-    assert!(TICKETS_NAME_BYTES_MAX + NUMBER_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
+    assert!(SEQUENCE_NAME_BYTES_MAX + NUMBER_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
 
 /// A part of a sequence, each of which is a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(crate) enum Piece {
 
 /// A key of a sequence, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TicketKey<'a> {
+pub(crate) struct SequenceKey<'a> {
     pub(crate) piece: Piece,
     pub(crate) name: &'a str,
 }
 
-impl TicketKey<'_> {
+impl SequenceKey<'_> {
     /// Takes a key apart; `None` if it is none of a sequence.
-    pub(crate) fn parse(key: &str) -> Option<TicketKey<'_>> {
+    pub(crate) fn parse(key: &str) -> Option<SequenceKey<'_>> {
         let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('t')?.chars();
         let (kind, rest) = (rest.next()?, rest.as_str());
         let (piece, name) = match kind {
@@ -73,7 +73,7 @@ impl TicketKey<'_> {
             _ => return None,
         };
         check_sequence(name).ok()?;
-        Some(TicketKey { piece, name })
+        Some(SequenceKey { piece, name })
     }
 
     /// The key.
@@ -110,7 +110,7 @@ impl TicketKey<'_> {
             Piece::Range { end, .. } => Piece::Gap { end },
             piece => piece,
         };
-        TicketKey { piece, ..*self }.key()
+        SequenceKey { piece, ..*self }.key()
     }
 }
 
@@ -123,11 +123,11 @@ pub(crate) fn check_sequence(name: &str) -> Result<(), Error> {
     match name.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),
         _ if is_reserved(name) => Err(Error::ReservedKey),
-        1..=TICKETS_NAME_BYTES_MAX => Ok(()),
+        1..=SEQUENCE_NAME_BYTES_MAX => Ok(()),
         size => Err(Error::TooLarge {
-            what: Limited::TicketsName,
+            what: Limited::SequenceName,
             size,
-            max: TICKETS_NAME_BYTES_MAX,
+            max: SEQUENCE_NAME_BYTES_MAX,
         }),
     }
 }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_apart_into_what_it_was_made_of() {
-        let long = "x".repeat(TICKETS_NAME_BYTES_MAX);
+        let long = "x".repeat(SEQUENCE_NAME_BYTES_MAX);
         let end = i64::MAX as u64;
         let mut keys = Vec::new();
         for name in ["visits", "ü\0t", "n", long.as_str()] {
@@ -164,9 +164,9 @@ mod tests {
                 },
             ];
             for piece in pieces {
-                let key = TicketKey { piece, name }.key();
+                let key = SequenceKey { piece, name }.key();
                 assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
-                assert_eq!(TicketKey::parse(&key), Some(TicketKey { piece, name }));
+                assert_eq!(SequenceKey::parse(&key), Some(SequenceKey { piece, name }));
                 assert_eq!(crate::quota::account::Account::parse(&key), None);
                 keys.push(key);
             }
@@ -190,10 +190,10 @@ mod tests {
             "\0tg00000000000000ABvisits".into(),
             "\0tg+00000000000000avisits".into(),
             format!("\0tr{}visits", id(1)),
-            format!("\0tl{}", "x".repeat(TICKETS_NAME_BYTES_MAX + 1)),
+            format!("\0tl{}", "x".repeat(SEQUENCE_NAME_BYTES_MAX + 1)),
         ];
         for key in keys {
-            assert_eq!(TicketKey::parse(&key), None, "{key:?}");
+            assert_eq!(SequenceKey::parse(&key), None, "{key:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tickets: a member that has few numbers of a sequence left asks the one that gives them for more, and
+//! Sequences: a member that has few numbers of a sequence left asks the one that gives them for more, and
 //! finds out when most members hold what it was given.
 //!
 //! One member gives numbers of a sequence: the one whose writer has the rest. Who is asked gives by a
@@ -45,7 +45,7 @@ const ASKED_FOR_MAX: usize = 1_024;
 
 /// What is wanted here of sequences, and what was given to others.
 #[derive(Clone, Default)]
-pub(super) struct Tickets {
+pub(super) struct Sequences {
     open: Vec<Open>,
     ids: u32,
     /// When whoever gives is asked again, and how often it was.
@@ -110,7 +110,7 @@ struct Proof {
     again: Millis,
 }
 
-impl Tickets {
+impl Sequences {
     pub(super) fn due(&self) -> Option<Millis> {
         let open = self.open.iter().map(|it| it.until);
         let rounds = self.rounds.values().map(|it| it.0);
@@ -153,7 +153,7 @@ impl SyncMachine {
     /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
     /// then [ends](SyncMachine::end_numbers) it.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
-        self.open_tickets(now, name, count, until, Why::Waited)
+        self.open_draws(now, name, count, until, Why::Waited)
     }
 
     /// Somebody was refused so many numbers and does not wait: they are asked for for a few seconds, so that
@@ -164,17 +164,17 @@ impl SyncMachine {
 
     fn want_unwaited(&mut self, now: Millis, name: &str, count: u64, why: Why) {
         let until = now + UNWAITED_MS;
-        let mut unwaited = self.wants.tickets.open.iter_mut();
+        let mut unwaited = self.wants.sequences.open.iter_mut();
         match unwaited.find(|it| it.why == why && it.name == name) {
             Some(same) => {
                 (same.until, same.count) = (until, same.count.max(count));
-                self.wants.tickets.soon = Some(now);
+                self.wants.sequences.soon = Some(now);
             }
-            None => _ = self.open_tickets(now, name, count, until, why),
+            None => _ = self.open_draws(now, name, count, until, why),
         }
     }
 
-    fn open_tickets(
+    fn open_draws(
         &mut self,
         now: Millis,
         name: &str,
@@ -182,56 +182,59 @@ impl SyncMachine {
         until: Millis,
         why: Why,
     ) -> WantId {
-        let tickets = &mut self.wants.tickets;
-        let id = WantId(tickets.ids);
-        tickets.ids = tickets.ids.wrapping_add(1);
-        tickets.open.push(Open {
+        let numbers = &mut self.wants.sequences;
+        let id = WantId(numbers.ids);
+        numbers.ids = numbers.ids.wrapping_add(1);
+        numbers.open.push(Open {
             id,
             name: name.into(),
             count,
             until,
             why,
         });
-        tickets.soon = Some(now);
+        numbers.soon = Some(now);
         id
     }
 
     /// Waits for these numbers no longer.
     pub fn end_numbers(&mut self, now: Millis, want: WantId) {
-        self.wants.tickets.open.retain(|it| it.id != want);
-        self.wants.tickets.soon = Some(now);
+        self.wants.sequences.open.retain(|it| it.id != want);
+        self.wants.sequences.soon = Some(now);
     }
 
     /// Asks for what is lacking, sees whether what was given may be used, and notes what was handed out.
-    pub(super) fn look_at_tickets(&mut self, now: Millis, replica: &mut Replica) {
-        for (name, count) in replica.take_tickets_used() {
-            let tickets = &mut self.wants.tickets;
-            tickets.recent.note(now, &name, Stock::Rights, count);
-            tickets.drawn.insert(name.clone(), now);
-            let recent = self.recent_tickets(now, &name);
+    pub(super) fn look_at_sequences(&mut self, now: Millis, replica: &mut Replica) {
+        for (name, count) in replica.take_numbers_used() {
+            let numbers = &mut self.wants.sequences;
+            numbers.recent.note(now, &name, Stock::Rights, count);
+            numbers.drawn.insert(name.clone(), now);
+            let recent = self.recent_numbers(now, &name);
             if replica.numbers_here(&name) + replica.numbers_coming(&name) < recent {
                 self.want_unwaited(now, &name, recent, Why::Ahead);
             }
         }
-        let tickets = &mut self.wants.tickets;
-        tickets.soon = None;
-        tickets.open.retain(|it| it.until > now);
-        tickets.asked_for.retain(|_, until| *until > now);
-        for kept_back in tickets.kept_back.values_mut() {
+        let numbers = &mut self.wants.sequences;
+        numbers.soon = None;
+        numbers.open.retain(|it| it.until > now);
+        numbers.asked_for.retain(|_, until| *until > now);
+        for kept_back in numbers.kept_back.values_mut() {
             kept_back.passed |= kept_back.until <= now;
         }
         // Who could have it by now, and has not asked again, has gone.
         let is_asked_for = |it: &KeptBack| it.until + UNWAITED_MS > now;
-        tickets.kept_back.retain(|_, it| is_asked_for(it));
-        let mut names: BTreeSet<String> = tickets.asked_for.keys().cloned().collect();
-        names.extend(tickets.open.iter().map(|it| it.name.clone()));
-        names.extend(tickets.proofs.iter().map(|it| it.name.clone()));
-        tickets.rounds.retain(|name, _| names.contains(name));
+        numbers.kept_back.retain(|_, it| is_asked_for(it));
+        let mut names: BTreeSet<String> = numbers.asked_for.keys().cloned().collect();
+        names.extend(numbers.open.iter().map(|it| it.name.clone()));
+        names.extend(numbers.proofs.iter().map(|it| it.name.clone()));
+        numbers.rounds.retain(|name, _| names.contains(name));
         for name in names {
             self.look_at_sequence(now, replica, &name);
         }
-        self.wants.tickets.idle_at = None;
-        self.wants.tickets.drawn.retain(|_, at| *at + IDLE_MS > now);
+        self.wants.sequences.idle_at = None;
+        self.wants
+            .sequences
+            .drawn
+            .retain(|_, at| *at + IDLE_MS > now);
         for name in replica.watched_sequences() {
             self.give_back(now, replica, &name);
         }
@@ -240,18 +243,18 @@ impl SyncMachine {
     /// Gives numbers back that nobody asks for here, and that are to be handed out before a watched one.
     fn give_back(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         let here = replica.numbers_here(name);
-        if here == 0 || self.wants.tickets.is_asked(name) {
+        if here == 0 || self.wants.sequences.is_asked(name) {
             return;
         }
         if !matches!(replica.watching(name), Watching::At(_)) {
             return;
         }
-        let idle_at = self.wants.tickets.drawn.get(name).map(|at| at + IDLE_MS);
+        let idle_at = self.wants.sequences.drawn.get(name).map(|at| at + IDLE_MS);
         let keep = match idle_at.filter(|at| *at > now) {
             Some(idle_at) => {
                 // What is kept now is looked at again then.
-                self.wants.tickets.idle_at = Some(idle_at);
-                self.recent_tickets(now, name) / KEPT_SHARE
+                self.wants.sequences.idle_at = Some(idle_at);
+                self.recent_numbers(now, name) / KEPT_SHARE
             }
             None => 0,
         };
@@ -269,10 +272,10 @@ impl SyncMachine {
         }
     }
 
-    fn recent_tickets(&self, now: Millis, name: &str) -> u64 {
+    fn recent_numbers(&self, now: Millis, name: &str) -> u64 {
         let id = (name.into(), Stock::Rights);
         self.wants
-            .tickets
+            .sequences
             .recent
             .amount(now, &id)
             .min(i64::MAX as u64)
@@ -281,7 +284,7 @@ impl SyncMachine {
     fn look_at_sequence(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         self.look_at_proofs(now, replica, name);
         let here = replica.numbers_here(name);
-        let open = &mut self.wants.tickets.open;
+        let open = &mut self.wants.sequences.open;
         let is_here = |it: &Open| it.name == name && it.count <= here;
         open.retain(|it| it.why != Why::Ahead || !is_here(it));
         for lacked in open
@@ -293,8 +296,8 @@ impl SyncMachine {
             }
         }
         let have = here.saturating_add(replica.numbers_coming(name));
-        let [asked, ahead] = self.wants.tickets.wants(name);
-        let recent = self.recent_tickets(now, name);
+        let [asked, ahead] = self.wants.sequences.wants(name);
+        let recent = self.recent_numbers(now, name);
         let watching = match ahead {
             0 => Watching::Nothing,
             _ => replica.watching(name),
@@ -308,7 +311,7 @@ impl SyncMachine {
         let missing = asked.saturating_add(ahead).saturating_sub(have);
         let holder = replica.rest_holder(name).filter(|_| missing > 0);
         let Some(holder) = holder else {
-            self.wants.tickets.rounds.remove(name);
+            self.wants.sequences.rounds.remove(name);
             return;
         };
         if holder == replica.writer() {
@@ -318,7 +321,7 @@ impl SyncMachine {
             return;
         }
         let link = self.dealer(holder);
-        let round = self.wants.tickets.rounds.entry(name.into());
+        let round = self.wants.sequences.rounds.entry(name.into());
         let (due, tries) = round.or_insert((now, 0));
         if *due > now {
             return;
@@ -358,10 +361,10 @@ impl SyncMachine {
     fn look_at_proofs(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         let unsure = replica.look_at_sequence(name);
         let (proofs, others): (Vec<Proof>, Vec<Proof>) =
-            core::mem::take(&mut self.wants.tickets.proofs)
+            core::mem::take(&mut self.wants.sequences.proofs)
                 .into_iter()
                 .partition(|it| it.name == name);
-        self.wants.tickets.proofs = others;
+        self.wants.sequences.proofs = others;
         for proof in &proofs {
             if let Some(question) = proof.question
                 && unsure.iter().all(|it| it.0 != proof.given)
@@ -383,7 +386,7 @@ impl SyncMachine {
                     let question = self.ask_for_write(now, replica, Level::Quorum, upto);
                     proof.question = Some(question);
                 }
-                self.wants.tickets.proofs.push(proof);
+                self.wants.sequences.proofs.push(proof);
                 continue;
             };
             let reached = self
@@ -398,14 +401,14 @@ impl SyncMachine {
                     }
                     false => {
                         // At the end of its clocks this writer goes on as another one.
-                        _ = replica.tickets_are_sure(name, given, &mut self.changed);
+                        _ = replica.numbers_are_sure(name, given, &mut self.changed);
                         self.local_change(now);
                         (proof.question, proof.reads) = (None, false);
                         proof.again = now + REST_AGAIN_MS;
                     }
                 }
             }
-            self.wants.tickets.proofs.push(proof);
+            self.wants.sequences.proofs.push(proof);
         }
     }
 
@@ -425,11 +428,11 @@ impl SyncMachine {
         let watching = replica.watching(name);
         // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
         let given = match watching {
-            Watching::Nothing => replica.give_tickets(name, to, all, &mut self.changed),
+            Watching::Nothing => replica.give_numbers(name, to, all, &mut self.changed),
             Watching::Before(left) => {
                 let share = left / (2 * members);
                 let count = all.min(need.saturating_add(share)).clamp(1, left);
-                replica.give_tickets(name, to, count, &mut self.changed)
+                replica.give_numbers(name, to, count, &mut self.changed)
             }
             Watching::At(_) if need == 0 => Ok(0),
             Watching::At(others_have) => {
@@ -437,7 +440,7 @@ impl SyncMachine {
                 let count = need.saturating_add(share.min(recent / KEPT_SHARE));
                 match replica.pass_on(name, to, count, &mut self.changed) {
                     Ok(0) if others_have && self.keeps_back(now, replica, name) => Ok(0),
-                    Ok(0) => replica.give_tickets(name, to, 1, &mut self.changed),
+                    Ok(0) => replica.give_numbers(name, to, 1, &mut self.changed),
                     passed => passed,
                 }
             }
@@ -457,7 +460,7 @@ impl SyncMachine {
             until: now + PATIENCE_MS,
             passed: false,
         };
-        let kept_back = self.wants.tickets.kept_back.entry(name.into());
+        let kept_back = self.wants.sequences.kept_back.entry(name.into());
         let kept_back = kept_back.or_insert(fresh);
         if kept_back.number != next {
             *kept_back = fresh;
@@ -482,8 +485,8 @@ impl SyncMachine {
             need,
             recent,
         } = draw;
-        let last = self.wants.tickets.given.get(&(to, name.clone()));
-        let last = last.filter(|_| self.wants.tickets.by == Some(own));
+        let last = self.wants.sequences.given.get(&(to, name.clone()));
+        let last = last.filter(|_| self.wants.sequences.by == Some(own));
         if last.is_some_and(|it| *it > seen) {
             // That is on its way, or was lost: then the peer finds out, and pulls.
             let digests = Digests {
@@ -494,11 +497,14 @@ impl SyncMachine {
         }
         if self.give(now, replica, to, &name, [need, recent]) {
             let clock = replica.clock();
-            self.wants.tickets.note_given(own, to, name, clock);
+            self.wants.sequences.note_given(own, to, name, clock);
         } else if replica.rest_holder(&name) == Some(own)
-            && self.wants.tickets.asked_for.len() < ASKED_FOR_MAX
+            && self.wants.sequences.asked_for.len() < ASKED_FOR_MAX
         {
-            self.wants.tickets.asked_for.insert(name, now + UNWAITED_MS);
+            self.wants
+                .sequences
+                .asked_for
+                .insert(name, now + UNWAITED_MS);
         }
     }
 }

@@ -7,11 +7,11 @@
 //! All numbers below a watched one are to be handed out before it. So when it is the next to be given, it
 //! is kept back, and members give what nobody waits for back to the writer that gives, which
 //! [passes it on](Replica::pass_on) to who asks. Ranges that were given back are used like any other: once
-//! most members hold that they were. How long a number is kept back, `sync/wants/tickets.rs` decides.
+//! most members hold that they were. How long a number is kept back, `sync/wants/sequences.rs` decides.
 
-use super::{Left, Piece, Sequence, TicketKey};
+use super::{Left, Piece, Sequence, SequenceKey};
 use crate::error::Error;
-use crate::limits::{TICKETS_MAX, WATCHES_MAX};
+use crate::limits::{SEQUENCE_NUMBER_MAX, WATCHES_MAX};
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -121,7 +121,7 @@ impl Replica {
 
     /// The sequences of which numbers are watched and this process has some.
     pub(crate) fn watched_sequences(&self) -> Vec<String> {
-        let own = |name: &&str| self.tickets.own.contains_key(*name);
+        let own = |name: &&str| self.sequences.own.contains_key(*name);
         self.state
             .keys
             .index
@@ -225,8 +225,8 @@ impl Replica {
 
     /// The ranges of which this process hands numbers out, ascending: the next number, and the end.
     fn own_ranges(&self, name: &str) -> Vec<(u64, u64)> {
-        let own = self.tickets.own.get(name);
-        let own = own.filter(|_| self.tickets.by == Some(self.writer()));
+        let own = self.sequences.own.get(name);
+        let own = own.filter(|_| self.sequences.by == Some(self.writer()));
         let ranges = own.into_iter().flat_map(|own| &own.ranges);
         let ranges = ranges.filter(|it| it.1.sure && it.1.next < *it.0);
         ranges.map(|(end, left)| (left.next, *end)).collect()
@@ -246,7 +246,7 @@ impl Replica {
         let own = self.writer();
         let key = |holder, end| {
             let piece = Piece::Range { holder, end };
-            TicketKey { piece, name }.key()
+            SequenceKey { piece, name }.key()
         };
         let add = |numbers: u64| Op::Add(numbers.cast_signed());
         let mut steps = Vec::new();
@@ -272,7 +272,7 @@ impl Replica {
             return Ok(());
         }
         self.make(&steps, changed)?;
-        if let Some(own) = self.tickets.own.get_mut(name) {
+        if let Some(own) = self.sequences.own.get_mut(name) {
             for it in moves {
                 match own.ranges.get_mut(&it.end).filter(|_| it.upto < it.end) {
                     Some(left) => left.next = it.upto,
@@ -302,11 +302,11 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumberRange`] unless it is from 1 to
-    /// [`TICKETS_MAX`], [`Error::WatchesFull`] over [`WATCHES_MAX`], [`Error::TransactionTooLarge`]. The
+    /// [`SEQUENCE_NUMBER_MAX`], [`Error::WatchesFull`] over [`WATCHES_MAX`], [`Error::TransactionTooLarge`]. The
     /// transaction stays as it was then, and may go on.
     pub fn watch_number(&mut self, name: &str, number: u64) -> Result<(), Error> {
         let known = self.known_sequence(name)?;
-        if !(1..=TICKETS_MAX).contains(&number) {
+        if !(1..=SEQUENCE_NUMBER_MAX).contains(&number) {
             return Err(Error::NumberRange { number });
         }
         if known.watched.iter().any(|it| it.number == number) {
@@ -316,7 +316,7 @@ impl Transaction<'_> {
             return Err(Error::WatchesFull);
         }
         let piece = Piece::Watch { number };
-        self.draw_on(&TicketKey { piece, name }.key(), Op::Add(1))
+        self.draw_on(&SequenceKey { piece, name }.key(), Op::Add(1))
     }
 
     /// Ends the watch of a number: nobody is told of it any more. If it is not watched, nothing changes.
@@ -351,7 +351,7 @@ impl Transaction<'_> {
     /// Whether a number of a sequence is watched.
     pub fn is_watched(&self, name: &str, number: u64) -> bool {
         let piece = Piece::Watch { number };
-        self.value(&TicketKey { piece, name }.key()) > Some(0)
+        self.value(&SequenceKey { piece, name }.key()) > Some(0)
     }
 
     /// Notes that this transaction hands out a number, if it is watched.
@@ -370,7 +370,7 @@ impl Transaction<'_> {
         let by = self.replica.writer();
         let piece = Piece::Drawn { by, number };
         let by = Op::Add((below + 1).cast_signed());
-        self.draw_on(&TicketKey { piece, name }.key(), by)
+        self.draw_on(&SequenceKey { piece, name }.key(), by)
     }
 }
 

@@ -20,21 +20,21 @@ pub(super) fn member() -> Replica {
 
 pub(super) fn all_is_sure(replica: &mut Replica) {
     for (given, _) in replica.look_at_sequence("visits") {
-        let done = replica.tickets_are_sure("visits", given, &mut Vec::new());
+        let done = replica.numbers_are_sure("visits", given, &mut Vec::new());
         done.unwrap();
     }
 }
 
 pub(super) fn give(replica: &mut Replica, count: u64) -> u64 {
     let to = replica.writer();
-    let given = replica.give_tickets("visits", to, count, &mut Vec::new());
+    let given = replica.give_numbers("visits", to, count, &mut Vec::new());
     let given = given.unwrap();
     all_is_sure(replica);
     given
 }
 
 pub(super) fn next(replica: &mut Replica) -> Result<u64, Error> {
-    replica.next_ticket("visits", &mut Vec::new())
+    replica.draw("visits", &mut Vec::new())
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn nothing_is_used_before_most_members_hold_that_it_was_given() {
     let to = replica.writer();
     let upto = VersionVector::of(to, replica.clock());
     assert_eq!(replica.look_at_sequence("visits"), [(Given::Rest, upto)]);
-    let given = replica.give_tickets("visits", to, 5, &mut Vec::new());
+    let given = replica.give_numbers("visits", to, 5, &mut Vec::new());
     assert_eq!(given, Ok(0));
     all_is_sure(&mut replica);
-    let given = replica.give_tickets("visits", to, 5, &mut Vec::new());
+    let given = replica.give_numbers("visits", to, 5, &mut Vec::new());
     assert_eq!(given, Ok(5));
     let unsure = replica.look_at_sequence("visits");
     assert_eq!(
@@ -89,12 +89,12 @@ fn a_transaction_hands_out_several_or_none() {
     give(&mut replica, 2);
     give(&mut replica, 2);
     let mut transaction = replica.begin().unwrap();
-    let numbers = [0; 3].map(|_| transaction.ticket("visits").unwrap());
+    let numbers = [0; 3].map(|_| transaction.draw("visits").unwrap());
     assert_eq!(numbers, [1, 2, 3]);
     drop(transaction);
     let mut transaction = replica.begin().unwrap();
     assert_eq!(
-        [0; 3].map(|_| transaction.ticket("visits").unwrap()),
+        [0; 3].map(|_| transaction.draw("visits").unwrap()),
         [1, 2, 3]
     );
     transaction.apply("likes", Op::Add(1)).unwrap();
@@ -114,10 +114,7 @@ fn what_can_t_be_is_refused_and_changes_nothing() {
     let mut changed = Vec::new();
     let begun = replica.begin_sequence("visits", &mut changed);
     assert_eq!(begun, Err(Error::SequenceExists));
-    assert_eq!(
-        replica.next_ticket("other", &mut changed),
-        Err(Error::NoSequence)
-    );
+    assert_eq!(replica.draw("other", &mut changed), Err(Error::NoSequence));
     assert_eq!(
         replica.begin_sequence("", &mut changed),
         Err(Error::KeyLength { bytes: 0 })
@@ -127,7 +124,7 @@ fn what_can_t_be_is_refused_and_changes_nothing() {
         Err(Error::ReservedKey)
     );
     let mut transaction = replica.begin().unwrap();
-    assert_eq!(transaction.ticket("visits"), Ok(1));
+    assert_eq!(transaction.draw("visits"), Ok(1));
     let once = Once::new(b"key", b"content");
     assert_eq!(
         transaction.commit_once(once, &mut changed),
@@ -147,16 +144,16 @@ fn what_can_t_be_is_refused_and_changes_nothing() {
 #[test]
 fn there_is_a_last_number() {
     let mut replica = member();
-    let rest = TicketKey {
+    let rest = SequenceKey {
         piece: Piece::Rest(id(1)),
         name: "visits",
     }
     .key();
-    let by = Op::Add(TICKETS_MAX.cast_signed() - 3);
+    let by = Op::Add(SEQUENCE_NUMBER_MAX.cast_signed() - 3);
     replica.make(&[(rest, by)], &mut Vec::new()).unwrap();
     assert_eq!((give(&mut replica, 100), give(&mut replica, 1)), (3, 0));
     let last = [0; 3].map(|_| next(&mut replica));
-    assert_eq!(last[2], Ok(TICKETS_MAX));
+    assert_eq!(last[2], Ok(SEQUENCE_NUMBER_MAX));
     assert_eq!(next(&mut replica), Err(Error::NumbersShort));
 }
 
@@ -165,13 +162,13 @@ fn of_two_rests_the_one_that_nothing_was_given_of_goes() {
     let mut here = member();
     let mut other = here.clone();
     let piece = Piece::Rest(id(9));
-    let key = TicketKey {
+    let key = SequenceKey {
         piece,
         name: "visits",
     }
     .key();
     for replica in [&mut here, &mut other] {
-        replica.tickets = Tickets::default();
+        replica.sequences = Sequences::default();
         replica
             .make(&[(key.clone(), Op::Add(5))], &mut Vec::new())
             .unwrap();
@@ -180,7 +177,7 @@ fn of_two_rests_the_one_that_nothing_was_given_of_goes() {
     assert_eq!(here.rest_holder("visits"), Some(id(9)));
     assert_eq!(here.sequence("visits").map(|it| it.next), Some(5));
     // One of which something was given stays, and gives nothing more.
-    let own = TicketKey {
+    let own = SequenceKey {
         piece: Piece::Rest(id(1)),
         name: "visits",
     }
@@ -198,7 +195,7 @@ fn the_oldest_of_many_gaps_are_only_counted() {
     let mut replica = member();
     give(&mut replica, 1);
     let gap = |end| {
-        TicketKey {
+        SequenceKey {
             piece: Piece::Gap { end },
             name: "visits",
         }

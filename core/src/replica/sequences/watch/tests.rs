@@ -50,10 +50,10 @@ fn a_transaction_that_hands_several_out_tells_of_the_watched_one() {
     replica.watch_number("visits", 4, &mut Vec::new()).unwrap();
     give(&mut replica, 5);
     let mut transaction = replica.begin().unwrap();
-    let numbers = [0; 3].map(|_| transaction.ticket("visits").unwrap());
+    let numbers = [0; 3].map(|_| transaction.draw("visits").unwrap());
     assert_eq!(numbers, [1, 2, 3]);
     assert!(!transaction.is_watched("visits", 3) && transaction.is_watched("visits", 4));
-    assert_eq!(transaction.ticket("visits"), Ok(4));
+    assert_eq!(transaction.draw("visits"), Ok(4));
     transaction.commit(&mut Vec::new());
     let by = replica.writer();
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_lost_number_is_told_as_lost_and_its_gap_is_kept() {
     };
     let steps = [(range, Op::Delete), (Piece::Gap { end }, Op::Add(8))];
     let key = |piece| {
-        TicketKey {
+        SequenceKey {
             piece,
             name: "visits",
         }
@@ -97,7 +97,7 @@ fn what_can_t_be_watched_is_refused() {
     let mut replica = member();
     let changed = &mut Vec::new();
     let before = replica.clock();
-    for number in [0, TICKETS_MAX + 1, u64::MAX] {
+    for number in [0, SEQUENCE_NUMBER_MAX + 1, u64::MAX] {
         let refused = replica.watch_number("visits", number, changed);
         assert_eq!(refused, Err(Error::NumberRange { number }));
     }
@@ -113,7 +113,7 @@ fn what_can_t_be_watched_is_refused() {
     for number in 1..=WATCHES_MAX as u64 {
         replica.watch_number("visits", number, changed).unwrap();
     }
-    let refused = replica.watch_number("visits", TICKETS_MAX, changed);
+    let refused = replica.watch_number("visits", SEQUENCE_NUMBER_MAX, changed);
     assert_eq!(refused, Err(Error::WatchesFull));
     let mut guest = Replica::new(
         crate::writer_id::Space::default(),
@@ -133,7 +133,7 @@ fn what_is_given_back_is_passed_on_and_handed_out_once() {
     all_is_sure(&mut giver);
     let to = other.writer();
     giver
-        .give_tickets("visits", to, 4, &mut Vec::new())
+        .give_numbers("visits", to, 4, &mut Vec::new())
         .unwrap();
     exchange(&mut giver, &mut other);
     all_is_sure(&mut other);
@@ -173,7 +173,7 @@ fn the_next_number_is_kept_back_while_others_have_lower_ones() {
     giver.watch_number("visits", 5, &mut Vec::new()).unwrap();
     assert_eq!(giver.watching("visits"), Watching::Before(4));
     giver
-        .give_tickets("visits", other.writer(), 4, &mut Vec::new())
+        .give_numbers("visits", other.writer(), 4, &mut Vec::new())
         .unwrap();
     assert_eq!(giver.watching("visits"), Watching::At(true));
     exchange(&mut giver, &mut other);
@@ -187,7 +187,7 @@ fn the_next_number_is_kept_back_while_others_have_lower_ones() {
     assert_eq!(giver.watching("visits"), Watching::At(false));
     // The watched number itself comes before the next one.
     giver
-        .give_tickets("visits", other.writer(), 1, &mut Vec::new())
+        .give_numbers("visits", other.writer(), 1, &mut Vec::new())
         .unwrap();
     assert_eq!(giver.watching("visits"), Watching::At(true));
     exchange(&mut giver, &mut other);

@@ -1,7 +1,7 @@
-//! Tickets: numbers of a sequence, each handed out at most once in the whole mesh.
+//! Sequences: numbers of a sequence, each handed out at most once in the whole mesh.
 //!
 //! All numbers that nobody has been given yet are one writer's, the sequence's rest. It gives ranges of
-//! them away, to itself and to members that ask (`sync/wants/tickets.rs`), and whoever has a range hands its
+//! them away, to itself and to members that ask (`sync/wants/sequences.rs`), and whoever has a range hands its
 //! numbers out by itself. A number could be handed out twice only if a range were given twice: if who
 //! gave it forgot, or if two held the rest. So nothing is used before most members hold durably that it
 //! was given: neither a range nor a rest that was made, or taken over. And a range is used by one process
@@ -10,7 +10,7 @@
 //! has seen what most members hold of it.
 //!
 //! How far a range was used is counted in the state for all to see, and in memory for the use of it.
-//! Near a number that is watched, ranges go back to the writer that gives them (`tickets/watch.rs`).
+//! Near a number that is watched, ranges go back to the writer that gives them (`sequences/watch.rs`).
 
 mod watch;
 
@@ -19,8 +19,8 @@ pub use watch::{Reached, Watched};
 
 use super::{Replica, Transaction};
 use crate::error::Error;
-use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
-use crate::quota::ticket::{Piece, TicketKey, check_sequence};
+use crate::limits::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
+use crate::quota::sequence::{Piece, SequenceKey, check_sequence};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
@@ -54,7 +54,7 @@ pub struct Sequence {
 
 /// What this process has of sequences, by name.
 #[derive(Clone, Default)]
-pub(super) struct Tickets {
+pub(super) struct Sequences {
     /// Under which writer.
     by: Option<WriterId>,
     own: BTreeMap<String, Own>,
@@ -94,7 +94,7 @@ pub(crate) enum Given {
 }
 
 impl Replica {
-    /// Begins a sequence of tickets, as a transaction of its own, and adds each counter that changed to
+    /// Begins a sequence, as a transaction of its own, and adds each counter that changed to
     /// `changed`.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Replica {
     }
 
     /// All that is kept of a sequence and is not empty.
-    fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (TicketKey<'a>, u64)> {
+    fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (SequenceKey<'a>, u64)> {
         self.state
             .keys
             .index
@@ -151,7 +151,7 @@ impl Replica {
     /// Calls `take` with the name of each sequence, in the order of their bytes.
     pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
         for name in self.state.keys.index.sequences() {
-            let is_rest = |key: &TicketKey<'_>| matches!(key.piece, Piece::Rest(_));
+            let is_rest = |key: &SequenceKey<'_>| matches!(key.piece, Piece::Rest(_));
             if self.pieces(name).any(|(key, _)| is_rest(&key)) {
                 take(name);
             }
@@ -160,7 +160,7 @@ impl Replica {
 
     /// The name of the sequence of which something is kept in a counter.
     pub fn sequence_at(&self, handle: KeyId) -> Option<&str> {
-        let key = self.state.keys.get(handle).and_then(TicketKey::parse);
+        let key = self.state.keys.get(handle).and_then(SequenceKey::parse);
         key.map(|key| key.name)
     }
 
@@ -168,10 +168,10 @@ impl Replica {
     /// that changed to `changed`.
     ///
     /// # Errors
-    /// As [`Transaction::ticket`]. Nothing is changed then.
-    pub fn next_ticket(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<u64, Error> {
+    /// As [`Transaction::draw`]. Nothing is changed then.
+    pub fn draw(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<u64, Error> {
         let mut transaction = self.begin()?;
-        let number = transaction.ticket(name)?;
+        let number = transaction.draw(name)?;
         transaction.commit(changed);
         Ok(number)
     }
@@ -179,13 +179,13 @@ impl Replica {
     /// Notes that a number was handed out.
     pub(super) fn note_drawn(&mut self, draw: Draw) {
         let Draw { name, end, number } = draw;
-        if let Some(own) = self.tickets.own.get_mut(&name) {
+        if let Some(own) = self.sequences.own.get_mut(&name) {
             match own.ranges.get_mut(&end).filter(|_| number + 1 < end) {
                 Some(left) => left.next = number + 1,
                 None => _ = own.ranges.remove(&end),
             }
         }
-        *self.tickets.used.entry(name).or_default() += 1;
+        *self.sequences.used.entry(name).or_default() += 1;
     }
 
     /// How many numbers of a sequence can be handed out here now.
@@ -199,8 +199,8 @@ impl Replica {
     }
 
     fn numbers_of(&self, name: &str, sure: bool) -> u64 {
-        let own = self.tickets.own.get(name);
-        let own = own.filter(|_| self.tickets.by == Some(self.writer()));
+        let own = self.sequences.own.get(name);
+        let own = own.filter(|_| self.sequences.by == Some(self.writer()));
         let ranges = own.into_iter().flat_map(|own| &own.ranges);
         let ranges = ranges.filter(|it| it.1.sure == sure);
         ranges.map(|(end, left)| end - left.next).sum()
@@ -210,11 +210,11 @@ impl Replica {
     /// transactions members have to hold before it is.
     pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
         let writer = self.writer();
-        if self.tickets.by != Some(writer) {
-            self.tickets.own.clear();
-            self.tickets.by = Some(writer);
+        if self.sequences.by != Some(writer) {
+            self.sequences.own.clear();
+            self.sequences.by = Some(writer);
         }
-        let mut own = self.tickets.own.remove(name).unwrap_or_default();
+        let mut own = self.sequences.own.remove(name).unwrap_or_default();
         let mut unsure = Vec::new();
         let mut has_rest = false;
         for (handle, key) in self.state.keys.index.of_sequence(&self.state.keys, name) {
@@ -240,7 +240,7 @@ impl Replica {
             }
         }
         own.may_give &= has_rest;
-        self.tickets.own.insert(name.into(), own);
+        self.sequences.own.insert(name.into(), own);
         unsure
     }
 
@@ -256,7 +256,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
-    pub(crate) fn tickets_are_sure(
+    pub(crate) fn numbers_are_sure(
         &mut self,
         name: &str,
         given: Given,
@@ -270,7 +270,7 @@ impl Replica {
                 _ => None,
             });
         let rests: Vec<(bool, u64)> = rests.collect();
-        let Some(own) = self.tickets.own.get_mut(name) else {
+        let Some(own) = self.sequences.own.get_mut(name) else {
             return Ok(());
         };
         match given {
@@ -283,7 +283,7 @@ impl Replica {
                 own.may_give = rests.len() == 1 && rests[0].0;
                 if !own.may_give && rests.contains(&(true, 1)) {
                     let piece = Piece::Rest(writer);
-                    self.make(&[(TicketKey { piece, name }.key(), Op::Delete)], changed)?;
+                    self.make(&[(SequenceKey { piece, name }.key(), Op::Delete)], changed)?;
                 }
             }
         }
@@ -301,10 +301,10 @@ impl Replica {
 
     /// The number of a sequence that this replica would give next, `None` if it may not give any.
     fn next_to_give(&self, name: &str) -> Option<u64> {
-        let own = self.tickets.own.get(name);
-        own.filter(|it| it.may_give && self.tickets.by == Some(self.writer()))?;
+        let own = self.sequences.own.get(name);
+        own.filter(|it| it.may_give && self.sequences.by == Some(self.writer()))?;
         let piece = Piece::Rest(self.writer());
-        let next = self.value(&TicketKey { piece, name }.key());
+        let next = self.value(&SequenceKey { piece, name }.key());
         let next = next.and_then(|it| u64::try_from(it).ok());
         next.filter(|it| *it > 0 && self.membership.is_member())
     }
@@ -314,7 +314,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
-    pub(crate) fn give_tickets(
+    pub(crate) fn give_numbers(
         &mut self,
         name: &str,
         to: WriterId,
@@ -325,16 +325,16 @@ impl Replica {
         let Some(next) = self.next_to_give(name).filter(|_| to_member) else {
             return Ok(0);
         };
-        let rest = TicketKey {
+        let rest = SequenceKey {
             piece: Piece::Rest(self.writer()),
             name,
         };
-        let left = TICKETS_MAX.saturating_sub(next - 1);
-        let count = count.min(TICKETS_AT_ONCE_MAX).min(left);
+        let left = SEQUENCE_NUMBER_MAX.saturating_sub(next - 1);
+        let count = count.min(NUMBERS_AT_ONCE_MAX).min(left);
         if count == 0 {
             return Ok(0);
         }
-        let range = TicketKey {
+        let range = SequenceKey {
             piece: Piece::Range {
                 holder: to,
                 end: next + count,
@@ -371,30 +371,30 @@ impl Replica {
         gaps.sort_unstable();
         gaps.truncate(many);
         let numbers: u64 = gaps.iter().map(|it| it.1).sum();
-        let key = |piece| TicketKey { piece, name }.key();
+        let key = |piece| SequenceKey { piece, name }.key();
         steps.push((key(Piece::Lost), Op::Add(numbers.cast_signed())));
         let gone = gaps.iter().map(|it| key(Piece::Gap { end: it.0 }));
         steps.extend(gone.map(|key| (key, Op::Delete)));
     }
 
     /// How many numbers were handed out of which sequences since the last call.
-    pub(crate) fn take_tickets_used(&mut self) -> BTreeMap<String, u64> {
-        core::mem::take(&mut self.tickets.used)
+    pub(crate) fn take_numbers_used(&mut self) -> BTreeMap<String, u64> {
+        core::mem::take(&mut self.sequences.used)
     }
 }
 
 impl Transaction<'_> {
-    /// Begins a sequence of tickets. Its first number can be handed out once most members hold that, and
+    /// Begins a sequence. Its first number can be handed out once most members hold that, and
     /// nobody else has begun one of the name, which [`SyncMachine`](crate::sync::SyncMachine) finds out.
     ///
     /// # Errors
     /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`] of a key, and
-    /// [`Error::TooLarge`] over [`TICKETS_NAME_BYTES_MAX`](crate::limits::TICKETS_NAME_BYTES_MAX);
+    /// [`Error::TooLarge`] over [`SEQUENCE_NAME_BYTES_MAX`](crate::limits::SEQUENCE_NAME_BYTES_MAX);
     /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
         check_sequence(name)?;
         let piece = Piece::Rest(self.replica.writer());
-        let key = TicketKey { piece, name }.key();
+        let key = SequenceKey { piece, name }.key();
         if self.replica.sequence(name).is_some() || self.value(&key).is_some() {
             return Err(Error::SequenceExists);
         }
@@ -425,7 +425,7 @@ impl Transaction<'_> {
     /// # Errors
     /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumbersShort`] if none is here: others are to
     /// be asked. [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
-    pub fn ticket(&mut self, name: &str) -> Result<u64, Error> {
+    pub fn draw(&mut self, name: &str) -> Result<u64, Error> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
             return Err(match self.replica.sequence(name) {
@@ -442,7 +442,7 @@ impl Transaction<'_> {
         if self.ops + 2 > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: self.ops + 2 });
         }
-        self.draw_on(&TicketKey { piece, name }.key(), op)?;
+        self.draw_on(&SequenceKey { piece, name }.key(), op)?;
         self.note_watched(name, number)?;
         let name = name.into();
         self.draws.push(Draw { name, end, number });
@@ -451,9 +451,9 @@ impl Transaction<'_> {
 
     /// The next number that may be handed out here, and the end of its range.
     fn next_number(&self, name: &str) -> Option<(u64, u64)> {
-        let tickets = &self.replica.tickets;
-        let own = tickets.own.get(name);
-        let own = own.filter(|_| tickets.by == Some(self.replica.writer()))?;
+        let numbers = &self.replica.sequences;
+        let own = numbers.own.get(name);
+        let own = own.filter(|_| numbers.by == Some(self.replica.writer()))?;
         let mut sure = own.ranges.iter().filter(|it| it.1.sure).map(|(end, left)| {
             let drawn = self.draws.iter().rev();
             let mut drawn = drawn.filter(|it| it.end == *end && it.name == name);
