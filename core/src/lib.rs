@@ -88,7 +88,7 @@ pub use once::Once;
 #[cfg(feature = "budgets")]
 pub use quota::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
-pub use quota::window::window_end;
+pub use quota::period::period_end;
 pub use rejoin::{Again, AgainOp, Returned};
 #[cfg(feature = "budgets")]
 pub use replica::{

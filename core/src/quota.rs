@@ -5,8 +5,8 @@
 
 pub(crate) mod account;
 pub(crate) mod index;
+pub(crate) mod period;
 pub(crate) mod sequence;
-pub(crate) mod window;
 
 /// Of what a member may run short: both are held and moved in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,5 +16,5 @@ pub enum Stock {
     /// Room to mint, under a cap.
     Room,
     /// What a limit allows in a period; its name is that of the [period](crate::Period).
-    Window,
+    Period,
 }

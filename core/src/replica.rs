@@ -23,6 +23,8 @@ mod local;
 mod members;
 mod merge;
 mod ops;
+#[cfg(feature = "budgets")]
+mod periods;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
@@ -36,8 +38,6 @@ mod standing;
 mod transaction;
 mod votes;
 mod walk;
-#[cfg(feature = "budgets")]
-mod windows;
 
 pub use crate::membership::listing::{Fate, Listed, Member};
 #[cfg(feature = "budgets")]
@@ -48,6 +48,8 @@ pub(crate) use build::Push;
 pub(crate) use levels::newest;
 pub use merge::Merged;
 #[cfg(feature = "budgets")]
+pub use periods::Period;
+#[cfg(feature = "budgets")]
 pub(crate) use sequences::{Given, Watching};
 #[cfg(feature = "budgets")]
 pub use sequences::{Reached, Sequence, Watched};
@@ -55,8 +57,6 @@ pub use sequences::{Reached, Sequence, Watched};
 pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
-#[cfg(feature = "budgets")]
-pub use windows::Period;
 
 use crate::error::{Error, detail};
 use crate::forks::{Fault, ForkLog};
@@ -112,7 +112,7 @@ pub struct Replica {
     #[cfg(feature = "budgets")]
     sequences: sequences::Sequences,
     #[cfg(feature = "budgets")]
-    windows: windows::Windows,
+    periods: periods::Periods,
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
     #[cfg(feature = "budgets")]
     is_next_start: bool,
@@ -137,7 +137,7 @@ impl Replica {
             #[cfg(feature = "budgets")]
             sequences: sequences::Sequences::default(),
             #[cfg(feature = "budgets")]
-            windows: windows::Windows::default(),
+            periods: periods::Periods::default(),
             #[cfg(feature = "budgets")]
             is_next_start: false,
             #[cfg(feature = "guests")]

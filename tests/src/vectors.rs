@@ -458,7 +458,7 @@ pub fn frames() -> Vec<Vector> {
             "want_window",
             "Somebody at the sender waits for 1 more of the key login in the minute that ends at 1800000060000, of a limit that was set by configuration 2; 30 were used or are waited for.",
             frame(Body::Want(Want {
-                stock: Stock::Window,
+                stock: Stock::Period,
                 name: format!("{:016x}{:016x}login", 1_800_000_060_000_u64, 2),
                 seen: 70_000,
                 need: 1,

@@ -263,7 +263,7 @@ impl World {
         if let Ok(period) = self.nodes[at].replica.period("last") {
             let now = self.now;
             let sync = &mut self.nodes[at].sync;
-            sync.lack_rights(now, &period.window, Stock::Window, cost);
+            sync.lack_rights(now, &period.name, Stock::Period, cost);
             self.input(at, tallymesh_core::Input::Tick)?;
         }
         Ok(0)

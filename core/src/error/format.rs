@@ -58,8 +58,8 @@ pub enum Rule {
     OpenBudget,
     /// Limits of a configuration ascend by name, and are in range.
     Limits,
-    /// A window's name has its end, what it was born with, and a key.
-    Window,
+    /// A period's name has its end, what it was born with, and a key.
+    Period,
 }
 
 impl fmt::Display for Rule {
@@ -93,7 +93,7 @@ impl fmt::Display for Rule {
             Rule::KeyedAscend => "keyed operations ascend by writer and clock",
             Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
             Rule::Limits => "limits of a configuration ascend by name, and are in range",
-            Rule::Window => "a window's name has its end, its limit's birth, and a key",
+            Rule::Period => "a period's name has its end, its limit's birth, and a key",
         })
     }
 }
@@ -139,7 +139,7 @@ pub enum Limited {
     SequenceName,
     /// A key that a limit covers in bytes.
     #[cfg(feature = "budgets")]
-    WindowKey,
+    PeriodKey,
 }
 
 impl fmt::Display for Limited {
@@ -168,7 +168,7 @@ impl fmt::Display for Limited {
             #[cfg(feature = "budgets")]
             Limited::SequenceName => "a name of a sequence in bytes",
             #[cfg(feature = "budgets")]
-            Limited::WindowKey => "a key that a limit covers in bytes",
+            Limited::PeriodKey => "a key that a limit covers in bytes",
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Where keys of budgets, leases, sequences and limits are found.
 
 use super::account::{Account, Part, is_reserved};
+use super::period::PeriodKey;
 use super::sequence::SequenceKey;
-use super::window::WindowKey;
 use crate::state::keys::{KeyId, KeyIndex};
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,8 @@ fn holder(key: &str) -> Option<WriterId> {
     if let Some(account) = Account::parse(key) {
         return account.part.holder();
     }
-    match WindowKey::parse(key) {
-        Some(window) => window.holder(),
+    match PeriodKey::parse(key) {
+        Some(period) => period.holder(),
         None => SequenceKey::parse(key)?.holder(),
     }
 }
@@ -42,8 +42,8 @@ fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Key
 pub(crate) struct QuotaIndex {
     /// The keys that are no plain counters', by the writer that holds what is kept there.
     reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
-    /// Those of windows, by the end of their periods.
-    windows: BTreeSet<(u64, u32)>,
+    /// Those of periods, by the end of their periods.
+    periods: BTreeSet<(u64, u32)>,
     /// Those of leases, by the budget's name.
     leases: BTreeMap<String, BTreeSet<u32>>,
     /// Those of sequences, by the sequence's name.
@@ -59,8 +59,8 @@ impl KeyIndex for QuotaIndex {
         }
         let handle = handle.0;
         self.reserved.entry(holder(key)).or_default().insert(handle);
-        if let Some(window) = WindowKey::parse(key) {
-            self.windows.insert((window.end(), handle));
+        if let Some(period) = PeriodKey::parse(key) {
+            self.periods.insert((period.end(), handle));
         }
         if let Some(name) = leased(key) {
             self.leases.entry(name.into()).or_default().insert(handle);
@@ -79,8 +79,8 @@ impl KeyIndex for QuotaIndex {
             return;
         }
         let holder = holder(key);
-        if let Some(end) = WindowKey::parse(key).map(|it| it.end()) {
-            self.windows.remove(&(end, handle.0));
+        if let Some(end) = PeriodKey::parse(key).map(|it| it.end()) {
+            self.periods.remove(&(end, handle.0));
         }
         if let Some(handles) = self.reserved.get_mut(&holder) {
             handles.remove(&handle.0);
@@ -110,9 +110,9 @@ impl QuotaIndex {
         handles.filter_map(|handle| Some((KeyId(*handle), keys.get(KeyId(*handle))?)))
     }
 
-    /// What is kept of windows, those that end first first, with the ends of their periods.
-    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, KeyId)> {
-        self.windows
+    /// What is kept of periods, those that end first first, with the ends of their periods.
+    pub(crate) fn periods(&self) -> impl Iterator<Item = (u64, KeyId)> {
+        self.periods
             .iter()
             .map(|(end, handle)| (*end, KeyId(*handle)))
     }

@@ -646,7 +646,7 @@ impl SyncMachine {
             #[cfg(feature = "budgets")]
             {
                 replica.note_known(&mut self.changed)?;
-                replica.end_windows(&mut self.changed)?;
+                replica.end_periods(&mut self.changed)?;
                 replica.end_leases(&mut self.changed)?;
             }
             replica.acknowledge()?;

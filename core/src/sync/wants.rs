@@ -391,7 +391,7 @@ impl SyncMachine {
         let own = replica.writer();
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
-            let asks = if stock == Stock::Window { LENDS } else { GIVES };
+            let asks = if stock == Stock::Period { LENDS } else { GIVES };
             let gives = peer.greeting.as_ref().filter(|it| it.gives & asks > 0);
             let Some(writer) = gives.map(|it| it.writer) else {
                 continue;

@@ -5,8 +5,8 @@ use crate::error::{Error, Limited, Rule};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
 use crate::quota::Stock;
 use crate::quota::account::check_name;
+use crate::quota::period::PeriodId;
 use crate::quota::sequence::check_sequence;
-use crate::quota::window::Window;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -54,13 +54,13 @@ pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
     let stock = match reader.u8() {
         0 => Stock::Rights,
         1 => Stock::Room,
-        2 => Stock::Window,
+        2 => Stock::Period,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     let name = reader.text(Limited::BudgetName, BUDGET_NAME_BYTES_MAX);
     check_name(name).map_err(|error| reader.fail(error))?;
-    if stock == Stock::Window && Window::parse(name).is_none() {
-        return Err(reader.malformed(Rule::Window));
+    if stock == Stock::Period && PeriodId::parse(name).is_none() {
+        return Err(reader.malformed(Rule::Period));
     }
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
     if need.max(recent) > AMOUNT_MAX {

@@ -151,7 +151,7 @@ impl Operation {
             },
             Operation::Lease { .. } => "lease",
             Operation::Grant { stock, .. } => match stock {
-                Stock::Rights | Stock::Window => "grant",
+                Stock::Rights | Stock::Period => "grant",
                 Stock::Room => "grant_room",
             },
             Operation::Transfer { .. } => "transfer",

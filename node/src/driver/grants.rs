@@ -168,7 +168,7 @@ impl From<Error> for OperationError {
                 ..
             } => OperationError::SequenceName(size),
             Error::TooLarge {
-                what: Limited::WindowKey,
+                what: Limited::PeriodKey,
                 size,
                 ..
             } => OperationError::LimitKey(size),

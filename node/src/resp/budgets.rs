@@ -166,7 +166,7 @@ pub(super) fn lacked(
     let (amount, stock) = match error {
         ReplyError::Core(Error::RightsShort(short)) => (short.asked, Some(Stock::Rights)),
         ReplyError::Core(Error::RoomShort(short)) => (short.asked, Some(Stock::Room)),
-        ReplyError::Core(Error::LimitReached(short)) => (short.asked, Some(Stock::Window)),
+        ReplyError::Core(Error::LimitReached(short)) => (short.asked, Some(Stock::Period)),
         ReplyError::Core(Error::NumbersShort) => (1, None),
         _ => return None,
     };
@@ -178,7 +178,7 @@ pub(super) fn lacked(
     let is_told = command != Some(Command::BudgetTransfer) || stock == Some(Stock::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
     let name = match stock {
-        Some(Stock::Window) => view.period(name)?.window,
+        Some(Stock::Period) => view.period(name)?.name,
         _ => name.to_owned(),
     };
     Some(Lack {

@@ -93,7 +93,7 @@ impl World {
         let (wish, key) = (self.own.clients[client].wish, self.key(client));
         let flow = match wish {
             Stock::Rights => Flow::Spend(1),
-            Stock::Room | Stock::Window => Flow::Mint(1),
+            Stock::Room | Stock::Period => Flow::Mint(1),
         };
         let once = Once::new(key.as_bytes(), wish_name(wish));
         let keyed = self.own.plan.keyed;
@@ -134,7 +134,7 @@ impl World {
         if !self.own.plan.keyed || self.own.made.insert(key) {
             match wish {
                 Stock::Rights => self.note_spent(dot, 1)?,
-                Stock::Room | Stock::Window => self.own.figures.spent -= 1,
+                Stock::Room | Stock::Period => self.own.figures.spent -= 1,
             }
         }
         self.ends(client, true);
@@ -166,7 +166,7 @@ impl World {
         it.done += 1;
         match it.wish {
             Stock::Rights => it.spent += 1,
-            Stock::Room | Stock::Window => it.spent -= 1,
+            Stock::Room | Stock::Period => it.spent -= 1,
         }
         it.wish = match gives && it.spent > 0 {
             true => Stock::Room,
@@ -276,6 +276,6 @@ impl World {
 fn wish_name(wish: Stock) -> &'static [u8] {
     match wish {
         Stock::Rights => b"spend",
-        Stock::Room | Stock::Window => b"give back",
+        Stock::Room | Stock::Period => b"give back",
     }
 }

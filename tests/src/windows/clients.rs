@@ -106,7 +106,7 @@ impl World {
             return;
         };
         let members = self.own.plan.members;
-        let metered = self.own.figures.periods.entry(period.window);
+        let metered = self.own.figures.periods.entry(period.name);
         let it = metered.or_insert_with(|| Metered {
             limit: period.limit.limit,
             asked: vec![0; members],
@@ -124,7 +124,7 @@ impl World {
         };
         let now = self.now;
         let sync = &mut self.nodes[at].sync;
-        sync.lack_rights(now, &period.window, Stock::Window, cost);
+        sync.lack_rights(now, &period.name, Stock::Period, cost);
         self.input(at, Input::Tick)
     }
 
@@ -138,7 +138,7 @@ impl World {
             let Ok(period) = node.replica.period(it.key) else {
                 continue;
             };
-            if it.want.as_ref().is_some_and(|want| want.0 == period.window) {
+            if it.want.as_ref().is_some_and(|want| want.0 == period.name) {
                 continue;
             }
             if let Some((_, want)) = it.want.take() {
@@ -146,8 +146,8 @@ impl World {
             }
             let until = it.since + PATIENCE_MS;
             let sync = &mut node.sync;
-            let want = sync.want_rights(now, &period.window, Stock::Window, it.cost, until);
-            it.want = Some((period.window, want));
+            let want = sync.want_rights(now, &period.name, Stock::Period, it.cost, until);
+            it.want = Some((period.name, want));
             any = true;
         }
         match any {
@@ -177,7 +177,7 @@ impl World {
                 let clock = replica.clock();
                 let mut all = self.nodes.iter();
                 let counts = all.all(|it| it.replica.takes_from(&writer));
-                let counted = counts.then_some((period.window, (writer, clock)));
+                let counted = counts.then_some((period.name, (writer, clock)));
                 self.when_written(at, Event::Told(client, cost, counted));
                 self.changed(at)?;
                 Ok(true)

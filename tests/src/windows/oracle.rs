@@ -62,15 +62,15 @@ impl World {
             .known
             .entry(least)
             .or_insert(EPOCH_MS + self.now);
-        own.figures.counters = own.figures.counters.max(replica.window_counters());
+        own.figures.counters = own.figures.counters.max(replica.period_counters());
         let clock = self.wall(at);
         let replica = &self.nodes[at].replica;
         let mut shares: BTreeMap<&str, i128> = BTreeMap::new();
-        for (name, amount) in replica.window_shares() {
+        for (name, amount) in replica.period_shares() {
             *shares.entry(name).or_default() += amount;
         }
         let mut rights: BTreeMap<&str, i128> = BTreeMap::new();
-        for (name, _, held) in replica.window_rights() {
+        for (name, _, held) in replica.period_rights() {
             if clock < window(name).0 && held < 0 {
                 return Err(format!("{at} sees {held} in {name}"));
             }
@@ -154,11 +154,11 @@ impl World {
         for (at, node) in self.nodes.iter().enumerate() {
             // A guest drops what is deleted when it knows that all have seen that, which may be later.
             let left = match node.replica.is_member() {
-                true => node.replica.window_counters(),
-                false => node.replica.window_rights().count(),
+                true => node.replica.period_counters(),
+                false => node.replica.period_rights().count(),
             };
             if left > 0 || node.replica.digest() != digest {
-                let of: Vec<_> = node.replica.window_rights().collect();
+                let of: Vec<_> = node.replica.period_rights().collect();
                 let told = self.tell();
                 return Some(format!(
                     "{at} keeps {left} counters of windows: {of:?}; {told}"

@@ -7,8 +7,8 @@
 
 use crate::message::journal::Did;
 use crate::quota::account::{Account, Part};
+use crate::quota::period::{PeriodKey, is_known_key};
 use crate::quota::sequence::SequenceKey;
-use crate::quota::window::{WindowKey, is_known_key};
 use crate::replica::Replica;
 use crate::state::operation::Op;
 use alloc::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl Replica {
         let is_ticket = |it: &Did| {
             !is_watch(it)
                 && (SequenceKey::parse(&it.key).is_some()
-                    || WindowKey::parse(&it.key).is_some()
+                    || PeriodKey::parse(&it.key).is_some()
                     || is_known_key(&it.key))
         };
         let did: Vec<Did> = did.into_iter().filter(|it| !is_ticket(it)).collect();

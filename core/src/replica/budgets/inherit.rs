@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::message::journal::Dids;
 use crate::message::records::HEIRS_MAX;
 use crate::quota::account::Account;
+use crate::quota::period::{PeriodKey, rights_key};
 use crate::quota::sequence::SequenceKey;
-use crate::quota::window::{WindowKey, rights_key};
 use crate::replica::{Replica, place};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -34,8 +34,8 @@ impl Replica {
             .holders()
             .filter(|it| self.is_left_to_own(it));
         let accounts = heirless.flat_map(|writer| self.state.keys.index.held_by(writer));
-        // What is left of windows that are over is deleted soon.
-        let end = |handle| self.state.keys.get(handle).and_then(WindowKey::parse);
+        // What is left of periods that are over is deleted soon.
+        let end = |handle| self.state.keys.get(handle).and_then(PeriodKey::parse);
         let over = |handle| end(handle).is_some_and(|it| self.is_over(it.end()));
         let left: Vec<KeyId> = accounts
             .filter(|handle| self.value_at(*handle).is_some() && !over(*handle))
@@ -82,8 +82,8 @@ impl Replica {
         let mut did = Dids::default();
         for handle in accounts {
             let heir = |key: &str| {
-                if let Some(window) = WindowKey::parse(key) {
-                    return Some(rights_key(to, window.name));
+                if let Some(period) = PeriodKey::parse(key) {
+                    return Some(rights_key(to, period.name));
                 }
                 Some(match Account::parse(key) {
                     Some(account) => account.key_of(account.part.held_by(to)),

@@ -4,8 +4,8 @@
 use crate::forks::{Evidence, Fault};
 use crate::message::Message;
 use crate::quota::account::{Account, is_reserved};
+use crate::quota::period::PeriodKey;
 use crate::quota::sequence::SequenceKey;
-use crate::quota::window::WindowKey;
 use crate::replica::Replica;
 use crate::state::keys::KeyId;
 use alloc::vec::Vec;
@@ -24,10 +24,10 @@ impl Replica {
                 continue;
             };
             let whose = self.state.keys.get(handle).and_then(|key| {
-                if let Some(window) = WindowKey::parse(key) {
+                if let Some(period) = PeriodKey::parse(key) {
                     // Of one that is over, others may have deleted what came in, and not what was used.
-                    let open = !self.is_over(window.end());
-                    return Some((window.holder().filter(|_| open)?, window.name));
+                    let open = !self.is_over(period.end());
+                    return Some((period.holder().filter(|_| open)?, period.name));
                 }
                 match Account::parse(key) {
                     Some(account) => Some((account.part.holder()?, account.name)),

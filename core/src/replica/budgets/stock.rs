@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::quota::Stock;
 use crate::quota::account::{Account, Part};
 use crate::replica::Replica;
-use crate::replica::windows::used_of;
+use crate::replica::periods::used_of;
 use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ impl Stock {
         match self {
             Stock::Rights => Some(Part::Rights(writer)),
             Stock::Room => Some(Part::Room(writer)),
-            Stock::Window => None,
+            Stock::Period => None,
         }
     }
 
@@ -25,7 +25,7 @@ impl Stock {
         match self {
             Stock::Rights => Some(Flow::Grant { to, amount }),
             Stock::Room => Some(Flow::GrantRoom { to, amount }),
-            Stock::Window => None,
+            Stock::Period => None,
         }
     }
 }
@@ -34,21 +34,21 @@ impl Replica {
     /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap, or
     /// if the period is over.
     pub fn stock(&self, name: &str, stock: Stock) -> Option<Holding> {
-        if stock == Stock::Window {
-            return self.window_stock(name);
+        if stock == Stock::Period {
+            return self.period_stock(name);
         }
         let budget = self.budget(name)?;
         match stock {
             Stock::Rights => Some(budget.rights),
             Stock::Room => budget.room,
-            Stock::Window => None,
+            Stock::Period => None,
         }
     }
 
     /// How much of a stock a writer holds, as is known here.
     pub(crate) fn stock_of(&self, name: &str, stock: Stock, writer: WriterId) -> i128 {
         let Some(part) = stock.part(writer) else {
-            return self.window_stock_of(name, writer);
+            return self.period_stock_of(name, writer);
         };
         let account = self.account(name);
         let key = account.map(|it| it.key_of(part));
@@ -68,7 +68,7 @@ impl Replica {
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let Some(flow) = stock.grant(to, amount) else {
-            return self.grant_window(name, to, amount, changed);
+            return self.grant_period(name, to, amount, changed);
         };
         let mut transaction = self.begin()?;
         transaction.flow(name, flow)?;

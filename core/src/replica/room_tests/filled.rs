@@ -97,7 +97,7 @@ const TABLE: [(&str, Tried); 52] = [
     ("LIMIT_NAME_BYTES_MAX", With("LIMITS_MAX")),
     (
         "WINDOW_KEY_BYTES_MAX",
-        Filled(longest_window, |it| format!("{:?}", it.window_counters())),
+        Filled(longest_period, |it| format!("{:?}", it.period_counters())),
     ),
     ("PERIOD_MS_MIN", With("LIMITS_MAX")),
     ("PERIOD_MS_MAX", With("LIMITS_MAX")),
@@ -432,12 +432,12 @@ fn rate_limits(one: &mut Replica) {
     assert_eq!(known, Some(LIMITS_MAX));
 }
 
-fn longest_window(one: &mut Replica) {
+fn longest_period(one: &mut Replica) {
     let key = |bytes: usize| format!("limited:{}", long(bytes - "limited:".len()));
     let longer = one.allow(&key(WINDOW_KEY_BYTES_MAX + 1), 1, &mut Vec::new());
     assert!(longer.is_err());
     let longest = one.allow(&key(WINDOW_KEY_BYTES_MAX), 1, &mut Vec::new());
-    assert!(longest.is_ok() && one.window_counters() > 0);
+    assert!(longest.is_ok() && one.period_counters() > 0);
 }
 
 fn largest_transaction(one: &mut Replica) {

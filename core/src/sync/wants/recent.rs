@@ -1,7 +1,7 @@
 //! How much was used here of late: what rights are kept near.
 
 use super::StockId;
-use crate::quota::window::lasting_name;
+use crate::quota::period::lasting_name;
 use crate::replica::Stock;
 use crate::sync::Millis;
 use alloc::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) const RECENT_MAX: usize = 4_096;
 /// By what it is known what was used of late: of one period what was used in the one before counts.
 fn lasting(name: &str, stock: Stock) -> StockId {
     match stock {
-        Stock::Window => (lasting_name(name).into(), stock),
+        Stock::Period => (lasting_name(name).into(), stock),
         _ => (name.into(), stock),
     }
 }

@@ -8,7 +8,7 @@ use crate::handle::Demand;
 use crate::metrics::Metrics;
 use crate::resp::Lack;
 use std::sync::Arc;
-use tallymesh_core::{Error, Stock, Supply, WantId, window_end};
+use tallymesh_core::{Error, Stock, Supply, WantId, period_end};
 
 /// A write as it was asked for.
 pub(in crate::driver) struct Write {
@@ -102,8 +102,8 @@ impl OpenSpace {
             Some(stock) => self.sync.want_rights(now, name, stock, amount, until),
             None => self.sync.want_numbers(now, name, amount, until),
         };
-        let window = Some(name).filter(|_| shortage.stock == Some(Stock::Window));
-        let ends = window.and_then(|it| window_end(it));
+        let window = Some(name).filter(|_| shortage.stock == Some(Stock::Period));
+        let ends = window.and_then(|it| period_end(it));
         let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
         Want { id, shortage, ends }
     }
@@ -178,7 +178,7 @@ impl OpenSpace {
         let (short, stock) = match error {
             OperationError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
             OperationError::Core(Error::RoomShort(short)) => (short, Stock::Room),
-            OperationError::Core(Error::LimitReached(short)) => (short, Stock::Window),
+            OperationError::Core(Error::LimitReached(short)) => (short, Stock::Period),
             _ => return None,
         };
         let name = match &ops.get(*index)? {
@@ -189,7 +189,7 @@ impl OpenSpace {
                 });
                 &full?.0
             }
-            Operation::Allow { key, .. } => &self.replica.period(key).ok()?.window,
+            Operation::Allow { key, .. } => &self.replica.period(key).ok()?.name,
             operation => operation.key(),
         };
         // What operations before it take of the same has to be there, too.

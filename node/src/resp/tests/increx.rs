@@ -249,7 +249,7 @@ fn it_waits_for_what_others_hold() {
     let lack = client.session.lack().expect("it says what");
     assert_eq!(
         (&lack.name, lack.stock, lack.amount),
-        (&window.window, Some(Stock::Window), 11)
+        (&window.name, Some(Stock::Period), 11)
     );
     client.session.answer_rights(0);
     assert_eq!(show(&client.feed(b"").0), "*2|:0|:0|", "nobody has as much");

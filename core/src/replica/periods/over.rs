@@ -1,4 +1,4 @@
-//! The end of windows: what is kept of periods that are over is deleted.
+//! The end of periods: what is kept of periods that are over is deleted.
 //!
 //! One member's delete is enough for what it has seen. Members take their turns: one of them deletes first,
 //! and the next only what is still there a while later, if that one is away. What came later, as it was on
@@ -14,7 +14,7 @@ use crate::state::page::OWN;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How long after its end a window stays at least: until the slowest clock has it over, and what was made
+/// How long after its end a period stays at least: until the slowest clock has it over, and what was made
 /// last in it has come.
 const STAYS_MS: u64 = 2 * SKEW_MS_MAX;
 /// How much later the next one deletes what is still there.
@@ -25,22 +25,22 @@ const TURNS_MAX: u64 = 8;
 const AT_ONCE: usize = 8;
 
 impl Replica {
-    /// Whether a window that ends then is over by this clock.
+    /// Whether a period that ends then is over by this clock.
     pub(in crate::replica) fn is_over(&self, end: u64) -> bool {
         self.state.time >= end
     }
 
-    /// Deletes what is kept of windows that have been over for long enough; adds each counter that changed
+    /// Deletes what is kept of periods that have been over for long enough; adds each counter that changed
     /// to `changed`.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
-    pub(crate) fn end_windows(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
+    pub(crate) fn end_periods(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.membership.is_established() {
             return Ok(());
         }
         for _ in 0..AT_ONCE {
-            let over = self.over_windows();
+            let over = self.over_periods();
             if over.is_empty() {
                 break;
             }
@@ -52,8 +52,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What is left of windows that are over, and is to be deleted here, as much as a transaction takes.
-    fn over_windows(&self) -> Vec<KeyId> {
+    /// What is left of periods that are over, and is to be deleted here, as much as a transaction takes.
+    fn over_periods(&self) -> Vec<KeyId> {
         let owner = self.membership.owner_of(OWN);
         let members = self
             .membership
@@ -66,7 +66,7 @@ impl Replica {
             let wait = TURN_MS * turn(end).min(TURNS_MAX);
             end.saturating_add(STAYS_MS + wait) <= self.state.time
         };
-        let ended = self.state.keys.index.windows();
+        let ended = self.state.keys.index.periods();
         let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time);
         let left = ended.filter(|it| due(it.0) && self.value_at(it.1).is_some());
         left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()

@@ -1,12 +1,12 @@
 //! Limits for each period: so much is allowed of a key in a minute, an hour or a day, in the whole mesh.
 //!
-//! A period of a key, a *window*, is a budget that nobody has to begin. Each member brings its share of
-//! the limit in by itself, with its first use of the window, by its own wall clock; what it holds it allows,
+//! A period of a key is a budget that nobody has to begin. Each member brings its share of
+//! the limit in by itself, with its first use of the period, by its own wall clock; what it holds it allows,
 //! and rights move to those who are short as those of budgets do (`sync/wants.rs`). When a period is over
-//! nobody uses anything of it, and what was kept of it is deleted (`windows/over.rs`).
+//! nobody uses anything of it, and what was kept of it is deleted (`periods/over.rs`).
 //!
-//! What all members bring into a window never adds up to more than the limit:
-//! - **Once for each owner, not for each start.** That a share was brought in is a counter of the window. A
+//! What all members bring into a period never adds up to more than the limit:
+//! - **Once for each owner, not for each start.** That a share was brought in is a counter of the period. A
 //!   start brings one in only where it would see that counter: in periods that began after the start itself
 //!   did, or once all earlier starts of its owner were taken over.
 //! - **By one configuration.** Members may know of different ones. Whoever uses a later one's share, as all
@@ -21,8 +21,9 @@ use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::message::records::{Configuration, Limit, Owner};
-use crate::quota::window::{
-    Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
+use crate::quota::period::{
+    PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
+    share_key,
 };
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -40,7 +41,7 @@ const KNOWN_KEPT: usize = 4;
 
 /// What is known of configurations beside the present one.
 #[derive(Clone, Default)]
-pub(super) struct Windows {
+pub(super) struct Periods {
     /// The last ones that were decided, one number after another, the present one last.
     decided: Vec<Configuration>,
 }
@@ -57,7 +58,7 @@ pub struct Period {
     /// What is left to be allowed, as far as is known here.
     pub left: Holding,
     /// By what name its rights are asked for.
-    pub window: String,
+    pub name: String,
 }
 
 impl Period {
@@ -103,7 +104,7 @@ impl Replica {
         let Some((_, present)) = &self.membership.table.configuration else {
             return;
         };
-        let decided = &mut self.windows.decided;
+        let decided = &mut self.periods.decided;
         if let Some(last) = decided.last() {
             if last == present {
                 return;
@@ -147,7 +148,7 @@ impl Replica {
     /// [`Replica::add`], and [`Error::TooLarge`] over
     /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
     pub fn period(&self, key: &str) -> Result<Period, Error> {
-        check_window_key(key)?;
+        check_period_key(key)?;
         let limit = self
             .membership
             .configuration()
@@ -159,13 +160,13 @@ impl Replica {
         let begins = self.state.time - self.state.time % limit.period_ms;
         let ends = begins.saturating_add(limit.period_ms);
         let (end, born) = (ends, limit.born);
-        let window = Window { end, born, key }.name();
+        let period = PeriodId { end, born, key }.name();
         Ok(Period {
             begins,
             ends,
-            left: self.left_in(&window),
+            left: self.left_in(&period),
             limit: limit.clone(),
-            window,
+            name: period,
         })
     }
 
@@ -201,13 +202,13 @@ impl Replica {
     ) -> Result<(), Error> {
         match self.period(key) {
             Ok(period) if period.left.here >= i128::from(cost) => {
-                self.bring_in(&period.window, changed)
+                self.bring_in(&period.name, changed)
             }
             _ => Ok(()),
         }
     }
 
-    /// Brings the own share into a window, if it may and has not.
+    /// Brings the own share into a period, if it may and has not.
     pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let (Some(owner), share) = (self.membership.owner_of(OWN), self.own_share(name)) else {
             return Ok(());
@@ -225,23 +226,23 @@ impl Replica {
         self.make(&steps, changed)
     }
 
-    /// What this writer may bring into a window, and has not.
+    /// What this writer may bring into a period, and has not.
     fn own_share(&self, name: &str) -> u64 {
-        let (Some(owner), Some(window)) = (self.membership.owner_of(OWN), Window::parse(name))
+        let (Some(owner), Some(period)) = (self.membership.owner_of(OWN), PeriodId::parse(name))
         else {
             return 0;
         };
         let limit = self
             .membership
             .configuration()
-            .and_then(|it| it.limit_of(window.key));
-        let Some(limit) = limit.filter(|it| it.born == window.born) else {
+            .and_then(|it| it.limit_of(period.key));
+        let Some(limit) = limit.filter(|it| it.born == period.born) else {
             return 0;
         };
-        let begins = window.end.saturating_sub(limit.period_ms);
-        let is_now = (begins..window.end).contains(&self.state.time);
+        let begins = period.end.saturating_sub(limit.period_ms);
+        let is_now = (begins..period.end).contains(&self.state.time);
         // One whose period is another one's would have the same name.
-        let is_whole = window.end % limit.period_ms == 0;
+        let is_whole = period.end % limit.period_ms == 0;
         if !is_now || !is_whole || self.value(&share_key(&owner, name)).is_some() {
             return 0;
         }
@@ -277,7 +278,7 @@ impl Replica {
 
     /// What an owner may bring in of a limit for a period that begins then.
     fn share_in(&self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
-        let decided = &self.windows.decided;
+        let decided = &self.periods.decided;
         let is_known = |it: &&Configuration| {
             let at = self.value(&known_key(it));
             at.is_some_and(|at| at + i128::from(SKEW_MS_MAX) < i128::from(begins))
@@ -296,7 +297,7 @@ impl Replica {
         since.map(|it| it.share(owner, limit)).min().unwrap_or(0)
     }
 
-    /// What is left in a window, as far as is known here: with what members may still bring in.
+    /// What is left in a period, as far as is known here: with what members may still bring in.
     fn left_in(&self, name: &str) -> Holding {
         let own = self.writer();
         let held = |writer| self.value(&rights_key(writer, name)).unwrap_or(0);
@@ -318,10 +319,10 @@ impl Replica {
         }
     }
 
-    /// What another owner may still bring into a window, as far as is known here.
+    /// What another owner may still bring into a period, as far as is known here.
     fn share_to_come(&self, owner: &Owner, name: &str) -> i128 {
-        let window = Window::parse(name);
-        let of = |it: Window<'_>| {
+        let period = PeriodId::parse(name);
+        let of = |it: PeriodId<'_>| {
             let present = self.membership.configuration()?;
             let limit = present
                 .limit_of(it.key)
@@ -329,17 +330,17 @@ impl Replica {
             let brought = self.value(&share_key(owner, name)).is_some();
             (!brought).then(|| i128::from(present.share(owner, limit)))
         };
-        window.and_then(of).unwrap_or(0)
+        period.and_then(of).unwrap_or(0)
     }
 
-    /// What is left in a window, `None` if it is over.
-    pub(super) fn window_stock(&self, name: &str) -> Option<Holding> {
-        let window = Window::parse(name)?;
-        (!self.is_over(window.end)).then(|| self.left_in(name))
+    /// What is left in a period, `None` if it is over.
+    pub(super) fn period_stock(&self, name: &str) -> Option<Holding> {
+        let period = PeriodId::parse(name)?;
+        (!self.is_over(period.end)).then(|| self.left_in(name))
     }
 
-    /// What a writer holds of a window, or may bring in.
-    pub(super) fn window_stock_of(&self, name: &str, writer: WriterId) -> i128 {
+    /// What a writer holds of a period, or may bring in.
+    pub(super) fn period_stock_of(&self, name: &str, writer: WriterId) -> i128 {
         let held = self.value(&rights_key(writer, name)).unwrap_or(0);
         let owner = self
             .membership
@@ -348,8 +349,8 @@ impl Replica {
         held + owner.map_or(0, |it| self.share_to_come(&it, name))
     }
 
-    /// Moves rights of a window to another member.
-    pub(super) fn grant_window(
+    /// Moves rights of a period to another member.
+    pub(super) fn grant_period(
         &mut self,
         name: &str,
         to: WriterId,
@@ -374,31 +375,31 @@ impl Replica {
         self.make(&steps, changed)
     }
 
-    /// Each window that something is left of, the writer and how much it holds, in no stated order: for
+    /// Each period that something is left of, the writer and how much it holds, in no stated order: for
     /// whoever compares replicas.
-    pub fn window_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
-        self.state.keys.index.windows().filter_map(|(_, handle)| {
-            let key = WindowKey::parse(self.state.keys.get(handle)?)?;
+    pub fn period_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
+        self.state.keys.index.periods().filter_map(|(_, handle)| {
+            let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
             let held = self.value_at(handle)?;
             match key.part {
-                WindowPart::Rights(writer) => Some((key.name, writer, held)),
-                WindowPart::Share(_) => None,
+                PeriodPart::Rights(writer) => Some((key.name, writer, held)),
+                PeriodPart::Share(_) => None,
             }
         })
     }
 
-    /// Each share that was brought into a window and is still known, in no stated order.
-    pub fn window_shares(&self) -> impl Iterator<Item = (&str, i128)> {
-        self.state.keys.index.windows().filter_map(|(_, handle)| {
-            let key = WindowKey::parse(self.state.keys.get(handle)?)?;
+    /// Each share that was brought into a period and is still known, in no stated order.
+    pub fn period_shares(&self) -> impl Iterator<Item = (&str, i128)> {
+        self.state.keys.index.periods().filter_map(|(_, handle)| {
+            let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
             let brought = self.value_at(handle)?;
-            matches!(key.part, WindowPart::Share(_)).then_some((key.name, brought))
+            matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
         })
     }
 
-    /// How many counters are kept of windows.
-    pub fn window_counters(&self) -> usize {
-        self.state.keys.index.windows().count()
+    /// How many counters are kept of periods.
+    pub fn period_counters(&self) -> usize {
+        self.state.keys.index.periods().count()
     }
 
     /// Notes when all members know of the present configuration, if it has limits and they do by now.
@@ -420,7 +421,7 @@ impl Replica {
         let older =
             reserved.filter(|(handle, key)| is_known_key(key) && self.value_at(*handle).is_some());
         // Periods that go on may rely on those before it.
-        let last = self.windows.decided.iter().rev().take(KNOWN_KEPT);
+        let last = self.periods.decided.iter().rev().take(KNOWN_KEPT);
         let last: Vec<String> = last.map(known_key).collect();
         let remembered = |key: &str| last.iter().any(|it| it == key);
         let older = older.filter(|(_, key)| !remembered(key));
@@ -460,7 +461,7 @@ impl Transaction<'_> {
     /// As [`Replica::period`].
     pub fn period(&self, key: &str) -> Result<Period, Error> {
         let mut period = self.replica.period(key)?;
-        let rights = rights_key(self.replica.writer(), &period.window);
+        let rights = rights_key(self.replica.writer(), &period.name);
         let before = self.replica.value(&rights).unwrap_or(0);
         // What was not brought in counts, as it is there to be had.
         period.left.here -= before - self.value(&rights).unwrap_or(0);
@@ -485,8 +486,10 @@ impl Transaction<'_> {
             return Err(Error::NotAMember);
         }
         let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;
-        let Period { window, left, .. } = self.period(key)?;
-        let rights = rights_key(self.replica.writer(), &window);
+        let Period {
+            name: period, left, ..
+        } = self.period(key)?;
+        let rights = rights_key(self.replica.writer(), &period);
         let here = self.value(&rights).unwrap_or(0);
         if here < i128::from(cost) {
             let (asked, held) = (cost, left);
@@ -501,10 +504,10 @@ impl Transaction<'_> {
     }
 }
 
-/// The stock of a window that a handle is of, if it is this writer's.
+/// The stock of a period that a handle is of, if it is this writer's.
 pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, Stock)> {
-    let key = WindowKey::parse(key)?;
-    (key.part == WindowPart::Rights(writer)).then_some((key.name, Stock::Window))
+    let key = PeriodKey::parse(key)?;
+    (key.part == PeriodPart::Rights(writer)).then_some((key.name, Stock::Period))
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn tend(both: &mut [Replica; 2]) {
             replica.fence_strays().unwrap();
             replica.absorb().unwrap();
             replica.note_known(&mut Vec::new()).unwrap();
-            replica.end_windows(&mut Vec::new()).unwrap();
+            replica.end_periods(&mut Vec::new()).unwrap();
             replica.acknowledge().unwrap();
             let kept = replica.mark();
             replica.collect(&kept);
@@ -131,7 +131,7 @@ fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing(
     one.propose_limits(&[limit("login", 5, 1_000)]).unwrap();
     let before = one.clock();
     assert_eq!(short(allow(&mut one, "login", 6)), (6, 5));
-    assert_eq!((one.clock(), one.window_counters()), (before, 0));
+    assert_eq!((one.clock(), one.period_counters()), (before, 0));
     assert_eq!(allow(&mut one, "login", 3), Ok((2, 0)));
     let before = one.clock();
     assert_eq!(short(allow(&mut one, "login", 3)), (3, 2));
@@ -146,17 +146,17 @@ fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing(
     let period = one.period("login").unwrap();
     assert_eq!((period.begins, period.ends), (BEGIN + 1_000, BEGIN + 2_000));
     // The first one goes, and the second one stays until it is its turn.
-    assert_eq!(one.window_counters(), 6);
+    assert_eq!(one.period_counters(), 6);
     one.set_time(BEGIN + 3_000);
-    one.end_windows(&mut Vec::new()).unwrap();
+    one.end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
     one.collect(&kept);
-    assert_eq!(one.window_counters(), 2);
+    assert_eq!(one.period_counters(), 2);
     one.set_time(BEGIN + 4_000);
-    one.end_windows(&mut Vec::new()).unwrap();
+    one.end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
     one.collect(&kept);
-    assert_eq!(one.window_counters(), 0);
+    assert_eq!(one.period_counters(), 0);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
     let mut both = members();
     both[0].propose_limits(&[limit("a", 10, 60_000)]).unwrap();
     tend(&mut both);
-    let name = both[1].period("a").unwrap().window;
+    let name = both[1].period("a").unwrap().name;
     assert_eq!(allow(&mut both[1], "a", 2), Ok((3, 5)));
     // It ends, and begins again from a state without that.
     let mut again = Replica::new(Space::default(), WriterId::from_bytes([3; 16]));
@@ -255,7 +255,7 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
     tend(&mut both);
     // What the one before it held is its own, and no more.
     assert_eq!(both[1].period("a").unwrap().left.here, 3);
-    let shares: Vec<(&str, i128)> = both[1].window_shares().collect();
+    let shares: Vec<(&str, i128)> = both[1].period_shares().collect();
     assert_eq!(shares, [(&*name, 5)]);
 }
 
@@ -270,14 +270,14 @@ fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
     // The other one does not hear of this before it deletes what it knows.
     assert_eq!(allow(one, "a", 3), Ok((1, 5)));
     two.set_time(BEGIN + 60_000);
-    two.end_windows(&mut Vec::new()).unwrap();
-    assert!(two.window_rights().next().is_none());
+    two.end_periods(&mut Vec::new()).unwrap();
+    assert!(two.period_rights().next().is_none());
     pass(one, two);
-    assert_eq!(two.window_rights().map(|it| it.2).collect::<Vec<_>>(), [-3]);
+    assert_eq!(two.period_rights().map(|it| it.2).collect::<Vec<_>>(), [-3]);
     assert_eq!(two.fault_count(), 0);
     one.set_time(BEGIN + 60_000);
     tend(&mut both);
     for replica in &both {
-        assert_eq!((replica.window_counters(), replica.fault_count()), (0, 0));
+        assert_eq!((replica.period_counters(), replica.fault_count()), (0, 0));
     }
 }
