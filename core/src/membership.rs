@@ -19,6 +19,7 @@ pub(crate) mod votes;
 
 use crate::MEMBERS;
 use crate::closed::Closed;
+use crate::message::records::Card;
 use table::Roster;
 
 /// The membership of a space, as one replica knows it.
@@ -35,5 +36,12 @@ impl Membership {
             *table = Roster::new();
         }
         Membership { table }
+    }
+
+    /// Has a card for each of so many local numbers.
+    pub(crate) fn fit(&mut self, writers: usize) {
+        if MEMBERS && self.table.cards.len() < writers {
+            self.table.cards.resize_with(writers, Card::default);
+        }
     }
 }

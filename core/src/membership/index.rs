@@ -4,9 +4,9 @@
 //! starts and the writers that are over are listed apart, and those of which something was said last.
 
 use super::table::{Attached, Roster};
+use crate::DUTIES;
 use crate::message::records::Card;
 use crate::state::recent::Recent;
-use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Local numbers, by what is known of their writers.
@@ -40,13 +40,6 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
 }
 
 impl Roster {
-    /// Has a card for each of so many local numbers.
-    pub(crate) fn fit(&mut self, writers: usize) {
-        if MEMBERS && self.cards.len() < writers {
-            self.cards.resize_with(writers, Card::default);
-        }
-    }
-
     /// Something of a writer is known that was not, or not any more, in this epoch.
     pub(crate) fn changed(&mut self, number: u32, epoch: u64) {
         if !DUTIES {

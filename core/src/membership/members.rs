@@ -537,7 +537,7 @@ impl Membership {
     /// The writer's local number, given to it if it has none.
     pub(crate) fn number(&mut self, state: &mut State, writer: WriterId) -> u32 {
         let number = state.number(writer);
-        self.table.fit(state.writers.len());
+        self.fit(state.writers.len());
         number
     }
 

@@ -34,7 +34,7 @@ impl Replica {
         self.state.void_walks();
         let old = self.writer();
         let number = self.state.assign(old);
-        self.membership.table.fit(self.state.writers.len());
+        self.membership.fit(self.state.writers.len());
         #[cfg(feature = "members")]
         self.idempotency.renumber_own_keyed(number);
         self.state.numbers.remove(&old);

@@ -162,7 +162,7 @@ impl Replica {
             forgotten,
         };
         self.state.install(&message.delta, judged, found)?;
-        self.membership.table.fit(self.state.writers.len());
+        self.membership.fit(self.state.writers.len());
         Ok(())
     }
 
