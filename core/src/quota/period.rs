@@ -40,7 +40,7 @@ impl PeriodId<'_> {
     }
 }
 
-/// When the period is over that goes by this [name](crate::replica::Period::period), in milliseconds since 1970.
+/// When the period is over that goes by this [name](crate::replica::Period::name), in milliseconds since 1970.
 pub fn period_end(name: &str) -> Option<u64> {
     Some(PeriodId::parse(name)?.end)
 }
