@@ -224,7 +224,10 @@ impl Replica {
         mut handles: Vec<u32>,
         base: &L::Like<u64>,
     ) -> Message {
-        let (mut delta, mut named) = self.state.gather(selection, &mut handles);
+        let mut message = Message::default();
+        let mut named = self
+            .state
+            .gather(selection, &mut handles, &mut message.delta);
         // Before the space has members nothing is said of writers, whatever a peer has told of them.
         let closed = MEMBERS && self.membership.configuration().is_some();
         let mut facts: Closed<Vec<Fact>> = Closed::default();
@@ -246,11 +249,7 @@ impl Replica {
         let table = (base, &named);
         let index = self
             .state
-            .assemble(selection, &handles, &mut delta, table, &taken_in);
-        let mut message = Message {
-            delta,
-            ..Message::default()
-        };
+            .assemble(selection, &handles, &mut message.delta, table, &taken_in);
         if MEMBERS {
             for fact in facts.iter_mut() {
                 fact.renumber(|number| index.at(number));

@@ -124,30 +124,26 @@ impl<I: KeyIndex> State<I> {
     /// Takes the keys of these counters into a message, in the order of the wire, and what is selected of
     /// their slots beside rows, with local numbers. The clocks of whom that names are told by the second
     /// result.
+    #[inline(always)]
     pub(crate) fn gather<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
         handles: &mut [u32],
-    ) -> (Delta, L::Like<u64>) {
+        message: &mut Delta,
+    ) -> L::Like<u64> {
         let key = |handle: u32| self.keys.get(KeyId(handle)).unwrap_or_default();
         sort_by_text(handles, &key);
-        let mut message = Delta::default();
         let mut named = selection.lows.like(self.clocks.len(), NOTHING);
         for (at, handle) in handles.iter().enumerate() {
             message.keys.push(key(*handle));
-            self.assemble_sides(
-                selection,
-                at as u32,
-                KeyId(*handle),
-                &mut message,
-                &mut named,
-            );
+            self.assemble_sides(selection, at as u32, KeyId(*handle), message, &mut named);
         }
-        (message, named)
+        named
     }
 
     /// Makes the table of writers of a message that was [gathered](State::gather), and its columns; the
     /// place of each writer in the table, by local number.
+    #[inline(always)]
     pub(crate) fn assemble<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
