@@ -1,11 +1,188 @@
-//! The Tallymesh counter: a state-based CRDT that is written anywhere and adds up everywhere.
+//! The Tallymesh counter: many replicas write it, none of them asks another one, and it adds up everywhere.
 //!
-//! This crate is meaning, merge, deltas, the wire format and the sync machine. It does no I/O, is
-//! `no_std`, and has no unsafe code; time and randomness are handed in. A counter is a map of
-//! shards, one for each writer, `(clock, total)`; replicas merge by the greater clock of each
-//! writer, and a counter's value is the sum of its shards' totals.
+//! This crate is the kernel: the meaning of a counter, the merge, deltas, the wire format and a sync
+//! machine. It is a sans-I/O library: it opens no socket or file, reads no clock and draws no random
+//! number. It is `no_std` and has no unsafe code. The words of this page are explained in
+//! `docs/glossary.md`, and `ARCHITECTURE.md` shows how the rest of Tallymesh uses the crate.
 //!
-//! Start at [`Replica`]. [`SyncMachine`] keeps a replica in step with its peers.
+//! # The two types
+//! **[`Replica`]** is one copy of a *space*, which is a named set of counters. It accepts writes with no
+//! network, and merges the states of other replicas. A counter is a map with one *shard* for each
+//! *writer*: the writer's clock and its total. Merge keeps the shard with the greater clock, and the value
+//! is the sum of the totals. So the order, the loss and the repetition of messages do not matter.
+//!
+//! ```
+//! use tallymesh_core::{Error, Op, Replica, Space, WriterId};
+//! # fn main() -> Result<(), Error> {
+//! let space = Space::new("shop")?;
+//! let writer = |nonce| WriterId::mint(&space, &[7; 32], &[nonce; 16]);
+//! let mut here = Replica::new(space.clone(), writer(1));
+//! let mut there = Replica::new(space.clone(), writer(2));
+//! here.add("likes", 2)?;
+//! there.transact(&[("likes", Op::Add(3)), ("visits", Op::Add(1))])?;
+//! // A delta holds everything that the other replica lacks. A whole state is the delta from nothing.
+//! here.merge(&there.delta(&here.vector()))?;
+//! assert_eq!((here.value("likes"), here.value("visits")), (Some(5), Some(1)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **[`SyncMachine`]** keeps a replica in step with its peers. It decides which bytes go to which peer and
+//! when. The program around it carries the bytes, over WebSocket, libp2p or a simulator.
+//! The module [`sync`] has the machine's contract and protocol.
+//!
+//! # The loop
+//! Each program around a machine runs this loop:
+//! 1. Change the replica, or hand an [`Input`] to [`SyncMachine::handle`], with the present time.
+//!    After a local write the input is [`Input::Changed`].
+//! 2. Store what changed: [`Replica::since`] returns it as one record. Any number of inputs may share one
+//!    record.
+//! 3. Call [`SyncMachine::poll`] until it returns `None`, and carry out each [`Output`].
+//! 4. Wait for the next event, but no longer than until [`SyncMachine::next_deadline`]. At the deadline,
+//!    hand in [`Input::Tick`].
+//!
+//! **The single invariant: a change of the replica is durable before the next `poll`, if the program stores
+//! the replica at all.** Then no peer ever hears of a change that a crash can undo. A program that stores
+//! nothing skips step 2, because its next start writes under another writer.
+//!
+//! ```
+//! use tallymesh_core::{
+//!     Error, Input, Link, Mark, Message, Millis, Output, Replica, Space, SyncConfig, SyncMachine, WriterId,
+//! };
+//!
+//! struct Peer {
+//!     replica: Replica,
+//!     machine: SyncMachine,
+//!     /// The change mark up to which the log has everything.
+//!     stored: Mark,
+//!     /// Stands for a file.
+//!     log: Vec<Vec<u8>>,
+//! }
+//!
+//! impl Peer {
+//!     fn new(nonce: [u8; 16], seed: u64) -> Peer {
+//!         let space = Space::default();
+//!         let writer = WriterId::mint(&space, &[7; 32], &nonce);
+//!         Peer {
+//!             replica: Replica::new(space, writer),
+//!             machine: SyncMachine::new(SyncConfig::default(), seed),
+//!             stored: Mark::default(),
+//!             log: Vec::new(),
+//!         }
+//!     }
+//!
+//!     fn handle(&mut self, now: Millis, input: Input<'_>) {
+//!         self.machine.handle(now, &mut self.replica, input);
+//!     }
+//!
+//!     /// Steps 2 and 3: stores, then returns the frames to send.
+//!     fn flush(&mut self) -> Vec<Vec<u8>> {
+//!         if let Some(record) = self.replica.since(&mut self.stored) {
+//!             self.log.push(record.encode_stored());
+//!         }
+//!         let mut frames = Vec::new();
+//!         while let Some(output) = self.machine.poll() {
+//!             match output {
+//!                 Output::Send { bytes, .. } => frames.push(bytes),
+//!                 Output::Refused { error, .. } => panic!("the peer broke the protocol: {error}"),
+//!                 // The counters that changed, for a user interface; what was merged, for a log.
+//!                 _ => {}
+//!             }
+//!         }
+//!         frames
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Error> {
+//! // A program draws the nonces and the seeds at random, and takes `now` from a monotonic clock.
+//! let mut peers = [Peer::new([1; 16], 11), Peer::new([2; 16], 12)];
+//! let mut now: Millis = 0;
+//! let link = Link(1);
+//! for peer in &mut peers {
+//!     peer.handle(now, Input::Connected { link, broadcast: false });
+//! }
+//! for (peer, by) in peers.iter_mut().zip([3, 4]) {
+//!     peer.replica.add("likes", by)?;
+//!     peer.handle(now, Input::Changed);
+//! }
+//! while !peers.iter().all(|peer| peer.replica.value("likes") == Some(7)) {
+//!     let mut sent = false;
+//!     for (from, to) in [(0, 1), (1, 0)] {
+//!         for bytes in peers[from].flush() {
+//!             peers[to].handle(now, Input::Frame { link, bytes: &bytes });
+//!             sent = true;
+//!         }
+//!     }
+//!     if !sent {
+//!         // Nobody has anything to do before the earliest deadline, so this clock jumps there.
+//!         let deadlines = peers.iter().filter_map(|peer| peer.machine.next_deadline());
+//!         now = deadlines.min().expect("a push or a digest is due").max(now);
+//!         peers.iter_mut().for_each(|peer| peer.handle(now, Input::Tick));
+//!     }
+//! }
+//! assert!(now < 1_000, "changes are pushed after some milliseconds, not at the next digest");
+//!
+//! // The next start reads the log, and writes under a fresh writer.
+//! peers[0].flush();
+//! let mut again = Peer::new([3; 16], 13);
+//! for record in &peers[0].log {
+//!     again.replica.restore(&Message::decode_stored(record)?)?;
+//! }
+//! assert_eq!(again.replica.value("likes"), Some(7));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Time, randomness and identity
+//! All three are arguments, so one seed replays a whole run.
+//!
+//! | argument | unit | meaning |
+//! |---|---|---|
+//! | `now` of [`SyncMachine::handle`] | milliseconds, [`Millis`] | a monotonic time from any origin; it drives timers only |
+//! | [`Replica::set_time`] | milliseconds since 1970 | the wall clock by which counters expire; it may go back |
+//! | `seed` of [`SyncMachine::new`] | any random number | names the process to its peers, and spreads its timers |
+//! | `nonce` of [`WriterId::mint`] | 16 random bytes, drawn at each start | makes the writer id fresh, so no restored disk repeats a clock |
+//!
+//! Nothing depends on the order of a hash table. No merge compares wall clocks.
+//!
+//! # Errors
+//! [`Error`] is one enum. An operation, a message or a frame that returns an error has changed nothing.
+//! [`Error::code`] is a stable name for programs, and `docs/errors.md` lists all of them for people.
+//! Every size and count has a bound in [`limits`], which is checked before memory is allocated for it.
+//! Arithmetic is checked: an add that does not fit is refused, and no total ever wraps.
+//!
+//! # Features
+//! Each feature adds, and none changes what another one means.
+//!
+//! | feature | default | a program with it | a program without it |
+//! |---|---|---|---|
+//! | `guests` | by `members` | is a *guest* in spaces with *members*: a member admits it, and it rejoins after it was given up | speaks open spaces only, as the module that a page downloads first does |
+//! | `members` | yes | can be a member: it votes, acknowledges, retires writers and collects; it also remembers idempotency keys, finds forks, makes snapshots in parts, broadcasts, and answers reads at a level | is a guest at most, and believes its peers about forks |
+//! | `budgets` | yes | has budgets, leases, sequences and rate limits; implies `members` | carries the counters of which these are made, and does not interpret them |
+//! | `tokens` | yes | reads and writes [`Token`], the state that a session depends on, as text | has no such text |
+//! | `json` | no | writes the full shard map as JSON, through `serde` | does not depend on `serde` |
+//! | `explore` | no | shows its private state as text, to tests that must tell replicas apart | |
+//!
+//! # Where things are
+//! Each folder of `core/src` is one layer, and names only the layers above it in this table. Its module page
+//! says what the layer adds, what it guarantees, and which paper it follows. `xtask/src/tidy/arrows.rs`
+//! holds the arrows. To learn the CRDT, read `state.rs`, whose page gives a reading order for one afternoon.
+//!
+//! | folder or file | holds |
+//! |---|---|
+//! | `error`, `limits`, `hash`, `sort`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
+//! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
+//! | `forks/` | one writer, one clock, two contents: how that shows |
+//! | `membership/` | who counts, who has seen what, what is stable, who takes over |
+//! | `quota/` | budgets, leases, sequences and rate limits, made of counters |
+//! | `wire/` | bytes: version 1 of the format, which `docs/protocol.md` specifies |
+//! | `rejoin/` | how a replica that was passed over goes on under a fresh writer |
+//! | `idempotency/` | which operations were made under which key, and the exact withdrawal of duplicates |
+//! | `replica/` | the public face, and the order in which the layers act |
+//! | `sync/` | the sync machine |
+//! | `json` | the shard map as JSON |
+//! | `layers` | which layers a build has, chosen at one place |
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,55 +1,50 @@
 //! The sync machine: keeps a replica in step with its peers, without I/O.
 //!
+//! It is the anti-entropy of epidemic protocols (Demers et al. 1987): pushes spread fresh changes, and
+//! pulls repair what pushes missed. It departs from them in the unit that travels: each push and each
+//! answer is a delta interval. The receiver applies one only if it covers the interval's begin, so a
+//! replica always shows a causal cut.
+//!
 //! # The contract
-//! The machine opens no socket, reads no clock and draws no random number. Its holder
-//! 1. hands in what happened, with the time, by [`SyncMachine::handle`]: links that open and close, frames
-//!    that came, local changes, ticks;
-//! 2. makes durable what changed in the replica ([`Replica::since`]), if it is to be durable;
-//! 3. takes what is to be done by [`SyncMachine::poll`] until that returns `None`;
+//! The machine opens no socket, reads no clock and draws no random number. The program around it
+//! 1. hands in each event with its time, by [`SyncMachine::handle`]: links that open and close, frames
+//!    that arrived, local changes, ticks;
+//! 2. makes durable what changed in the replica ([`Replica::since`]), if it stores the replica;
+//! 3. calls [`SyncMachine::poll`] until that returns `None`, and carries out each [`Output`];
 //! 4. calls `handle` with [`Input::Tick`] no later than needed after [`SyncMachine::next_deadline`].
 //!
-//! Step 2 before step 3 is what makes "persist before publish" hold, for whole batches: any number
-//! of inputs may be handled before the replica is flushed once and the outputs are taken.
+//! Step 2 before step 3 makes "persist before publish" hold, for whole batches: any number of inputs may
+//! be handled before the replica is stored once and the outputs are taken. [The guide](crate#the-loop)
+//! has this loop as a program.
 //!
-//! ```
-//! use tallymesh_core::{Input, Link, Output, Replica, Space, SyncMachine, SyncConfig, WriterId};
-//! let replica = |nonce| {
-//!     let space = Space::default();
-//!     Replica::new(space.clone(), WriterId::mint(&space, &[0; 32], &[nonce; 16]))
-//! };
-//! // Two replicas and a link between them.
-//! let mut peers = [replica(1), replica(2)].map(|r| (r, SyncMachine::new(SyncConfig::default(), 7)));
-//! peers[0].0.add("likes", 3).unwrap();
-//! peers[1].0.add("likes", 4).unwrap();
-//! for (replica, sync) in &mut peers {
-//!     sync.handle(0, replica, Input::Connected { link: Link(1), broadcast: false });
-//! }
-//! loop {
-//!     let mut idle = true;
-//!     for (from, to) in [(0, 1), (1, 0)] {
-//!         while let Some(output) = peers[from].1.poll() {
-//!             if let Output::Send { link, bytes } = output {
-//!                 let (replica, sync) = &mut peers[to];
-//!                 sync.handle(1, replica, Input::Frame { link, bytes: &bytes });
-//!                 idle = false;
-//!             }
-//!         }
-//!     }
-//!     if idle {
-//!         break;
-//!     }
-//! }
-//! assert_eq!(peers[0].0.value("likes"), Some(7));
-//! assert_eq!(peers[1].0.value("likes"), Some(7));
-//! ```
+//! - One machine serves one replica of one space. Each call of `handle` gets that replica.
+//! - A [`Link`] number is used once in a process. Both ends open a link, and each sends a hello.
+//! - Links may lose, repeat, delay and reorder frames. A frame arrives whole or not at all.
+//! - `now` never goes back between calls. A late tick delays work, and breaks nothing.
+//! - An [`Output::Refused`] with a link means that its peer broke the protocol: close the link.
 //!
 //! # How it works
-//! Fresh local changes are pushed after a few milliseconds, to each link or by broadcast. A push
-//! that builds on something missing waits, within limits, while its source is asked. At intervals
-//! each link carries a digest of the version vector; where digests differ the vectors are
-//! exchanged, and the answer holds just what was missing. A large answer comes in chunks: the
-//! receiver asks for each, stages them, and merges all of them once the last one is there. One pull
-//! is open at a time; one without an answer is laid aside while others wait.
+//! 1. **Hello** (`sync/hello.rs`). Both ends name their program, their writer and their abilities, and send
+//!    digests of what they hold.
+//! 2. **Push** (`sync/push.rs`). Some milliseconds after a local change the machine pushes it, to each link
+//!    or by broadcast. A push that builds on something missing waits, within bounds, while the machine asks
+//!    its source.
+//! 3. **Digest** (`sync/digests.rs`, `sync/compares.rs`). At intervals each link carries the digest again.
+//!    Where digests differ, the machine that noticed it pulls.
+//! 4. **Pull** (`sync/pull.rs`, `sync/serve.rs`). The request carries the version vector (Parker et al.
+//!    1983), and the answer holds just what was missing. A large answer comes in chunks. The receiver
+//!    requests each chunk, stages it, and merges all of them once the last one is there.
+//!    One pull is open at a time. A pull without an answer is laid aside while other peers wait.
+//!
+//! The other files serve one layer each:
+//!
+//! | files | do |
+//! |---|---|
+//! | `sync/forks.rs`, `sync/origins.rs` | heal forks; say which link a fault came by |
+//! | `sync/members.rs`, `sync/former.rs` | admit guests, fence silent ones, and carry out a rejoin |
+//! | `sync/levels.rs` | ask members how far a write is held, and answer reads at a level |
+//! | `sync/wants.rs` | ask members for rights, and give them |
+//! | `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
 
 #[cfg(feature = "members")]
 mod compares;
