@@ -1,9 +1,11 @@
-//! Delta intervals out of a state: which shards are newer than given clocks, and how they are told.
+//! Delta intervals out of a state: which shards are newer than given clocks, and how they are written.
 //!
-//! A delta is made in three steps, so that the layers above can add what they say of the same writers:
-//! [`select`](State::select) finds the counters, [`gather`](State::gather) takes their keys and what
-//! slots have beside their rows, and [`assemble`](State::assemble) makes the table of writers and the
-//! columns.
+//! The state keeps no deltas for its neighbours. Each row has the clock at which it changed, so any interval
+//! can be selected from the state itself. Three steps make a delta, so that the layers above can add what
+//! they record of the same writers:
+//! 1. [`select`](State::select) finds the counters;
+//! 2. [`gather`](State::gather) collects their keys, and what slots have beside their rows;
+//! 3. [`assemble`](State::assemble) makes the table of writers and the columns.
 
 use super::delta::{Delta, Entry, KeySide};
 use super::keys::{KeyId, KeyIndex};

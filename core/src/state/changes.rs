@@ -1,4 +1,8 @@
-//! Which counters changed when, so that what changed is found without looking at what did not.
+//! Change tracking: which counters changed since a mark, found without looking at the others.
+//!
+//! A mark begins an *epoch*. Each page of 64 counters remembers the epochs of its last two changes, and
+//! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
+//! skips whole groups that did not change, and an add pays one comparison.
 
 use crate::PACED;
 use crate::closed::Closed;

@@ -1,18 +1,28 @@
 //! The meaning of one counter: what its slots come to, and what an operation does to them.
 //!
-//! Plain slots, which have a row and nothing else, are summed and added to where they lie. This is
-//! for the others. The slots of one counter are taken out of their page, ascending by the writer's
-//! local number, and put back.
+//! Plain slots, which have a row and nothing else, are summed and added to where they lie. This file is
+//! for the others. A caller takes the slots of one counter out of their page, ascending by the writer's
+//! local number, and puts them back.
 //!
-//! - **A cancel is a prefix.** It notes in each slot that it sees alive up to which clock it saw it,
-//!   and the total there. Of two such cuts the longer one stands.
-//! - **A slot has lives.** When its owner writes and nothing in it survives, it starts again from
-//!   zero at a new `born`. Cuts below `born` are void.
-//! - **An absorbed writer is a child** of its heir's slot: its amount was added to the heir's total,
-//!   and what its slot comes to by now, less that amount, is added on reading. A cut that reaches
-//!   the absorption covers the amount and makes the child void.
-//! - **A withdrawal takes one add out** that counts under another writer too. Totals stay as they are,
-//!   and so do the cuts that note them: what is withdrawn is subtracted where no cut reaches it.
+//! - **A cancel is a prefix.** It is an observed-remove (Shapiro et al. 2011). In each slot that it sees
+//!   alive it notes a watermark, [`Cut`]: up to which clock it saw the slot, and the total there. A view is
+//!   a causal cut, so everything below that clock was seen, and no tags for single adds are needed.
+//!   The longer one of two watermarks stands for both.
+//! - **A slot has lives.** When its owner writes and nothing in the slot survives, the slot starts again from
+//!   zero at a new `born`. Watermarks below `born` are void. So a deleted key can be used again at once, and
+//!   watermarks do not pile up.
+//! - **Concurrent assignments.** If several sets and resets survive, one counts: a set before a reset,
+//!   then the greater clock, then the greater writer id ([`RankedBase`]). This order never changes.
+//! - **A retired writer is a child** of its successor's slot. Its amount was added to the successor's total. A
+//!   read adds what the child comes to by now, less that amount. A watermark that reaches the retirement
+//!   covers the amount and makes the child void. So retirement changes no value.
+//! - **A withdrawal takes one add out** that counts under another writer too. Totals stay as they are, and so
+//!   do the watermarks that note them. A read subtracts the withdrawn amount where no watermark reaches it.
+//!   [The log of idempotency keys](crate::idempotency#withdrawal) says why that is exact.
+//!
+//! [`normalize`] drops records that can mean nothing any more, whatever arrives later. It needs no agreement.
+//! Records that may still matter to somebody wait until they are
+//! [stable](crate::membership::stability#collection).
 
 use crate::MEMBERS;
 use crate::state::page::{OWN, Row};

@@ -1,4 +1,9 @@
 //! Delta intervals: a part of the state, from a whole one down to a single add.
+//!
+//! This is the delta interval of delta-state CRDTs (Almeida, Shoker, Baquero 2018), with its condition for
+//! causal consistency: a receiver joins an interval only if it covers the interval's begin. The begin and
+//! the end are clocks of the writers that the interval names ([`Entry`]). Writers that it does not name are
+//! left as they are.
 
 use super::page::{Column, PAGE, Row};
 use super::slot::{Extra, Side};

@@ -1,7 +1,20 @@
 //! The join: the only way in which another replica's shards get in.
 //!
-//! Of each counter and writer the shard with the greater clock stays. Columns of the same shape are
-//! joined in one pass without branches; all else is looked up counter by counter.
+//! For each counter and writer the shard with the greater clock stays. It is the join of a state-based CRDT
+//! whose entries have one writer each (Shapiro et al. 2011). The rest of a slot joins record by record: the
+//! longer watermark, the longer lift, and all withdrawals. A fixed order of stamps decides ties.
+//! So the join is commutative, associative and idempotent.
+//!
+//! Columns of the same shape are joined in one pass without branches. Everything else is looked up counter
+//! by counter.
+//!
+//! Two things are judged before the join, by the layers above, and passed in as [`Judged`]:
+//! - Whether the space collects. If it does, a shard that is covered and absent was collected, and the join
+//!   does not install it again.
+//! - Which writers of the message are forgotten here. Everything that they made is covered.
+//!
+//! A shard whose clock was held already and whose content is new shows a fork. The join notes it in
+//! [`Found`], and [`forks`](crate::forks) decides what it means.
 
 use super::delta::{Delta, KeySide};
 use super::keys::{KeyId, KeyIndex};

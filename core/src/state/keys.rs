@@ -1,4 +1,8 @@
-//! The key table: string keys to dense local handles and back.
+//! The key table: strings to dense local numbers ([`KeyId`]) and back.
+//!
+//! A key is interned once, and hot paths work with its number. A number never leaves the process, because
+//! another process may give it to another key. Strings are compared only when a message or a caller brings
+//! one.
 
 use crate::error::{Error, detail};
 use crate::limits::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};

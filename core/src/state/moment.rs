@@ -1,4 +1,4 @@
-//! What a reader who was away has to be told: which counters changed since it was there.
+//! Change marks for readers who were away: which counters changed since then.
 
 use super::State;
 use super::keys::KeyIndex;

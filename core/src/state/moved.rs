@@ -1,7 +1,8 @@
 //! The writers whose clocks moved, and the digest of all clocks.
 //!
 //! A space may have tens of thousands of writers, and most changes come from few of them. A mark, a record
-//! and a push look at those only.
+//! and a push look only at those. The digest is the first half of SHA-256 over the sorted version vector. It
+//! is computed when somebody needs it, and kept until a clock moves.
 
 use super::State;
 use super::changes::StateMark;

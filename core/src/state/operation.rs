@@ -1,4 +1,7 @@
-//! Operations on counters, and the counters of a transaction that is being made.
+//! Operations on counters, and the drafts of a transaction.
+//!
+//! A draft is a copy of one counter's slots. A transaction works on drafts, and puts all of them back once
+//! every operation has gone through. So a transaction that is refused has changed nothing.
 
 use super::keys::{KeyId, KeyIndex};
 use super::slot::Slot;

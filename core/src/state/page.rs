@@ -1,10 +1,12 @@
-//! The shard map's memory: pages of 64 counters, in each page one packed column a writer.
+//! The memory of the shards: pages of 64 counters, and in each page one packed column for each writer.
 //!
-//! A plain shard is a row of 16 bytes, `(clock, total)`. Which of the page's 64 counters have a
-//! row is a bit set, and a row's place is the number of bits below its own; so a dense column
-//! costs 16.9 bytes a shard, and merging two columns of the same shape is one linear pass.
-//! What else a slot may have (lives, cuts, absorbed writers) is rare and lies beside the columns,
-//! so that plain shards stay this small.
+//! A plain shard is a row of 16 bytes, `(clock, total)`. A bit set says which of the page's 64 counters have
+//! a row. A row's place is the number of bits below its own, as in the nodes of hash array mapped tries
+//! (Bagwell 2001). A dense column costs 16.9 bytes a shard, and joining
+//! two columns of the same shape is one linear pass.
+//!
+//! Everything else that a slot may have is rare, and lies beside the columns: lives, watermarks, retired
+//! writers. So plain shards stay this small.
 
 use crate::PACED;
 use crate::state::changes::Touch;

@@ -1,4 +1,4 @@
-//! Reads: values, shards, the version vector.
+//! Reads: values, shards, and the version vector.
 
 use super::delta::{Delta, Entry};
 use super::keys::{KeyId, KeyIndex};

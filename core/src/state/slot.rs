@@ -1,8 +1,19 @@
-//! What a slot may hold beyond its plain row `(clock, total)`: lives, cuts, bases, expiries, and
-//! what became of absorbed writers.
+//! The records of a slot beyond its plain row `(clock, total)`.
 //!
-//! A slot is what is known of one writer and one counter. Most slots are plain; the rest of theirs
-//! is kept in a [`Side`] beside the pages.
+//! A slot is all that is known of one writer in one counter. Most slots are plain. The rest of theirs is
+//! kept in a [`Side`] beside the pages.
+//!
+//! | record | written by | says |
+//! |---|---|---|
+//! | [`Extra`] | the slot's owner | when this life of the slot began, its last add, its assignment, its expiry, the upper half of a wide total |
+//! | [`Cut`] | any writer | a watermark: everything in the slot up to this clock is cancelled |
+//! | [`Lift`] | any writer | expiries of the slot up to this clock are taken away |
+//! | [`Moved`] | a successor | the slot's writer was retired, and this amount moved to the successor's slot |
+//! | [`Fold`] | a replica that collects | what retired writers' slots still came to when they were dropped |
+//! | [`Withdrawal`] | any writer | one add of the owner's counts under another writer too, and is taken out |
+//!
+//! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
+//! which names the transaction that made it. A delta contains a record if it contains its stamp.
 
 use crate::MEMBERS;
 use crate::closed::Closed;

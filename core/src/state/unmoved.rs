@@ -1,4 +1,4 @@
-//! What a program that is never a member has instead of the memory of writers that moved.
+//! The null object of `moved.rs`, for a program that is never a member: it looks at all writers.
 
 use super::State;
 use super::changes::StateMark;

@@ -1,4 +1,7 @@
-//! Version vectors: what a replica holds, writer by writer.
+//! Version vectors: what a replica has, writer by writer (Parker et al. 1983).
+//!
+//! An entry covers a prefix: everything that the writer made up to this clock is held and visible. A vector
+//! never claims a clock of which something is missing, so two replicas with equal vectors show the same.
 
 use crate::hash::sha256_half;
 use crate::writer_id::WriterId;

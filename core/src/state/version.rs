@@ -1,4 +1,4 @@
-//! Whether a counter has changed.
+//! Versions of single counters: whether a counter has changed, as a number that a caller can compare.
 
 use super::State;
 use super::keys::KeyIndex;

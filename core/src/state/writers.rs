@@ -1,4 +1,4 @@
-//! Writer ids to local numbers.
+//! Writer ids to local numbers. A number indexes the columns of pages and all vectors inside a replica.
 
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
