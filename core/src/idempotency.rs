@@ -1,16 +1,85 @@
-//! The idempotency log: an operation under a key counts once, however often and at however many replicas it is asked for.
+//! The idempotency log: an operation under a key counts once, however often and wherever it is requested.
 //!
-//! A replica remembers the keys of the operations that it has made or heard of, for as long as its
-//! caller wants. A retry is answered from that. If two replicas took an operation before they heard
-//! of each other, whoever hears of both withdraws the later one: takes out what that very transaction
-//! added, and nothing else. What it cancelled stays cancelled, and its base is one of two equal ones.
+//! # What it adds
+//! A client that got no answer repeats its request under the same *idempotency key* ([`Once`](crate::Once): a
+//! digest of the key, and one of the request). A replica remembers the keys of the transactions that it made or
+//! merged. So it answers a retry with what it knows ([`Asked`]). A keyed transaction is an ordinary one,
+//! and its key travels in the same message. A replica that has a member's transaction therefore has its key.
 //!
-//! A withdrawal is an operation of its own, with the stamp of whoever made it, so it travels and
-//! merges like a cancel. Several replicas may make the same one. It is made only where the
-//! transaction's writer has not been absorbed yet; whoever absorbs a writer waits until all have
-//! acknowledged its keyed operations, and so knows of all that are to be withdrawn.
+//! If two members accept one request before they hear of each other, both transactions count for a while. Then
+//! one of the two is withdrawn.
 //!
-//! A program that is never a member remembers no keys: there the log is [nothing](none).
+//! | file | holds |
+//! |---|---|
+//! | `log` | the remembered transactions ([`Instance`]), by key and in their order |
+//! | `keyed` | what is remembered, sent, received, stable, and dropped |
+//! | `withdrawal` | the search for duplicates, and their withdrawal |
+//! | `gaps` | keys that are missing here, and when a member gives them up |
+//! | `shares` | which caller loses its oldest key when room runs out |
+//! | `none` | the null object of a program that is never a member: it remembers no key |
+//!
+//! # What it guarantees
+//! - Where a key is known, a retry changes nothing.
+//! - Two transactions for one request count once as soon as any replica knows both, and wherever its
+//!   withdrawal has arrived. The duplicate leaves no amount behind.
+//! - A key is dropped only when its transaction is stable, so no duplicate can turn up unseen.
+//!
+//! There is one gap: a guest passes transactions on without keys. Let a member alone know a key, and let its
+//! disk be lost, or let it rejoin after others took the transaction over. Then nobody can tell a retry.
+//!
+//! # What it follows, and where it departs
+//! RIFL (Lee, Park, Kejriwal, Matsushita, Ousterhout 2015) gives each request an id, and keeps a completion
+//! record with the data until the client needs it no more. This log departs from it in three points:
+//! - Any member executes a request without asking another one. So a duplicate is found after the fact, and
+//!   undone.
+//! - A key is dropped by age and stability, because clients have no leases.
+//! - Callers share the room for keys by longest queue drop (Suter, Lakshman, Stiliadis, Choudhury 1998).
+//!
+//! # Withdrawal
+//! **The rule.** Let several transactions with one [`Once`](crate::Once) be known. The one that counts is the
+//! least by writer id and clock. For every other one, and for each counter that it added to, the replica writes
+//! a [`Withdrawal`](crate::state::slot::Withdrawal) into the slot of *that transaction's writer*: its clock, the
+//! amount that it added there, and the clock of the add before it. There, and nowhere else, a duplicate add is
+//! withdrawn. Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one
+//! counts anyway.
+//!
+//! **When.** An insertion into the log that meets another transaction of the same request marks the key as due.
+//! [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge, and
+//! `Replica::acknowledge` and `Replica::absorb` call it first.
+//!
+//! **Why that is exact.**
+//! 1. *The amount is the right one.* A member works it out when it makes the transaction: the difference of its
+//!    slot's total before and after, within one life (`keyed_add`). It travels with the key.
+//! 2. *All replicas choose the same one.* Writer ids and clocks never change, so the least is the least
+//!    everywhere. There is one exception. A forgotten writer's transaction counts for certain if no
+//!    duplicate and no key gap was known when it was forgotten (`Instance::sole`). All who count had
+//!    acknowledged it by then, so every other one came later and is withdrawn.
+//! 3. *Several replicas may withdraw the same.* A withdrawal is named by slot and clock. The join keeps one of
+//!    two alike, so the amount is subtracted once.
+//! 4. *Cancels and withdrawals do not disturb each other.* A withdrawal leaves totals alone. A watermark that
+//!    reaches the transaction's clock has removed its amount already, and makes the withdrawal void. A
+//!    watermark before it leaves both alone. So the order in which they arrive does not matter.
+//! 5. *Whether the counter exists is right, too.* The clock of the add before says whether an add of the slot
+//!    survives (`Slot::last_add`).
+//! 6. *The right life is meant.* If the slot began a new life after the transaction, the withdrawal is void.
+//!    The begin of a life may have been collected. Then the log knows it (`reborn`, `Instance::watched`), or
+//!    withdraws nothing.
+//! 7. *No retirement hides the slot.* A slot that was retired is not touched, since its amount lies in the
+//!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
+//!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges.
+//!
+//! **The code.** `core/src/idempotency/withdrawal.rs` (`withdraw`, `duplicates_of`, `withdraw_add`),
+//! `Side::withdraw`, `Slot::withdrawn` and `Slot::last_add` in `core/src/state/slot.rs`, `alone` in
+//! `core/src/state/counter.rs`, `absorb_ready` in `core/src/replica/absorb.rs`.
+//!
+//! **The tests.**
+//! - `core/src/replica/keyed/tests.rs`: `of_two_that_were_taken_apart_one_counts`,
+//!   `of_a_transaction_its_surviving_adds_are_withdrawn`,
+//!   `a_cancel_covers_what_is_withdrawn_and_what_was_not_seen_stays`.
+//! - `core/src/replica/keyed/tests/withdrawals.rs`: lives that are forgotten, stores, and certain ones.
+//! - `tests/src/retirement/configs.rs`, `keyed`: every order of events with keyed operations.
+//! - `tests/tests/mesh.rs`, `members_take_keyed_operations_and_each_counts_once`: members that are cut off.
+//! - `tests/tests/retries`: real processes, over kills and cuts.
 
 #[cfg(feature = "members")]
 mod gaps;

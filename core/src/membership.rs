@@ -1,7 +1,41 @@
-//! Members of a space: who counts, who admitted whom, who has seen what, who left, and who took over.
+//! Membership: which owners count, who has seen what, what is stable, and who takes over.
 //!
-//! A space is open until a [configuration](crate::message::records::Configuration) names its members. What members say of
-//! writers are records, which are stamped like shards and travel with them.
+//! A space is *open* until a [configuration](crate::message::records::Configuration) names its members. An
+//! open space drops no record of a writer. In a space with members each replica is a member's start, a guest,
+//! or a stranger whom no member has admitted.
+//!
+//! # What it adds
+//! Members write [records](crate::message::records) about writers. A record is made in a transaction, stamped
+//! with it, and travels with the shards. So records arrive in causal order, as everything else does.
+//!
+//! | file | the rule it owns |
+//! |---|---|
+//! | [`table`] | the writer table: all that is known of each writer |
+//! | [`members`] | incarnations, announcements, farewells, and fences |
+//! | [`admission`] | which messages a replica accepts: strangers, forgotten writers, starts from too old a state |
+//! | [`sponsors`] | which member admits a guest, and answers for what the guest has seen |
+//! | [`stability`] | acknowledgements, what is stable by them, and [what may be collected](stability#collection) |
+//! | [`retire`], [`forget`] | which writer takes over from one that is gone; what is remembered of it |
+//! | [`votes`] | how members agree on the next configuration |
+//! | [`gaps`] | how far a writer may be acknowledged while idempotency keys are missing |
+//! | [`room`] | every bound of a replica's state, judged at one place |
+//! | [`index`], [`listing`], [`none`] | finding writers fast; what a user can see; the empty table of an open space |
+//!
+//! # What it guarantees
+//! - **Two configurations of one number never both take effect.** A forced one begins a new era.
+//! - **Retirement changes no value.** A writer's total moves to its successor, and what was unseen is not lost:
+//!   its process makes it again, by [rejoin](crate::rejoin).
+//! - **A record is collected only when it can mean nothing to anybody**, wherever messages are still under way.
+//! - **A disk that is put back is found out.** A start says what it had seen at its first transaction: its
+//!   *base*. A replica refuses a start whose base lacks what may have been collected.
+//!
+//! # What it follows, and where it departs
+//! | source | used here | departure |
+//! |---|---|---|
+//! | Causal stability (Baquero, Almeida, Shoker 2014) | only what is stable is collected | members count, and answer for their guests, in place of all replicas |
+//! | Single-decree Paxos (Lamport 1998) | one decision for each configuration number | a vote is a register in the state; no message goes to one receiver |
+//! | Fencing tokens (Kleppmann 2016) | a fence bounds up to which clock of a writer anything counts | no lock service gives out numbers: the writer's clock is the number, and all who count acknowledge the fence |
+//! | Leases (Gray and Cheriton 1989) | a guest that is silent for a time loses its place | the member's clock alone counts, and safety does not need it: the fence decides what counts |
 
 pub(crate) mod admission;
 pub(crate) mod forget;

@@ -1,4 +1,8 @@
-//! Operations under keys: what is known of one, and how they are told.
+//! Keyed transactions: what is remembered of one, and how they are sent and received.
+//!
+//! A key travels in the message that has its transaction, and ends where the version vector ends. So a replica
+//! knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
+//! ([gaps](super::gaps)).
 
 use super::IdempotencyLog;
 use crate::closed::Closed;

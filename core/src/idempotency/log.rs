@@ -1,4 +1,4 @@
-//! The keyed operations that are remembered, by their keys and in the order in which they came.
+//! The log itself: the remembered transactions, by key and in the order in which they came.
 
 use super::shares::{Asker, Group, Room, Shares};
 use crate::error::Error;

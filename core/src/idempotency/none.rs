@@ -1,4 +1,4 @@
-//! What a program that is never a member has instead of the idempotency log: it remembers no keys.
+//! The null object of the log, for a program that is never a member: it remembers no keys.
 
 use crate::closed::Closed;
 use crate::error::Error;

@@ -1,11 +1,11 @@
-//! Shares of the room for keyed operations, after longest queue drop: what makes room for a new one is
-//! the oldest one of the group that holds the most.
+//! Shares of the room for keys, by longest queue drop (Suter, Lakshman, Stiliadis, Choudhury 1998): the group
+//! that holds the most loses its oldest key.
 //!
-//! An operation counts for the caller that it was made for: the holders of one ticket, each address among
-//! them apart, or the clients of one address without a ticket. Keys that other members made count for the
-//! writer that made it, and so does what a store brings. So a caller pushes out operations of its own, and
-//! another's only while that one holds more. A caller whose own oldest one is young is refused instead:
-//! however fast it asks, what it was answered lately is remembered.
+//! A key counts for the caller of its operation: the holders of one ticket at one address, or the clients of
+//! one address without a ticket. Keys that other members made, and keys from a store, count for their writer.
+//!
+//! So a caller pushes out its own keys first, and another's only while that one holds more. A caller whose
+//! oldest key is still young is refused instead, so its recent requests stay remembered.
 
 use crate::limits::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED_MAX};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

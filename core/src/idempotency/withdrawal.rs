@@ -1,4 +1,4 @@
-//! Withdrawals: what was made more than once under a key is taken out but once.
+//! The search for duplicates, and their withdrawal: [the rule and why it is exact](super#withdrawal).
 
 use super::IdempotencyLog;
 use super::log::{ABSORBED, UNSURE};

@@ -1,5 +1,19 @@
-//! Admission rules: who may tell this replica what. Strangers, those who were given up, those who are
-//! behind.
+//! Admission rules: which messages a replica accepts, and from whom.
+//!
+//! Collection makes these rules necessary: a record that is absent here may be new, or collected. Each rule
+//! has an [error](crate::Error) of its own, and a refused message changes nothing.
+//!
+//! | sender, or writer of the message | answer |
+//! |---|---|
+//! | builds on something that is missing here | `not_covered`: the receiver pulls that first |
+//! | a writer that no member has admitted | `stranger` |
+//! | a writer that left, was fenced or retired, beyond what counts of it | `gone`, `behind` |
+//! | a start that had not seen what may have been collected | `behind` |
+//! | a start that may be such a one, and the message does not tell | `unsure`: a complete message is needed |
+//! | has collected what this replica had not seen at its own begin | `outdated`: this replica rejoins |
+//! | a writer that was forgotten here, at a clock that counted | accepted; its part is covered, and skipped |
+//!
+//! [`Standing`] is the judgement of one writer of a message.
 
 use super::Membership;
 use crate::MEMBERS;

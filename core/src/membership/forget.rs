@@ -1,4 +1,7 @@
-//! What is remembered of writers that were absorbed and forgotten.
+//! Forgotten writers: what is remembered of one after nothing else of it is left.
+//!
+//! A member remembers the last clock that counted of the last [`RETURNS_MAX`] forgotten writers. A process that
+//! comes back under such a writer learns which of its transactions count, and makes the others again.
 
 use super::Membership;
 use crate::MEMBERS;

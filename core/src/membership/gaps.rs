@@ -1,6 +1,8 @@
-//! Idempotency keys that are missing of what is held here: guests pass transactions on without keys.
+//! Missing idempotency keys: guests pass transactions on without their keys.
 //!
-//! A member acknowledges a writer only as far as it knows the writer's idempotency keys.
+//! A member acknowledges a writer only as far as it knows the writer's keys. The rest is a *key gap*, which the
+//! member fills by a pull from other members.
+//! [`idempotency::gaps`](crate::idempotency) decides when a gap is given up.
 
 use super::Membership;
 use crate::DUTIES;

@@ -1,7 +1,7 @@
-//! Where the few writers are found that matter to a question, among all those that are attached.
+//! The index of the writer table: members' starts, ended writers, and the last changes, listed apart.
 //!
-//! Most writers of a space are guests that go on: nothing is to be done about them. So the members'
-//! starts and the writers that are over are listed apart, and those of which something was said last.
+//! Most writers of a space are guests that go on, and nothing is to be done about them. So a round of duties
+//! looks at the lists, and not at every guest. Debug builds compare the lists with the whole table.
 
 use super::table::{Attached, Roster};
 use crate::DUTIES;

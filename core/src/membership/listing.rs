@@ -1,4 +1,4 @@
-//! What there is to see of a space with members: who they are, and what became of their writers.
+//! Views of a space with members, for people: who the members are, and what became of each writer.
 
 use super::Membership;
 use crate::layers::State;

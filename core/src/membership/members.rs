@@ -1,4 +1,11 @@
-//! Members, their incarnations, and the records that one makes of itself and of others.
+//! Members, their incarnations, and the records that a member makes of itself and of others.
+//!
+//! An owner's process has a new writer at each start: an *incarnation*. A member's incarnation announces itself
+//! with a generation that ascends, so every replica can tell an older start from a newer one. Its place is
+//! *unsure* until all who count have acknowledged it, because its disk may have been put back.
+//!
+//! A fence declares a writer dead. It plays the part of a fencing token (Kleppmann 2016): a replica that has
+//! acknowledged it accepts nothing more of that writer, except from members.
 
 use super::Membership;
 use crate::error::{Error, detail};

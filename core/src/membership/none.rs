@@ -1,5 +1,4 @@
-//! What a [`Roster`] is where there are no members: in an open space, and in a program that speaks
-//! of none.
+//! The empty writer table: of an open space, and of a program without members.
 
 use super::index::Index;
 use super::table::Roster;

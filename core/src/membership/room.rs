@@ -1,9 +1,8 @@
-//! Bounds of a replica's state, each judged here and nowhere else: by merges, by local writes, by
-//! admissions, and when a store is read back.
+//! Bounds of a replica's state. Merges, local writes, admissions and stores are judged here and nowhere else.
 //!
-//! The rule is that a replica can write everything that it accepts, and read back everything that it
-//! wrote. So a bound has levels, each above the one before, and nothing is judged by a lower level after
-//! it was taken by a higher one:
+//! The rule: a replica can write everything that it accepts, and read back everything that it wrote. So a
+//! bound has levels, each above the one before. Nothing is judged by a lower level after a higher one
+//! has accepted it:
 //!
 //! | brought by | writers | bytes of keys |
 //! |---|---|---|

@@ -1,4 +1,9 @@
-//! Sponsors of writers that are no members: who takes them in, and who speaks for them then.
+//! Sponsors of guests: which member admits a guest, and answers for what the guest has seen.
+//!
+//! A member admits a guest at its hello, before the guest has written anything. Its acknowledgements then wait
+//! for the guest, so nothing is collected that the guest may still refer to. A later admission outranks an
+//! earlier one if its member has checked the guest's first transactions ([`HEARD`]). If the sponsor is gone, its
+//! successor answers for the guest.
 
 use super::Membership;
 use crate::error::{Error, detail};

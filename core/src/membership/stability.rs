@@ -1,9 +1,66 @@
-//! Acknowledgement, and what is stable by it.
+//! Acknowledgement, what is stable by it, and what may be collected.
 //!
-//! Something is *stable* once everybody who counts has seen it: then whatever is still unseen was
-//! made by somebody who had seen it. Members count, and each of them speaks for the writers that
-//! are attached to it. Only what is stable is collected. This is causal stability (Baquero, Almeida,
-//! Shoker 2017), with members in the place of all replicas.
+//! A stamp is *stable* once everybody who counts has seen it. From then on, each transaction that this replica
+//! has not seen was made by a writer that had seen the stamp. This is causal stability (Baquero, Almeida,
+//! Shoker 2014). It departs from the paper in two ways. Members count, and each answers for the guests that it
+//! sponsors, in place of all replicas. And acknowledgements are records of the state, not timestamps on
+//! messages.
+//!
+//! # Who counts
+//! - Each living incarnation of a member of the present configuration counts. If some member has none, nothing
+//!   more becomes stable ([`Membership::quorum`]).
+//! - A member acknowledges what it and all of its guests have seen ([`Membership::seen`]). It acknowledges a
+//!   writer only as far as it knows that writer's idempotency keys.
+//! - All who count must have acknowledged each open fence of a member's start, and each start whose place is
+//!   not certain. Until then no other acknowledgement means anything ([`Quorum::firm`]).
+//! - An acknowledgement leaves out guests that its member knows to be fenced. So it waits until all know of
+//!   these fences, or of those that were open when it was made ([`Quorum::settled`], [`Prospect`]).
+//!
+//! # Collection
+//! **The rule.** A record may be dropped when everything that could still refer to it is stable, and the store
+//! has it. `Replica::collect` looks at each counter, and `sweep` (`replica/collect/sweep.rs`) decides:
+//!
+//! | dropped | when these are stable |
+//! |---|---|
+//! | a slot in which nothing survives | its last transaction, and its watermark, lift and withdrawals |
+//! | a slot of a retired writer, folded into the successor's | its retirement, its own records, and the successor's lift; in the order of the retirements, children first |
+//! | an expiry that was taken away | its own transaction, and the lift if there is one |
+//! | an assignment under a watermark | the watermark's transaction |
+//! | the clock at which a life began | that clock, once no assignment is left |
+//! | single withdrawals of a slot, joined into one | all of them |
+//! | a lift with nothing left to lift | the lift |
+//! | a retired writer, with its clocks | its retirement, once it has no slot, succeeds no other writer, and holds no account of a budget |
+//! | an idempotency key, by `drop_keyed` | its transaction; the caller chooses the age |
+//!
+//! Nothing newer than the store's mark is dropped. A round also waits for transfers that a peer is in the
+//! middle of, for a bounded time (`sync/members.rs`). In an open space nothing is ever stable, so nothing of
+//! the table is dropped. [`normalize`](crate::state::counter::normalize) drops void records at once, in any
+//! space.
+//!
+//! **Why that is safe.** Let all who count have acknowledged stamp `s`, and let `t` be a transaction that this
+//! replica has not seen.
+//! 1. *The writer of `t` had seen `s`.* The acknowledgement of a member is a record in its own causal order.
+//!    A replica with that record has all that the member had made before it. It also has all that the
+//!    member's guests had made when they reported `s`. So `t` came after. A guest that is admitted later begins from no less than its member has
+//!    acknowledged, or [admission](super::admission) refuses it (`behind`).
+//! 2. *So `t` does not need the record.* If `s` cancelled a slot, the slot's owner has seen that, and its next
+//!    add begins a new life. A later cancel by anybody finds the slot dead and leaves it alone.
+//! 3. *A late copy of the record does no harm.* Its clock is covered and it is absent, so the
+//!    [join](crate::state::join) takes it for collected and does not install it.
+//! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon
+//!    ([`Membership::tell_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
+//!
+//! Collection also forgets where a slot's lives began and ended. So it notes that for the log of keys
+//! (`note_reborn`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn from
+//! the right life, or not at all.
+//!
+//! **The tests.**
+//! - `core/src/replica/collect/tests.rs`: each row of the table, before and after it is stable.
+//! - `what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before` in `tests/tests/traces/retirement.rs`.
+//! - `tests/src/retirement.rs`: every order of events of small spaces; all must end with equal bytes, and
+//!   nobody who is gone may be known.
+//! - `tests/src/closed.rs`: random histories with restarts and disks that are put back, against an oracle.
+//! - `core/src/replica/collect/tests/homes.rs`: guests that come and go put off nothing for ever.
 
 use crate::MEMBERS;
 use crate::layers::State;

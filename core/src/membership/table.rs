@@ -1,4 +1,6 @@
-//! The table of writers: what is known of each, and where collection stands.
+//! The writer table: what is known of each writer, and where collection stands.
+//!
+//! It is plain data. The other files of this folder own the rules.
 
 use super::index::Index;
 use super::stability::Prospect;

@@ -1,5 +1,13 @@
-//! Votes on the next configuration: the reading half of a consensus after "The Part-Time Parliament"
-//! (Lamport 1998).
+//! Votes on the next configuration: the reading half of single-decree Paxos ("The Part-Time Parliament",
+//! Lamport 1998). `Replica::vote` takes the steps.
+//!
+//! Each number of a configuration is decided by a ballot of its own. A member's vote is a register: the ballot
+//! that it promised, and what it accepted last. The register travels with the state, so a replica reads all
+//! votes that it has seen, and nobody sends a promise to one receiver.
+//!
+//! It departs from the paper where a member has lost its disk. A new incarnation has
+//! [no vote](Membership::has_vote) until enough others have acknowledged it: one of each majority that an
+//! earlier incarnation can have been part of. Then it takes over the vote that they know of.
 
 use super::Membership;
 use crate::error::{Error, detail};
