@@ -1,9 +1,35 @@
-//! Forks: one writer id in the hands of two processes. How they show, and how a replica leaves an id
-//! behind that somebody else writes under.
+//! Forks: one writer id in the hands of two processes, with two contents under one clock.
 //!
-//! A correct writer's shards follow from its id and clock alone, so two replicas that hold a writer
-//! up to the same clock hold the same of it. Where they do not, a digest of the contents tells, and
-//! whatever comes at or below a clock that is held already is the other process's.
+//! # What it adds
+//! A process that was copied, or a disk that was put back while its process ran on, can write two histories
+//! under one writer id. No version vector shows that: both sides claim the same clock. This layer finds it,
+//! keeps the evidence, and lets all replicas converge.
+//!
+//! - **Late shards.** A shard at or below a clock that was held, with new content, is the other history's.
+//! - **Equal clocks, different totals.** Two shards of one clock differ.
+//! - **Digests of contents.** A correct writer's shards follow from its id and clock alone. So two replicas with
+//!   equal vectors have equal contents, and a digest of these shows where they have not.
+//! - **A clock of its own that a replica has not made** shows that another process writes under its id.
+//!
+//! # What it guarantees
+//! - Every replica ends with the same shard: the greater clock stands, and at equal clocks the greater total.
+//! - A fault has evidence: the writer, the clock, and both contents ([`Fault`], [`Evidence`]).
+//! - A replica that finds its own id in other hands goes on under a fresh one. Its shards stay as they are.
+//!
+//! In a space with members the machine compares no digests of contents. There a replica that finds its id in
+//! other hands [rejoins](crate::rejoin).
+//!
+//! A fork of which only one side is left leaves no trace. The evidence is testimony and no proof, because shards
+//! are not signed.
+//!
+//! # What it follows, and where it departs
+//! The digest is a sum of hashes, as in AdHash (Bellare, Micciancio 1997). So a change of one page redoes the hash
+//! of that page only. It departs in size: 64 bits, modulo 2^64, because it is for accidents and peers are trusted
+//! for contents. It is no fork consistency (SUNDR: Li, Krohn, Mazières, Shasha 2004). There, signed versions
+//! keep forked histories apart for ever; here both histories are merged.
+//!
+//! The state's half is here. The sync machine's half, which tells and heals, is `sync/forks.rs`. `replica/fork.rs`
+//! leaves an id behind. A program without the feature `members` looks for no forks.
 
 use crate::FORKS;
 use crate::closed::{Closed, Empty};

@@ -1,4 +1,4 @@
-//! The layers of a program, chosen here and nowhere else.
+//! The layers of a build, chosen here and nowhere else: each is the real one, or a null object that costs nothing.
 
 /// What the layers above find keys by.
 #[cfg(feature = "budgets")]

@@ -146,7 +146,7 @@
 //! Nothing depends on the order of a hash table. No merge compares wall clocks.
 //!
 //! # Errors
-//! [`Error`] is one enum. An operation, a message or a frame that returns an error has changed nothing.
+//! An operation, a message or a frame that is refused with an [`Error`] has changed nothing.
 //! [`Error::code`] is a stable name for programs, and `docs/errors.md` lists all of them for people.
 //! Every size and count has a bound in [`limits`], which is checked before memory is allocated for it.
 //! Arithmetic is checked: an add that does not fit is refused, and no total ever wraps.

@@ -1,4 +1,10 @@
-//! Messages: a delta interval, with what members say of its writers.
+//! Messages: a delta interval, with what members say of its writers and the keys of its transactions.
+//!
+//! A push of one add, the answer to a pull and a whole state are this one type. A receiver applies a message as
+//! one, and only if it covers what the message builds on. The [delta](crate::state::delta) has the source.
+//!
+//! Records and keys are stamped like shards. So they are part of the interval by the same rule, and arrive in
+//! causal order with the shards.
 
 pub(crate) mod journal;
 pub(crate) mod records;

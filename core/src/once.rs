@@ -1,4 +1,4 @@
-//! Idempotency keys: one operation, however often and wherever it is asked for.
+//! Idempotency keys: the name of one request, for as long as it is repeated.
 
 use crate::hash::sha256_half;
 use alloc::vec::Vec;

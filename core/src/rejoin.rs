@@ -1,11 +1,31 @@
-//! The late return: how a replica that was given up, or that went on from too old a state, comes
-//! back under a new writer with what was not taken over from it.
+//! Rejoin: how a replica that was passed over goes on under a fresh writer, and loses nothing of its own.
 //!
-//! In a closed space a replica keeps its own transactions until a member is known to hold them.
-//! It comes back from a member's whole state, and makes again those that were not taken over.
-//! Adds, sets and resets are made again exactly, and so is the cancelling of its own operations.
-//! Of what a cancel saw of others, only what is still told apart can be cancelled now; the rest is
-//! not, and is reported: never is more cancelled than was seen.
+//! # What it adds
+//! In a space with members a replica may be too late. Members fenced it as a silent guest, its disk was an older
+//! copy, or it counted before it heard of members. Then its writer is over: up to some clock its transactions
+//! count, and the rest never will. The replica takes a member's whole state under a fresh writer, and makes the
+//! rest again.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`journal`] | own transactions that are *unconfirmed*: no member is known to hold them |
+//! | [`earlier`] | the same of *earlier writers* of this owner, until it is certain what of each counts, over restarts |
+//! | `replica/journal.rs`, `replica/former.rs` | beginning again, and making the transactions again |
+//! | `sync/former.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |
+//!
+//! # What it guarantees
+//! - A transaction that did not count is made again once, and one that counted is never made again.
+//! - Adds, sets and resets are made again exactly. So is the cancelling of own operations.
+//! - A cancel is made again of others' operations only as far as they can still be told apart. The rest stays,
+//!   and [`Returned`] reports it. Never is more cancelled than was seen.
+//! - Where it is not known whether transactions count, they are not made again, and are reported
+//!   ([`Returned::unknown`]).
+//!
+//! # What it follows, and where it departs
+//! Unconfirmed transactions are the tentative writes of Bayou (Terry et al. 1995): a replica shows them at once,
+//! and makes them again if they turn out not to count. Rejoin departs from Bayou in two points. No primary
+//! orders the writes, because adds commute. And only a replica that was passed over makes anything again, under
+//! a fresh writer; nobody else ever undoes a write.
 
 pub(crate) mod earlier;
 pub(crate) mod journal;

@@ -1,4 +1,22 @@
-//! One copy of a space's state: local transactions, reads, and merge.
+//! The replica: one copy of a space's state, composed of the layers.
+//!
+//! A replica owns one part of each layer: the [state](crate::state), the [log of forks](crate::forks), the
+//! [membership](crate::membership), what a [rejoin](crate::rejoin) replays, and the
+//! [log of idempotency keys](crate::idempotency). Each part owns its rule. This folder has the public
+//! operations, and the order in which parts act when one operation spans several.
+//!
+//! | file | the operation, and its order |
+//! |---|---|
+//! | `ops`, `transaction` | local operations: room, clock, drafts, then all slots at once |
+//! | `merge` | a message: judge it, make room, join, records and keys, then the version vector |
+//! | `build` | the reverse: select, gather, records and keys, assemble |
+//! | `collect`, `absorb`, `forget` | duties of a member: acknowledge, collect, retire, forget |
+//! | `members`, `homes`, `standing`, `votes`, `listing` | membership, as a program sees it |
+//! | `journal`, `former` | rejoin |
+//! | `keyed` | requests under idempotency keys |
+//! | `fork` | going on under another writer id |
+//! | `walk`, `snapshot`, `restore` | the state in parts; storing and reading it back |
+//! | `levels` | how far a write is held; tokens of sessions |
 
 mod absorb;
 #[cfg(feature = "members")]

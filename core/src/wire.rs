@@ -1,7 +1,18 @@
-//! The wire format, version 1, which is stable. docs/protocol.md specifies it byte by byte.
+//! The wire format, version 1, which is stable. `docs/protocol.md` specifies it byte by byte.
 //!
-//! It is strict: a decoder accepts only what the encoder would write, so that one state has one
-//! encoding, and checks each length against its limit before it allocates.
+//! It is strict: a decoder accepts only what the encoder would write, so one state has one encoding. It checks
+//! each length against its bound before it allocates. Numbers are LEB128, in the shortest form only.
+//!
+//! | file | bytes of |
+//! |---|---|
+//! | `bytes` | numbers and byte strings |
+//! | `frame` | frames, and the hello |
+//! | `message`, `side`, `fact`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
+//! | `kept`, `adds` | records of a store: unconfirmed transactions; plain adds |
+//! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
+//! | `token` | a session's dependencies, as text |
+//!
+//! `tests/vectors` has golden bytes, `core/tests/laws/codec.rs` the laws: round trip, truncation, trailing bytes.
 
 #[cfg(feature = "members")]
 mod adds;

@@ -6,9 +6,9 @@
 //!
 //! | brought by | writers | bytes of keys |
 //! |---|---|---|
-//! | peers of limited rights, admissions | [`WRITERS_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
-//! | peers of full rights | [`WRITERS_MERGED_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
-//! | this replica's own start; what a peer may tell | [`WRITERS_TOLD_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
+//! | peers of limited rights, admissions | [`WRITERS_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
+//! | peers of full rights | [`WRITERS_MERGED_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
+//! | this replica's own start; what a peer may tell | [`WRITERS_TOLD_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
 //! | its store | no bound | 2^32 |
 //!
 //! The own writer has its place from the begin on, also before its first transaction. But it takes no

@@ -1,4 +1,4 @@
-//! Own transactions that no member is known to hold, as a store keeps them.
+//! The journal's data: own transactions that are unconfirmed, as a store keeps them.
 
 use crate::closed::Empty;
 use crate::message::Closed;

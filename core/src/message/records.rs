@@ -1,11 +1,22 @@
-//! What is known of writers in a closed space: who counts, who admitted whom, who has seen what,
-//! who left, and who took over.
+//! Membership records: what a replica is told of writers.
 //!
-//! A space is open until a [`Configuration`] names its members. In an open space nobody is
-//! admitted, has an heir or is retired, and nothing is dropped.
+//! A space is open until a [`Configuration`] names its members. In an open space nobody is admitted, has a
+//! successor or is retired, and nothing is dropped.
 //!
-//! Everything here is a [`Fact`]: made in a transaction of some writer, stamped with it, and part
-//! of a message if its stamp is. So facts travel with the shards, in causal order.
+//! Everything here is a [`Fact`]: one statement, made in a transaction of some writer and stamped with it. A
+//! message contains it if it contains its stamp. So records travel with the shards, in causal order. All that is
+//! known of one writer is its [`Card`].
+//!
+//! | record | says |
+//! |---|---|
+//! | [`Announce`] | the writer is an incarnation of this owner, of this generation |
+//! | [`Admit`] | a member sponsors the writer |
+//! | [`Ack`] | a member and its guests have seen this much of the members' writers |
+//! | [`Vote`] | a member's register in a ballot |
+//! | [`Bye`] | the writer leaves, and names its successor |
+//! | [`Fence`] | a member declares the writer dead, and names its successor |
+//! | [`Retired`] | a successor took the writer's totals over, up to a clock |
+//! | [`Configuration`] | who the members are, and the rate limits |
 
 #[cfg(feature = "budgets")]
 use crate::error::Error;

@@ -1,5 +1,5 @@
-//! Former writers of a replica: what they made, and no member is known to hold, is kept until it is
-//! certain what of it counts, over restarts too.
+//! Earlier writers of a replica: their unconfirmed transactions are kept until it is certain which of them count,
+//! over restarts too.
 
 use super::Rejoin;
 use crate::closed::Empty;

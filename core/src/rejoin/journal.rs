@@ -1,4 +1,4 @@
-//! The journal of own transactions that no member is known to hold.
+//! The journal: own transactions that are unconfirmed, with what their cancels saw.
 
 use super::Rejoin;
 use crate::MEMBERS;

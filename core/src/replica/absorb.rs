@@ -1,5 +1,9 @@
-//! Absorption: what a writer that is gone leaves moves into its heir's slots, which changes no
-//! value, whatever cancels are under way.
+//! Absorption: a retired writer's amounts move into its successor's slots.
+//!
+//! No value changes by that, whatever cancels are under way: the successor's total grows by the amount, and a
+//! read subtracts the same amount from the retired slot ([`counter`]). A writer is ready once its end is
+//! certain, and once its keyed transactions are
+//! [stable](crate::membership::stability).
 
 use super::Replica;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Making messages out of a replica.
+//! Messages out of a replica: a [delta interval](crate::state::build), with membership records and keys.
 
 mod since;
 

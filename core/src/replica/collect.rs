@@ -1,8 +1,5 @@
-//! Acknowledgement, and the collection of what means nothing any more.
-//!
-//! Something is *stable* once everybody who counts has seen it: then whatever is still unseen was
-//! made by somebody who had seen it. Members count, and each of them speaks for the writers that
-//! are attached to it. Only what is stable is collected.
+//! Acknowledgement and collection, as a member performs them.
+//! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
 mod sweep;
 

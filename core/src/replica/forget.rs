@@ -1,4 +1,4 @@
-//! Forgetting writers that were absorbed, and what is remembered of them.
+//! Forgetting retired writers: their stamps become their successors', and their numbers are free.
 
 use super::Replica;
 use crate::DUTIES;

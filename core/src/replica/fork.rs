@@ -1,4 +1,5 @@
-//! Going on under another writer id, as somebody else writes under the present one.
+//! Going on under another writer id, because another process writes under the present one:
+//! [forks](crate::forks).
 
 use super::Replica;
 use crate::forks::{Contents, Fault};

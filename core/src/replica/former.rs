@@ -1,5 +1,4 @@
-//! Former writers of a replica: what they made, and no member is known to hold, is kept until it is
-//! certain what of it counts, over restarts too.
+//! Earlier writers, as the sync machine and stores see them: [the rules](crate::rejoin::earlier).
 
 use super::Replica;
 use crate::error::Error;

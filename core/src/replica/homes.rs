@@ -1,4 +1,4 @@
-//! The homes of writers that are no members: who takes them in, and who speaks for them then.
+//! Sponsors of guests, as a program sees them: [the rules](crate::membership::sponsors).
 
 use super::Replica;
 use crate::error::Error;

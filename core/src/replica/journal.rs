@@ -1,11 +1,5 @@
-//! The late return: how a replica that was given up, or that went on from too old a state, comes
-//! back under a new writer with what was not taken over from it.
-//!
-//! In a closed space a replica keeps its own transactions until a member is known to hold them.
-//! It comes back from a member's whole state, and makes again those that were not taken over.
-//! Adds, sets and resets are made again exactly, and so is the cancelling of its own operations.
-//! Of what a cancel saw of others, only what is still told apart can be cancelled now; the rest is
-//! not, and is reported: never is more cancelled than was seen.
+//! Rejoin: beginning again under a fresh writer, and making unconfirmed transactions again.
+//! [The rules](crate::rejoin) stand with the parts.
 
 use super::Replica;
 use crate::closed::Empty;

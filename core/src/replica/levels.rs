@@ -1,4 +1,5 @@
-//! What a replica can say of how far something is held: by itself, and by members.
+//! Consistency levels, as a replica judges them: what it has by itself, and what members have vouched for.
+//! [The argument](crate::sync) for quorum reads is in `sync/levels.rs`.
 
 use super::Replica;
 #[cfg(feature = "tokens")]

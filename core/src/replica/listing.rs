@@ -1,4 +1,4 @@
-//! What there is to see of a closed space: its members, and what became of its writers.
+//! Views of a space with members, for people.
 
 use super::Replica;
 use crate::membership::listing::{Listed, Member};

@@ -1,4 +1,4 @@
-//! What a replica keeps to itself: for tests that must know whether two replicas are the same.
+//! The private state of a replica as text, for tests that must know whether two replicas are the same.
 
 use super::Replica;
 use crate::membership::table::{Attached, Roster};

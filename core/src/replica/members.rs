@@ -1,7 +1,5 @@
-//! Closed spaces: members, their incarnations, and those whom they take in.
-//!
-//! A member admits a writer at its first contact and is its home from then on: it says what the
-//! writer has seen, and takes over when the writer leaves or is given up.
+//! Membership, as a program operates it: founding, announcing, leaving and fencing.
+//! [The rules](crate::membership) stand with the parts.
 
 use super::Replica;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Taking back what a store kept, or what another program held.
+//! Restoring: reading back what a store kept, or what another program held.
 
 use super::Replica;
 use crate::MEMBERS;

@@ -1,4 +1,4 @@
-//! Who may tell this replica what: strangers, those who were given up, those who are behind.
+//! Admission rules, as merges and the sync machine ask for them: [the rules](crate::membership::admission).
 
 use super::Replica;
 use crate::MEMBERS;

@@ -1,11 +1,15 @@
-//! How members agree on the next configuration.
+//! The steps of a vote on the next configuration.
 //!
-//! Each number is decided by one ballot protocol (Lamport, "The Part-Time Parliament", 1998), whose
-//! messages are facts: a member's vote is a register that only its owner writes and that travels
-//! with the state. A proposer asks with a new ballot; members promise it; once a majority of the
-//! present configuration has, the proposer accepts under it what was accepted under the greatest
-//! ballot among them, or else its own proposal; members follow; what a majority accepted under one
-//! ballot is decided. So two configurations of one number can never both take effect.
+//! Each number is decided by a ballot of single-decree Paxos (Lamport, "The Part-Time Parliament", 1998). Its
+//! messages are membership records: a member's vote is a register that only its owner writes and that travels
+//! with the state.
+//! 1. A proposer records a new ballot. Members promise it.
+//! 2. Once a majority of the present configuration has promised, the proposer accepts under its ballot: the
+//!    value that was accepted under the greatest ballot among them, or else its own proposal.
+//! 3. Members follow. A value that a majority accepted under one ballot is decided.
+//!
+//! So two configurations of one number never both take effect.
+//! [Which votes count](crate::membership::votes) stands with the reading half.
 
 use super::Replica;
 use crate::error::Error;

@@ -1,9 +1,12 @@
-//! A walk over the shard map in parts, while local writes and merges go on.
+//! A scan over the state in parts, while local writes and merges go on.
 //!
-//! A walk goes over the pages. What is overwritten behind it gets a newer clock and is told again
-//! by another walk over what is newer than the walk's begin, until a walk fits one part. That part
-//! is taken at one moment and carries the version vector of that moment: everything that the vector
-//! covers is in the parts by then, and nothing that it does not.
+//! A scan goes over the pages. A shard that is overwritten behind it gets a newer clock. So another scan over
+//! everything newer than the first one's begin sends it again. This repeats until a scan fits one part. The
+//! last part is taken at one moment, and carries the version vector of that moment. By then the parts have
+//! everything that the vector covers, and nothing else.
+//!
+//! It is a fuzzy checkpoint, as of main-memory databases (Hagmann 1986), whose log is the state itself: clocks
+//! find what changed meanwhile.
 
 use super::Replica;
 use crate::MEMBERS;

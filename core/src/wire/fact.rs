@@ -1,4 +1,4 @@
-//! The encoding of what is said of writers. Messages of open spaces have one byte of it.
+//! The encoding of membership records. Messages of open spaces have one byte of it.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;

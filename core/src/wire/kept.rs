@@ -1,4 +1,4 @@
-//! What a replica's store keeps of its own writers' transactions, to make them again if need be.
+//! The encoding of unconfirmed transactions in a store: what this owner's writers made, to make it again.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
 use super::frame::{put_intro, read_intro};

@@ -1,4 +1,4 @@
-//! The encoding of what slots have beside their rows. Plain messages have one byte of it.
+//! The encoding of the records that slots have beside their rows. Plain messages have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
 use crate::MEMBERS;

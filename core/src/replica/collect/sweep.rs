@@ -1,4 +1,5 @@
-//! What is stable in one counter: which slots go, and what is left of them.
+//! The sweep of one counter: which slots go, and what is left of them. The table in
+//! [stability](crate::membership::stability#collection) has each case.
 
 use crate::state::counter;
 use crate::state::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
