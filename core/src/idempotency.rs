@@ -28,7 +28,7 @@
 //! disk be lost, or let it rejoin after others took the transaction over. Then nobody can tell a retry.
 //!
 //! # What it follows, and where it departs
-//! RIFL (Lee, Park, Kejriwal, Matsushita, Ousterhout 2015) gives each request an id, and keeps a completion
+//! RIFL (Lee, Park, Kejriwal, Matsushita, Ousterhout 2015) gives each request an id. It keeps a completion
 //! record with the data until the client needs it no more. This log departs from it in three points:
 //! - Any member executes a request without asking another one. So a duplicate is found after the fact, and
 //!   undone.
@@ -44,8 +44,8 @@
 //! counts anyway.
 //!
 //! **When.** An insertion into the log that meets another transaction of the same request marks the key as due.
-//! [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge, and
-//! `Replica::acknowledge` and `Replica::absorb` call it first.
+//! [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge. A
+//! member's duties, `acknowledge` and `absorb`, call it first.
 //!
 //! **Why that is exact.**
 //! 1. *The amount is the right one.* A member works it out when it makes the transaction: the difference of its

@@ -1,6 +1,6 @@
-//! Every hard limit of the wire and of a replica, in one place.
+//! Bounds: every hard limit of the wire and of a replica, in one place.
 //!
-//! A limit is checked before anything is allocated for what it bounds.
+//! A bound is checked before memory is allocated for what it bounds.
 
 /// Longest counter key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 512;

@@ -5,18 +5,14 @@
 //! [log of idempotency keys](crate::idempotency). Each part owns its rule. This folder has the public
 //! operations, and the order in which parts act when one operation spans several.
 //!
-//! | file | the operation, and its order |
+//! | operation | order |
 //! |---|---|
-//! | `ops`, `transaction` | local operations: room, clock, drafts, then all slots at once |
-//! | `merge` | a message: judge it, make room, join, records and keys, then the version vector |
-//! | `build` | the reverse: select, gather, records and keys, assemble |
-//! | `collect`, `absorb`, `forget` | duties of a member: acknowledge, collect, retire, forget |
-//! | `members`, `homes`, `standing`, `votes`, `listing` | membership, as a program sees it |
-//! | `journal`, `former` | rejoin |
-//! | `keyed` | requests under idempotency keys |
-//! | `fork` | going on under another writer id |
-//! | `walk`, `snapshot`, `restore` | the state in parts; storing and reading it back |
-//! | `levels` | how far a write is held; tokens of sessions |
+//! | a local write (`ops`, `transaction`) | room and clock, drafts of the counters, then all drafts at once |
+//! | a message in (`merge`) | judge it, make room, join, records and keys, then the version vector |
+//! | a message out (`build`, `walk`) | select, gather, records and keys, assemble |
+//! | duties of a member (`collect`, `absorb`, `forget`) | withdraw what is due, acknowledge, retire, collect, forget |
+//! | a rejoin (`journal`) | take a member's whole state, then make unconfirmed transactions again |
+//! | a store (`snapshot`, `restore`) | records since a mark; or the state in parts; and back |
 
 mod absorb;
 #[cfg(feature = "members")]

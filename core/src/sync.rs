@@ -38,7 +38,7 @@
 //!
 //! The other files serve one layer each:
 //!
-//! | files | do |
+//! | files | job |
 //! |---|---|
 //! | `sync/forks.rs`, `sync/origins.rs` | heal forks; say which link a fault came by |
 //! | `sync/members.rs`, `sync/former.rs` | admit guests, fence silent ones, and carry out a rejoin |

@@ -1,7 +1,7 @@
 //! Retirement: which writer takes over from one that is gone.
 //!
 //! One writer alone may take over, so no total is ever counted twice: the successor that the farewell or the
-//! fence names. If that one was retired itself, its own successor may. (`Replica::absorb` does the work.) A successor
+//! fence names. If that one was retired itself, its own successor may. (`replica/absorb.rs` does the work.) A successor
 //! that was only fenced may have taken over already, so nobody takes its place before that is known.
 //!
 //! A retirement moves an amount and changes no value: [`Moved`](crate::state::slot::Moved) notes what the

@@ -1,5 +1,5 @@
 //! Votes on the next configuration: the reading half of single-decree Paxos ("The Part-Time Parliament",
-//! Lamport 1998). `Replica::vote` takes the steps.
+//! Lamport 1998). `replica/votes.rs` takes the steps.
 //!
 //! Each number of a configuration is decided by a ballot of its own. A member's vote is a register: the ballot
 //! that it promised, and what it accepted last. The register travels with the state, so a replica reads all

@@ -1,7 +1,7 @@
-//! What the role allows of whoever writes here.
+//! Roles: which operations the role of this replica's owner allows.
 //!
-//! Peers refuse what is beyond a role. So a replica of such a role must not make it: it would be told
-//! again and again, and with it all that was made after it.
+//! Peers refuse what is beyond a role. So a replica of such a role must not make it: it would be sent again and
+//! again, and with it everything that was made after it.
 
 use super::{Op, Replica};
 use crate::error::Error;

@@ -1,9 +1,10 @@
-//! Writer ids in two hands: finding out, healing, and going on under another id.
+//! Forks, the machine's part: finding out, healing, and going on under another id. [`forks`](crate::forks) has
+//! the evidence and the digests.
 //!
-//! Where two replicas have equal vectors and different contents, one tells the other the contents
-//! of each writer; the other finds those that differ, answers with them, and both pull with these
-//! writers left out of the vector, so that all of theirs comes, and each merges it. Whoever was
-//! healed so, or was sent what a clock that it held had claimed, tells the others at once.
+//! Two replicas have equal vectors and different contents. Then one sends the other the contents of each
+//! writer, as digests. The other one finds those that differ, and answers with them. Both pull with these
+//! writers left out of the vector, so all of theirs comes, and each merges it. A replica that was healed tells
+//! the others at once. So does one that received late shards of a clock that it held.
 
 use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
 use crate::error::Error;

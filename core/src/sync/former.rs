@@ -1,5 +1,5 @@
-//! What the former writers of a replica made: whether it counts is found out, and the rest is made
-//! again.
+//! Earlier writers, the machine's part of a [rejoin](crate::rejoin): it asks members which of their transactions
+//! count, and the rest is made again.
 
 use super::members::ASK_AGAIN_MS;
 use super::{Body, Link, Millis, Output, SyncMachine};

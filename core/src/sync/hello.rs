@@ -1,4 +1,4 @@
-//! Greeting: who is at the other end of a link, and what that holds.
+//! The hello: each end of a link says who it is, what it can do, and what it has.
 
 use super::digests::NOTES_DUE;
 use super::rights::{Limits, takes_of};

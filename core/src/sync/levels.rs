@@ -1,29 +1,37 @@
-//! Levels of consistency: who of the members holds something durably.
+//! Consistency levels: how many members have something durably.
 //!
-//! A replica asks the members that a link leads to. Of a write it asks whether it is held there: they
-//! answer as soon as it is. For a read it asks for all that they hold, and waits until it has seen as
-//! much of each. Either is reached once enough members of the present configuration count.
+//! Writes and reads at the level `quorum` follow quorum consensus (Gifford 1979): a majority of the present
+//! members answers each, so the two share a member. This departs from it in two ways. A value has no
+//! version number, because merging the answers' states gives the right one. And the set of members
+//! changes while requests are open, which is the reason for the rule below.
+//!
+//! A replica asks the members that a link leads to. For a write it asks whether they have it: they answer as
+//! soon as they do. For a read it asks for all that they have, and waits until it has seen as much of each.
+//! Either is reached once enough members of the present configuration count.
 //!
 //! # Why a quorum read misses no quorum write
 //! Only answers count whose sender had accepted no newer configuration than the one that is present
 //! here. Let the write be reached under configuration `w`, and the read under `r`.
 //! - `w = r`: both have a majority of it, so some member answered both, the write first.
-//! - `w < r`: whoever accepted the configuration after `w` was not in the write's majority, or had
-//!   answered it before. So who decided it had heard of the write, and all who know of that decision
-//!   have seen the write: a view is a causal cut.
+//! - `w < r`: each member that accepted the configuration after `w` was not in the write's majority, or had
+//!   answered it before. So the member that decided it had seen the write, and so has everybody who
+//!   knows of that decision: a view is a causal cut.
 //! - `w > r`: a majority of `r` had accepted the configuration after it before the write was reached,
 //!   and so before the read was asked for. One of them would be in the read's majority, and its answer
 //!   does not count.
 //!
-//! A start of a member's counts once it has its say in ballots: so many others have acknowledged it, and
-//! it has heard that from them, that it has caught up with one of each majority which an earlier start
-//! can have been part of. That is meant for disks that were put back, too.
+//! A start of a member counts once it has its vote. Then it has caught up with one member of each majority that
+//! an earlier start can have been part of. This holds for disks that were put back, too.
 //!
-//! It stands on members keeping what they answered for. One that has to come back does not: it drops what
-//! it held of others until they tell it again. If all who held a write come back at the same time, reads
-//! miss it until its writer has made it again. Disks of a majority that were put back can bring that
-//! about, and configurations that were forced, or of whose members most are new or most of those before
-//! are gone. A process that begins from what it had stored is not made to come back by that alone.
+//! # Where it ends
+//! The argument needs members that keep what they answered for. A member that rejoins does not: it drops what
+//! it had of others until they send it again. If all who had a write rejoin at the same time, reads miss the
+//! write until its writer has made it again. Three things can bring that about:
+//! - disks of a majority that were put back;
+//! - a forced configuration;
+//! - a configuration most of whose members are new, or that lacks most of those before.
+//!
+//! A process that begins from its own store does not rejoin for that alone.
 
 use super::{Link, Millis, SyncMachine};
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};

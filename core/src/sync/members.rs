@@ -1,8 +1,10 @@
-//! Spaces with members: who is at the other end, who is waited for, and who has to come back.
+//! Spaces with members, the machine's part: which member or guest is at the other end, which guest a member
+//! waits for, and when this replica has to rejoin.
 //!
-//! A member admits whoever greets it and has written nothing yet, and gives up whoever it admitted
-//! and has not heard for a lease. Who is told that its writer can't go on asks a member to end it,
-//! waits until it is certain what of it counts, takes the whole state, and makes the rest again.
+//! A member admits a peer at its hello, if that has written nothing yet. It fences a guest that it has not heard
+//! for the guest timeout, and that makes no progress. A replica that learns that its writer is over
+//! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which
+//! transactions count. Then it takes the whole state, and makes the rest again.
 
 mod silent;
 

@@ -1,11 +1,13 @@
-//! Links to peers that take only what is this owner's own, or nothing.
+//! Links to peers that accept only this owner's own records, or none at all.
 //!
-//! Such a peer says so in its hello. It is told by [`Body::Own`] which writers are of this owner, and
-//! answers with the same once it has taken the proof; frames may be lost, and overtake each other, so
-//! nothing of a writer is told before that. It is never told what others made: they, or whoever is
-//! trusted with that, tell it themselves. What is told builds on what it had seen of others, so a peer
-//! that lacks some of that takes it later. It may for ever differ in what can't be handed over: a
-//! pull that brought nothing is not repeated before either side holds something else.
+//! Such a peer says so in its hello. The machine sends it [`Body::Own`], which lists this owner's writers, and
+//! the peer answers with the same once it has accepted the proof. Frames may be lost and overtake each other, so
+//! nothing of a writer is sent before that answer.
+//!
+//! The peer never receives what others made: they send it themselves, or a peer that is trusted with it does. A
+//! record builds on what its writer had seen of others, so a peer that lacks some of that accepts it later. The
+//! two may differ for ever in records that cannot be handed over. So a pull that brought nothing is not repeated
+//! before either side has something else.
 
 use super::{Body, Link, Millis, SyncMachine};
 use crate::closed::Empty;

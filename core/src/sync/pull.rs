@@ -1,8 +1,8 @@
-//! Asking a peer for what is missing here, chunk by chunk.
+//! Pulls: requesting from a peer what is missing here, chunk by chunk.
 //!
-//! One pull is open at a time, so that what one peer told is not fetched from the next as well. A
-//! peer that does not answer holds up no other: after a while its pull is laid aside, where its
-//! answer still counts, and the next peer is asked.
+//! One pull is open at a time, so the same shards are not fetched from two peers. A peer that does not answer
+//! holds up no other one: after a while its pull is laid aside, and the next peer is asked. A late answer still
+//! counts.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
 use crate::closed::Closed;

@@ -1,4 +1,8 @@
-//! Pushing fresh changes, and taking in those of others.
+//! Pushes: sending fresh local changes, and receiving those of others.
+//!
+//! A push names what it builds on. One that builds on something missing waits, within bounds, while the machine
+//! asks its source. The delay before a push grows with the rate of writes, so that one large push replaces many
+//! small ones.
 
 use super::members::origin;
 use super::{Greeting, Link, Millis, Output, SyncMachine};

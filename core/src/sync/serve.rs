@@ -1,5 +1,4 @@
-//! Answering a pull, chunk by chunk, while local writes go on: the chunks are the parts of a
-//! [`Walk`].
+//! Serving: answering a pull, chunk by chunk, while local writes go on. The chunks are the parts of a [`Walk`].
 
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
 use crate::DUTIES;

@@ -1,9 +1,11 @@
 //! Shares of the room for writers.
 //!
-//! A space holds so many writers, and in an open one they stay for ever. So a peer with limited rights
-//! is the reason for so many of them at most; so are the peers with one ticket, and those of one address.
-//! (What all of them together leave to members is judged where all bounds are.) A writer counts until it
-//! is forgotten. The counts begin anew with the process: who had which writer is kept nowhere.
+//! A space has room for a bounded number of writers, and in an open space they stay for ever. So a peer of limited
+//! rights is the reason for a bounded number of them. So are all peers with one ticket, and all of one address.
+//! [`membership::room`](crate::membership::room) judges how many all of them together leave to members.
+//!
+//! A writer counts until it is forgotten. The counts begin anew with the process, because no store records who
+//! brought which writer.
 
 use super::{Link, Millis, SyncMachine};
 use crate::error::Error;

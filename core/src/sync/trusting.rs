@@ -1,5 +1,5 @@
-//! In place of the rights of peers, in programs that are never members: a page is at its own node, or at
-//! other pages of its user, and takes their word. Nobody's rights are limited.
+//! The null object of the rights of peers, for programs that are never members: a page talks to its own node, or
+//! to other pages of its user, and believes them. Nobody's rights are limited.
 
 use super::{Body, Link, Millis, SyncMachine};
 use crate::error::Error;

@@ -1,12 +1,12 @@
-//! Requests for rights: a member that is short of rights of a budget asks others that hold some.
+//! Requests for rights: a member that is short of rights of a budget asks members that hold some.
 //!
-//! Every replica sees who holds what. So whoever is short asks exactly those that hold enough, the
-//! richest first, each for as much as is missing still, and says how much was used here of late. Who is
-//! asked gives by a transaction of its own, which arrives as any other; nothing else answers. What can't
-//! be met by all who can be asked is not asked for: it would only move rights to where they are not
-//! used. How much is given is decided in `wants/share.rs`, by the holder alone; a request is no claim.
+//! Every replica sees who holds what. So a member asks exactly those that hold enough, the richest first, each
+//! for as much as is still missing. It also says how much was used here of late. The holder gives by a
+//! transaction of its own, which arrives as any other; nothing else answers. The holder alone decides how much
+//! (`wants/share.rs`): a request is no claim. A member asks for nothing that all holders together cannot meet,
+//! because that would only move rights away from where they are used.
 //!
-//! With nobody waiting, a member asks for more when what it holds falls under a few times what it used of late.
+//! With nobody waiting, a member asks for more when its rights fall under a few times what it used of late.
 //!
 //! Only members ask and are asked, on the links between them.
 

@@ -1,4 +1,4 @@
-//! Those who are attached to a member, and are not heard of.
+//! Silent guests: those that a member sponsors and has not heard of.
 
 use crate::replica::Replica;
 use crate::sync::{Millis, SyncMachine};
