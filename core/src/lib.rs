@@ -166,7 +166,11 @@
 //! # Where things are
 //! Each folder of `core/src` is one layer, and names only the layers above it in this table. Its module page
 //! says what the layer adds, what it guarantees, and which paper it follows. `xtask/src/tidy/arrows.rs`
-//! holds the arrows. To learn the CRDT, read `state.rs`, whose page gives a reading order for one afternoon.
+//! holds the arrows.
+//!
+//! - To learn the CRDT, read `state.rs`. Its page gives a reading order for one afternoon.
+//! - Where a duplicate add is withdrawn, and why that is exact: `idempotency.rs`, *Withdrawal*.
+//! - Which records may be collected, and when: `membership/stability.rs`, *Collection*.
 //!
 //! | folder or file | holds |
 //! |---|---|

@@ -55,7 +55,9 @@
 //! the right life, or not at all.
 //!
 //! **The tests.**
-//! - `core/src/replica/collect/tests.rs`: each row of the table, before and after it is stable.
+//! - `core/src/replica/collect/tests.rs`: the rows of the table, before and after they are stable. Writers are in
+//!   `collect/tests/forgotten.rs`, and keys in `keyed/tests.rs`,
+//!   `what_others_may_have_taken_too_is_not_dropped`.
 //! - `what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before` in `tests/tests/traces/retirement.rs`.
 //! - `tests/src/retirement.rs`: every order of events of small spaces; all must end with equal bytes, and
 //!   nobody who is gone may be known.
