@@ -13,7 +13,7 @@
 //!
 //! # What it guarantees
 //! - Every replica ends with the same shard: the greater clock stands, and at equal clocks the greater total.
-//! - A fault has evidence: the writer, the clock, and both contents ([`Fault`], [`Evidence`]).
+//! - A fault has evidence: the writer, the clock, and what was seen ([`Fault`], [`Evidence`]).
 //! - A replica that finds its own id in other hands goes on under a fresh one. Its shards stay as they are.
 //!
 //! In a space with members the machine compares no digests of contents. There a replica that finds its id in

@@ -3,7 +3,7 @@
 //! # What it adds
 //! A client that got no answer repeats its request under the same *idempotency key* ([`Once`](crate::Once): a
 //! digest of the key, and one of the request). A replica remembers the keys of the transactions that it made or
-//! merged. So it answers a retry with what it knows ([`Asked`]). A keyed transaction is an ordinary one,
+//! merged. A keyed transaction is an ordinary one,
 //! and its key travels in the same message. A replica that has a member's transaction therefore has its key.
 //!
 //! If two members accept one request before they hear of each other, both transactions count for a while. Then
@@ -19,10 +19,11 @@
 //! | `none` | the null object of a program that is never a member: it remembers no key |
 //!
 //! # What it guarantees
-//! - Where a key is known, a retry changes nothing.
+//! - Where a key is known, the log says so ([`Asked`]), and the caller makes nothing.
 //! - Two transactions for one request count once as soon as any replica knows both, and wherever its
 //!   withdrawal has arrived. The duplicate leaves no amount behind.
-//! - A key is dropped only when its transaction is stable, so no duplicate can turn up unseen.
+//! - In a space with members, age drops a key only when its transaction is stable. So no duplicate turns up
+//!   unseen. Lack of room drops one earlier: the oldest key of the caller that has the most.
 //!
 //! There is one gap: a guest passes transactions on without keys. Let a member alone know a key, and let its
 //! disk be lost, or let it rejoin after others took the transaction over. Then nobody can tell a retry.

@@ -41,6 +41,9 @@
 //! 4. Wait for the next event, but no longer than until [`SyncMachine::next_deadline`]. At the deadline,
 //!    hand in [`Input::Tick`].
 //!
+//! In a space with members, call [`SyncMachine::tend`] about once a second besides: it does a member's duties.
+//! Its changes are local writes, so steps 2 and 3 follow.
+//!
 //! **The single invariant: a change of the replica is durable before the next `poll`, if the program stores
 //! the replica at all.** Then no peer ever hears of a change that a crash can undo. A program that stores
 //! nothing skips step 2, because its next start writes under another writer.

@@ -21,6 +21,9 @@
 //! - Where it is not known whether transactions count, they are not made again, and are reported
 //!   ([`Returned::unknown`]).
 //!
+//! `ARCHITECTURE.md`, *Members*, lists the cases that are not covered yet, such as the folder of a guest that is
+//! put back to an older copy.
+//!
 //! # What it follows, and where it departs
 //! Unconfirmed transactions are the tentative writes of Bayou (Terry et al. 1995): a replica shows them at once,
 //! and makes them again if they turn out not to count. Rejoin departs from Bayou in two points. No primary

@@ -10,7 +10,7 @@
 //! | a local write (`ops`, `transaction`) | room and clock, drafts of the counters, then all drafts at once |
 //! | a message in (`merge`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `walk`) | select, gather, records and keys, assemble |
-//! | duties of a member (`collect`, `absorb`, `forget`) | withdraw what is due, acknowledge, retire, collect, forget |
+//! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
 //! | a rejoin (`journal`) | take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `restore`) | records since a mark; or the state in parts; and back |
 

@@ -13,6 +13,8 @@
 //! 3. calls [`SyncMachine::poll`] until that returns `None`, and carries out each [`Output`];
 //! 4. calls `handle` with [`Input::Tick`] no later than needed after [`SyncMachine::next_deadline`].
 //!
+//! In a space with members it also calls [`SyncMachine::tend`] about once a second.
+//!
 //! Step 2 before step 3 makes "persist before publish" hold, for whole batches: any number of inputs may
 //! be handled before the replica is stored once and the outputs are taken. [The guide](crate#the-loop)
 //! has this loop as a program.

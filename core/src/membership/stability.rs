@@ -30,10 +30,11 @@
 //! | single withdrawals of a slot, joined into one | all of them |
 //! | a lift with nothing left to lift | the lift |
 //! | a retired writer, with its clocks | its retirement, once it has no slot, succeeds no other writer, and holds no account of a budget |
-//! | an idempotency key, by `drop_keyed` | its transaction; the caller chooses the age |
+//! | an idempotency key, by age (`drop_keyed`) | its transaction; the caller chooses the age |
 //!
-//! Nothing newer than the store's mark is dropped. A round also waits for transfers that a peer is in the
-//! middle of, for a bounded time (`sync/members.rs`). In an open space nothing is ever stable, so nothing of
+//! **When.** `SyncMachine::tend` does a member's duties, about once a second: it votes, fences, retires,
+//! acknowledges, and collects. Nothing newer than the store's mark is dropped. A round waits for transfers
+//! that a peer is in the middle of, for a bounded time. In an open space nothing is ever stable, so nothing of
 //! the table is dropped. [`normalize`](crate::state::counter::normalize) drops void records at once, in any
 //! space.
 //!

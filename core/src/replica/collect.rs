@@ -1,4 +1,4 @@
-//! Acknowledgement and collection, as a member performs them.
+//! Acknowledgement and collection, as a member performs them in each round of its duties.
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
 mod sweep;
