@@ -1,8 +1,11 @@
-//! How a space gets its members, in a [mesh](crate::sim): replicas that have counted already, all linked, of which
-//! one founds and makes the others members, one right after the other.
+//! Scenario: how a space gets its members, in a [mesh](crate::sim).
 //!
-//! Where nothing breaks, it is to be done soon. In every fourth run all breaks meanwhile, and it is to be done once
-//! all is healed. Each number that a client was told counts once.
+//! All replicas are linked and have counted already. One replica founds the space, and then makes the others
+//! members, one right after the other.
+//!
+//! In a run without faults, the members must be decided within `DECIDED_MS`. Every fourth run has faults, and
+//! its members must be decided after the faults have ended. Each number that was acknowledged to a client
+//! counts once.
 
 use crate::random::Random;
 use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, owner, text};
@@ -10,36 +13,36 @@ use tallymesh_core::{Error, Input, Link, Output, Owner, SyncConfig};
 
 const NODES: usize = 3;
 const KEY: &str = "likes";
-/// How long a change of the members may take: two and a half intervals of the digests by which the last
-/// hears of what it missed.
+/// Longest time for a change of the members, in milliseconds: two and a half digest intervals. By these
+/// digests the last replica receives the changes that it has missed.
 const DECIDED_MS: u64 = 12_500;
-/// By then all show all.
+/// Virtual time, in milliseconds, by which all replicas show the same values.
 const SETTLED_MS: u64 = 60_000;
 
-/// What came of a run, or of several.
+/// Figures of one run, or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How long it took until all were members, in milliseconds, of runs in which nothing breaks.
+    /// Milliseconds until all replicas were members, one value for each run without faults.
     pub took: Vec<u64>,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.took.extend(&other.took);
         self.mesh.add(&other.mesh);
     }
 }
 
-/// What was counted.
+/// The sums that clients counted.
 pub struct Beginnings {
-    /// What clients were told.
+    /// Sum of the acknowledged adds.
     told: i128,
-    /// The same, with what was lost before a client was told.
+    /// Sum of all adds, including those that were lost before their acknowledgement.
     begun: i128,
-    /// Whether somebody came back who does not know what of it counts.
+    /// Whether a replica has rejoined, and it is unknown which of its adds count.
     unknown: bool,
 }
 
@@ -48,7 +51,7 @@ type World = Mesh<Beginnings>;
 /// Plays one seed.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0xbe61);
     let trouble = match seed % 4 {
@@ -83,7 +86,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
 }
 
 impl Scenario for Beginnings {
-    /// A client is told that so much was counted.
+    /// The amount of an add that is acknowledged to a client.
     type Event = i128;
     type Seen = ();
 
@@ -108,7 +111,8 @@ impl Scenario for Beginnings {
         Input::Connected { link, broadcast }
     }
 
-    /// A disk is put back if the others have all that it had, and all know that there are members.
+    /// A disk may be put back if the other replicas have everything that it had, and all have the
+    /// configuration.
     fn may_put_back(mesh: &mut World, at: usize) -> bool {
         let vector = mesh.nodes[at].replica.vector();
         let holds = |it: &sim::Node<()>| {
@@ -126,7 +130,7 @@ impl Scenario for Beginnings {
         Ok(())
     }
 
-    /// Those that have not heard of the members yet refuse and are refused.
+    /// Replicas without the configuration reject messages, and their messages are rejected.
     fn refused(_: &mut World, _: usize, _: &Error) -> Result<(), String> {
         Ok(())
     }
@@ -177,8 +181,8 @@ impl World {
         }
     }
 
-    /// The operator asks the first one for so many members, until it has them. What was lost before it was
-    /// written is asked for again.
+    /// The operator requests this many members from the first node, until the node has them. The operator
+    /// repeats a request that was lost before it was written.
     fn ask(&mut self, members: usize) -> Result<(), String> {
         let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
         let owners: Vec<Owner> = (0..members).map(owner).collect();
@@ -190,7 +194,7 @@ impl World {
             first.found(&owners[0], &nonce, time).map_err(text)?;
             return self.changed(0);
         }
-        // One that had to come back itself has lost what it proposed, and is asked again.
+        // A node that had to rejoin has lost its proposal, so the operator repeats the request.
         if members > 1 && first.proposal().is_none() && first.is_member() {
             return match first.propose_members(&owners) {
                 Ok(()) => self.changed(0),

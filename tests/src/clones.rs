@@ -1,9 +1,9 @@
-//! Processes that write under one id, in a [mesh](crate::sim): memory images resumed twice or late, ids minted
-//! twice.
+//! Scenario: processes that write under one writer id, in a [mesh](crate::sim). Memory images are resumed
+//! twice or late, and ids are minted twice.
 //!
-//! Processes write, are copied while they run, are put back to an earlier image, begin under an id that is in use,
-//! and come and go. When all is healed they must come to hold the same: for each writer and counter the shard of
-//! the greatest clock, then of the greatest total, that any of them held. Where one clock has two contents, somebody
+//! Processes write, are copied while they run, return to an earlier image, begin under an id in use, and come
+//! and go. After all is healed, they must converge. For each writer and counter, the shard of the greatest
+//! clock wins, then the one of the greatest total. If one clock has two contents, a replica must have
 //! reported it.
 
 mod check;
@@ -21,27 +21,29 @@ use tallymesh_core::{Op, Replica, Space};
 
 /// Most processes at a time.
 const PROCESSES_MAX: usize = 7;
-/// Longest virtual time until all hold the same: some tens of digest intervals.
+/// Longest virtual time until all processes have the same state, in milliseconds: some tens of digest
+/// intervals.
 const HEAL_MS: u64 = 60_000;
-/// After so many intervals of digests nobody has anything to tell any more.
+/// Number of digest intervals after which no process has anything left to send.
 const REST_INTERVALS: u64 = 5;
 
-/// What processes wrote, and the images of their machines.
+/// The state of this scenario: the shards that processes wrote, and the images of their machines.
 pub struct Clones {
     images: Vec<(usize, Node<()>, Option<Store>)>,
     keys: Vec<String>,
-    /// Each shard that was made, of plain adds.
+    /// Each shard that processes made by plain adds.
     made: BTreeSet<(Place, (u64, i128))>,
-    /// Whether all operations are adds, so that it can be told what must come out.
+    /// Whether all operations are adds, so that the expected result can be computed.
     plain: bool,
-    /// How many faults a replica had reported before it handled what it was handed.
+    /// Number of faults that a replica had reported before it handled its present input.
     faults: u64,
     figures: Figures,
-    /// Whether nobody does anything any more.
+    /// Whether the scenario has stopped making changes.
     over: bool,
     /// Whether only digests may be sent.
     idle: bool,
-    /// The store of each process, in runs that are about stores: what its seeds follow from, and what happened.
+    /// The stores of the processes, in runs with stores: their source of seeds, the stores, and their
+    /// figures.
     stores: Option<(Random, Vec<Store>, store::Figures)>,
 }
 
@@ -50,15 +52,15 @@ type World = Mesh<Clones>;
 /// Runs a seed.
 ///
 /// # Errors
-/// What went wrong.
+/// The failure, as text.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     play(seed, traced, false).map(|it| it.0)
 }
 
-/// Runs a seed with a store at each process, which writes snapshots in parts.
+/// Runs a seed with a store at each process. The stores write snapshots in parts.
 ///
 /// # Errors
-/// What went wrong.
+/// The failure, as text.
 pub fn run_stores(seed: u64, traced: bool) -> Result<store::Figures, String> {
     play(seed, traced, true).map(|it| it.1)
 }
@@ -103,7 +105,7 @@ fn play(seed: u64, traced: bool, stores: bool) -> Result<(Figures, store::Figure
 }
 
 impl Scenario for Clones {
-    /// Somebody does something.
+    /// One action of the scenario is due.
     type Event = ();
     type Seen = ();
     const ANY_DISK: bool = true;
@@ -168,7 +170,7 @@ impl World {
         self.link_all();
         self.heal_all()?;
         self.check(&expected)?;
-        // Some may still tell of what they found; then there is nothing more to say.
+        // Some replicas may still send the faults that they found. After that, all must be silent.
         let rest = REST_INTERVALS * u64::from(self.settings.sync.interval_ms);
         self.pass(rest)?;
         self.own.idle = true;
@@ -206,7 +208,7 @@ impl World {
                     stores.insert(second, store);
                 }
             }
-            // A machine goes back to an image of it.
+            // A machine returns to an earlier image.
             49 | 50 if !self.own.images.is_empty() => {
                 let index = self.random.index(self.own.images.len());
                 let (at, image, store) = self.own.images[index].clone();
@@ -235,7 +237,7 @@ impl World {
 
     fn write(&mut self, at: usize) -> Result<(), String> {
         let key = self.random.pick(&self.own.keys).clone();
-        // So many bits that no two sets of adds have one sum by chance.
+        // Random bits, enough that two sets of adds do not have one sum by chance.
         let by = (self.random.next_u64() >> 24) as i64;
         let plain = self.own.plain;
         let op = match self.random.below(10) {
@@ -272,7 +274,7 @@ impl World {
         Ok(())
     }
 
-    /// Links all that are left, each with some of those before it.
+    /// Links all remaining nodes, each with some of those before it.
     fn link_all(&mut self) {
         let all = (0..self.nodes.len()).filter(|at| !self.nodes[*at].is_gone());
         let all: Vec<usize> = all.collect();
@@ -294,13 +296,13 @@ impl World {
         Ok(())
     }
 
-    /// After healing no two processes that wrote differently share an id: whatever each writes now
+    /// After healing, no two processes with different writes share an id. So every new write of each process
     /// counts.
     fn go_on(&mut self) -> Result<(), String> {
         let mut expected: i128 = 0;
         let mut by_writer = BTreeMap::new();
         for (at, node) in self.living() {
-            // Copies that never wrote since cannot be told apart, nor need they be.
+            // Copies without a write of their own cannot be told apart, and need not be.
             by_writer.entry(node.replica.writer()).or_insert(at);
         }
         for at in by_writer.into_values() {

@@ -1,9 +1,9 @@
-//! Random histories of a closed space: members and tabs, admissions, farewells, fences, restarts,
-//! absorption, acknowledgement and collection, with messages lost, repeated and late.
+//! Random histories of a closed space: members and tabs, admissions, leaves, fences, restarts, retirement,
+//! acknowledgement and collection, with messages lost, repeated and late.
 //!
-//! There is no sync machine here: messages are made and merged by hand, so that every order of
-//! events is reached that a network could make. After every step every read at the replica that
-//! changed is compared with the [oracle](crate::oracle).
+//! There is no sync machine here. The test makes and merges the messages itself, so it reaches every order of
+//! events that a network could make. After every step, every read at the replica that changed is compared
+//! with the [oracle](crate::oracle).
 
 mod budgets;
 mod deliveries;
@@ -36,25 +36,26 @@ struct Actor {
     member: Option<(Owner, [u8; 16])>,
     alive: bool,
     left: bool,
-    /// Whether it was told that it can't go on and has to come back.
+    /// Whether an error has reported that it cannot go on and has to rejoin.
     stale: bool,
-    /// Whether it can't go on, told or not: it holds what does not count.
+    /// Whether it cannot go on, reported or not: it contains something that does not count.
     doomed: bool,
-    /// What a member that began again has to make again, and must wait for.
+    /// The journal of a member that began again. The member replays it once the outcome of its old writer is
+    /// certain.
     aside: Option<Journal>,
-    /// A state that it had once, as a backup has it.
+    /// An earlier state, as a backup.
     saved: Option<(Vec<u8>, View)>,
     /// Its store, in runs that are about stores.
     store: Option<Store>,
 }
 
-/// A message under way: it stays, to be delivered again and late.
+/// A message on its way. It stays in the list, so that it can be delivered again and late.
 struct Sent {
     from: usize,
     to: usize,
     writer: WriterId,
     bytes: Vec<u8>,
-    /// What the sender saw.
+    /// The sender's view when it made the message.
     view: View,
 }
 
@@ -67,27 +68,27 @@ struct World {
     figures: Figures,
     trace: bool,
     now: u64,
-    /// Filled if somebody wants to know of the deliveries.
+    /// The deliveries, if the caller asked for them.
     delivered: Option<Vec<Delivery>>,
-    /// What the idempotency keys that were used ask for.
+    /// The operations of each idempotency key that was used.
     keyed: Vec<Vec<(Key, Kind)>>,
-    /// The transactions under keys of which somebody else has heard the key: of others it may be lost
-    /// with who made them, if a page passed them on.
+    /// The keyed transactions whose key another replica has too. The key of any other transaction may be lost
+    /// with its maker, if a page passed the transaction on.
     shared: BTreeSet<Dot>,
-    /// Whose starts wrote under which writers: a later start of whoever made a transaction is no other.
+    /// The owner of each writer. A later start of one owner is not another replica.
     owners: BTreeMap<WriterId, Owner>,
-    /// What the seeds of stores follow from, in runs that are about them.
+    /// The source of the seeds of stores, in runs with stores.
     stores: Option<Random>,
-    /// All that was done to budgets, in runs that are about them.
+    /// All operations on budgets, in runs with budgets.
     ledger: Option<budgets::Books>,
-    /// The hash of all that was said, stored and read.
+    /// The hash of all messages, stored records and reads.
     hash: Trace,
 }
 
 /// Plays one seed.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
     let mut world = World::new(seed, trace);
     match guarded(|| world.play()) {
@@ -96,11 +97,11 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
     }
 }
 
-/// Plays one seed, with budgets beside the counters if it is odd: the hash of all that was said, stored and
-/// read.
+/// Plays one seed. If the seed is odd, there are budgets beside the counters. Returns the hash of all
+/// messages, stored records and reads.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn trace(seed: u64) -> Result<u64, String> {
     let mut world = World::new(seed, false);
     if seed % 2 == 1 {
@@ -115,15 +116,15 @@ pub fn trace(seed: u64) -> Result<u64, String> {
     Ok(world.hash.hash())
 }
 
-/// Plays one seed with a store at each replica, which writes snapshots in parts.
+/// Plays one seed with a store at each replica. The stores write snapshots in parts.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
     let mut world = World::new(seed, trace);
     let mut random = Random::new(seed ^ 0x5704_e500);
     if random.chance(200) {
-        // More than fit on a page.
+        // More keys than fit on a page.
         let keys = (0..80).map(|at| format!("k{at:02}")).collect();
         world.oracle = Oracle::new(keys);
     }
@@ -140,7 +141,7 @@ pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
 /// Plays one seed with budgets beside the counters.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
     let mut world = World::new(seed, trace);
     let mut random = Random::new(seed ^ 0xb0d6_e700);
@@ -154,7 +155,7 @@ pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
     Ok(books.figures)
 }
 
-/// Plays; a panic of the core is a failure.
+/// Calls `play`, and turns a panic of the core into a failure.
 fn guarded(play: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
         Err(match panic.downcast_ref::<String>() {
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// The members come together.
+    /// Founds the space, and lets its members join.
     fn begin(&mut self) -> Result<(), String> {
         let members = self.random.range(1, 3) as usize;
         let owners: Vec<Owner> = (0..members as u8).map(|at| [at + 1; 32]).collect();
@@ -220,7 +221,7 @@ impl World {
         Ok(())
     }
 
-    /// One thing that happens, and what time passes before it.
+    /// Makes one step, after some time has passed.
     fn turn(&mut self) -> Result<(), String> {
         self.figures.steps += 1;
         self.now += self.random.below(3);
@@ -384,7 +385,7 @@ impl World {
         }
     }
 
-    /// A replica that is told that it can't go on ends, or is to come back.
+    /// Ends a replica that cannot go on, or marks it to rejoin.
     fn gives_up(&mut self, at: usize, told: bool) {
         if !told || self.actors[at].stale || !self.actors[at].alive {
             return;
@@ -396,14 +397,14 @@ impl World {
         actor.stale = !ends;
     }
 
-    /// Whether somebody has declared a writer dead or absorbed it.
+    /// Whether some replica has fenced or retired a writer.
     fn is_given_up(&self, writer: WriterId) -> bool {
         let members = self.actors.iter().filter(|it| it.member.is_some());
         let mut replicas = members.map(|it| &it.replica);
         self.taken.has(&writer) || replicas.any(|it| !it.takes_from(&writer))
     }
 
-    /// A replica withdraws what was made elsewhere under the same keys.
+    /// A replica withdraws its duplicates of transactions that other replicas made under the same keys.
     fn withdraw(&mut self, at: usize) -> Result<(), String> {
         let Actor { replica, view, .. } = &mut self.actors[at];
         let mut withdrawn = Vec::new();
@@ -554,12 +555,12 @@ impl World {
         (key, kind)
     }
 
-    /// Somebody sends somebody something.
+    /// One replica sends a message to another.
     fn post(&mut self) -> Result<(), String> {
         let Some(from) = self.pick(|_| true) else {
             return Ok(());
         };
-        // Whoever was not taken in yet speaks to members only.
+        // A replica that no member has admitted yet sends to members only.
         let actor = &self.actors[from];
         let speaks = actor.replica.is_member() || actor.replica.home().is_some();
         let Some(to) = self.pick(|actor| speaks || actor.replica.is_member()) else {
@@ -600,7 +601,7 @@ impl World {
         };
         let other = self.random.index(self.actors.len());
         let writer = self.actors[other].replica.writer();
-        // Members are seldom given up, and never the last one.
+        // Members are seldom given up, and the last one never is.
         let members = self
             .actors
             .iter()
@@ -634,7 +635,7 @@ impl World {
         self.settle(by)
     }
 
-    /// A member stops and starts again from what it had written, as a new incarnation.
+    /// A member stops, and starts again as a new incarnation from its stored state.
     fn restart(&mut self) -> Result<(), String> {
         let Some(at) = self.pick(|actor| actor.replica.is_member()) else {
             return Ok(());
@@ -666,7 +667,7 @@ impl World {
     ) -> Result<(), String> {
         match self.actors[at].replica.announce(&owner, &nonce, now) {
             Ok(()) => self.settle(at),
-            // It was taken out of the configuration meanwhile.
+            // The member was taken out of the configuration meanwhile.
             Err(Error::NotAMember) => {
                 self.actors[at].alive = false;
                 Ok(())

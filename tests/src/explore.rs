@@ -1,18 +1,20 @@
 //! The explorer: every order of events of a small configuration, on the real core.
 //!
-//! A [`Config`] says how many replicas and keys there are, which transactions may be made, and how
-//! many. From the start all actions are tried in all orders, breadth first: a transaction at a
-//! replica, its clock passing a time, a snapshot of its state sent (whole, or what a peer lacks),
-//! and the delivery of any snapshot ever sent to any replica, as often as one likes. A message that
-//! is lost is one that is never delivered.
+//! A [`Config`] gives the number of replicas, keys and transactions, and the transactions to choose from.
+//! From the start the search tries all actions in all orders, breadth first. An action is one of these:
+//! - a transaction at a replica,
+//! - a step of a replica's clock to its next time,
+//! - a snapshot of a replica's state (whole, or the part that a peer lacks),
+//! - the delivery of any snapshot ever sent to any replica, any number of times.
 //!
-//! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle), and
-//! replicas that see the same operations must have the same bytes, whichever way they came to see
-//! them. From each state, or from a sample, everything is then delivered everywhere, and all
-//! replicas must end with equal bytes.
+//! A lost message is one that is never delivered.
 //!
-//! A [`Report`] gives the number of states and transitions. A run that met its bound on states is
-//! incomplete, and says so.
+//! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle). Replicas that see
+//! the same operations must have the same bytes, by whichever way they came to see them. From each state, or
+//! from a sample, everything is then delivered everywhere, and all replicas must end with equal bytes.
+//!
+//! A [`Report`] gives the number of states and transitions. It also says whether the run met its bound on
+//! states, and so is incomplete.
 
 mod configs;
 mod world;
@@ -23,12 +25,12 @@ use crate::search::{Bounds, Failure, MessageId, Model, NodeId, State, search};
 use std::fmt;
 use world::World;
 
-/// What a replica does by itself.
+/// An action of a replica by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Local {
-    /// Makes the transaction of this number: those of the config's alphabet, then its start.
+    /// Makes the transaction of this number: first the config's alphabet is numbered, then its start.
     Transact(u8),
-    /// Its clock moves to the config's next time.
+    /// Moves its clock to the config's next time.
     Pass,
     /// Deletes a counter that has expired by its clock.
     Materialize(u8),
@@ -52,12 +54,12 @@ enum Action {
     },
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The config's name.
     pub name: String,
-    /// States that were met.
+    /// States that the search met.
     pub states: usize,
     /// Steps between different states.
     pub transitions: usize,
@@ -67,7 +69,7 @@ pub struct Report {
     pub executed: usize,
     /// States from which everything was delivered everywhere.
     pub settled: usize,
-    /// Whether every state was met; if not, the bound on states was.
+    /// Whether the search met every state. If not, it met the bound on states.
     pub complete: bool,
 }
 
@@ -181,8 +183,8 @@ impl Model for Space<'_> {
         Ok(after)
     }
 
-    /// Delivers everything everywhere: what was sent, then the first replica's whole state, into
-    /// which all others went.
+    /// Delivers everything everywhere: first every message sent, then the whole state of the first replica,
+    /// after it has merged all others.
     fn settle(&mut self, state: &State) -> Result<(), String> {
         let mut nodes: Vec<NodeId> = state.nodes().map(|(_, node)| node).collect();
         for node in &mut nodes {

@@ -17,7 +17,8 @@ use tallymesh_core::{
 };
 use victim::Victim;
 
-/// Whatever decodes as a message means just these bytes, and can be merged and told on.
+/// Checks bytes that decode as a message: they are its only encoding, and a replica can merge it and send it
+/// on.
 pub fn message(bytes: &[u8]) {
     let Ok(message) = Message::decode(bytes) else {
         return;
@@ -31,8 +32,8 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-/// Whatever decodes as a record of a store means just these bytes, and an empty replica that takes it
-/// stores as much again.
+/// Checks bytes that decode as a stored record. They are its only encoding, and an empty replica that
+/// restores the record stores the same state again.
 pub fn stored(bytes: &[u8]) {
     let Ok(message) = Message::decode_stored(bytes) else {
         return;
@@ -50,8 +51,9 @@ pub fn stored(bytes: &[u8]) {
     assert_eq!(other.vector(), replica.vector());
 }
 
-/// What arrives in place of a message in a space with members is refused and changes nothing, or the
-/// replica goes on with it: it takes part in retirement and collection, writes, and tells others.
+/// Brings hostile bytes in place of a message into a space with members. The replica rejects them and does
+/// not change, or it goes on with them. Then it must still retire, collect, write, and send its state to
+/// others.
 pub fn merge(delivery: &Delivery, bytes: &[u8]) {
     let Ok(message) = Message::decode(bytes) else {
         return;
@@ -86,7 +88,7 @@ pub fn merge(delivery: &Delivery, bytes: &[u8]) {
     }
 }
 
-/// A fresh replica that is told this one's state reads the same, of the same writers.
+/// Checks that a fresh replica that merges this one's state reads the same, and has the same writers.
 fn told(replica: &Replica) {
     let bytes = replica.canonical_bytes();
     let state = Message::decode_stored(&bytes).expect("canonical bytes decode");
@@ -99,7 +101,8 @@ fn told(replica: &Replica) {
     }
 }
 
-/// Brings a message to a replica of a fixed history: two bytes say to whom, the rest is the message.
+/// Brings a message to a replica of a fixed history. Two bytes choose the replica, and the rest is the
+/// message.
 pub fn delivery(script: &[u8]) {
     static HISTORY: OnceLock<Vec<Delivery>> = OnceLock::new();
     let history = HISTORY.get_or_init(|| deliveries(HISTORY_SEED).expect("the history plays"));
@@ -112,7 +115,7 @@ pub fn delivery(script: &[u8]) {
 /// The history that [`delivery`] brings messages into.
 pub const HISTORY_SEED: u64 = 2900;
 
-/// Whatever decodes as a frame means just these bytes.
+/// Checks that bytes that decode as a frame are its only encoding.
 pub fn frame(bytes: &[u8]) {
     let Ok(frame) = Frame::decode(bytes) else {
         return;
@@ -121,7 +124,7 @@ pub fn frame(bytes: &[u8]) {
     assert_eq!(frame_space(bytes), Ok(frame.space.as_str()));
 }
 
-/// Whatever decodes as a question or an answer of an audit means just these bytes.
+/// Checks that bytes that decode as a question or an answer of an audit are its only encoding.
 pub fn audit(bytes: &[u8]) {
     if let Ok(question) = AuditQuestion::decode(bytes) {
         assert_eq!(question.encode(), bytes, "two encodings of one question");
@@ -131,7 +134,7 @@ pub fn audit(bytes: &[u8]) {
     }
 }
 
-/// Whatever is taken for a token means just this text.
+/// Checks that a text that parses as a token is the token's only text.
 pub fn token(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
@@ -142,7 +145,7 @@ pub fn token(text: &[u8]) {
     }
 }
 
-/// A fresh replica that is told this one's state has the same state.
+/// Checks that a fresh replica that restores this one's state has the same state.
 fn replayed(replica: &Replica) {
     let bytes = replica.canonical_bytes();
     let state = Message::decode_stored(&bytes).expect("canonical bytes decode");
@@ -169,7 +172,7 @@ pub fn peer(script: &[u8]) {
     assert!(victim.replica.vector().covers(&VersionVector::default()));
 }
 
-/// As many bytes as the first two say, or what is left.
+/// The next part of `rest`: its first two bytes are the size, and a size beyond the end is cut to the end.
 fn sized<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let (low, high) = match *rest {
         [low, high, ..] => (*low, *high),

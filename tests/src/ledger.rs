@@ -1,8 +1,9 @@
-//! The oracle of budgets: every transaction that was ever made on one, and what each view must show.
+//! The oracle of budgets: every transaction that was ever made on one, and the values that each view must
+//! show.
 //!
-//! It keeps operations and who has seen them, and knows nothing of rights. That is the point: whatever
-//! becomes of rights, no view may ever show a value under the floor or over the cap, and each must show
-//! exactly what the operations in it come to.
+//! It stores operations, and which replicas have seen them. It has no rights, on purpose. So it can check
+//! that no view ever shows a value under the floor or over the cap, however rights move. Each view must show
+//! exactly the result of the operations in it.
 
 use crate::oracle::{Dot, OnceId, Takeovers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,18 +18,18 @@ pub type Name = usize;
 /// A transaction on budgets.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// What it did, in order.
+    /// Its operations, in order.
     pub flows: Vec<(Name, Flow)>,
     /// The number of its idempotency key.
     pub once: Option<OnceId>,
 }
 
-/// What a budget comes to.
+/// The amounts of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Whether there is one.
+    /// Whether the budget exists.
     pub exists: bool,
-    /// What was minted less what was spent.
+    /// All minted amounts less all spent amounts.
     pub value: i128,
     /// Its floor.
     pub floor: i128,
@@ -40,7 +41,7 @@ pub struct Sums {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     made: BTreeMap<Dot, Made>,
-    /// The transactions that were withdrawn, and the withdrawing ones.
+    /// The transactions that were withdrawn, each with the transactions that withdrew it.
     withdrawn: BTreeMap<Dot, Vec<Dot>>,
 }
 
@@ -51,7 +52,7 @@ fn covers(vector: &Vector, dot: &Dot) -> bool {
 }
 
 impl Ledger {
-    /// Takes in a transaction.
+    /// Notes a transaction.
     pub fn add(&mut self, dot: Dot, made: Made) {
         self.made.insert(dot, made);
     }
@@ -61,10 +62,10 @@ impl Ledger {
         self.made.get(dot)
     }
 
-    /// Notes that a transaction was withdrawn by another.
+    /// Notes that another transaction withdrew this one.
     ///
     /// # Errors
-    /// Says so if there is no other one under its key.
+    /// If there is no other transaction under its key.
     pub fn withdraw(&mut self, dot: Dot, by: Dot) -> Result<(), String> {
         let once = self.made.get(&dot).and_then(|it| it.once);
         let others = self
@@ -78,7 +79,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What each budget comes to for whoever sees this.
+    /// The amounts of each budget in a view with this vector.
     pub fn sums(&self, seen: &Vector) -> [Sums; NAMES.len()] {
         let counts = |dot: &Dot| {
             let mut by = self.withdrawn.get(dot).into_iter().flatten();
@@ -97,10 +98,10 @@ impl Ledger {
         sums
     }
 
-    /// Compares a replica with what it sees.
+    /// Compares a replica with the view that it has seen.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// The difference, as text.
     pub fn check(&self, seen: &Vector, replica: &Replica) -> Result<(), String> {
         for (name, sums) in NAMES.iter().zip(self.sums(seen)) {
             check_one(name, sums, replica)?;
@@ -108,11 +109,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks what nobody sees: all that was ever made and may still count, each operation under a key
-    /// once.
+    /// Checks a view that no replica has: all transactions that were ever made and may still count, each
+    /// keyed operation once.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// The violation, as text.
     pub fn check_all(&self, taken: &Takeovers) -> Result<(), String> {
         let mut keys = BTreeSet::new();
         let mut counting = BTreeSet::new();
@@ -136,7 +137,7 @@ impl Ledger {
 }
 
 impl Made {
-    /// Whether it changes nothing of what is there already.
+    /// Whether it changes no value, floor or cap, as a move of rights does.
     pub fn is_void(&self) -> bool {
         let mut sums = [Sums::default(); NAMES.len()];
         for (name, flow) in &self.flows {

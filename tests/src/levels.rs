@@ -1,7 +1,7 @@
-//! Levels of consistency: members of a [mesh](crate::sim), and others that would be, write, read and ask how
-//! far that is held, while members are added and taken out, two at a time if it comes so.
+//! Scenario: levels of consistency, in a [mesh](crate::sim). Members and other nodes write, read, and ask for
+//! how far a write is stored. Meanwhile members are added and removed, sometimes two at a time.
 //!
-//! Each write is a counter of its own, so that a read tells which of them it sees.
+//! Each write is a counter of its own, so a read shows which writes it sees.
 
 mod figures;
 
@@ -14,26 +14,26 @@ use tallymesh_core::{Configuration, Error, Input, Level, Owner, Question, Token,
 
 /// Nodes that may be members.
 const NODES: usize = 5;
-/// How often somebody does something, in milliseconds.
+/// Milliseconds between two actions.
 const STEP_MS: u64 = 10;
-/// How long is waited for a level, in milliseconds.
+/// Longest wait for a level, in milliseconds.
 const PATIENCE_MS: u64 = 3_000;
 
-/// A write or a read that waits.
+/// A waiting write or read.
 struct Wait {
     at: usize,
     question: Question,
     level: Level,
     /// The write's number.
     write: Option<usize>,
-    /// How many writes had reached their level when the read began.
+    /// Number of writes that had reached their level when the read began.
     expected: usize,
-    /// The configuration that was known then.
+    /// The configuration of the replica when the wait began: era and number.
     began: (u64, u64),
     until: u64,
 }
 
-/// A client that goes from replica to replica with a token.
+/// A client with a token. It moves from replica to replica.
 #[derive(Clone, Default)]
 pub struct Session {
     token: Token,
@@ -41,7 +41,7 @@ pub struct Session {
     seen: BTreeSet<usize>,
 }
 
-/// Who waits for which level, and what was reached.
+/// The waiting writes and reads, and the results of all of them.
 pub struct Levels {
     waits: Vec<Wait>,
     writes: usize,
@@ -50,15 +50,15 @@ pub struct Levels {
     sessions: Vec<Session>,
     decided: BTreeMap<(u64, u64), Configuration>,
     figures: Figures,
-    /// Whether nobody does anything any more.
+    /// Whether the scenario has stopped making changes.
     over: bool,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// Somebody does something.
+    /// One action of the scenario is due.
     Act,
-    /// A session is told that it has written.
+    /// A session receives the acknowledgement of its write.
     Wrote(usize, Session),
 }
 
@@ -67,7 +67,7 @@ type World = Mesh<Levels>;
 /// Plays one seed.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0x1e7e1);
     let lost = *random.pick(&[0, 50, 200]);
@@ -125,14 +125,14 @@ impl Scenario for Levels {
         }
     }
 
-    /// Ends what waits at a replica and has come far enough, or waited for long enough.
+    /// Ends each wait at a replica that has reached its level or has timed out.
     fn look(mesh: &mut World, at: usize) -> Result<(), String> {
         mesh.check_decided(at)?;
         mesh.end_waits(at)
     }
 
-    /// Members whose disks were put back may have to come back, and drop then what they answered for. So no
-    /// more is claimed of what was reached before that.
+    /// Members whose disks were put back may have to rejoin, and then drop their acknowledgements. So the
+    /// check requires nothing of the writes that reached their level before.
     fn writes_as(mesh: &mut World, _: usize, _: WriterId, _: [u8; 16]) -> Result<(), String> {
         if mesh.counts.old > 0 {
             mesh.own.reached.clear();
@@ -146,7 +146,7 @@ impl Scenario for Levels {
         mesh.own.waits.retain(|wait| wait.at != at);
     }
 
-    /// Several start again at once, as when a machine room goes dark.
+    /// Several nodes restart at once, as after a power cut of a machine room.
     fn fault(mesh: &mut World) -> Result<(), String> {
         if mesh.random.chance(150) {
             let (at, most) = (mesh.random.index(NODES), mesh.random.range(2, 3) as usize);
@@ -157,7 +157,7 @@ impl Scenario for Levels {
         Ok(())
     }
 
-    /// Those that are no members yet, or no longer, refuse and are refused.
+    /// Replicas that are not members, or no longer, reject messages, and their messages are rejected.
     fn refused(_: &mut World, _: usize, _: &Error) -> Result<(), String> {
         Ok(())
     }
@@ -179,7 +179,7 @@ impl World {
         self.at(self.now, Event::Act);
         self.trouble();
         self.pass(self.settings.trouble.ms)?;
-        // What is left is waited for.
+        // The scenario waits for all open writes and reads.
         self.heal();
         self.own.over = true;
         self.pass(PATIENCE_MS)
@@ -209,9 +209,9 @@ impl World {
         present.map(|it| (it.era, it.number))
     }
 
-    /// Somebody writes; the number of the write.
+    /// A replica writes. Returns the number of the write.
     fn add(&mut self, at: usize) -> Option<usize> {
-        // Who comes back may put it aside for a while: nobody is told that it was done.
+        // A rejoining replica may put it aside for a while. Then no client gets an acknowledgement.
         let write = self.own.writes;
         self.nodes[at].replica.add(&key(write), 1).ok()?;
         self.own.writes += 1;
@@ -270,7 +270,7 @@ impl World {
         self.own.waits.push(wait);
     }
 
-    /// All that have a configuration of one number have the same.
+    /// Checks that all configurations of one number are the same.
     fn check_decided(&mut self, at: usize) -> Result<(), String> {
         let Some(present) = self.nodes[at].replica.configuration() else {
             return Ok(());
@@ -332,7 +332,7 @@ impl World {
         self.nodes[at].replica.value(&key(write)) == Some(1)
     }
 
-    /// A session reads at a replica if its token is covered there, and perhaps writes.
+    /// A session reads at a replica that covers its token, and perhaps writes.
     fn visit(&mut self, at: usize) -> Result<(), String> {
         let session = self.random.index(self.own.sessions.len());
         let it = &self.own.sessions[session];
@@ -377,8 +377,8 @@ impl World {
         self.changed(at)
     }
 
-    /// Somebody proposes one member more or less, as a node does, or several. Others may do so at
-    /// the same time.
+    /// A member proposes one member more or less, as a node does, or several. Others may propose at the same
+    /// time.
     fn propose(&mut self, at: usize) -> Result<(), String> {
         let present = self.nodes[at].replica.configuration();
         let before = present.map_or(vec![], |it| it.members.clone());
@@ -387,7 +387,7 @@ impl World {
         if self.random.chance(500) {
             owners = (0..NODES).map(owner).collect();
             owners.retain(|_| self.random.chance(500));
-            // Who replaces most members at once may lose what only those held.
+            // A change that replaces most members at once may lose changes that only those had.
             let stay = before.iter().filter(|it| owners.contains(it)).count();
             if 2 * stay <= before.len() || 2 * stay <= owners.len() {
                 return Ok(());

@@ -1,9 +1,9 @@
-//! What crosses crates: the oracle that says what every read must answer, and the deterministic
-//! simulator that compares the core's sync machine with it.
+//! Test code that several crates share. The oracle computes the result that every read must return. The
+//! deterministic simulator compares the core's sync machine with the oracle.
 //!
 //! # Rules of determinism
-//! A run follows from its seed alone. So: one generator ([`random::Random`]), ordered maps and
-//! vectors only, no clock but the simulated one, and nothing that iterates in the order of a hash.
+//! A run follows from its seed alone. Therefore it has one generator ([`random::Random`]), ordered maps and
+//! vectors only, and no clock but the simulated one. Nothing iterates in the order of a hash.
 
 pub mod beginnings;
 pub mod clones;

@@ -1,29 +1,28 @@
-//! Random histories of every kind of operation, without a sync machine: replicas exchange deltas
-//! that are stale, repeated, out of order, or made for somebody else, and after each step every
-//! read at the replica that changed is compared with the oracle.
+//! Random histories of every kind of operation, without a sync machine. Replicas exchange deltas that are
+//! stale, repeated, out of order, or made for another replica. After each step, every read at the replica
+//! that changed is compared with the oracle.
 //!
-//! It is no scenario of the simulated mesh (`sim`): there a sync machine chooses what is sent, and never sends what this
-//! is about.
+//! It is not a scenario of the simulated mesh (`sim`), because a sync machine never sends deltas like these.
 
 use crate::oracle::{Call, Key, Oracle, View};
 use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Mark, Message, Op, Replica, Space, VersionVector, WriterId};
 
-/// Wall clocks start here; each replica's goes its own way.
+/// Wall clocks start here. Each replica's clock moves independently of the others.
 pub const TIME: u64 = 1_800_000_000_000;
 
-/// A replica, what it should see, and its log.
+/// A replica, the view that it should have, and its log.
 struct Node {
     replica: Replica,
     view: View,
-    /// What its wall clock shows.
+    /// The time of its wall clock, in milliseconds since 1970.
     wall: u64,
     mark: Mark,
     log: Vec<Vec<u8>>,
 }
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Transactions made.
@@ -32,14 +31,14 @@ pub struct Figures {
     pub expiries: u64,
     /// Messages merged.
     pub merges: u64,
-    /// Messages refused, as what they build on was missing.
+    /// Messages rejected because the changes that they build on were missing.
     pub uncovered: u64,
     /// Logs replayed.
     pub logs: u64,
 }
 
 impl Figures {
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.transactions += other.transactions;
         self.expiries += other.expiries;
@@ -61,9 +60,9 @@ struct Run {
     figures: Figures,
 }
 
-/// How the amounts of a run are drawn. Either way no two sets of adds have one sum.
+/// The way in which the amounts of a run are drawn. In each way, no two sets of adds have one sum.
 enum Amounts {
-    /// A power of two each, with either sign, as long as there are any.
+    /// A power of two each, with either sign, as long as unused ones are left.
     Bits(u32),
     /// Some 50 random bits each.
     Random,
@@ -164,7 +163,7 @@ impl Run {
             8 | 9 => Op::Reset,
             10..=12 => Op::Delete,
             13 | 14 => Op::Set(self.amount()),
-            // Clocks are up to some hundred apart, so that it has passed for some of them.
+            // Clocks are up to some hundred milliseconds apart, so the expiry has passed for some of them.
             15..=17 => Op::Expire(TIME + self.random.below(250)),
             _ => Op::Persist,
         }
@@ -185,7 +184,8 @@ impl Run {
         }
     }
 
-    /// Makes a message: the whole state, what the receiver lacks, or what somebody else lacks.
+    /// Makes a message: the whole state, the part that the receiver lacks, or the part that another replica
+    /// lacks.
     fn send(&mut self, at: usize) -> Result<(), String> {
         let since = match self.random.below(4) {
             0 => VersionVector::default(),
@@ -204,7 +204,7 @@ impl Run {
         Ok(())
     }
 
-    /// Any message that was ever sent comes to any replica, mostly a late one.
+    /// Delivers any message that was ever sent to any replica. Most of these messages are late.
     fn deliver(&mut self, at: usize) -> Result<(), String> {
         if self.sent.is_empty() {
             return Ok(());
@@ -243,7 +243,7 @@ impl Run {
         self.check(at)
     }
 
-    /// A wall clock goes on, or jumps.
+    /// Moves a wall clock, or makes it jump.
     fn turn_clock(&mut self, at: usize) -> Result<(), String> {
         let jump = self.random.chance(200);
         let random = self.random.below(if jump { 500 } else { 60 });
@@ -298,7 +298,7 @@ impl Run {
         Ok(())
     }
 
-    /// The log, replayed into a fresh replica, gives the replica again.
+    /// Replays the log into a fresh replica, and checks that it equals the present replica.
     fn replay(&mut self, at: usize) -> Result<(), String> {
         self.append(at)?;
         self.note(|| format!("{at} is replayed"));
@@ -311,7 +311,7 @@ impl Run {
             let message = Message::decode_stored(record).map_err(|error| error.to_string())?;
             let wrong = |error| format!("record {which} of the log: {error}");
             copy.merge(&message).map_err(|e| wrong(e.to_string()))?;
-            // Each prefix of the log is a state that was whole once.
+            // Each prefix of the log is a state that the replica once had.
             let learned = self.oracle.learn(&mut view, copy.writers());
             learned.map_err(wrong)?;
             self.oracle.check(&view, &copy, node.wall).map_err(wrong)?;
@@ -323,8 +323,8 @@ impl Run {
         Ok(())
     }
 
-    /// Everybody gets everybody's whole state and many an old message, in an order of its own; then
-    /// all must be equal.
+    /// Every replica gets every whole state and many old messages, in an order of its own. Then all states
+    /// must be equal.
     fn settle(&mut self) -> Result<(), String> {
         self.note(|| "settle".into());
         for at in 0..self.nodes.len() {
@@ -367,7 +367,7 @@ impl Run {
 /// Plays one seed.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(seed, trace);

@@ -1,5 +1,5 @@
-//! A space with members: three members, and guests that come, write, fall silent, and come back, in a
-//! [mesh](crate::sim). Only adds, so that the sum at the end tells whether each counted once.
+//! Scenario: a space with three members, and guests that come, write, fall silent and return, in a
+//! [mesh](crate::sim). There are only adds, so the sum at the end shows whether each counted once.
 
 mod figures;
 mod guests;
@@ -17,61 +17,61 @@ use tallymesh_core::{Error, Input, Link, Op, Output, Owner, Returned, Role, Writ
 const MEMBERS: usize = 3;
 /// The counters that all add to.
 const KEYS: [&str; 3] = ["a", "b", "c"];
-/// How often something is done, in milliseconds.
+/// Milliseconds between two actions.
 const STEP_MS: u64 = 20;
-/// How long members wait for a guest that says nothing, in milliseconds.
+/// Guest timeout: how long members wait for a silent guest, in milliseconds.
 const LEASE_MS: u32 = 3_000;
-/// By then all is as it should be, in milliseconds.
+/// Longest virtual time until all is in order, in milliseconds.
 const SETTLED_MS: u64 = 60_000;
 
-/// An add: under which writer and clock, and by how much.
+/// An add: its writer, its clock, and its amount.
 type Made = (WriterId, u64, i128);
 
-/// What a replica did, whatever became of its processes.
+/// A replica's adds and identity, over all its processes.
 struct Peer {
     made: Vec<Made>,
-    /// Under whose key its writers are minted, and of a guest with limited rights what that may do.
+    /// The owner of its writers. For a guest with limited rights, this key also decides its role.
     key: Owner,
     role: Option<Role>,
-    /// All its writers and what they were minted with, where rights are limited.
+    /// All its writers and their nonces, in runs with limited rights.
     own: Vec<(WriterId, [u8; 16])>,
 }
 
-/// What was added, and by whom.
+/// The state of this scenario: all peers, and the sums of their adds.
 pub struct Guests {
     peers: Vec<Peer>,
     figures: Figures,
-    /// What was added, as clients were told.
+    /// Sum of the acknowledged adds.
     expected: i128,
-    /// What was added, also if it was lost before anybody was told.
+    /// Sum of all adds, including those that were lost before their acknowledgement.
     begun: i128,
-    /// How much of it may not count, as nobody knows.
+    /// Sum of the acknowledged adds that may not count, because no replica can tell.
     unknown: i128,
     keyed: Option<Keyed>,
     /// Whether most guests have limited rights.
     limited: bool,
-    /// Whether starts take over what two guests had stored.
+    /// Whether a start of a guest takes over the stores of two guests.
     tabs: bool,
-    /// Whose disk a start takes over besides its own.
+    /// The guest whose disk the next start takes over, besides its own.
     left: Option<usize>,
     restored_at: u64,
-    /// Whether nobody does anything any more.
+    /// Whether the scenario has stopped making changes.
     over: bool,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// Somebody does something.
+    /// One action of the scenario is due.
     Act,
-    /// A client is told that something was added at a replica.
+    /// A client receives the acknowledgement of an add at this replica.
     Added(usize, Made),
-    /// A client is told that what it asked for under a key was made at a replica.
+    /// A client receives the acknowledgement of a keyed operation at this replica.
     Once(usize, Asked),
 }
 
 type World = Mesh<Guests>;
 
-/// What a run is about besides.
+/// The additional features of a run.
 #[derive(Clone, Copy, Default)]
 struct Kind {
     keyed: bool,
@@ -79,10 +79,10 @@ struct Kind {
     tabs: bool,
 }
 
-/// Plays a seed, or says what went wrong.
+/// A function that plays a seed, or returns the failure.
 pub type Run = fn(u64, bool) -> Result<Figures, String>;
 
-/// What there is to play, with the names that [open faults](crate::open_faults) have it by.
+/// All kinds of runs, under the names that [open faults](crate::open_faults) use.
 pub const RUNS: [(&str, Run); 4] = [
     ("guests", run),
     ("tabs", run_tabs),
@@ -93,16 +93,16 @@ pub const RUNS: [(&str, Run); 4] = [
 /// Plays one seed.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     play(seed, traced, Kind::default())
 }
 
-/// Plays one seed, in which starts of guests take over what two of them had stored, as the tabs of a
-/// browser do; every other seed with limited rights.
+/// Plays one seed in which guests start from the stores of two guests, as the tabs of a browser do. Every
+/// other seed has limited rights.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run_tabs(seed: u64, traced: bool) -> Result<Figures, String> {
     let kind = Kind {
         limited: seed % 2 == 1,
@@ -112,11 +112,10 @@ pub fn run_tabs(seed: u64, traced: bool) -> Result<Figures, String> {
     play(seed, traced, kind)
 }
 
-/// Plays one seed, in which members take keyed operations as well, are asked for them again, and are
-/// parted.
+/// Plays one seed with keyed operations at members. Clients repeat them, and links between members are cut.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run_keyed(seed: u64, traced: bool) -> Result<Figures, String> {
     let kind = Kind {
         keyed: true,
@@ -125,10 +124,10 @@ pub fn run_keyed(seed: u64, traced: bool) -> Result<Figures, String> {
     play(seed, traced, kind)
 }
 
-/// Plays one seed, in which most guests have limited rights.
+/// Plays one seed in which most guests have limited rights.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn run_limited(seed: u64, traced: bool) -> Result<Figures, String> {
     let kind = Kind {
         limited: true,
@@ -204,7 +203,7 @@ impl Scenario for Guests {
         }
     }
 
-    /// All amounts are positive: nobody may ever see more.
+    /// All amounts are positive, so no replica may show more than their sum.
     fn written(mesh: &mut World, at: usize) -> Result<(), String> {
         let (sum, most) = (mesh.sum(at), mesh.own.begun);
         match sum > most {
@@ -230,8 +229,8 @@ impl Scenario for Guests {
         mesh.introduce(link, at, other)
     }
 
-    /// A member starts from its backup if the others have all that it had, with their keys: those that nobody
-    /// else knows are gone with a disk.
+    /// A member may start from its backup if the others have all its changes, with their keys. A key that
+    /// only this member has is lost with its disk.
     fn may_put_back(mesh: &mut World, at: usize) -> bool {
         let replica = &mesh.nodes[at].replica;
         let vector = replica.vector();
@@ -249,7 +248,7 @@ impl Scenario for Guests {
         may
     }
 
-    /// A member's disk is put back whenever that may be: it may seldom be.
+    /// Puts the disk of a member back whenever this is allowed, because it seldom is.
     fn fault(mesh: &mut World) -> Result<(), String> {
         let at = mesh.random.index(MEMBERS);
         mesh.strike_disk(at);
@@ -281,7 +280,7 @@ impl World {
         for [a, b] in [[0, 1], [0, 2], [1, 2]] {
             self.link(a, b);
         }
-        // They may count before there are members, and while the news of that is under way.
+        // Replicas may count before there are members, and while the first configuration is on its way.
         for _ in 0..self.random.below(40) {
             if self.random.chance(300) {
                 self.write()?;
@@ -320,12 +319,12 @@ impl World {
         self.add_node(owner, key)
     }
 
-    /// A peer made again what did not count, and says of what it is not known.
+    /// A peer replayed transactions that did not count, and reports the ones of which that is unknown.
     fn returned(&mut self, at: usize, it: &Returned) {
         let writer = self.nodes[at].replica.writer();
         if let Some((first, last)) = it.unknown {
             self.own.figures.unknown += 1;
-            // Under which former writer is not said.
+            // The report does not name the earlier writer.
             let made = self.own.peers[at].made.iter();
             let open = made.filter(|it| it.0 != writer && (first..=last).contains(&it.1));
             let open: Vec<i128> = open.map(|it| it.2).collect();
@@ -367,13 +366,13 @@ impl World {
         values.iter().sum()
     }
 
-    /// Whether all agree on the right sum, and nobody is known who is gone.
+    /// Whether all replicas have the right sum, and none has a writer that is gone.
     fn settled(&self) -> Result<(), String> {
         let living = self.living().count();
         for (at, node) in self.living() {
             let sum = self.sum(at);
             self.check_once(at)?;
-            // What nobody knows may count or not, but no more than once.
+            // A transaction whose fate is unknown may count or not, but at most once.
             let least = self.own.expected - self.own.unknown;
             let most = self.own.expected + self.lost();
             if sum > most || sum < least {

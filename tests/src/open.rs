@@ -1,9 +1,9 @@
-//! Open spaces: any number of replicas, with a disk and without, in a [mesh](crate::sim) of any shape, which
-//! write every kind of operation.
+//! Scenario: open spaces. Any number of replicas, with and without a disk, write every kind of operation, in
+//! a [mesh](crate::sim) of any shape.
 //!
-//! After every step every read at the replica that changed is compared with the [oracle](crate::oracle). Once
-//! all is healed and nobody writes any more, the replicas must converge: equal bytes everywhere, the oracle's
-//! values, nothing lost that was acknowledged, within [`bound`].
+//! After every step, every read at the replica that changed is compared with the [oracle](crate::oracle).
+//! Once all is healed and the writes have stopped, the replicas must converge within [`bound`]. Then all have
+//! equal bytes and the oracle's values, and no acknowledged operation is lost.
 
 mod figures;
 mod profile;
@@ -20,28 +20,28 @@ use shown::Shown;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Input, Link, Millis, Output, WriterId};
 
-/// Longest time that a frame is under way once the trouble is over.
+/// Longest time of a frame on its way once the trouble is over, in milliseconds.
 const CALM_DELAY_MS: Millis = 20;
 
-/// What replicas write, and what they see.
+/// The writes of replicas, and the views that they have.
 pub struct Open {
     profile: Profile,
     oracle: Oracle,
     shown: Vec<Shown>,
-    /// Operations that were acknowledged by a replica with a disk.
+    /// Operations that a replica with a disk has acknowledged.
     acknowledged: Seen,
     figures: Figures,
-    /// Whether nobody writes any more.
+    /// Whether the writes have stopped.
     over: bool,
     /// Whether only digests may be sent.
     idle: bool,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// Somebody writes.
+    /// A replica writes.
     Write,
-    /// Replicas with a disk look for expiries that have passed.
+    /// Replicas with a disk materialise the expiries that have passed.
     Materialize,
 }
 
@@ -50,7 +50,7 @@ type World = Mesh<Open>;
 /// Runs a seed.
 ///
 /// # Errors
-/// What went wrong, with the seed and the profile.
+/// The failure, the seed and the profile, as text.
 pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     let profile = Profile::of(seed, &mut Random::new(seed));
     let shape = format!(
@@ -87,12 +87,14 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
 
 /// The longest time, in virtual milliseconds, from the end of the trouble to convergence.
 ///
-/// First the network mends and whatever waits for a lost answer times out. Then, within one and a
-/// half intervals, each link carries a digest in each direction, so whatever one end has is being
-/// pulled by the other. What is pulled is announced at once, so from then on it spreads a hop in
-/// the time of a push delay, a digest, and the pulls that the receiver has before it: one for each
-/// of its links, of so many chunks, a round trip each. Late frames of the time of trouble come
-/// before all of that.
+/// The bound is the sum of these times:
+/// - The late frames of the time of trouble arrive. The network heals, and every wait for a lost answer times
+///   out.
+/// - Within one and a half intervals, each link carries a digest in each direction. Then each end pulls the
+///   changes that the other has.
+/// - The receiver announces pulled changes at once, so they spread hop by hop. One hop takes a push delay, a
+///   digest, and the pulls that the receiver has before it. These are one pull for each of its links, with a
+///   round trip for each chunk.
 pub fn bound(profile: &Profile) -> Millis {
     let sync = &profile.sync;
     let late = profile.delay_max + profile.flush_delay_max;
@@ -169,8 +171,8 @@ impl Scenario for Open {
         true
     }
 
-    /// What is on no other disk was lost with it, though it was acknowledged. It may come back: others may
-    /// have heard of it, or hear of it still.
+    /// An operation that is on no other disk was lost with this one, even if it was acknowledged. It may
+    /// return, because another replica may still have it or receive it.
     fn put_back(mesh: &mut World, at: usize) {
         mesh.own.shown[at].flushed = mesh.nodes[at].disk.seen();
         let mut kept = Seen::default();
@@ -234,7 +236,7 @@ impl World {
         self.own.figures.converged_ms = self.now - healed;
         self.check_end(&expected)?;
         if self.random.chance(300) {
-            // Late frames and pending pulls may still cause traffic; after that there is none.
+            // Late frames and pending pulls may still cause traffic. After this there must be none.
             self.pass(bound)?;
             self.own.idle = true;
             let interval = Millis::from(self.own.profile.sync.interval_ms);
@@ -255,8 +257,8 @@ impl World {
             && digests().zip(digests().skip(1)).all(|(a, b)| a == b)
     }
 
-    /// What must be everywhere in the end: all that was acknowledged, and all that anybody who
-    /// lives sees.
+    /// The operations that all replicas must have in the end: the acknowledged ones, and those that any
+    /// living replica sees.
     fn expected(&self) -> Seen {
         let mut seen = self.own.acknowledged.clone();
         for (at, _) in self.living() {

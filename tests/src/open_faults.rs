@@ -1,41 +1,47 @@
-//! Seeds that find a fault of the core which is known and not mended yet: the one place where they are listed.
+//! Seeds that find a known fault of the core that is not fixed yet. This is the one place that lists them.
 //!
-//! A listed seed has to fail. Once it passes, the test that plays it fails until the line here is gone, so the
-//! list cannot outlive the fault. It has all of the seeds that `cargo xtask test --long` plays with its usual 5,000,
-//! and those of `tests/trace.txt`; beyond these there are more. `TALLYMESH_SEED=n` plays a listed seed as any other, and shows how it fails.
+//! A listed seed has to fail. Once it passes, the test that plays it fails until its line is removed, so the
+//! list cannot outlive the fault. The list has all such seeds that `cargo xtask test --long` plays with its
+//! usual 5,000, and those of `tests/trace.txt`. Beyond these there are more. `TALLYMESH_SEED=n` plays a
+//! listed seed as any other, and shows how it fails.
 //!
 //! # The faults
-//! **A reader stays apart** ([`APART`]). A member starts again, and writes before it has announced its start. A
-//! guest that knows of no configuration yet pulls its whole state, and takes those transactions with it. The other
-//! members judge the start to be behind, its process goes on under another writer, and the first one is forgotten
-//! with nothing counted. The guest has written nothing itself, so a member's whole state may take the place of its
-//! own; but that must take nothing back (`make_way` in `core/src/replica/standing.rs`), and nobody names that
-//! writer any more: each transfer is refused as `not_covered`, for ever. The guest can't tell such a writer from one
-//! that the sender has not heard of yet. It would have to ask a member for the end of the writer, as replicas do for
-//! their own; or take nothing of a start that is neither announced nor admitted, which costs guests that meet no
-//! member what they see today.
+//! **A reader stays apart** ([`APART`]). A member restarts, and writes before it has announced its start. A
+//! guest without a configuration pulls the member's whole state, and so receives those transactions. The
+//! other members judge the start to be behind. Its process goes on under another writer, and the members
+//! forget the first writer with nothing counted.
 //!
-//! **What a guest handed to a member is lost** ([`LOST`]). A member's last flushes were not done, so its next start
-//! begins from what is behind the horizon of one member, and is taken in by the other, which had not collected so
-//! far. That one is then refused as well, comes back, and takes the first one's whole state. A guest's transactions
-//! that it alone held go with its old state. It had acknowledged them, so the guest has dropped them from its
-//! journal, and makes nothing again. What a member holds that may have to come back itself is not safe there yet:
-//! members treat their own transactions so, and guests do not. A replica that counted before there were members
-//! loses that in the same way.
+//! The guest has written nothing itself, so a member's whole state may replace its own. But the replacement
+//! must remove nothing (`make_way` in `core/src/replica/standing.rs`), and no member names that writer any
+//! more. So the guest rejects each transfer as `not_covered`, for ever. It cannot distinguish such a writer
+//! from one that the sender has not received yet.
 //!
-//! **An operation counts twice** ([`TWICE`]). A member begins from a backup, and is asked for two keys that it had
-//! known before it has caught up. It makes both again. Members hear of these transactions with their keys only after
-//! guests have passed them on without. In the end both keys count twice at all members. Why they are not withdrawn
-//! is not known.
+//! There are two ways out. The guest could ask a member for the end of the writer, as replicas do for their
+//! own. Or it could reject transactions of a start that is neither announced nor admitted. The second way
+//! costs guests without a link to a member what they see today.
+//!
+//! **What a guest handed to a member is lost** ([`LOST`]). A member's last flushes were not done, so its next
+//! start begins behind the horizon of one member. The other member had not collected so far, and admits it.
+//! The other member is then rejected as well, rejoins, and takes the whole state of the first one.
+//!
+//! With its old state go the guest's transactions that it alone had. It had acknowledged them, so the guest
+//! has dropped them from its journal and replays nothing. A member that may have to rejoin is not a safe
+//! place for such transactions yet. Members take this into account for their own transactions, and guests do
+//! not. A replica that counted before there were members loses its transactions in the same way.
+//!
+//! **An operation counts twice** ([`TWICE`]). A member starts from a backup. Before it has caught up, clients
+//! request two keys that it had before. It makes both operations again. Guests pass these transactions on
+//! without their keys, and the keys reach the other members only later. In the end both keys count twice at
+//! all members. It is not known why they are not withdrawn.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
-/// What a guest, or a replica that is no member yet, handed to a member is lost.
+/// A member loses the transactions that a guest, or a replica that is not a member yet, sent to it.
 pub const LOST: &str = "what a guest handed to a member is lost";
 /// An operation counts twice.
 pub const TWICE: &str = "an operation counts twice";
 
-/// Scenario, seed, and which fault it is.
+/// Scenario, seed and fault.
 pub const OPEN: [(&str, u64, &str); 7] = [
     ("beginnings", 6891, LOST),
     ("tabs", 677, APART),
@@ -46,10 +52,10 @@ pub const OPEN: [(&str, u64, &str); 7] = [
     ("keyed", 1502, TWICE),
 ];
 
-/// What came of a seed, or nothing if it failed as is listed.
+/// The outcome of a seed. Returns `None` if the seed is listed and fails.
 ///
 /// # Errors
-/// The failure of a seed that is not listed, and that a seed passes which is.
+/// The failure of a seed that is not listed. Also if a listed seed passes.
 pub fn judge<F>(scenario: &str, seed: u64, played: Result<F, String>) -> Result<Option<F>, String> {
     let listed = OPEN.iter().find(|it| (it.0, it.1) == (scenario, seed));
     match (played, listed) {

@@ -1,26 +1,25 @@
-//! The oracle: every operation ever made, and which of them each replica has seen.
+//! The oracle: every operation ever made, and for each replica the operations that it has seen.
 //!
-//! The implementation keeps shards only; the oracle keeps operations, and says what every read
-//! must answer. A replica's version vector tells which operations it claims to see; the oracle
-//! holds it to that.
+//! The implementation stores shards only. The oracle stores operations, and computes what every read must
+//! return. A replica's version vector claims which operations it sees, and the oracle checks this claim.
 //!
 //! # The meaning of a counter
-//! For whoever sees some operations on it ([`Oracle::counter`] is this in code):
-//! - A *cancel* (reset, delete, set) cancels exactly the operations that its issuer had seen, of
-//!   every kind, and keeps doing so when it is cancelled itself.
+//! These rules apply to a view of some operations on the counter. [`Oracle::counter`] is the same in code.
+//! - A *cancel* (reset, delete, set) cancels exactly the operations that its issuer had seen, of every kind.
+//!   It keeps doing so when it is cancelled itself.
 //! - The counter exists if an add, a reset or a set is not cancelled. Else it is absent, not 0.
-//! - Its value is the sum of the adds that are not cancelled, and one base: of the resets (0) and
-//!   sets that are not cancelled a set goes before a reset, then the greater clock, then the
-//!   greater writer id.
-//! - An expire or a persist *replaces* the expires and persists that its issuer had seen, and so
-//!   does an add to an absent counter, which begins a new life. Of those neither cancelled nor
-//!   replaced a persist beats all, else the longest wins.
+//! - Its value is the sum of the adds that are not cancelled, and one assignment. The assignment is one of
+//!   the resets (0) and sets that are not cancelled. A set wins over a reset, then the greater clock wins,
+//!   then the greater writer id.
+//! - An expire or a persist *replaces* the expires and persists that its issuer had seen. An add to an absent
+//!   counter replaces them too, and begins a new lifetime. Among those neither cancelled nor replaced, a
+//!   persist wins, else the longest expiry.
 //! - A counter reads as absent where the wall clock has reached its expiry.
-//! - A *withdrawal* cancels exactly the adds that one transaction made on the counter: one that was
-//!   made under an idempotency key, while another one counts that was made under the same key.
+//! - A *withdrawal* cancels exactly the adds that one transaction made on the counter. The transaction was
+//!   made under an idempotency key, and another one under the same key counts.
 //!
-//! Whoever sees an operation sees everything that its issuer had seen, and a transaction is seen
-//! as a whole: views are causal cuts. Which operations a call issues is in [`Oracle::plan`].
+//! A view that contains an operation contains everything that its issuer had seen. It contains a transaction
+//! as a whole. So views are causal cuts. [`Oracle::plan`] returns the operations that a call issues.
 
 mod again;
 mod once;
@@ -44,7 +43,7 @@ use tallymesh_core::{KeyId, Replica, WriterId};
 /// The number of a key.
 pub type Key = usize;
 
-/// So many counters that nobody touched are looked at, at least, at each step.
+/// Least number of untouched counters whose values are compared at each step.
 const OTHERS: usize = 48;
 
 /// One operation as it was issued.
@@ -54,21 +53,21 @@ struct Issued {
     kind: Kind,
     writer: WriterId,
     clock: u64,
-    /// What the issuer had seen, earlier operations of the same transaction too.
+    /// The operations that the issuer had seen, including earlier ones of the same transaction.
     saw: Seen,
     /// Whether it is an add to a counter that was absent at the issuer.
     begins_life: bool,
-    /// What it withdraws and nothing else, if it is a withdrawal.
+    /// For a withdrawal, the operations that it withdraws. It cancels nothing else.
     withdraws: Option<Seen>,
 }
 
 impl Issued {
-    /// Whether it cancels what its issuer had seen of the key.
+    /// Whether it cancels the operations on the key that its issuer had seen.
     fn cancels(&self) -> bool {
         matches!(self.kind, Kind::Reset | Kind::Delete | Kind::Set(_))
     }
 
-    /// What it cancels, if it cancels anything.
+    /// The operations that it cancels, if it cancels any.
     fn cancelled(&self) -> &Seen {
         self.withdraws.as_ref().unwrap_or(&self.saw)
     }
@@ -79,7 +78,7 @@ impl Issued {
     }
 }
 
-/// A counter that exists, whatever the time is.
+/// A counter that exists, at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// Its value.
@@ -95,7 +94,7 @@ impl Counter {
     }
 }
 
-/// What a replica sees, as the oracle has it.
+/// A replica's view, by the oracle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     vector: BTreeMap<WriterId, u64>,
@@ -104,22 +103,22 @@ pub struct View {
 }
 
 impl View {
-    /// Up to which clock it sees each writer, which tells all that it sees.
+    /// The clock up to which it sees each writer. The vector determines the whole view.
     pub fn vector(&self) -> &BTreeMap<WriterId, u64> {
         &self.vector
     }
 
-    /// The operations that it sees.
+    /// The operations in the view.
     pub fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// The counters that exist, those that have expired by some clock too.
+    /// The counters that exist, including those that have expired by some clock.
     pub fn counters(&self) -> &BTreeMap<Key, Counter> {
         &self.counters
     }
 
-    /// What a read of the counter answers where the wall clock shows `now`.
+    /// The result of a read of the counter where the wall clock shows `now`.
     pub fn read(&self, key: Key, now: u64) -> Option<Counter> {
         let counter = self.counters.get(&key).copied();
         counter.filter(|counter| !counter.is_expired(now))
@@ -135,7 +134,7 @@ pub struct Oracle {
     /// The operations of each transaction.
     stamps: BTreeMap<(WriterId, u64), Range<OpId>>,
     by_key: Vec<Vec<OpId>>,
-    /// Operations that a crash took back: nobody may ever see them.
+    /// Operations that a crash removed. No replica may ever see them.
     lost: BTreeSet<OpId>,
     /// The transactions that were made under idempotency keys.
     keyed: BTreeMap<Dot, OnceId>,
@@ -165,21 +164,21 @@ impl Oracle {
         self.numbers.get(name).copied()
     }
 
-    /// How many operations there were.
+    /// Number of operations.
     pub fn op_count(&self) -> usize {
         self.ops.len()
     }
 
-    /// How many of them a crash took back.
+    /// Number of operations that a crash removed.
     pub fn lost_count(&self) -> usize {
         self.lost.len()
     }
 
-    /// Takes in a transaction that was made at the replica of `view`: these operations, each of
-    /// which saw the earlier ones.
+    /// Adds a transaction that was made at the replica of `view`. Each of its operations saw the earlier
+    /// ones.
     ///
     /// # Errors
-    /// Says so if the stamp was used before, or nothing is in the transaction.
+    /// If the stamp was used before, or the transaction is empty.
     pub fn issue(
         &mut self,
         view: &mut View,
@@ -202,7 +201,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Takes in transactions of a writer, up to this clock, that change no counter.
+    /// Adds transactions of a writer, up to this clock, that change no counter.
     pub fn note(&mut self, view: &mut View, (writer, clock): (WriterId, u64)) {
         let last = view.vector.get(&writer).copied().unwrap_or(0);
         for clock in last + 1..=clock {
@@ -212,8 +211,8 @@ impl Oracle {
         }
     }
 
-    /// Notes that the replica of `view` is gone, and `kept` is what is left of it, if it was the
-    /// only one to have seen the rest.
+    /// Notes that the replica of `view` is gone, and only `kept` is left of it. The replica must have been
+    /// the only one that saw the rest.
     pub fn lose(&mut self, writer: WriterId, view: &View, kept: &View) {
         let kept_clock = kept.vector.get(&writer).copied().unwrap_or(0);
         let clock = view.vector.get(&writer).copied().unwrap_or(0);
@@ -224,12 +223,12 @@ impl Oracle {
         }
     }
 
-    /// Brings a view to the version vector that its replica claims, as
-    /// [`writers`](Replica::writers) gives it. Tells which counters that touches.
+    /// Extends a view to the version vector that its replica claims, as [`writers`](Replica::writers) returns
+    /// it. Returns the counters that this touches.
     ///
     /// # Errors
-    /// Says what is wrong with the claim: it went back, names operations that were never made or
-    /// were lost, or is no causal cut.
+    /// If the claim is wrong. It went back, it names operations that were never made or were lost, or it is
+    /// not a causal cut.
     pub fn learn(
         &self,
         view: &mut View,
@@ -284,7 +283,7 @@ impl Oracle {
     /// Compares every read of the replica, whose wall clock shows `now`, with the view.
     ///
     /// # Errors
-    /// Names the first read that differs.
+    /// The first read that differs.
     pub fn check(&self, view: &View, replica: &Replica, now: u64) -> Result<(), String> {
         let mut exist: Vec<(KeyId, &str)> = Vec::new();
         for (key, name) in self.keys.iter().enumerate() {
@@ -306,12 +305,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// Compares every read of these counters, and the values of all others, or, of many, of some in turn:
-    /// enough where nothing but these can have changed since the last [`check`](Oracle::check), and much
-    /// faster.
+    /// Compares every read of the touched counters, and the values of the others, or of some of them in turn
+    /// if they are many.
+    ///
+    /// This is enough where nothing but the touched counters can have changed since the last
+    /// [`check`](Oracle::check). It is much faster.
     ///
     /// # Errors
-    /// Names the first read that differs.
+    /// The first read that differs.
     pub fn check_touched(
         &self,
         view: &View,
@@ -373,7 +374,7 @@ impl Oracle {
         };
     }
 
-    /// The counter for whoever sees these operations, by definition; `None` if it is absent.
+    /// The counter in a view of these operations, by definition. `None` if it is absent.
     pub fn counter(&self, seen: &Seen, key: Key) -> Option<Counter> {
         let live = self.live(seen, key);
         let base = live.iter().filter_map(|(_, op)| match op.kind {
@@ -393,7 +394,7 @@ impl Oracle {
         })
     }
 
-    /// The sum of the writer's own adds that are seen and not cancelled.
+    /// The sum of the writer's own adds that are in the view and not cancelled.
     pub fn own_sum(&self, seen: &Seen, key: Key, writer: WriterId) -> i128 {
         let live = self.live(seen, key).into_iter();
         live.map(|(_, op)| match op.kind {
@@ -422,7 +423,7 @@ impl Oracle {
         longest
     }
 
-    /// The operations on a key that are seen and not cancelled.
+    /// The operations on a key that are in the view and not cancelled.
     fn live(&self, seen: &Seen, key: Key) -> Vec<(OpId, &Issued)> {
         let mut cancelled = Seen::default();
         for (_, op) in self.visible(seen, key).filter(|(_, op)| op.cancels()) {

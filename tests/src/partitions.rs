@@ -1,5 +1,5 @@
-//! What is lost while the members of a space are cut into halves, by the share of time that they are:
-//! of a plain counter that is used as a limit, of a budget, and of a sequence, in a [mesh](crate::sim).
+//! Scenario: the cost of cutting a space's members into halves, by the share of time with a cut. It measures
+//! a plain counter used as a limit, a budget, and a sequence, in a [mesh](crate::sim).
 
 mod clients;
 mod cuts;
@@ -16,79 +16,81 @@ use tallymesh_core::{Error, Flow};
 
 const NAME: &str = "gift";
 
-/// How many members there are: a cut leaves three on one side, most of them, and two on the other.
+/// Number of members. A cut leaves the majority of three on one side, and two on the other.
 pub const MEMBERS: usize = 5;
 
-/// What clients do.
+/// The work of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Count one more in a plain counter, unless they see that it has reached the limit.
+    /// Count one more in a plain counter, unless the client sees that it has reached the limit.
     Limit(u64),
-    /// Spend a unit of a budget of so many, which the first member minted.
+    /// Spend a unit of a budget. The first member minted this many units.
     Budget(u64),
-    /// The same, and one member is gone for good some time after the beginning, and is taken out.
+    /// As `Budget`, and one member is gone for good some time after the start, and is taken out.
     Retired(u64),
-    /// Draw numbers of a sequence that the first member began, of which each so many-th is watched from the
-    /// beginning on, as many as can be, and looked at alone; 0 for none, and all are looked at.
+    /// Draw numbers of a sequence that the first member began. Each number divisible by this is watched from
+    /// the start, up to the limit on watches, and only watched ones are measured. With 0 none is watched, and
+    /// all are measured.
     Sequence(u64),
 }
 
-/// What clients do, and how often they are cut.
+/// The work of clients, and the share of time with a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What clients do.
+    /// The work of the clients.
     pub work: Work,
-    /// How much of the time the members are in two halves, in hundredths.
+    /// The share of the time in which the members are in two halves, in hundredths.
     pub cut_percent: u64,
-    /// How many clients each member has.
+    /// Number of clients at each member.
     pub clients: [usize; MEMBERS],
     /// How long clients of a budget or a sequence wait before they are refused, in milliseconds.
     pub patience_ms: u64,
-    /// What befalls the members besides.
+    /// The additional faults of the members.
     pub trouble: Trouble,
-    /// When it ends, if nothing else ends it before.
+    /// When the run ends, if nothing ends it earlier, in milliseconds.
     pub end_ms: u64,
 }
 
-/// What clients share, who they are, and who is cut off.
+/// The state of this scenario: the clients, their numbers and units, and the cuts.
 pub struct Partitions {
     plan: Plan,
     figures: Figures,
     clients: Vec<Client>,
-    /// Who waits at each member, the longest first.
+    /// The waiting clients at each member, the longest wait first.
     waiting: [VecDeque<Waiting>; MEMBERS],
-    /// All numbers that clients were told.
+    /// All numbers that clients received.
     numbers: BTreeSet<u64>,
-    /// Which number was drawn when, in the order of time.
+    /// All draws in the order of time: virtual time and number.
     drawn: Vec<(u64, u64)>,
-    /// Units that were taken by transactions, also if nobody was told yet.
+    /// Units that transactions have taken, including those that are not acknowledged yet.
     taken: u64,
     cuts: Cuts,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// A client asks.
+    /// A client sends a request.
     Ask(usize),
-    /// A client is told that it got something: its number, if it is one.
+    /// A client receives an acknowledgement, with its number if it drew one.
     Told(usize, u64),
     /// A cut begins or ends.
     Cut,
     /// A member is gone for good.
     Gone,
-    /// It is to be taken out.
+    /// The operator takes that member out.
     TakeOut,
-    /// It is looked whether others took over what it held.
+    /// Checks whether other members have its rights now.
     TakenOver,
 }
 
 type World = Mesh<Partitions>;
 
-/// Plays a plan: a limit until all see that it is reached, a budget until all is spent, a member that is
-/// gone until others may spend what it held, a sequence until the time is over.
+/// Plays a plan until its work is done. A limit is done when all clients see that it is reached, and a budget
+/// when all of it is spent. With a member that is gone, it is done when others may spend the member's rights.
+/// A sequence is drawn from until the end of the time.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let partitions = Partitions {
         plan: *plan,
@@ -211,7 +213,7 @@ impl World {
         for (at, (time, number)) in drawn.filter(|it| it.1.1.is_multiple_of(every)) {
             let place = number - 1;
             figures.errors.push(place.abs_diff(at as u64));
-            // Of those beyond all that were drawn nobody knows yet when it would have been their turn.
+            // A number beyond the count of draws has no known turn yet.
             if let Some((turn, _)) = self.own.drawn.get(place as usize) {
                 figures.off_ms.push(time.abs_diff(*turn));
             }
@@ -226,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// No view of a budget is out of its bounds, and its rights add up.
+    /// Checks that no view of a budget is out of its bounds, and that its rights add up.
     fn check(&self, at: usize) -> Result<(), String> {
         let (Work::Budget(minted) | Work::Retired(minted)) = self.own.plan.work else {
             return Ok(());

@@ -1,21 +1,24 @@
-//! The explorer of spaces with members: every order of events of a small configuration, on the real
-//! core.
+//! The explorer of spaces with members: every order of events of a small configuration, on the real core.
 //!
-//! From a start in which the members know each other, and tabs were taken in, all actions are tried
-//! in all orders, breadth first: transactions, snapshots (whole, or what a peer lacks), the
-//! delivery of any snapshot ever sent to any replica, farewells, declaring others dead, absorption,
-//! acknowledgement, collection, members that start again, tabs that come back, proposals and votes,
-//! and clocks that move on. A replica that is gone is one that
-//! does nothing any more, a message that is lost one that is never delivered.
+//! At the start the members have each other's configuration, and tabs are admitted. From there the search
+//! tries all actions in all orders, breadth first. An action is one of these:
+//! - a transaction, or a snapshot (whole, or the part that a peer lacks),
+//! - the delivery of any snapshot ever sent to any replica,
+//! - a leave, a fence, a retirement, an acknowledgement, or a collection,
+//! - the restart of a member, or the return of a tab,
+//! - a proposal or a vote,
+//! - a step of a clock.
 //!
-//! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle). From each
-//! state, or from a sample, everything is put in order: all exchange what they have, members
-//! declare dead who is gone, acknowledge, absorb and collect, until nothing changes any more. Then
-//! all must have equal bytes, and nobody who is gone may be known.
+//! A replica that is gone is one that does nothing any more. A lost message is one that is never delivered.
 //!
-//! Two replicas count as the same if they saw the same operations, have the same canonical bytes,
-//! and keep the same to themselves. Local numbers of writers, which follow from the order in which
-//! they were met, are not told apart.
+//! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle). From each state, or
+//! from a sample, everything is put in order. All replicas exchange their states. Members fence the writers
+//! that are gone, acknowledge, retire and collect, until nothing changes any more. Then all must have equal
+//! bytes, and no replica may have a writer that is gone.
+//!
+//! Two replicas count as the same if they saw the same operations, and have the same canonical bytes and the
+//! same private state. Local numbers of writers follow from the order in which the writers came, so they are
+//! not compared.
 
 mod calls;
 mod configs;
@@ -32,7 +35,7 @@ use std::fmt;
 use tallymesh_core::Replica;
 use world::{Counts, World};
 
-/// What a replica does by itself.
+/// An action of a replica by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Local {
     /// Makes a transaction of the config's alphabet.
@@ -40,23 +43,24 @@ enum Local {
     /// Makes one of the config's operations on a budget.
     Flow(u8),
     Acknowledge,
-    /// Declares stray incarnations dead, and takes over whom it may.
+    /// Fences stray incarnations, and retires the writers that it may.
     Absorb,
     Collect,
     Leave,
-    /// Declares the so-many-th start of somebody dead. An owner's is taken out of the members.
+    /// Fences the writer of a place's start of this number. A member's owner is taken out of the
+    /// configuration.
     Fence(u8, u8),
-    /// Ends, and begins again as a new incarnation, from its own state as it was in this node.
+    /// Ends, and starts again as a new incarnation, from its own state in this node.
     Restart(NodeId),
     /// Proposes the members of the next configuration.
     Propose(u8),
-    /// Takes the next steps in deciding on it.
+    /// Takes the next steps to decide on it.
     Vote,
-    /// Its clock moves on to the config's next time.
+    /// Moves its clock to the config's next time.
     Pass,
     /// Deletes a counter that has expired by its clock.
     Materialize(u8),
-    /// Closes the space, with all members.
+    /// Founds the space, with all members.
     Found,
     /// Announces itself as an incarnation.
     Announce(u8),
@@ -74,26 +78,26 @@ enum Action {
         from: u8,
         to: Option<u8>,
     },
-    /// `live`: in a session of the sender; else somebody passes it on.
+    /// If `live`, the message comes in a session of its sender. Else another replica passes it on.
     Deliver {
         to: u8,
         message: MessageId,
         live: bool,
     },
-    /// A tab that was given up comes back by a member, as that is now.
+    /// A tab that was given up rejoins through a member, in the member's present state.
     Return {
         at: u8,
         by: u8,
     },
 }
 
-/// What happened beside the figures of the [`Report`].
+/// Results beside the figures of the [`Report`].
 #[derive(Clone, Debug, Default)]
 pub struct More {
-    /// Messages refused, by the code of the error.
+    /// Messages rejected, by the code of the error.
     pub refused: BTreeMap<&'static str, usize>,
-    /// Replicas that had to begin again while everything was put in order, by the code of the error
-    /// that told them so.
+    /// Replicas that had to begin again while everything was put in order, by the code of the error that
+    /// caused it.
     pub ended: BTreeMap<&'static str, usize>,
 }
 
@@ -155,12 +159,12 @@ struct Space<'a> {
     config: &'a Config,
     world: World<'a>,
     ended: BTreeMap<&'static str, usize>,
-    /// What was done in all before the start.
+    /// Counts of all actions before the start.
     made: Counts,
 }
 
 impl Space<'_> {
-    /// What was done so far in a state, since the start.
+    /// Counts of all actions in a state, since the start.
     fn counts(&self, state: &State) -> Counts {
         let mut sum = Counts::default();
         for (_, node) in state.nodes() {
@@ -179,7 +183,7 @@ impl Space<'_> {
         sum
     }
 
-    /// What a member can do by itself, beside writing.
+    /// Adds the actions that a member can take by itself, beside writing.
     fn of_member(&self, state: &State, at: u8, counts: &Counts, local: &mut dyn FnMut(Local)) {
         let own = state.nodes[usize::from(at)];
         local(Local::Absorb);

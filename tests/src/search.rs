@@ -1,4 +1,4 @@
-//! Breadth-first search of everything that can happen: what the explorers share.
+//! Breadth-first search of all possible events, which both explorers use.
 
 mod table;
 
@@ -19,14 +19,14 @@ pub(crate) type NodeId = u32;
 /// The number of a message.
 pub(crate) type MessageId = u32;
 
-/// A place that is not taken.
+/// An empty place.
 const NONE: u32 = u32::MAX;
 
 /// A state of the whole: each replica, and the set of messages ever sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) nodes: [NodeId; REPLICAS_MAX],
-    /// Ascending, then [`NONE`].
+    /// In ascending order, followed by [`NONE`].
     messages: [MessageId; MESSAGES_MAX],
 }
 
@@ -59,37 +59,37 @@ impl State {
         next
     }
 
-    /// 128 bits by which a state is known again.
+    /// A digest of 128 bits, by which equal states are recognised.
     fn digest(&self) -> u128 {
         let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(self));
         half(1) << 64 | half(2)
     }
 }
 
-/// What can happen, and what must hold.
+/// The possible actions, and the checks of each state.
 pub(crate) trait Model {
     /// One step from a state to the next.
     type Action: Copy;
 
-    /// Fills in everything that can happen next.
+    /// Adds all actions that are possible next.
     fn actions(&self, state: &State, actions: &mut Vec<Self::Action>);
 
-    /// The state after an action, or what is wrong with it.
+    /// Returns the state after an action. The error is the violation.
     fn step(&mut self, state: &State, action: Self::Action) -> Result<State, String>;
 
-    /// Puts everything in order from a state, or says what is wrong in the end.
+    /// Puts everything in order from a state. The error is the violation at the end.
     fn settle(&mut self, state: &State) -> Result<(), String>;
 
-    /// An action for people.
+    /// Describes an action in words.
     fn describe(&mut self, state: &State, action: Self::Action) -> String;
 }
 
-/// A wrong answer, and the shortest way to it.
+/// A wrong answer, and the shortest sequence of steps to it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The config's name.
     pub name: String,
-    /// What is wrong.
+    /// The violation.
     pub wrong: String,
     /// The steps that lead to it.
     pub steps: Vec<String>,
@@ -105,15 +105,15 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How far a search goes.
+/// The bounds of a search.
 pub(crate) struct Bounds {
-    /// From each how many-th state everything is put in order; 0: from none.
+    /// Everything is put in order from every state whose number is a multiple of this. 0 means from none.
     pub(crate) settle_each: usize,
     /// Most states.
     pub(crate) states_max: usize,
 }
 
-/// What a search found.
+/// The results of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
     pub(crate) transitions: usize,
@@ -130,13 +130,13 @@ struct Search<'a, M: Model> {
     name: &'a str,
     start: State,
     known: HashSet<u128, FixedState>,
-    /// How each state was met first: from which, and by what.
+    /// For each state, the state and the action by which the search first met it.
     parents: Vec<(u32, Option<M::Action>)>,
     transitions: usize,
     settled: usize,
 }
 
-/// Tries everything from a start, or as much as the bounds allow.
+/// Searches everything from a start, as far as the bounds allow.
 pub(crate) fn search<M: Model>(
     model: &mut M,
     name: &str,
@@ -163,7 +163,7 @@ pub(crate) fn search<M: Model>(
 }
 
 impl<M: Model> Search<'_, M> {
-    /// Whether all states were met.
+    /// Runs the search. Returns whether it met all states.
     fn run(&mut self) -> Result<bool, Failure> {
         let mut frontier: Vec<Waiting> = Vec::new();
         self.known.insert(self.start.digest());
@@ -181,7 +181,7 @@ impl<M: Model> Search<'_, M> {
         Ok(true)
     }
 
-    /// Tries every action; false if the bound on states was met.
+    /// Tries every action. Returns false if it met the bound on states.
     fn expand(
         &mut self,
         state: &State,
@@ -217,7 +217,7 @@ impl<M: Model> Search<'_, M> {
         Ok(true)
     }
 
-    /// A failure with the way to it, which follows from the parents.
+    /// A failure with the steps to it, which follow from the parents.
     fn failure(&mut self, number: u32, last: Option<M::Action>, wrong: String) -> Failure {
         let mut actions = Vec::from_iter(last);
         let mut at = number;

@@ -1,33 +1,34 @@
-//! Many seeds on all cores, and the choice of them by environment variables.
+//! Runs many seeds on all cores. Environment variables choose them.
 
 use crate::open_faults;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// After so many failures no more seeds are run.
+/// After this many failures no more seeds are run.
 const FAILURES_MAX: usize = 20;
 
-/// The seed that is to be replayed with a trace: `TALLYMESH_SEED`.
+/// The seed to replay with a trace, from `TALLYMESH_SEED`.
 pub fn chosen() -> Option<u64> {
     number("TALLYMESH_SEED")
 }
 
-/// How many seeds are to be run: `TALLYMESH_SEEDS`, or so many, or `TALLYMESH_TIMES` as many as that.
+/// Number of seeds to run: `TALLYMESH_SEEDS`. Without it, the default, times `TALLYMESH_TIMES` if that is
+/// set.
 pub fn count(default: u64) -> u64 {
     let times = || number("TALLYMESH_TIMES").unwrap_or(1);
     number("TALLYMESH_SEEDS").unwrap_or_else(|| times() * default)
 }
 
-/// A number that an environment variable has, if it is there.
+/// The number in an environment variable, if it is set.
 pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let number = text.parse();
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Runs each seed below `seeds`, and panics with what `run` says of those that fail: of all, so that they can be
-/// listed, unless they are too many.
+/// Runs each seed below `seeds`, and panics with the failures. It reports all of them, so that they can be
+/// listed, up to a limit.
 pub fn each(seeds: u64, run: impl Fn(u64) -> Result<(), String> + Sync) {
     let next = AtomicU64::new(0);
     let failures = Mutex::new(Vec::new());
@@ -56,7 +57,7 @@ pub fn each(seeds: u64, run: impl Fn(u64) -> Result<(), String> + Sync) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Plays so many seeds of a scenario as [`play`] does, of which some may find [open faults](open_faults).
+/// Plays this many seeds of a scenario as [`play`] does. Some of them may find [open faults](open_faults).
 pub fn play_with_open_faults<F: Default + Debug + Send>(
     scenario: &str,
     default: u64,
@@ -70,8 +71,8 @@ pub fn play_with_open_faults<F: Default + Debug + Send>(
     play(default, run, add)
 }
 
-/// Plays so many seeds, or what the environment asks for: the count, and what came of all together.
-/// A single one that it asks for is played with a trace, and nothing more is to be done.
+/// Plays this many seeds, or those that the environment selects. Returns their number and the sum of their
+/// figures. If the environment selects a single seed, it is played with a trace, and the result is `None`.
 pub fn play<F: Default + Debug + Send>(
     default: u64,
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,
@@ -97,8 +98,8 @@ pub fn play<F: Default + Debug + Send>(
     Some((count, total))
 }
 
-/// Plays so many seeds of a plan, each of which has to show that something happened; or the one that the
-/// environment asks for, with a trace. Of seeds beyond the usual ones, one in ten may be idle.
+/// Plays this many seeds of a plan. In each of them `happened` must be true. If the environment selects a
+/// single seed, it is played with a trace. Among seeds beyond the default ones, one in ten may be idle.
 pub fn play_all<F: Debug>(
     default: u64,
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,

@@ -1,20 +1,20 @@
-//! One simulated mesh for all scenarios: replicas with the core's sync machine on a network that breaks.
+//! One simulated mesh for all scenarios: replicas with the core's sync machine, on a network that breaks.
 //!
-//! The mesh owns the replicas, their disks and wall clocks, the links, the frames under way, and all
-//! that befalls them. A [`Scenario`] brings its clients, its oracle, and faults of its own.
+//! The mesh owns the replicas, their disks and wall clocks, the links, the frames on their way, and all
+//! faults. A [`Scenario`] brings its clients, its oracle, and faults of its own.
 //!
 //! # Two phases
-//! [`Mesh::trouble`] begins the first phase: everything breaks, by the same mix of [faults](fault) in
-//! each scenario, while the oracle checks safety at each step. Then all is healed: no frame is lost any
-//! more, cuts end, whoever is down starts. The scenario demands its end state within a budget of virtual
-//! time.
+//! [`Mesh::trouble`] begins the first phase. Everything breaks, by the same mix of [faults](fault) in each
+//! scenario, while the oracle checks safety at each step. Then all is healed: no frame is lost any more, cuts
+//! end, and stopped processes start. The scenario demands its end state within a budget of virtual time.
 //!
 //! # Time
 //! Time is virtual, and jumps to the next event. A run follows from its seed alone.
 //!
 //! # Persist before publish
-//! After each input the mesh writes what changed to the replica's disk, at once or some time later
-//! ([`Trouble::flush_ms`]). Outputs are taken only after that. A crash loses what was not written.
+//! After each input the mesh writes the changes to the replica's disk, at once or some time later
+//! ([`Trouble::flush_ms`]). It takes the outputs only after that. A crash loses the changes that were not
+//! written.
 
 mod disk;
 pub mod fault;
@@ -40,15 +40,16 @@ use net::Net;
 use std::collections::BTreeMap;
 use tallymesh_core::{Error, Link, Millis, Owner};
 
-/// What wall clocks show at virtual time 0, less what they are ahead: no period begins there.
+/// The time of wall clocks at virtual time 0, without their skew, in milliseconds since 1970. No period
+/// begins there.
 pub const EPOCH_MS: u64 = 1_800_000_000_123;
 /// Longest time from the end of the trouble until every replica runs, every dead link is closed and every
 /// link is open, in milliseconds.
 pub const MEND_MS: Millis = 2 * net::HANDSHAKE_MS + 500;
-/// More events than any run needs: a run that reaches it goes round in circles.
+/// More events than any run needs. A run that reaches this number is in an endless loop.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// What happened in a mesh.
+/// Counts of events in a mesh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events handled.
@@ -61,7 +62,7 @@ pub struct Counts {
     pub drops: u64,
     /// Frames repeated.
     pub repeats: u64,
-    /// Frames that were very late.
+    /// Frames that arrived very late.
     pub stragglers: u64,
     /// Links closed.
     pub closes: u64,
@@ -69,18 +70,18 @@ pub struct Counts {
     pub cuts: u64,
     /// Processes that ended and began again.
     pub restarts: u64,
-    /// Those of them that began from a disk that was not what it had been.
+    /// Processes that started from a disk with other contents than at their end.
     pub old: u64,
     /// Wall clocks that jumped.
     pub jumps: u64,
     /// Replicas that went on under another writer.
     pub renewals: u64,
-    /// The hash of all that replicas said, stored and read; of several runs the sum.
+    /// The hash of all that replicas sent, stored and read. For several runs, the sum.
     pub trace: u64,
 }
 
 impl Counts {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Counts) {
         self.steps += other.steps;
         self.frames += other.frames;
@@ -98,11 +99,11 @@ impl Counts {
     }
 }
 
-/// What happens at a time.
+/// A scheduled event.
 enum Event<E> {
-    /// The scenario's own.
+    /// An event of the scenario.
     Own(E),
-    /// The scenario looks after what waits at a replica.
+    /// The scenario serves the waiting clients of a replica.
     Look(usize),
     Fault,
     Heal,
@@ -121,7 +122,7 @@ enum Event<E> {
         bytes: Vec<u8>,
     },
     Open(usize),
-    /// The end of a connection finds out that it is closed.
+    /// One end of a connection notices that it is closed.
     Close {
         conn: u32,
         end: usize,
@@ -139,9 +140,9 @@ pub struct Mesh<S: Scenario> {
     pub now: Millis,
     /// The replicas.
     pub nodes: Vec<Node<S::Seen>>,
-    /// How the mesh is.
+    /// The settings of the mesh.
     pub settings: Settings,
-    /// What happened, but for the hash.
+    /// The counts so far, without the hash.
     pub counts: Counts,
     /// Whether there is trouble.
     pub troubled: bool,
@@ -151,7 +152,7 @@ pub struct Mesh<S: Scenario> {
     net: Net,
     events: BTreeMap<(Millis, u64), Event<S::Event>>,
     next_event: u64,
-    /// What is to happen once a replica's disk is written.
+    /// Events that are due once a replica's disk is written, each with the replica.
     promises: Vec<(usize, S::Event)>,
     traced: bool,
     trace: Trace,
@@ -162,7 +163,7 @@ pub fn owner(at: usize) -> Owner {
     [at as u8 + 1; 32]
 }
 
-/// An error of the core in a failure's text.
+/// Converts an error of the core to the text of a failure.
 pub fn text(error: Error) -> String {
     error.to_string()
 }
@@ -189,19 +190,19 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Has an event of the scenario happen at a time.
+    /// Schedules an event of the scenario at a time.
     pub fn at(&mut self, when: Millis, event: S::Event) {
         self.schedule(when, Event::Own(event));
     }
 
-    /// Has an event of the scenario happen so many milliseconds from now.
+    /// Schedules an event of the scenario after a random delay in this range, in milliseconds.
     pub fn after(&mut self, (least, most): (u64, u64), event: S::Event) {
         let wait = self.random.range(least, most);
         self.at(self.now + wait, event);
     }
 
-    /// Has the scenario [look](Scenario::look) after a replica at a time, or before that. It is to say so anew at
-    /// each look, as long as somebody waits.
+    /// Schedules a [look](Scenario::look) of the scenario at a replica, at this time or earlier. The scenario
+    /// must schedule it again at each look, as long as a client waits.
     pub fn look_at(&mut self, when: Millis, at: usize) {
         let when = when.max(self.now);
         let node = &mut self.nodes[at];
@@ -221,7 +222,7 @@ impl<S: Scenario> Mesh<S> {
         self.schedule(self.now + wait, event);
     }
 
-    /// What happened, with the hash of all that replicas said, stored and read, and can read now.
+    /// The counts, with the hash of all that replicas sent, stored and read, and can read now.
     pub fn counts(&mut self) -> Counts {
         for node in &self.nodes {
             self.trace.reads(&node.replica);
@@ -232,7 +233,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Tells what happens, if the run is traced.
+    /// Prints an event, if the run is traced.
     pub fn note(&self, text: impl FnOnce() -> String) {
         if self.traced {
             eprintln!("{:>8} {}", self.now, text());

@@ -1,7 +1,7 @@
-//! One budget that clients spend from at three members of a [mesh](crate::sim): how much of it can be spent,
-//! where, and after what wait, and never more than there is.
+//! Scenario: one budget, from which clients spend at three members of a [mesh](crate::sim). It measures how
+//! much can be spent, where, and after what wait. Never more may be spent than there is.
 //!
-//! Rights move as the members do it by themselves, or by one of two plain policies beside it.
+//! The members move rights by their own policy. For comparison, one of two plain policies moves them.
 
 mod clients;
 mod figures;
@@ -20,109 +20,109 @@ use tallymesh_core::{Flow, LeaseId, SyncConfig, WriterId};
 
 const MEMBERS: usize = 3;
 const NAME: &str = "gift";
-/// The type of the frame by which members ask for rights.
+/// The type of the frame in which members request rights.
 const WANT: u8 = 14;
-/// How long a client thinks between two spends.
+/// How long a client pauses between two spends, in milliseconds.
 const THINK_MS: (u64, u64) = (20, 200);
 
-/// How rights move.
+/// The policy that moves rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As the members do it by themselves.
+    /// The members' own policy.
     Members,
-    /// Just what is missing, from a random other member that holds some.
+    /// Requests just the missing amount, from a random other member that has some.
     Missing,
-    /// Half of what the richest other member holds.
+    /// Requests half of the rights of the richest other member.
     HalfOfRichest,
 }
 
-/// What happens to one of the members.
+/// A serious fault of one of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
-    /// It is gone for good, and taken out by an operator.
+    /// The member is gone for good, and an operator takes it out.
     TakenOut,
     /// Its process is copied while it runs, and both go on.
     Copied,
 }
 
-/// Who spends where, and what happens meanwhile.
+/// The clients and the events of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What the first member mints.
+    /// Units that the first member mints.
     pub minted: u64,
-    /// How many clients spend at each member, each a unit at a time.
+    /// Number of clients at each member. Each spends one unit at a time.
     pub clients: [usize; 3],
     /// How long a client waits before it is refused, in milliseconds.
     pub patience_ms: u64,
-    /// From when to when the last member is cut off, in milliseconds.
+    /// The start and end of a cut of the last member, in milliseconds.
     pub cut_ms: Option<(u64, u64)>,
-    /// What befalls the members.
+    /// The faults of the members.
     pub trouble: Trouble,
-    /// Whether clients ask under idempotency keys, and ask others again when they get no answer.
+    /// Whether clients use idempotency keys, and repeat requests at other members when they get no answer.
     pub keyed: bool,
-    /// How many in a thousand wishes are to give a unit back, under a cap, before it is quiet.
+    /// Wishes of 1000 that give a unit back, under a cap, before the end of the trouble.
     pub given_back: u64,
-    /// How many spend on leases, with clocks of their own.
+    /// Number of holders that spend on leases, with clocks of their own.
     pub holders: usize,
-    /// What happens to one of the members while there is trouble.
+    /// The fault of one of the members while there is trouble.
     pub strike: Option<Strike>,
-    /// When it ends, if not all is spent before.
+    /// When the run ends, if the budget is not spent earlier, in milliseconds.
     pub end_ms: u64,
 }
 
 /// A transaction: its writer, the process, and its clock.
 type Dot = (WriterId, usize, u64);
 
-/// The budget, and who spends from it.
+/// The state of this scenario: the budget and its clients.
 pub struct Spending {
     plan: Plan,
     policy: Policy,
     figures: Figures,
     clients: Vec<Client>,
     holders: Vec<Holder>,
-    /// Who waits at each member, the longest first.
+    /// The waiting clients at each member, the longest wait first.
     waiting: Vec<VecDeque<Waiting>>,
     /// When a plain policy may ask again.
     ask_at: Vec<u64>,
     struck: Struck,
-    /// The keys of all that was ever made, if clients use keys.
+    /// The keys of all acknowledged operations, if clients use keys.
     made: BTreeSet<String>,
-    /// Units that were taken by transactions, also if those were lost before anybody was told.
+    /// Units that transactions have taken, including those that were lost before an acknowledgement.
     taken: u64,
     /// Units by the transaction that spent them.
     spent: BTreeMap<Dot, u64>,
-    /// A member's clock before it handled what it was handed.
+    /// A member's clock before its present input.
     clock: u64,
-    /// When the time of the plan begins.
+    /// When the clients of the plan start.
     begun: u64,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// A client asks.
+    /// A client sends a request.
     Ask(usize),
-    /// A client is told that its wish was made, by which transaction.
+    /// A client receives the acknowledgement of its wish, with the transaction.
     Told(usize, Dot),
-    /// A holder of a lease goes on.
+    /// A holder of a lease takes its next step.
     Hold(usize),
-    /// A holder is told that it has a lease: of so much, for so long.
+    /// A holder receives a lease: its id, its length in milliseconds, and its amount.
     Leased(usize, LeaseId, u64, u64),
-    /// What a holder has spent is taken down, by which transaction.
+    /// A holder receives the acknowledgement of the units that it has spent, with the transaction.
     Noted(usize, Dot),
-    /// A request of a plain policy arrives: at whom, by whom, for how much.
+    /// A request of a plain policy arrives: the receiver, the sender, and the amount.
     Plain(usize, usize, u64),
-    /// The last member is cut off for so long.
+    /// The last member is cut off for this many milliseconds.
     CutOff(u64),
-    /// Something happens to one of the members.
+    /// The fault of one of the members takes its next step.
     Strike,
 }
 
 type World = Mesh<Spending>;
 
-/// Plays until all is spent, or the time is over.
+/// Plays until the budget is spent, or the time is over.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figures, String> {
     let spending = Spending {
         plan: *plan,
@@ -141,12 +141,13 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figu
     };
     let mut settings = Settings::under(plan.trouble);
     if plan.strike == Some(Strike::Copied) {
-        // Starts of a copy that is gone are waited for.
+        // The members wait for new starts of the copy that is gone.
         settings.sync = SyncConfig {
             lease_ms: 10_000,
             ..settings.sync
         };
-        // The bound on what two copies overdraw holds if members mostly hear of each other.
+        // The bound on the amount that two copies overdraw requires that members can mostly exchange
+        // messages.
         settings.fault_ms = (1_500, 4_000);
     }
     let mesh = Mesh::new(seed, traced, settings, spending);
@@ -201,7 +202,7 @@ impl Scenario for Spending {
         Ok(())
     }
 
-    /// With a plain policy, members do not ask ahead by themselves.
+    /// With a plain policy, members send no rights requests of their own.
     fn sends(mesh: &mut World, _: usize, bytes: &[u8]) -> Result<bool, String> {
         let asks = bytes[3] == WANT;
         let by_themselves = mesh.own.policy == Policy::Members;
@@ -214,7 +215,7 @@ impl Scenario for Spending {
         mesh.holders_of_ended(at);
     }
 
-    /// Two copies of a process run on until an operator finds that.
+    /// Two copies of a process run on until an operator notices them.
     fn may_restart(mesh: &World, at: usize) -> bool {
         let struck = &mesh.own.struck;
         let mut copied = struck.copied.filter(|_| struck.gone.is_none()).into_iter();
@@ -256,7 +257,7 @@ impl World {
         self.rest()
     }
 
-    /// All is spent: clients ask on, and get nothing, and nothing moves.
+    /// All is spent. Clients go on requesting and get nothing, and no rights move.
     fn rest(&mut self) -> Result<(), String> {
         self.heal();
         self.pass(8_000)?;
@@ -281,7 +282,7 @@ impl World {
         }
     }
 
-    /// Whether the last member is cut off by the plan.
+    /// Whether the plan cuts the last member off now.
     fn is_cut_off(&self) -> bool {
         let cut = self.own.plan.cut_ms.filter(|_| self.own.begun > 0);
         cut.is_some_and(|(from, to)| (from..to).contains(&(self.now - self.own.begun)))

@@ -1,30 +1,30 @@
-//! A store that writes its replica's snapshots in parts, and goes on with a log: what it takes back
-//! must be what it takes back from a snapshot of one piece.
+//! A store that writes its replica's snapshots in parts, and continues with a log. A restore from the parts
+//! must give the same state as a restore from a snapshot in one piece.
 
 use crate::random::Random;
 use tallymesh_core::{
     Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
 };
 
-/// What happened to stores.
+/// Figures of stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Snapshots that were finished.
     pub snapshots: u64,
-    /// Those that told some shard twice, as it had changed between two parts.
+    /// Snapshots with a shard in two parts, because the shard changed between them.
     pub changed: u64,
-    /// Parts of them.
+    /// Parts of snapshots.
     pub parts: u64,
     /// Snapshots that became void.
     pub voids: u64,
-    /// Times that what was stored was taken back, with a log and without.
+    /// Restores, with and without a log.
     pub restored: u64,
     /// Records of the logs.
     pub records: u64,
 }
 
 impl Figures {
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.snapshots += other.snapshots;
         self.changed += other.changed;
@@ -35,7 +35,7 @@ impl Figures {
     }
 }
 
-/// A finished snapshot, and what came after it.
+/// A finished snapshot, and the log after it.
 #[derive(Clone)]
 struct Kept {
     /// All parts, encoded.
@@ -50,18 +50,18 @@ struct Kept {
 #[derive(Clone)]
 pub struct Store {
     random: Random,
-    /// Whether what is taken back is the very state. A forked writer whose life begins later in one of
-    /// its histories may take a cut away in between, of which no record tells: who takes it back has
-    /// that cut still, until it hears of others.
+    /// Whether a restore gives the exact state. If a writer is forked, its lifetime may begin later in one of
+    /// its histories. A merge of this history may remove a watermark in between, and no record contains the
+    /// removal. So the restored replica has the watermark until it merges others' messages.
     exact: bool,
     begun: Option<(Snapshot, Vec<Vec<u8>>)>,
     kept: Option<Kept>,
-    /// What happened to it.
+    /// The figures of this store.
     pub figures: Figures,
 }
 
 impl Store {
-    /// One that does what follows from this seed; not `exact` where writers are forked that cancel.
+    /// A store whose actions follow from this seed. Not `exact` if writers that cancel may be forked.
     pub fn new(seed: u64, exact: bool) -> Store {
         Store {
             random: Random::new(seed),
@@ -72,10 +72,10 @@ impl Store {
         }
     }
 
-    /// Does, or does not, a bit of its work, at the time `now` of its replica.
+    /// Performs a random action of the store, or none, at the time `now` of its replica.
     ///
     /// # Errors
-    /// Says what it would have taken back wrongly.
+    /// The difference of a restored state, as text.
     pub fn turn(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
         match self.random.below(20) {
             0..3 => self.step(replica, now),
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Makes the next part.
+    /// Writes the next part of a snapshot.
     fn step(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
         let begin = || (replica.begin_snapshot(), Vec::new());
         let (mut snapshot, mut parts) = self.begun.take().unwrap_or_else(begin);
@@ -127,20 +127,20 @@ impl Store {
         }
     }
 
-    /// Writes down what has changed, as is to be done before anything is collected.
+    /// Writes the changes to the log. This has to be done before the replica collects.
     pub fn append(&mut self, replica: &mut Replica) {
         if let Some(kept) = &mut self.kept
             && let Some(record) = replica.since(&mut kept.mark)
         {
             self.figures.records += 1;
             match record.is_whole() {
-                true => self.kept = None, // it stands for all before it
+                true => self.kept = None, // it replaces all records before it
                 false => kept.records.push(record.encode_stored()),
             }
         }
     }
 
-    /// Takes back what was written, from the parts and from one piece, and compares.
+    /// Restores from the parts and from one piece, and compares the results.
     fn check(&mut self, replica: &Replica, now: u64) -> Result<(), String> {
         let Some(kept) = &self.kept else {
             return Ok(());
@@ -165,7 +165,7 @@ impl Store {
         if !self.exact {
             exchange(&mut one, &mut other).map_err(wrong)?;
         } else if (one.fault_count() > 0) != (other.fault_count() > 0) {
-            // How often a fork shows depends on the order of keys.
+            // The order of keys decides how often a fork is noticed.
             return Err("that a writer was forked is not what was kept".into());
         }
         same(&mut one, &mut other).map_err(|what| format!("{what} is not what was kept"))?;
@@ -173,7 +173,7 @@ impl Store {
         if !self.exact {
             exchange(&mut one, &mut live).map_err(wrong)?;
         }
-        // Only who was forgotten since is still there.
+        // The live replica may only have forgotten writers since.
         if !one.vector().covers(&live.vector()) {
             return Err("the version vector was not kept".into());
         }
@@ -190,7 +190,7 @@ fn decoded(messages: &[Vec<u8>]) -> Result<Vec<Message>, String> {
     messages.map_err(|error| error.to_string())
 }
 
-/// Lets two replicas hear of all that the other holds, where they cover the same.
+/// Two replicas merge each other's whole state.
 fn exchange(one: &mut Replica, other: &mut Replica) -> Result<(), tallymesh_core::Error> {
     let full = |replica: &Replica| replica.delta(&VersionVector::default());
     let (from_one, from_other) = (full(one), full(other));
@@ -198,7 +198,7 @@ fn exchange(one: &mut Replica, other: &mut Replica) -> Result<(), tallymesh_core
     other.merge(&from_one).map(drop)
 }
 
-/// Whether two replicas are the same in all that counts; if not, in what they differ.
+/// Checks that two replicas are the same in everything that counts. The error is the difference.
 fn same(one: &mut Replica, other: &mut Replica) -> Result<(), String> {
     if one.canonical_bytes() != other.canonical_bytes() {
         let (one, other) = (one.snapshot(), other.snapshot());

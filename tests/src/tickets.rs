@@ -1,5 +1,5 @@
-//! Numbers of one sequence that clients are handed out at three members: each number at most once, whatever
-//! befalls the [mesh](crate::sim).
+//! Scenario: clients draw numbers of one sequence at three members of a [mesh](crate::sim). Each number is
+//! handed out at most once, under all faults.
 
 use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, text};
 use std::collections::{BTreeSet, VecDeque};
@@ -7,58 +7,58 @@ use tallymesh_core::{Error, Input, Reached, Sequence, WantId, Watched};
 
 const MEMBERS: usize = 3;
 const NAME: &str = "visits";
-/// How long a client thinks between two numbers.
+/// How long a client pauses between two draws, in milliseconds.
 const THINK_MS: (u64, u64) = (20, 400);
 const PATIENCE_MS: u64 = 2_000;
-/// When all that are connected have heard of a watch.
+/// Time until all connected members have received a watch, in milliseconds.
 const HEARD_MS: u64 = 500;
 
-/// What happens.
+/// The clients and the events of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many clients draw at each member.
+    /// Number of clients at each member.
     pub clients: [usize; MEMBERS],
-    /// What befalls the members.
+    /// The faults of the members.
     pub trouble: Trouble,
-    /// How many members begin the sequence, all at once.
+    /// Number of members that begin the sequence, all at once.
     pub begins: usize,
-    /// How long it is, in milliseconds, from one watch of a number to the next; 0 for none.
+    /// Milliseconds between two watches of numbers. 0 means no watches.
     pub watch_ms: u64,
-    /// When it ends, in milliseconds.
+    /// When the run ends, in milliseconds.
     pub end_ms: u64,
 }
 
-/// What came of it.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How many numbers were handed out.
+    /// Numbers that were handed out.
     pub issued: u64,
-    /// How many draws waited.
+    /// Draws that had to wait.
     pub waited: u64,
-    /// How long they waited altogether, in milliseconds.
+    /// Sum of their waits, in milliseconds.
     pub waited_ms: u64,
-    /// How many draws were given up.
+    /// Draws that the client gave up.
     pub refused: u64,
-    /// How many numbers were lost.
+    /// Numbers that were lost.
     pub lost: u64,
-    /// How many numbers were held and not handed out when a number was, summed up over all.
+    /// At each number that was handed out, the numbers that members had in reserve. Summed up over all.
     pub ahead: u64,
-    /// How many watched numbers were handed out, and noted as that.
+    /// Watched numbers that were handed out, and whose rank was noted.
     pub reached: u64,
-    /// How many of them were not handed out as the one of that rank, of those that were not lost, though
-    /// they were not given before all had heard of the watch.
+    /// Watched numbers whose rank among the numbers that were not lost differs from their value. Numbers that
+    /// a member had reserved before all members received the watch are not counted.
     pub astray: u64,
-    /// By how many ranks altogether.
+    /// Sum of these differences.
     pub astray_by: u64,
-    /// By how many at most.
+    /// Greatest of these differences.
     pub astray_most: u64,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 struct Client {
     at: usize,
-    /// Whether it has asked, and was not answered yet.
+    /// Whether it has an open request.
     asks: bool,
 }
 
@@ -68,35 +68,35 @@ struct Waiting {
     want: WantId,
 }
 
-/// The sequence and who draws from it.
+/// The state of this scenario: the sequence and its clients.
 pub struct Tickets {
     plan: Plan,
     figures: Figures,
     clients: Vec<Client>,
-    /// Who waits at each member, the longest first.
+    /// The waiting clients at each member, the longest wait first.
     waiting: [VecDeque<Waiting>; MEMBERS],
-    /// All numbers that a client was told.
+    /// All numbers that a client received.
     issued: BTreeSet<u64>,
-    /// The same, with those that a member drew and lost before it had told them.
+    /// All numbers that a member drew, including those that were lost before a client received them.
     drawn: BTreeSet<u64>,
     watched: BTreeSet<u64>,
-    /// Watched numbers that were given before all had heard of that.
+    /// Watched numbers that a member had reserved before all members received the watch.
     late: BTreeSet<u64>,
-    /// Watched numbers of which not all have heard.
+    /// Watched numbers whose watch has not reached all members.
     fresh: BTreeSet<u64>,
-    /// Whether nobody draws any more.
+    /// Whether the draws have stopped.
     over: bool,
 }
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// A client asks.
+    /// A client sends a request.
     Ask(usize),
-    /// A client is told its number.
+    /// A client receives its number.
     Told(usize, u64),
-    /// Somebody watches a number.
+    /// A member watches a number.
     Watch,
-    /// All have heard of a watch.
+    /// All members have received the watch of this number.
     Heard(u64),
 }
 
@@ -105,7 +105,7 @@ type World = Mesh<Tickets>;
 /// Plays a plan.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let tickets = Tickets {
         plan: *plan,
@@ -151,7 +151,7 @@ impl Scenario for Tickets {
         mesh.serve(at)
     }
 
-    /// A disk is put back besides wherever that may be: it may seldom be.
+    /// Puts a disk back in addition, whenever this is allowed, because it seldom is.
     fn fault(mesh: &mut World) -> Result<(), String> {
         if mesh.random.chance(mesh.settings.trouble.old / 2) {
             let at = mesh.random.index(MEMBERS);
@@ -198,7 +198,7 @@ impl World {
         self.rest()
     }
 
-    /// Nobody draws any more: all members see the same, and it is true.
+    /// Stops the draws. Then all members must see the same sequence, and it must be right.
     fn rest(&mut self) -> Result<(), String> {
         self.heal();
         self.own.over = true;
@@ -222,7 +222,8 @@ impl World {
         self.own.figures.lost = lost;
         let held: u64 = known.held.iter().map(|it| it.0.end - it.0.start).sum();
         let all = known.issued + held + lost;
-        // Of whom an old copy does not tell, it may take longer to find out that it is over.
+        // An old disk copy may have an entry of a writer that no other replica has. Its end is then noticed
+        // later.
         let current = |writer| self.nodes.iter().any(|it| it.replica.writer() == writer);
         self.watches_tell(known)?;
         let own = self.counts.old > 0 || known.held.iter().all(|it| current(it.1));
@@ -234,16 +235,16 @@ impl World {
         }
     }
 
-    /// What all see of watched numbers is true.
+    /// Checks that the members' state of watched numbers is right.
     fn watches_tell(&self, known: &Sequence) -> Result<(), String> {
         let (issued, watched) = (&self.own.issued, &self.own.watched);
         let told: BTreeSet<u64> = known.watched.iter().map(|it| it.number).collect();
-        // What was handed out, or watched, and lost with a disk is told as lost, or not at all.
+        // A number that was handed out or watched, and lost with a disk, is marked as lost or missing.
         let is_exact = self.counts.old == 0 && self.settings.trouble.flush_ms == 0;
         let is_true = |it: &Watched| match it.reached {
             Reached::NotYet => !issued.contains(&it.number),
             Reached::HandedOut { .. } | Reached::Passed => issued.contains(&it.number),
-            // It may have been handed out before that.
+            // It may have been handed out before it was lost.
             Reached::Lost => true,
         };
         let all_told = watched.is_subset(&told) && known.watched.iter().all(is_true);
@@ -253,13 +254,13 @@ impl World {
         }
     }
 
-    /// The least number that was never given to anybody.
+    /// The least number that no member has reserved.
     fn next(&self) -> u64 {
         let known = self.nodes.iter().map(|it| it.replica.sequence(NAME));
         known.flatten().map(|it| it.next).max().unwrap_or_default()
     }
 
-    /// Somebody watches one of the numbers to come.
+    /// A member watches one of the next numbers.
     fn watch(&mut self) -> Result<(), String> {
         self.at(self.now + self.own.plan.watch_ms, Event::Watch);
         let ahead = self.random.range(3, 200);
@@ -281,7 +282,7 @@ impl World {
         }
     }
 
-    /// Looks whether a watched number is handed out as the one of that rank.
+    /// Compares the rank of a watched number, once it is handed out, with its value.
     fn note_reached(&mut self, number: u64, known: &Sequence) -> Result<(), String> {
         let mut watched = known.watched.iter();
         let Some(watched) = watched.find(|it| it.number == number) else {
@@ -337,7 +338,7 @@ impl World {
         self.after(THINK_MS, Event::Ask(client));
     }
 
-    /// Hands a number out; false if there is none here.
+    /// Hands out a number. Returns false if this member has none.
     fn draw(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
         match replica.draw(NAME, &mut Vec::new()) {
@@ -366,7 +367,7 @@ impl World {
         Ok(())
     }
 
-    /// Serves who waits, and lets those go who have waited for long enough.
+    /// Serves the waiting clients, and ends the waits that have timed out.
     fn serve(&mut self, at: usize) -> Result<(), String> {
         while let Some(&Waiting {
             client,

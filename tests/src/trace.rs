@@ -1,8 +1,8 @@
-//! A hash of all that a run's replicas send, store and read. `tests/trace.txt` has one for each block of seeds
-//! of each scenario, so that a change that is to change no behaviour can show that it did not.
+//! A hash of everything that a run's replicas send, store and read. `tests/trace.txt` has one hash for each
+//! block of seeds of each scenario. A change that must not alter behaviour can prove with it that it did not.
 //!
-//! The hash knows bytes and numbers only: wire bytes, stored bytes, keys, values, and the codes of errors. Names
-//! of Rust types and fields, `Debug` texts and layouts are not part of it.
+//! The hash covers bytes and numbers only: wire bytes, stored bytes, keys, values, and the codes of errors.
+//! Names of Rust types and fields, `Debug` texts and layouts are not part of it.
 
 mod table;
 
@@ -10,7 +10,7 @@ pub use table::{PATH, SCENARIOS, Scenario, explorations};
 
 use tallymesh_core::{Output, Replica};
 
-/// FNV-1a (Fowler, Noll, Vo), 64 bits: plain, and good enough to see a difference.
+/// FNV-1a (Fowler, Noll, Vo), 64 bits: simple, and good enough to detect a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace(u64);
 
@@ -21,12 +21,12 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// The hash of all so far.
+    /// The hash of all input so far.
     pub fn hash(self) -> u64 {
         self.0
     }
 
-    /// Adds bytes, after how many there are.
+    /// Adds the number of bytes, and the bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         for byte in bytes {
@@ -51,7 +51,7 @@ impl Trace {
         self.bytes(&value.unwrap_or(0).to_le_bytes());
     }
 
-    /// Adds an output of a replica's sync machine: which kind it is, and what it carries.
+    /// Adds an output of a replica's sync machine: its kind and its content.
     pub fn output(&mut self, at: usize, replica: &Replica, output: &Output) {
         self.number(at as u64);
         match output {
@@ -89,8 +89,8 @@ impl Trace {
         }
     }
 
-    /// Adds all that can be read at a replica: counters, parts of budgets, whom it has heard how far, and who the
-    /// members are.
+    /// Adds all results of reads at a replica: counters, parts of budgets, the clock of each writer, and the
+    /// members.
     pub fn reads(&mut self, replica: &Replica) {
         let counters = replica.counters().chain(replica.budget_parts());
         let read = |(handle, key): (_, &str)| {

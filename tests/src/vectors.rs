@@ -20,16 +20,16 @@ use tallymesh_core::{
     VersionVector, WriterId,
 };
 
-/// Bytes with a name and what they say.
+/// Named bytes, and a description of their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vector {
-    /// The name that documents use.
+    /// The name in documents.
     pub name: &'static str,
-    /// What is in it.
+    /// A description of the content.
     pub says: &'static str,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// For bytes that must be refused: the error's code.
+    /// For bytes that must be rejected: the error's code.
     pub refused: Option<&'static str>,
 }
 
@@ -84,7 +84,8 @@ fn after(ops: &[(&str, Op)]) -> Replica {
     replica
 }
 
-/// Writer 22.., who made these operations after it saw 11.. add 1 to a, 2 to b and 300 to c.
+/// Writer 11.. has added 1 to a, 2 to b and 300 to c. Writer 22.. has seen this, and then made these
+/// operations.
 fn cancelled(ops: &[(&str, Op)]) -> Replica {
     let mut replica = replica(0x22);
     let adds = full(&with(0x11, &[("a", 1), ("b", 2), ("c", 300)]));
@@ -116,7 +117,7 @@ fn wide() -> Replica {
     let mut one = after(&[("a", Op::Add(i64::MAX))]);
     let mut two = replica(0x22);
     two.merge(&full(&one)).expect("a vector's merge fits");
-    // Not seen by the reset: the life goes on.
+    // The reset has not seen this add, so the lifetime goes on.
     one.apply("a", Op::Add(-1))
         .expect("a vector's operation fits");
     two.apply("a", Op::Reset)
@@ -271,7 +272,7 @@ fn hello() -> Hello {
     }
 }
 
-/// The push that a machine sends after a local add on top of something merged.
+/// The push of a machine after a local add, on top of changes that it has merged.
 fn push() -> Vec<u8> {
     let mut replica = two();
     let mut sync = SyncMachine::new(SyncConfig::default(), 0);
@@ -527,7 +528,7 @@ pub fn frames() -> Vec<Vector> {
     ]
 }
 
-/// A frame Delta, with what is remembered of a forgotten writer.
+/// A Delta frame, with the membership record of a forgotten writer.
 fn remembered(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend_from_slice(&[2, 1]);
     bytes.extend_from_slice(&[0x33; 16]);
@@ -535,7 +536,7 @@ fn remembered(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A question about so many writers.
+/// A question about this many writers.
 fn asked(writers: u8) -> Vec<u8> {
     let upto = VersionVector::default();
     let mut bytes = frame(Body::Ask(Ask { id: 7, upto }));
@@ -548,7 +549,7 @@ fn asked(writers: u8) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that must be refused, each with the code of the error: frames, except those whose name
+/// Bytes that must be rejected, each with the code of the error. They are frames, except those whose name
 /// begins with `message_`, or with `stored_` for records of a store.
 pub fn refusals() -> Vec<Vector> {
     let digest = frame(Body::Digest(digests()));

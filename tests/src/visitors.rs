@@ -1,11 +1,11 @@
-//! Tabs that come, count and go, in any number: what is left of them is their total.
+//! A test of many tabs that come, count and go. Only their total may be left of them.
 //!
-//! Members take them in, most say goodbye, some are declared dead; the members exchange deltas,
-//! acknowledge, absorb and collect as they go. In the end the state must be that of a space in which
-//! the members had counted themselves.
+//! Members admit the tabs. Most tabs leave, and some are fenced. Meanwhile the members exchange deltas,
+//! acknowledge, retire and collect. In the end the state must equal that of a space in which the members had
+//! counted themselves.
 //!
-//! It is no scenario of the simulated mesh (`sim`): a million tabs come, and what counts is how large the state is
-//! then, and not what befalls them. Guests that come and go in a mesh are in `mesh`.
+//! It is not a scenario of the simulated mesh (`sim`). It has a million tabs, and measures how large the
+//! state is after them, not how they stand faults. Guests that come and go in a mesh are in `mesh`.
 
 use crate::random::Random;
 use std::fmt;
@@ -15,29 +15,29 @@ use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector,
 const MEMBERS: usize = 3;
 /// How many counters there are.
 const COUNTERS: usize = 4;
-/// Tabs that are there at the same time.
+/// Number of tabs at the same time.
 const CROWD: usize = 48;
-/// Of so many tabs one goes without a word.
+/// One tab in this many goes without a leave.
 const SILENT_EACH: u64 = 20;
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 30;
 
-/// What came of it.
+/// Figures of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Tabs that came.
     pub visitors: u64,
-    /// Tabs that were declared dead.
+    /// Tabs that were fenced.
     pub silent: u64,
-    /// The most writers that a member knew at a time.
+    /// Most writers in a member's table at one time.
     pub writers_max: usize,
     /// Bytes of a member's canonical state before any tab came.
     pub bytes_before: usize,
-    /// The same after the last one went.
+    /// The same, after the last tab is gone.
     pub bytes_after: usize,
-    /// The same of a space in which the members counted all of it themselves.
+    /// The same, in a space in which the members counted everything themselves.
     pub bytes_alone: usize,
-    /// Heap bytes of a member's shards and keys, in the end, and in the space without tabs.
+    /// Heap bytes of a member's shards and keys: at the end, and in the space without tabs.
     pub heap: [usize; 2],
 }
 
@@ -61,17 +61,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Members of a space, and what each of them wrote down.
+/// Members of a space, and the log of each of them.
 pub struct Members {
     replicas: Vec<Replica>,
     marks: Vec<Mark>,
 }
 
 impl Members {
-    /// Members who know each other.
+    /// Members that have each other's configuration.
     ///
     /// # Errors
-    /// Says what went wrong.
+    /// The failure, as text.
     pub fn new() -> Result<Members, String> {
         let owners: Vec<Owner> = (1..=MEMBERS as u8).map(|number| [number; 32]).collect();
         let replica = |owner: &Owner| {
@@ -101,7 +101,7 @@ impl Members {
         pass(&message, writer, &mut self.replicas[to])
     }
 
-    /// All hear from all, acknowledge, absorb and collect.
+    /// All members exchange deltas, acknowledge, retire and collect.
     fn round(&mut self) -> Result<(), String> {
         for from in 0..MEMBERS {
             for to in (0..MEMBERS).filter(|to| *to != from) {
@@ -121,10 +121,10 @@ impl Members {
         self.replicas.iter().map(Replica::canonical_bytes).collect()
     }
 
-    /// Rounds until nothing changes any more.
+    /// Makes rounds until nothing changes any more.
     ///
     /// # Errors
-    /// Says what went wrong.
+    /// The failure, as text.
     pub fn in_order(&mut self) -> Result<(), String> {
         let mut quiet = 0;
         for _ in 0..ROUNDS {
@@ -142,10 +142,10 @@ impl Members {
     }
 }
 
-/// Lets so many tabs come and go; `seed` says what they do.
+/// Lets this many tabs come and go. Their actions follow from `seed`.
 ///
 /// # Errors
-/// Says what is wrong in the end.
+/// The violation at the end, as text.
 pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome, String> {
     let mut members = Members::new()?;
     let bytes_before = members.bytes()[0].len();
@@ -214,7 +214,7 @@ pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome
     })
 }
 
-/// A member of a space in which the members counted all of it themselves.
+/// A member of a space in which the members counted everything themselves.
 fn alone(parts: &[[i64; COUNTERS]; MEMBERS]) -> Result<Replica, String> {
     let mut members = Members::new()?;
     for (replica, parts) in members.replicas.iter_mut().zip(parts) {
@@ -228,8 +228,7 @@ fn alone(parts: &[[i64; COUNTERS]; MEMBERS]) -> Result<Replica, String> {
     Ok(replica)
 }
 
-/// A tab that begins from a member's state, is taken in by it, counts, and goes, with a goodbye or
-/// without.
+/// A tab starts from a member's state, is admitted by it, counts, and goes, with a leave or without one.
 fn tab(
     home: &mut Replica,
     random: &mut Random,

@@ -1,6 +1,7 @@
-//! Limits for each period at three or four members of a [mesh](crate::sim) whose clocks are apart: what is
-//! allowed in a period never adds up to more than its limit, and when all is healed all of it can be used,
-//! and nothing is left of periods that are over.
+//! Scenario: rate limits at three or more members of a [mesh](crate::sim) whose clocks differ.
+//!
+//! The sum that is allowed in a period never exceeds the limit. After all is healed, the whole limit can be
+//! used, and nothing is left of ended periods.
 
 mod clients;
 mod oracle;
@@ -11,79 +12,80 @@ use oracle::Decided;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tallymesh_core::{Error, Limit, Stock};
 
-/// So many members are played at most.
+/// Most members of a run.
 pub const MEMBERS_MAX: usize = 10;
 
-/// What happens.
+/// The clients and the events of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many members there are at most.
+    /// Most members.
     pub members: usize,
-    /// How many of them there are at first.
+    /// Number of members at the start.
     pub founders: usize,
-    /// How many clients ask at each.
+    /// Number of clients at each member.
     pub clients: [usize; MEMBERS_MAX],
-    /// How many keys they ask for, at most three.
+    /// Number of keys with a limit, at most three.
     pub keys: usize,
-    /// Whether they wait for what is not allowed at once.
+    /// Whether clients wait if a request is not allowed at once.
     pub waits: bool,
-    /// Whether all is mended in the end, and looked at what can be used then and what is left.
+    /// Whether everything is healed at the end. Then the usable amounts and the remaining counters are
+    /// checked.
     pub rests: bool,
-    /// How much is allowed in a period, at first.
+    /// The limit of a period at the start.
     pub limit: u64,
-    /// How long a period is, in milliseconds.
+    /// The length of a period, in milliseconds.
     pub period_ms: u64,
-    /// What befalls the members.
+    /// The faults of the members.
     pub trouble: Trouble,
-    /// How many in a thousand troubles are a change of the limits.
+    /// Faults of 1000 that are a change of the limits.
     pub rules: u64,
-    /// How many in a thousand troubles are a change of the members.
+    /// Faults of 1000 that are a change of the members.
     pub moves: u64,
-    /// When it ends, in milliseconds.
+    /// When the run ends, in milliseconds.
     pub end_ms: u64,
 }
 
-/// What came of it.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How much was allowed, and how often that was refused.
+    /// The amount that was allowed.
     pub allowed: u64,
-    /// How often it was refused.
+    /// Number of requests that were rejected.
     pub refused: u64,
-    /// How many of those who were allowed something had waited for it.
+    /// Number of allowed requests that had waited.
     pub waited: u64,
-    /// How much a member allowed that others did not count any more.
+    /// The amount that a member allowed after others had stopped counting it.
     pub uncounted: u64,
-    /// How many windows there were.
+    /// Number of periods.
     pub windows: u64,
-    /// How many configurations were decided.
+    /// Number of configurations that took effect.
     pub decided: u64,
-    /// The most counters that a member kept of windows at once.
+    /// Most counters of periods that one member had at the same time.
     pub counters: usize,
-    /// What was asked for in each window, by its name, and allowed at once.
+    /// The requested and allowed amounts of each period, by its name.
     pub periods: BTreeMap<String, Metered>,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
-/// What was asked for in a window.
+/// The requested and allowed amounts of a period.
 #[derive(Clone, Debug)]
 pub struct Metered {
-    /// How much may be allowed.
+    /// The limit.
     pub limit: u64,
-    /// How much was asked for at each member.
+    /// The requested amount at each member.
     pub asked: Vec<u64>,
-    /// How much was allowed, at once.
+    /// The amount that was allowed at once.
     pub allowed: u64,
 }
 
 impl Metered {
-    /// The most that anybody could have allowed.
+    /// The most that any policy could have allowed.
     pub fn most(&self) -> u64 {
         self.limit.min(self.asked.iter().sum())
     }
 
-    /// What members would have allowed that each have a part of the limit which stays theirs.
+    /// The amount that members would have allowed if each had a fixed part of the limit.
     pub fn fixed(&self) -> u64 {
         let parts = self.asked.len() as u64;
         let part = |at: u64| self.limit / parts + u64::from(at < self.limit % parts);
@@ -92,18 +94,18 @@ impl Metered {
     }
 }
 
-/// The limits, and who uses them.
+/// The state of this scenario: the limits and their clients.
 pub struct Windows {
     plan: Plan,
     figures: Figures,
     clients: Vec<Client>,
-    /// Who waits at each member, the longest first.
+    /// The waiting clients at each member, the longest wait first.
     waiting: Vec<VecDeque<Waiting>>,
     decided: Decided,
-    /// What was allowed and counts, by the window: the sum, and by which transactions.
+    /// The allowed amounts that count, by the period: the sum, and the amount of each transaction.
     allowed: BTreeMap<String, (u64, Vec<(oracle::Dot, u64)>)>,
     seen: BTreeSet<String>,
-    /// Whether nobody asks any more.
+    /// Whether the requests have stopped.
     over: bool,
 }
 
@@ -121,7 +123,7 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
 /// Plays a plan.
 ///
 /// # Errors
-/// Says what went wrong, and the seed.
+/// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let windows = Windows {
         plan: *plan,
@@ -166,7 +168,7 @@ impl Scenario for Windows {
         }
     }
 
-    /// Limits and members change.
+    /// Changes the limits or the members.
     fn fault(mesh: &mut World) -> Result<(), String> {
         if mesh.random.chance(mesh.own.plan.rules) {
             mesh.change_limits()?;
@@ -199,7 +201,7 @@ impl World {
         }
     }
 
-    /// All is healed: all of a limit can be used, and then all that was kept of windows goes.
+    /// All is healed. The whole of a limit can be used, and then all counters of periods are removed.
     fn rest(&mut self) -> Result<(), String> {
         self.heal();
         self.own.over = true;
@@ -225,18 +227,18 @@ impl World {
             ));
         }
         self.pass(60_000)?;
-        // A process that wrote something and is gone for good is waited for until its lease is over.
+        // If a process that wrote something is gone for good, the members wait until its guest timeout ends.
         if self.own.plan.moves > 0 && self.is_left(at).is_some() {
             self.pass(600_000)?;
         }
         self.is_left(at).map_or(Ok(()), Err)
     }
 
-    /// Members decide on a last limit; tells who proposed it.
+    /// Members decide on a last limit. Returns the member that proposed it.
     fn decide_last(&mut self, most: u64, period: u64) -> Result<usize, String> {
         let last = [limit("last", most, period)];
         for _ in 0..20 {
-            // Members may change still, as was decided before.
+            // An earlier decision may still change the members.
             let mut members = 0..self.nodes.len();
             let at = members.find(|at| self.nodes[*at].replica.is_member());
             let at = at.ok_or("nobody is a member")?;
@@ -251,7 +253,7 @@ impl World {
         Err(format!("nothing is decided: {}", self.tell()))
     }
 
-    /// Uses some of the last limit at a member; tells how much.
+    /// Uses some of the last limit at a member. Returns the amount.
     fn use_last(&mut self, at: usize, left: u64) -> Result<u64, String> {
         let cost = (1 + self.random.below(3)).min(left);
         if cost == 0 || !self.nodes[at].replica.is_member() {
@@ -288,7 +290,7 @@ impl World {
         }
     }
 
-    /// One goes, or another one comes.
+    /// A member leaves, or another one joins.
     fn change_members(&mut self) -> Result<(), String> {
         let at = self.random.index(self.nodes.len());
         let other = owner(self.random.index(self.nodes.len()));

@@ -1,4 +1,4 @@
-//! What processes must come to hold.
+//! The state to which processes must converge.
 
 use super::World;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl World {
         })
     }
 
-    /// What all together hold.
+    /// The join of the shards of all living processes.
     pub(super) fn join(&self) -> BTreeMap<Place, (u64, i128)> {
         let mut join = BTreeMap::new();
         for (place, shard) in self.shards() {
@@ -57,8 +57,8 @@ impl World {
         join
     }
 
-    /// Whether some clock of a writer has two contents, each plain transaction being of one counter,
-    /// and both survive the other's later shards. What left no trace cannot be told.
+    /// Whether some clock of a writer has two contents, and both survive the later shards of the other. Each
+    /// plain transaction changes one counter. A fork that left no trace is not found.
     pub(super) fn is_forked(&self, join: &BTreeMap<Place, (u64, i128)>) -> bool {
         let mut clocks: BTreeMap<(WriterId, u64), (String, i128)> = BTreeMap::new();
         let survives = |place: &Place, clock| join[place].0 == clock;
@@ -75,7 +75,7 @@ impl World {
     pub(super) fn check(&self, expected: &BTreeMap<Place, (u64, i128)>) -> Result<(), String> {
         if self.own.plain {
             let held = self.join();
-            // Pushes that waited for something may bring more than was visible.
+            // Pushes that waited for another change may contain more shards than were visible.
             let mut shards = held.clone().into_iter();
             if let Some(shard) = shards.find(|shard| !self.own.made.contains(shard)) {
                 return Err(format!("{shard:?} was never made"));

@@ -1,8 +1,8 @@
-//! What is counted of a run.
+//! Figures of the scenario with clones.
 
 use crate::sim::Counts;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Processes copied while they ran.
@@ -15,14 +15,14 @@ pub struct Figures {
     pub forks: u64,
     /// Faults that were reported.
     pub faults: u64,
-    /// Longest virtual time until all held the same.
+    /// Longest virtual time until all processes had the same state, in milliseconds.
     pub healed_ms: u64,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds another run's figures; of the times the longest stays.
+    /// Adds the figures of another run. It takes the longest of the times.
     pub fn add(&mut self, other: &Figures) {
         self.copies += other.copies;
         self.returns += other.returns;

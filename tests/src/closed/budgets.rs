@@ -8,38 +8,38 @@ use tallymesh_core::{Again, Asked, Error, Flow, Kind, LeaseId, Replica, WriterId
 
 /// The budget with a cap.
 const CAPPED: Name = NAMES.len() - 1;
-/// Numbers of idempotency keys of budgets begin here: others have those below.
+/// First number of the idempotency keys of budgets. Other keys have lower numbers.
 const ONCE_FIRST: OnceId = 1 << 32;
 
-/// What a run with budgets came to.
+/// Figures of a run with budgets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Transactions on budgets.
     pub made: u64,
-    /// Those that were refused since too little was held.
+    /// Transactions that were rejected because the replica had too few rights.
     pub short: u64,
-    /// Rights or room moved to other members.
+    /// Grants of rights or room to other members.
     pub grants: u64,
     /// Rights set aside on lease.
     pub leases: u64,
-    /// Spends of something of a lease.
+    /// Spends from a lease.
     pub leased: u64,
-    /// Times that something of a lease came back since it was over.
+    /// Times that the rest of a lease returned to its member after the lease had ended.
     pub came_back: u64,
     /// Transactions under keys.
     pub keyed: u64,
-    /// Of these, those that were withdrawn.
+    /// Keyed transactions that were withdrawn.
     pub withdrawn: u64,
-    /// Those that replicas that came back made again.
+    /// Transactions that replicas replayed when they rejoined.
     pub again: u64,
-    /// And those that they could not.
+    /// Transactions that such replicas could not replay.
     pub refused: u64,
-    /// Runs that ended with all rights where they can be used.
+    /// Runs that ended with all rights where they can be spent.
     pub ended: u64,
 }
 
 impl Figures {
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.made += other.made;
         self.short += other.short;
@@ -55,11 +55,11 @@ impl Figures {
     }
 }
 
-/// All that was done to budgets.
+/// The ledger of all operations on budgets.
 pub(super) struct Books {
     ledger: Ledger,
     random: Random,
-    /// What each idempotency key asks for.
+    /// The operations of each idempotency key.
     keys: Vec<Vec<(Name, Flow)>>,
     pub(super) figures: Figures,
 }
@@ -84,7 +84,7 @@ impl Books {
         self.ledger.check_all(taken)
     }
 
-    /// Takes out of what was withdrawn what is of budgets.
+    /// Removes the withdrawals of budget transactions from the given list, and notes them.
     pub(super) fn withdraw(
         &mut self,
         withdrawn: &mut Vec<(String, Dot)>,
@@ -105,7 +105,7 @@ impl Books {
         Ok(())
     }
 
-    /// Takes in what was made again of a transaction; false if it was none on budgets.
+    /// Notes a transaction that was replayed. Returns false if it was not one on budgets.
     pub(super) fn reissue(
         &mut self,
         view: &View,
@@ -133,7 +133,7 @@ impl Books {
                 self.ledger.add((writer, clock), made);
                 Ok(true)
             }
-            // It only moved rights, or somebody else made it, if it was not refused.
+            // It was rejected, it only moved rights, or another replica made it under the same key.
             None => match again.refused || made.is_void() || made.once.is_some() {
                 true => Ok(true),
                 false => Err(format!("{made:?} was not made again: {again:?}")),
@@ -141,7 +141,7 @@ impl Books {
         }
     }
 
-    /// How many keys there may be in the end; nobody who is gone holds anything.
+    /// Checks the number of keys at the end. A replica that is gone must own nothing.
     pub(super) fn check_end(
         &self,
         replica: &Replica,
@@ -199,7 +199,7 @@ impl World {
             number = Some(ONCE_FIRST + it);
         }
         let super::Actor { replica, view, .. } = &mut self.actors[at];
-        // What is minted where nobody has heard of the cap is another thing of the same name.
+        // A mint at a replica without the cap would make a different budget of the same name.
         let has_cap = replica.kind_of(NAMES[CAPPED]) == Some(Kind::CappedBudget);
         let makes = matches!(flows[0], (CAPPED, Flow::RaiseCap(_)));
         if !has_cap && !makes && flows.iter().any(|flow| flow.0 == CAPPED) {
@@ -255,7 +255,7 @@ impl World {
         self.check(at)
     }
 
-    /// A member takes back what is left of its leases that are over.
+    /// A member takes back the rest of its leases that have ended.
     pub(super) fn end_leases(&mut self, at: usize) -> Result<(), String> {
         let replica = &mut self.actors[at].replica;
         let mut changed = Vec::new();
@@ -269,7 +269,7 @@ impl World {
         self.settle(at)
     }
 
-    /// Everything that can be spent can be spent somewhere.
+    /// Checks that some replica can spend each right.
     pub(super) fn check_rights(&mut self) -> Result<(), String> {
         if self.ledger.is_none() {
             return Ok(());
@@ -325,7 +325,7 @@ fn make(
     }
 }
 
-/// Lets an operation on a lease be on one that the replica gave, if there is any.
+/// Changes an operation on a lease to one of this replica's own leases, if it has any.
 fn of_own_lease(random: &mut Random, replica: &Replica, (name, flow): &mut (Name, Flow)) {
     let (Flow::SpendLeased { id, .. } | Flow::EndLease { id }) = flow else {
         return;
@@ -355,7 +355,7 @@ fn flows(random: &mut Random, members: &[WriterId], now: u64) -> Vec<(Name, Flow
         4..10 => vec![(name, Flow::Spend(amount))],
         10..14 => vec![(name, Flow::Grant { to, amount })],
         14 => vec![(last, Flow::GrantRoom { to, amount })],
-        // Between accounts.
+        // Moves between accounts.
         15..17 => {
             let other = random.index(NAMES.len());
             vec![(name, Flow::Spend(amount)), (other, Flow::Mint(amount))]

@@ -1,23 +1,23 @@
-//! The deliveries of a history: what hostile messages are made from, and whom they hit.
+//! The deliveries of a history. Hostile messages are made from them, and are merged into their receivers.
 
 use super::World;
 use tallymesh_core::{Replica, WriterId};
 
-/// A message that arrives.
+/// A message at its arrival.
 #[derive(Clone)]
 pub struct Delivery {
-    /// The receiver as it was before.
+    /// The receiver before it merges the message.
     pub replica: Replica,
-    /// Who sent it, in a session of its own.
+    /// The sender, which has a session of its own with the receiver.
     pub live: WriterId,
     /// The message.
     pub bytes: Vec<u8>,
 }
 
-/// The deliveries of one seed's history, in order.
+/// Returns the deliveries of one seed's history, in order.
 ///
 /// # Errors
-/// Says what went wrong.
+/// The failure, as text.
 pub fn deliveries(seed: u64) -> Result<Vec<Delivery>, String> {
     let mut world = World::new(seed, false);
     world.delivered = Some(Vec::new());

@@ -1,4 +1,4 @@
-//! The end of a history: all who live exchange everything, until nothing is left to do.
+//! The end of a history: all living replicas exchange everything, until nothing is left to do.
 
 use super::{Actor, World};
 use crate::oracle::Dot;
@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::{Error, Owner, VersionVector, WriterId};
 
 impl World {
-    /// All who live exchange everything, the members put everything in order, and all must be the
-    /// same and no larger than needed.
+    /// All living replicas exchange everything, and the members put everything in order. At the end all
+    /// states must be the same, and no larger than needed.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         self.note(|| "the end".into());
         self.now += 1_000;
-        // Whoever was given up has found out by now; members declare dead who is gone.
+        // By now, a replica that was given up has noticed it. Members fence the writers that are gone.
         for at in 0..self.actors.len() {
             let given_up = self.is_given_up(self.actors[at].replica.writer());
             self.gives_up(at, given_up);
         }
-        // In a round without a change to the state a member may have found that what it asked for was
-        // acknowledged, and ask for more in the next.
+        // A round may change no state and still not be the last. A member may have found that its request was
+        // acknowledged, and may request more in the next round.
         let mut quiet = 0;
         for round in 0.. {
             self.drop_owners()?;
@@ -40,7 +40,7 @@ impl World {
             }
             self.check_digests()?;
             for &at in &alive {
-                self.actors[at].alive &= !self.actors[at].left; // it has told all
+                self.actors[at].alive &= !self.actors[at].left; // it has sent everything
             }
             for &at in &alive {
                 if self.actors[at].replica.is_member() {
@@ -87,7 +87,7 @@ impl World {
         self.check_size()
     }
 
-    /// Equal vectors have equal digests, whatever was collected where.
+    /// Checks that equal vectors have equal digests, no matter where garbage was collected.
     fn check_digests(&mut self) -> Result<(), String> {
         let mut digests = BTreeMap::new();
         let alive: Vec<usize> = self.alive().collect();
@@ -105,12 +105,12 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody is left to put things in order.
+    /// Whether a member is left to put things in order.
     fn has_member(&self) -> bool {
         self.alive().any(|at| self.actors[at].replica.is_member())
     }
 
-    /// Takes members who are gone for good out of the configuration.
+    /// Takes members that are gone for good out of the configuration.
     fn drop_owners(&mut self) -> Result<(), String> {
         let owner = |actor: &Actor| actor.member.filter(|_| actor.alive).map(|it| it.0);
         let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
@@ -145,7 +145,7 @@ impl World {
         self.actors[at].replica.canonical_bytes()
     }
 
-    /// Declares dead whoever this member knows and is gone without a word.
+    /// Fences every writer that this member has and that is gone without a leave.
     fn bury(&mut self, by: usize) -> Result<(), String> {
         let own = self.actors[by].replica.writer();
         let replica = &self.actors[by].replica;
@@ -170,7 +170,7 @@ impl World {
         Ok(())
     }
 
-    /// The state must be as large as those make it who live.
+    /// Checks that the state is only as large as the living replicas make it.
     fn check_size(&self) -> Result<(), String> {
         let living: Vec<WriterId> = self
             .alive()

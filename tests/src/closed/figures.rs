@@ -1,6 +1,6 @@
-//! What happened in histories.
+//! Figures of random histories.
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Steps made.
@@ -9,34 +9,34 @@ pub struct Figures {
     pub transactions: u64,
     /// Messages merged.
     pub merges: u64,
-    /// Messages refused.
+    /// Messages rejected.
     pub refusals: u64,
-    /// Keyed transactions that were asked for again where they were known.
+    /// Keyed transactions that were requested again at a replica that had them.
     pub retries: u64,
-    /// Adds that were made under a key elsewhere too, and withdrawn.
+    /// Adds that were also made elsewhere under their key, and were withdrawn.
     pub withdrawn: u64,
-    /// Writers that said goodbye.
+    /// Writers that left.
     pub farewells: u64,
-    /// Writers declared dead.
+    /// Writers fenced.
     pub fences: u64,
     /// Members started again.
     pub restarts: u64,
-    /// Writers absorbed.
+    /// Writers retired.
     pub absorbed: u64,
-    /// Replicas that came back late.
+    /// Replicas that rejoined.
     pub returns: u64,
-    /// Transactions that they made again.
+    /// Transactions that rejoined replicas replayed.
     pub again: u64,
-    /// Replicas that came back when nobody remembered them.
+    /// Replicas that rejoined after all others had forgotten them.
     pub unknown: u64,
-    /// Collections that found something.
+    /// Collections that removed something.
     pub collections: u64,
-    /// Most writers that a replica knew.
+    /// Most writers in the table of one replica.
     pub writers_max: u64,
 }
 
 impl Figures {
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.steps += other.steps;
         self.transactions += other.transactions;

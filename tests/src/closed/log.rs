@@ -1,4 +1,4 @@
-//! What a store would have kept of an actor, and that it leads to the same state.
+//! The records that a store would keep of an actor, and the check that they lead to the same state.
 
 use tallymesh_core::{Mark, Message, Replica, Space, WriterId};
 
@@ -10,7 +10,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Keeps what has changed.
+    /// Stores the changes since the last record.
     pub(super) fn keep(&mut self, replica: &mut Replica) {
         if let Some(message) = replica.since(&mut self.mark) {
             if message.is_whole() {
@@ -20,7 +20,7 @@ impl Log {
         }
     }
 
-    /// Starts from what was kept, just after it was, and compares.
+    /// Restores a fresh replica from the records, just after the last one was stored, and compares.
     pub(super) fn check(&self, replica: &mut Replica, now: u64) -> Result<(), String> {
         let fresh = WriterId::mint(&Space::default(), &[98; 32], &[98; 16]);
         let mut again = Replica::new(Space::default(), fresh);
@@ -29,7 +29,7 @@ impl Log {
             let restored = again.restore(&message);
             restored.map_err(|error| format!("what was kept can't be restored: {error}"))?;
         }
-        // What was taken twice was withdrawn before it was kept.
+        // Duplicates were withdrawn before the record was stored.
         if again.withdraw(&mut |_, _| ()) != Ok(false) {
             return Err("what was kept withdraws something".into());
         }

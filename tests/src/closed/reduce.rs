@@ -1,10 +1,10 @@
-//! The few steps of a history that failed that it takes to fail.
+//! Reduces a failed history to the few steps that it needs to fail.
 
 use super::{World, guarded};
 use crate::random::Random;
 
-/// A history: where the generator stood before each step, and before the end. Without some of its
-/// steps the others still draw the same numbers.
+/// A history: the state of the generator before each step, and before the end. If some steps are left out,
+/// the others still draw the same numbers.
 #[derive(Clone)]
 struct Tape {
     seed: u64,
@@ -43,7 +43,7 @@ impl Tape {
         })
     }
 
-    /// Leaves out as many steps as can be while it `fails`.
+    /// Leaves out as many steps as possible while the history `fails`.
     fn shorten(&mut self, fails: &dyn Fn(&Tape) -> bool) {
         let mut length = self.steps.len().div_ceil(2);
         while length > 0 {
@@ -66,14 +66,14 @@ impl Tape {
     }
 }
 
-/// What kind of failure it is.
+/// The kind of a failure, by its text.
 fn kind(failure: &str) -> &str {
     let kinds = ["no end", "read ", "causal cut", "panicked", "still knows"];
     let kind = kinds.into_iter().find(|kind| failure.contains(kind));
     kind.unwrap_or_default()
 }
 
-/// Finds a few steps of a seed's history that fail as it does, and tells them. Says what fails.
+/// Finds and prints a few steps of a seed's history that fail in the same way. Returns the failure.
 pub fn reduce(seed: u64) -> Option<String> {
     let mut tape = Tape::record(seed).ok()?;
     let failure = tape.play(false).err()?;

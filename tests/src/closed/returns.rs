@@ -1,11 +1,11 @@
-//! Those who can't go on come back: tabs that were given up, members restored from a backup.
+//! Replicas that cannot go on rejoin: tabs that were given up, and members restored from a backup.
 
 use super::{Actor, World};
 use crate::oracle::{Dot, View};
 use tallymesh_core::{Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World {
-    /// What a member starts again from: mostly its newest state, sometimes a backup.
+    /// The state from which a member starts again: mostly its newest one, sometimes a backup.
     pub(super) fn restored(&mut self, at: usize) -> (Vec<u8>, View) {
         if let Some(saved) = self.actors[at].saved.clone()
             && self.random.chance(250)
@@ -17,13 +17,13 @@ impl World {
         (actor.replica.snapshot().encode_stored(), actor.view.clone())
     }
 
-    /// Somebody who can't go on takes the next step to come back.
+    /// A replica that cannot go on takes the next step to rejoin.
     pub(super) fn come_back(&mut self, at: usize) -> Result<(), String> {
         if self.actors[at].aside.is_some() && !self.actors[at].stale {
             return self.resume(at);
         }
         let Some(helper) = self.helper(at) else {
-            // Whoever knew better is gone.
+            // Every replica with newer state is gone.
             self.actors[at].stale &= !self.actors[at].replica.is_member();
             return Ok(());
         };
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// Who has a state to begin again from: a member, or for the last one a tab.
+    /// A replica whose state the returning one can begin from: a member, or for the last member a tab.
     fn helper(&mut self, at: usize) -> Option<usize> {
         let writer = self.actors[at].replica.writer();
         let owned = self.actors[at].member.is_some();
@@ -52,7 +52,7 @@ impl World {
         self.actors[at].replica.last_of(&writer)
     }
 
-    /// A tab comes back once a member knows what was taken over from it.
+    /// A tab rejoins once a member has the clock up to which the tab was retired.
     fn return_as_tab(&mut self, at: usize, helper: usize) -> Result<(), String> {
         let aside = self.actors[at].aside.as_ref().and_then(Journal::writer);
         let old = aside.unwrap_or(self.actors[at].replica.writer());
@@ -63,7 +63,7 @@ impl World {
                 return Ok(());
             }
             let knows = |replica: &Replica| replica.writers().any(|(writer, _)| writer == old);
-            // Whom nobody ever heard of nobody can have forgotten.
+            // If no replica ever received a message of a writer, none can have forgotten it.
             let heard =
                 |it: &Actor| it.replica.writer() != old && it.view.vector().contains_key(&old);
             let is_new = !self.taken.has(&old) && !self.actors.iter().any(heard);
@@ -73,7 +73,8 @@ impl World {
                 done.map_err(|error| error.to_string())?;
                 return self.settle(helper);
             }
-            // It may have been forgotten here, in an earlier life: then others may still say.
+            // The writer may have been forgotten here, in an earlier life. Then other replicas may still have
+            // its end.
             let says = |it: &Actor| knows(&it.replica) || it.replica.last_of(&old).is_some();
             let others = self.actors.iter().enumerate().filter(|it| it.0 != at);
             let others = others.filter(|it| it.1.alive && !it.1.stale);
@@ -89,7 +90,7 @@ impl World {
         self.make_again(at, journal, upto, published)
     }
 
-    /// The last clock of a writer that it has told anybody.
+    /// The last clock of a writer that it has sent to any other replica.
     fn published(&self, writer: WriterId) -> u64 {
         let sent = self.sent.iter().filter(|sent| sent.writer == writer);
         let told = sent.filter_map(|sent| sent.view.vector().get(&writer).copied());
@@ -104,13 +105,13 @@ impl World {
         let done = self.actors[at].replica.fence(&old);
         done.map_err(|error| error.to_string())?;
         self.settle(at)?;
-        // One that was put aside before is still waited for: since then nothing was written.
+        // A journal that was put aside before stays there, because the replica has written nothing since.
         self.actors[at].aside.get_or_insert(journal);
         Ok(())
     }
 
-    /// A member makes again what was not taken over from its old incarnation, once that is certain,
-    /// as one more incarnation: the present one may have taken over others.
+    /// A member replays the transactions that nobody retired from its old incarnation, once those are
+    /// certain. It does so under one more incarnation, because the present one may have retired others.
     fn resume(&mut self, at: usize) -> Result<(), String> {
         let old = self.actors[at].aside.as_ref().and_then(Journal::writer);
         let Some(upto) = old.and_then(|old| self.upto(at, old)) else {
@@ -121,10 +122,10 @@ impl World {
         };
         self.note(|| format!("{at} goes on, {upto} was taken over"));
         let aside = self.actors[at].aside.take();
-        // What it holds of budgets goes along, or is taken over as that of others is.
+        // Its rights on budgets move along, or are retired as those of other writers are.
         let along = self.ledger.is_some() && self.random.chance(500);
         let none = self.begin_again_with(at, at, Some(owner), along)?;
-        // It may have been left something of budgets meanwhile.
+        // It may have received something of a budget from a retired writer meanwhile.
         if !none.is_empty() && self.ledger.is_none() {
             return Err(format!("{at} wrote while it waited: {none:?}"));
         }
@@ -134,7 +135,7 @@ impl World {
         }
     }
 
-    /// A replica takes the whole state of another.
+    /// A replica replaces its state by the whole state of another.
     fn begin_again(
         &mut self,
         at: usize,

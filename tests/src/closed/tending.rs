@@ -1,4 +1,4 @@
-//! What members do by themselves: they acknowledge, take over and collect.
+//! The duties of members: they acknowledge, retire writers and collect garbage.
 
 use super::{Actor, World};
 use tallymesh_core::{Error, Replica, WriterId};
@@ -36,7 +36,7 @@ impl World {
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
         let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
-        // What the absorbed held of budgets is taken over after that.
+        // The rights of the retired writers move in the transaction after that.
         let clock = replica.clock() + 1;
         let count = replica.absorb().map_err(|error| error.to_string())?;
         self.taken.note(replica, &before, clock);

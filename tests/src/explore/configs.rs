@@ -3,22 +3,23 @@
 use crate::oracle::{Key, Kind};
 use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
 
-/// What one operation of a transaction does. Amounts and times follow from who makes it and when.
+/// One operation of a transaction. Its amount and time follow from its maker and the maker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Adds a power of four, another one for each transaction: a sum tells what is in it.
+    /// Adds a power of four, a different one in each transaction. So a sum shows which transactions are in
+    /// it.
     Add,
-    /// Takes what [`Act::Add`] would add.
+    /// Subtracts the amount that [`Act::Add`] would add.
     Take,
     /// Resets.
     Reset,
     /// Deletes.
     Delete,
-    /// Sets to three times what [`Act::Add`] would add.
+    /// Sets the counter to three times the amount that [`Act::Add`] would add.
     Set,
-    /// Lets the counter expire at one of the configuration's times, in turn.
+    /// Sets the expiry to one of the configuration's times, in turn.
     Expire,
-    /// Takes the expiry away.
+    /// Removes the expiry.
     Persist,
 }
 
@@ -31,20 +32,21 @@ pub struct Config {
     pub replicas: usize,
     /// How many keys there are.
     pub keys: usize,
-    /// Transactions that replica 0 makes and all see, before anything else happens.
+    /// Transactions that replica 0 makes, and that all replicas see before anything else happens.
     pub start: Vec<Vec<(Key, Act)>>,
     /// The transactions to choose from.
     pub alphabet: Vec<Vec<(Key, Act)>>,
-    /// How many transactions are made, at most.
+    /// Most transactions that are made.
     pub ops: usize,
-    /// How many different snapshots are sent, at most.
+    /// Most different snapshots that are sent.
     pub snapshots: usize,
-    /// What each replica's wall clock shows one after the other, in milliseconds. They begin at 0,
-    /// and each goes its own way.
+    /// The times of each replica's wall clock, in order, in milliseconds. Each clock begins at 0, and moves
+    /// independently of the others.
     pub times: Vec<u64>,
-    /// How often a clock moves on, at most, over all replicas.
+    /// Most steps of clocks, over all replicas.
     pub passes: usize,
-    /// From each how many-th state everything is delivered everywhere; 0: from none.
+    /// Everything is delivered everywhere from every state whose number is a multiple of this. 0 means from
+    /// none.
     pub settle_each: usize,
     /// Most states. A run that meets this bound is incomplete.
     pub states_max: usize,
@@ -52,7 +54,7 @@ pub struct Config {
 
 impl Config {
     /// # Errors
-    /// Says which number is out of its bounds.
+    /// The number that is out of its bounds, as text.
     pub(super) fn check(&self) -> Result<(), String> {
         let txns = self.alphabet.len() + self.start.len();
         let bounds = [
@@ -71,7 +73,7 @@ impl Config {
         Ok(())
     }
 
-    /// How many transactions one writer makes, at most.
+    /// Most transactions of one writer.
     fn clocks(&self) -> usize {
         self.ops + self.start.len()
     }
@@ -152,7 +154,7 @@ fn cancels() -> Vec<Config> {
     ]
 }
 
-/// The kinds of operation, with what each does.
+/// The kinds of operation, with the acts of each.
 fn kinds() -> [Kinds; 7] {
     [
         ("add", vec![(0, Act::Add)]),
@@ -165,8 +167,8 @@ fn kinds() -> [Kinds; 7] {
     ]
 }
 
-/// Each pair of kinds at three writers, from a counter that all have seen, and from nothing if
-/// something can come of that.
+/// Each pair of kinds at three writers, from a counter that all replicas see. Also from nothing, if both
+/// kinds can have an effect there.
 fn pairs(snapshots: usize, passes: usize) -> Vec<Config> {
     let kinds = kinds();
     let mut configs = Vec::new();
@@ -178,7 +180,7 @@ fn pairs(snapshots: usize, passes: usize) -> Vec<Config> {
     configs
 }
 
-/// The name of a kind of operation, and what it does.
+/// The name of a kind of operation, and its acts.
 type Kinds = (&'static str, Vec<(Key, Act)>);
 
 fn pair(one: &Kinds, other: &Kinds, snapshots: usize, passes: usize) -> Vec<Config> {
@@ -222,7 +224,7 @@ const ALL: [Act; 6] = [
     Act::Persist,
 ];
 
-/// All kinds at once, in three transactions on a counter that all have seen.
+/// All kinds at once, in three transactions on a counter that all replicas see.
 fn all_kinds(passes: usize) -> Config {
     Config {
         start: singles(&[Act::Add]),
@@ -297,7 +299,7 @@ fn deep() -> Vec<Config> {
     ]
 }
 
-/// Everything that is explored.
+/// Every configuration that is explored.
 pub fn full() -> Vec<Config> {
     let mut configs = cancels();
     configs.extend(deep());

@@ -1,10 +1,10 @@
-//! What the replicas of a configuration can become: each different state of a single replica once,
-//! each call of the core once.
+//! The reachable states of the replicas of a configuration. Each different state of a single replica is
+//! stored once, and each call of the core is made once.
 //!
-//! Millions of states of the whole are made of few states of single replicas. So those are kept
-//! and numbered, and a state of the whole is a handful of numbers. What a step does to a replica
-//! depends on that replica alone (and on the message), hence it is executed on the real core the
-//! first time only, and remembered.
+//! Millions of states of the whole combine a few states of single replicas. So single states are stored and
+//! numbered, and a state of the whole is a handful of numbers. The effect of a step on a replica depends on
+//! that replica alone, and on the message. Hence the step runs on the real core the first time only, and its
+//! result is stored.
 
 use super::Local;
 use super::configs::Config;
@@ -16,11 +16,11 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Message, Replica, Space, VersionVector, WriterId};
 
-/// The number of a transaction. A later one never precedes what it saw.
+/// The number of a transaction. A transaction has a greater number than those that it saw.
 type TxnId = u32;
 /// The number of a set of transactions that a replica can see.
 type CutId = u32;
-/// By what a state of a single replica is known: which replica, its time, its cut, its bytes.
+/// The identity of a single replica's state: its place, its time, its cut, and the digest of its bytes.
 type NodeKey = (u8, u8, CutId, u128);
 
 /// A map that never iterates.
@@ -39,7 +39,7 @@ struct Node {
 struct Txn {
     writer: WriterId,
     clock: u64,
-    /// What its issuer saw before it.
+    /// The vector of its issuer before it.
     before: VersionVector,
     issued: Vec<(Key, Kind)>,
 }
@@ -47,14 +47,14 @@ struct Txn {
 struct Sent {
     message: Message,
     from: u8,
-    /// What a receiver must hold.
+    /// The vector that a receiver must cover.
     lo: VersionVector,
-    /// What it sees afterwards.
+    /// The receiver's vector after the merge.
     hi: VersionVector,
     cut: CutId,
 }
 
-/// All that was met of single replicas.
+/// All states of single replicas that the search met.
 pub(super) struct World<'a> {
     config: &'a Config,
     keys: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) struct World<'a> {
     txn_ids: Map<(u8, u8, CutId, Local), TxnId>,
     cuts: Vec<Vec<TxnId>>,
     cut_ids: Map<Vec<TxnId>, CutId>,
-    /// The bytes of whoever sees a cut.
+    /// The digest of the bytes of replicas that see a cut.
     cut_bytes: Map<CutId, u128>,
     sent: Vec<Sent>,
     sent_ids: Map<(u128, CutId), MessageId>,
@@ -111,27 +111,27 @@ impl<'a> World<'a> {
         Ok((world, State::new(&nodes)))
     }
 
-    /// How many states of single replicas were met.
+    /// Number of states of single replicas that the search met.
     pub(super) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many calls of the core there were.
+    /// Number of calls of the core.
     pub(super) fn executed(&self) -> usize {
         self.executed
     }
 
-    /// How many transactions the replica made.
+    /// Number of transactions that the replica made.
     pub(super) fn transactions_of(&self, node: NodeId) -> usize {
         self.nodes[node as usize].replica.clock() as usize
     }
 
-    /// How many times its clock has passed.
+    /// Number of steps of its clock.
     pub(super) fn passes_of(&self, node: NodeId) -> usize {
         usize::from(self.nodes[node as usize].time)
     }
 
-    /// What becomes of a replica by something it does itself.
+    /// Performs a step that a replica takes by itself, and returns its state after it.
     pub(super) fn perform(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         if let Some(&after) = self.performed.get(&(node, step)) {
             return Ok(after);
@@ -145,14 +145,14 @@ impl<'a> World<'a> {
         Ok(after)
     }
 
-    /// What a replica sends: what the other lacks, or everything.
+    /// Makes the message of a replica: the part that the other lacks, or everything.
     pub(super) fn snapshot(
         &mut self,
         node: NodeId,
         to: Option<NodeId>,
     ) -> Result<MessageId, String> {
         let from = &self.nodes[node as usize];
-        // The vector of what nobody sees is that of nothing; a cut has one vector.
+        // A cut has one vector. Without a receiver it is the empty cut.
         let (lo, since) = match to.map(|to| &self.nodes[to as usize]) {
             Some(to) => (to.replica.vector(), to.cut),
             None => (VersionVector::default(), 0),
@@ -188,7 +188,7 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    /// What becomes of a replica when a message arrives.
+    /// Delivers a message to a replica, and returns its state after it.
     pub(super) fn deliver(&mut self, node: NodeId, message: MessageId) -> Result<NodeId, String> {
         if let Some(&after) = self.delivered.get(&(node, message)) {
             return Ok(after);
@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         Ok(after)
     }
 
-    /// Whether two replicas see the same and have the same bytes.
+    /// Whether two replicas see the same operations and have the same bytes.
     pub(super) fn same(&self, a: NodeId, b: NodeId) -> Result<(), String> {
         let [a, b] = [a, b].map(|id| &self.nodes[id as usize]);
         if a.cut != b.cut {
@@ -230,7 +230,7 @@ impl<'a> World<'a> {
         self.adopt(replica, who, time, cut)
     }
 
-    /// A transaction, or a deletion of what has expired.
+    /// Makes a transaction, or deletes an expired counter.
     fn write(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         let from = &self.nodes[node as usize];
         let (who, time, cut) = (from.who, from.time, from.cut);
@@ -326,7 +326,8 @@ impl<'a> World<'a> {
         txns.map(|txn| self.txns[*txn as usize].issued.len()).sum()
     }
 
-    /// The oracle of those who see a cut, and their view, at the vector that a replica claims.
+    /// An oracle of the operations in a cut, and the view of a replica that sees the cut and claims this
+    /// vector.
     fn oracle(&self, cut: CutId, claimed: &VersionVector) -> Result<(Oracle, View), String> {
         let mut oracle = Oracle::new(self.keys.clone());
         for txn in &self.cuts[cut as usize] {
@@ -368,7 +369,7 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    /// What a step does, for people.
+    /// Describes a step in words.
     pub(super) fn describe(&self, node: NodeId, step: Local) -> String {
         let node = &self.nodes[node as usize];
         match step {
@@ -387,7 +388,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Which message it is, for people.
+    /// Describes a message in words.
     pub(super) fn describe_message(&self, message: MessageId) -> String {
         let sent = &self.sent[message as usize];
         let text = |vector: &VersionVector| {
@@ -407,13 +408,13 @@ fn writer(who: u8) -> WriterId {
     WriterId::from_bytes([who + 1; 16])
 }
 
-/// 128 bits by which bytes are known again.
+/// A digest of 128 bits, by which equal bytes are recognised.
 fn digest<T: Hash + ?Sized>(of: &T) -> u128 {
     let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(of));
     half(3) << 64 | half(4)
 }
 
-/// Calls the core; a panic becomes an error, so that it is reported with the way to it.
+/// Calls the core. A panic becomes an error, so that the steps that lead to it are reported.
 fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,5 +1,5 @@
-//! A member under attack, and the healthy sessions that attacks are made from: another member and a
-//! page speak to it, and the same operations were made under the same keys at both members.
+//! A member under attack, and the healthy sessions from which attacks are made. In these sessions another
+//! member and a page send to it, and both members have made the same keyed operations.
 
 use super::told;
 use super::victim::Victim;
@@ -22,7 +22,7 @@ pub fn member(script: &[u8]) {
     told(&victim.replica);
 }
 
-/// The two members that a session begins with: both made an operation under the key `k`.
+/// The two members with which a session begins. Both have made an operation under the key `k`.
 fn start() -> &'static [Replica; 2] {
     static START: OnceLock<[Replica; 2]> = OnceLock::new();
     START.get_or_init(|| {
@@ -49,29 +49,29 @@ fn victim() -> Victim {
     Victim::new(start()[0].clone(), sync, owner)
 }
 
-/// Somebody healthy.
+/// A healthy peer.
 struct Other {
     replica: Replica,
     sync: SyncMachine,
     mark: Mark,
 }
 
-/// The type of the frame.
+/// The type of the frame that answers a question.
 const ANSWER: u8 = 12;
 
 const TO_VICTIM: Link = Link(1);
 const TO_OTHER: Link = Link(2);
 
-/// A frame under way: to whom, where `None` is the victim, from whom of the others if so, and on which
-/// link.
+/// A frame on its way: the receiver (`None` is the victim), the sender if the victim receives, the link, and
+/// the bytes.
 type Flight = (Option<usize>, usize, Link, Vec<u8>);
 
-/// A session that is being recorded. Of the others the first is a member, the second a page.
+/// A session that is being recorded. The first of the `others` is a member, the second a page.
 struct Session {
     victim: Victim,
     others: [Other; 2],
     flights: VecDeque<Flight>,
-    /// How many answers the victim has given.
+    /// Number of answers that the victim has sent.
     answers: usize,
     script: Vec<u8>,
 }
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Lets the victim do something, and all do what comes of it.
+    /// Lets the victim execute a command, and lets all peers do their part after it.
     fn command(&mut self, command: &[u8]) {
         self.tell_victim(command);
         self.settle();
@@ -139,7 +139,7 @@ impl Session {
         }
     }
 
-    /// Brings the victim a frame.
+    /// Delivers a frame to the victim.
     fn say(&mut self, from: usize, bytes: &[u8]) {
         let size = u16::try_from(bytes.len()).expect("frames are small");
         let head = [&[(from as u8) << 7][..], &size.to_le_bytes()].concat();
@@ -161,7 +161,7 @@ impl Session {
         self.settle();
     }
 
-    /// Lets some time go by, and members put in order what is.
+    /// Lets some time pass, and lets the members put things in order.
     fn wait(&mut self, ticks: usize) {
         for _ in 0..ticks {
             self.command(&[104]);
@@ -182,13 +182,13 @@ impl Session {
         }
     }
 
-    /// The other member makes something under a key.
+    /// The other member makes an operation under a key.
     fn make(&mut self, key: &str) {
         make(&mut self.others[0].replica, key, &[("a", Op::Add(5))]);
         self.tell_other(0, Input::Changed);
     }
 
-    /// The other member wants to know what the victim holds.
+    /// The other member asks the victim which vector it has.
     fn ask(&mut self) {
         let now = self.victim.now();
         let Other { replica, sync, .. } = &mut self.others[0];
@@ -197,11 +197,12 @@ impl Session {
     }
 }
 
-/// Scripts of healthy sessions. In the first the member and the victim meet, in the second the victim
-/// hears by a page of what the member made, and makes it again, before they meet.
+/// Scripts of healthy sessions. In the first one, the member and the victim meet. In the second one, the
+/// victim first receives the member's changes through a page, and makes the operation again. Then the two
+/// meet.
 ///
 /// # Panics
-/// If a session is not about that.
+/// If a session does not contain these events.
 pub fn sessions() -> [Vec<u8>; 2] {
     let mut both = Session::new();
     both.connect(0);
@@ -233,8 +234,8 @@ pub fn sessions() -> [Vec<u8>; 2] {
     })
 }
 
-/// How many answers a peer gets that asks a member `asks` times for what it does not hold yet, and then
-/// tells it.
+/// Number of answers that a member sends to a peer. The peer asks `asks` times for changes that the member
+/// does not have yet, and then sends them.
 pub fn answers_to(asks: u32) -> usize {
     let mut session = Session::new();
     session.connect(0);
@@ -245,7 +246,7 @@ pub fn answers_to(asks: u32) -> usize {
         let token = replica.token(&Token::default());
         held.push(token.expect("one writer").vector().clone());
     }
-    // The last one first: so none covers an earlier one.
+    // The last question comes first, so that none covers an earlier one.
     for (id, upto) in (0..asks).zip(held.into_iter().rev()) {
         let space = Space::default();
         let body = Body::Ask(Ask { id, upto });

@@ -9,12 +9,12 @@ use tallymesh_core::{
 };
 
 const PEERS: usize = 2;
-/// Whose peers with limited rights are: who minted the writer of the golden frame.
+/// The owner of peers with limited rights: the one that minted the writer of the golden frame.
 const LIMITED: Owner = [7; 32];
-/// Inputs of a script, at most.
+/// Most inputs of a script.
 const INPUTS_MAX: usize = 256;
-/// Transactions that a member makes by itself for one input, at most: a push that was waited for may
-/// let all that wait be merged, and each of them be answered with a withdrawal.
+/// Most transactions that a member makes by itself for one input. One awaited push may release all waiting
+/// pushes, and the member may answer each of them with a withdrawal.
 const OWN_TRANSACTIONS_MAX: u64 = 600;
 /// The least bytes of a writer in a table, of a counter, and of a keyed operation.
 const WRITER_BYTES_MIN: usize = 17;
@@ -25,20 +25,20 @@ const KEYED_BYTES_MIN: usize = 26;
 pub(super) struct Victim {
     pub(super) replica: Replica,
     sync: SyncMachine,
-    /// Whose member it is, in a space with members.
+    /// The owner of the member, in a space with members.
     owner: Option<Owner>,
     mark: Mark,
     now: Millis,
-    /// Transactions under its present id that it was asked for.
+    /// Transactions under its present id that the script requested.
     adds: u64,
     renewals: u64,
     links: [Option<Link>; PEERS],
     next_link: u32,
-    /// How many bytes came.
+    /// Bytes that it has received.
     heard: usize,
-    /// Counters, writers and keyed operations that it had before anything came.
+    /// Counters, writers and keyed operations that it had before the first input.
     had: usize,
-    /// What it sent, and to which peer.
+    /// The frames that it sent, each with the number of the peer.
     pub(super) sent: Vec<(usize, Vec<u8>)>,
 }
 
@@ -61,7 +61,7 @@ impl Victim {
         }
     }
 
-    /// The time that it knows.
+    /// The present time of the victim.
     pub(super) fn now(&self) -> Millis {
         self.now
     }
@@ -90,7 +90,7 @@ impl Victim {
                 }
                 Output::Refused { close, .. } => {
                     refused = true;
-                    // As the holder of the machine is told to.
+                    // The caller of the machine has to close this link.
                     if let Some(link) = close {
                         self.links.iter_mut().for_each(|open| {
                             open.take_if(|open| *open == link);
@@ -116,7 +116,7 @@ impl Victim {
         self.check(own);
     }
 
-    /// All that is held of others, and what all comes to.
+    /// The state that came from others: vector entries, number of shards, and all values.
     fn of_others(&self) -> (Vec<(WriterId, u64)>, usize, Vec<Option<i128>>) {
         let own = self.replica.writer();
         let held = self.replica.writers().filter(|it| it.0 != own);
@@ -125,7 +125,8 @@ impl Victim {
         (held.collect(), self.replica.keyed_count(), values.collect())
     }
 
-    /// Whether its own clock stands right after it was `before`, and it grew no more than was told.
+    /// Checks that its own clock is the expected one after `before`, and that it grew no more than its input
+    /// allows.
     fn check(&self, before: u64) {
         let (replica, clock) = (&self.replica, self.replica.clock());
         assert_eq!(replica.vector().get(&replica.writer()), clock);
@@ -163,7 +164,7 @@ impl Victim {
         self.adds = 0;
         let renew = Input::Renew { writer };
         self.sync.handle(self.now, &mut self.replica, renew);
-        // A member comes back under it once others have ended its present one.
+        // A member rejoins under this writer once others have ended its present one.
         assert!(self.owner.is_some() || self.replica.writer() == writer);
     }
 
@@ -176,7 +177,7 @@ impl Victim {
         self.input(Input::Connected { link, broadcast });
     }
 
-    /// A peer connects that may do less than a member.
+    /// A peer connects that has fewer rights than a member.
     fn limit(&mut self, peer: usize, command: u8) {
         self.next_link += 1;
         let link = Link(self.next_link);
@@ -202,7 +203,7 @@ impl Victim {
         assert!(deadline.is_none_or(|at| at > self.now), "a tick left work");
     }
 
-    /// Does what a script says: a command, then what it takes. The highest bit says which peer.
+    /// Executes a script: each command with its operands. The highest bit of a command selects the peer.
     pub(super) fn play(&mut self, script: &[u8]) {
         let mut rest = script;
         for _ in 0..INPUTS_MAX {
@@ -214,7 +215,7 @@ impl Victim {
         }
     }
 
-    /// Does what a command says.
+    /// Executes a command.
     pub(super) fn turn(&mut self, command: u8, rest: &mut &[u8]) {
         let peer = usize::from(command >> 7);
         match command & 0x7f {
@@ -257,7 +258,7 @@ impl Victim {
         }
     }
 
-    /// What only a member does.
+    /// The duties and actions of a member alone.
     fn work(&mut self, command: u8) {
         match command & 7 {
             0 => {
@@ -281,7 +282,7 @@ impl Victim {
         self.input(Input::Changed);
     }
 
-    /// Adds to a counter under this key, if it is new.
+    /// Adds to a counter under this key, if the key is new.
     fn add_once(&mut self, key: &str) {
         let once = once(key);
         if self.replica.asked(&once) == Asked::New
@@ -294,7 +295,7 @@ impl Victim {
     }
 }
 
-/// What is sent can be read.
+/// Checks that a frame that was sent can be decoded.
 fn check_own(bytes: &[u8]) {
     let frame = Frame::decode(bytes).expect("a frame of ours decodes");
     assert_eq!(frame.encode(), bytes);

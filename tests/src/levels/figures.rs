@@ -1,30 +1,30 @@
-//! What happened in a run.
+//! Figures of the scenario with levels.
 
 use crate::sim::Counts;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Writes made.
     pub writes: u64,
-    /// Of them, those that reached the level that was asked for.
+    /// Writes that reached the requested level.
     pub reached: u64,
-    /// Reads at a level that were asked for.
+    /// Reads that requested a level.
     pub reads: u64,
-    /// Of them, those that reached it.
+    /// Reads that reached their level.
     pub read: u64,
-    /// Of them, those that began under another configuration than they ended under.
+    /// Reads that ended under another configuration than the one under which they began.
     pub moved: u64,
-    /// Reads with a token that could be given at once.
+    /// Reads with a token that succeeded at once.
     pub sessions: u64,
-    /// Configurations that were decided.
+    /// Configurations that took effect.
     pub configurations: u64,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.writes += other.writes;
         self.reached += other.reached;

@@ -1,18 +1,18 @@
-//! Maelstrom's messages, one JSON object a line, and what a node refuses.
+//! Maelstrom's messages, one JSON object a line, and the errors that a node returns.
 
 use serde_json::{Value, json};
 use std::fmt;
 use tallymesh_core::Error;
 
-/// A foreign value is shown up to so many characters.
+/// Most characters of a foreign value in an error.
 const SHOWN_MAX: usize = 80;
 
-/// Why a node did not do what a message asked for. Nothing was changed.
+/// The reason why a node did not execute a request. The request changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A line is no message.
+    /// A line is not a message.
     Line {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// There is no such request.
@@ -25,28 +25,28 @@ pub enum Refusal {
         /// Its type.
         kind: String,
     },
-    /// A second `init` says something else than the first.
+    /// A second `init` differs from the first.
     Started {
-        /// Who the node is.
+        /// The id of the node.
         id: String,
     },
     /// A field is missing or of the wrong kind.
     Field {
         /// Its name.
         name: &'static str,
-        /// What it should be.
+        /// The type or form that it should have.
         wanted: &'static str,
-        /// What it is, as JSON.
+        /// Its value, as JSON.
         found: String,
     },
-    /// A counter that only grows was to shrink.
+    /// An add of less than 0 to a counter that only grows.
     Negative {
-        /// What was to be added.
+        /// The amount of the add.
         delta: i64,
     },
-    /// A frame came from whom `init` did not name.
+    /// A frame came from a node that `init` did not name.
     Stranger {
-        /// Who sent it.
+        /// The sender's id.
         id: String,
     },
     /// The sum of all nodes' adds does not fit into the answer.
@@ -54,12 +54,12 @@ pub enum Refusal {
         /// The sum.
         value: i128,
     },
-    /// The replica refused the add.
+    /// The replica rejected the add.
     Counter(Error),
 }
 
 impl Refusal {
-    /// Maelstrom's number for it. All of these say that the operation was not done and never will be.
+    /// Maelstrom's code for it. Each of these codes means that the operation was not done and never will be.
     pub fn code(&self) -> u64 {
         match self {
             Refusal::NotSupported { .. } => 10,
@@ -73,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// That this field is not what it should be.
+    /// The error that a field is missing or is not `wanted`.
     fn field(body: &Value, name: &'static str, wanted: &'static str) -> Refusal {
         let found = match body.get(name) {
             None => "missing".to_owned(),
@@ -143,19 +143,19 @@ fn shown(text: &str) -> String {
 /// A message between clients and nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who sends it.
+    /// The id of the sender.
     pub src: String,
-    /// To whom it goes.
+    /// The id of the receiver.
     pub dest: String,
-    /// What it says: an object.
+    /// The content: an object.
     pub body: Value,
 }
 
 impl Message {
-    /// The message on a line.
+    /// Parses the message of a line.
     ///
     /// # Errors
-    /// [`Refusal::Line`] if there is none.
+    /// [`Refusal::Line`] if the line is not a message.
     pub fn parse(line: &str) -> Result<Message, Refusal> {
         let wrong = |why: String| Refusal::Line { why };
         let mut value: Value =

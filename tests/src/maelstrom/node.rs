@@ -7,17 +7,16 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use tallymesh_core::Millis;
 
-/// Where a node takes 16 random bytes from.
+/// A source of 16 random bytes for a node.
 pub type Nonces = Box<dyn FnMut() -> [u8; 16]>;
 
-/// How a node is to work.
+/// The settings of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What may be asked of it.
+    /// The requests that the node serves.
     pub workload: Workload,
-    /// Mean time between two looks at what each other node holds, in milliseconds, and the time after
-    /// which what got lost is said again. Less makes nodes agree sooner after a loss, for more
-    /// messages.
+    /// Mean time between two comparisons with each other node, and the time until a lost message is sent
+    /// again, in milliseconds. A lower value makes nodes agree sooner after a loss, and costs more messages.
     pub interval_ms: u32,
 }
 
@@ -30,24 +29,25 @@ impl Default for Config {
     }
 }
 
-/// What a node prints.
+/// A line that a node prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// A line for standard output.
     Line(String),
-    /// A line for standard error: something came that cannot be answered.
+    /// A line for standard error: the node received something that it cannot answer.
     Note(String),
 }
 
 /// A Maelstrom node without its process.
 ///
-/// Hand in what comes by [`Node::line`], and [`Node::tick`] no later than [`Node::next_deadline`];
-/// after each, print what [`Node::poll`] gives until that is `None`. An add is in the replica before
-/// its answer is given out. Nothing is kept on a disk: a process that ends takes with it what the
-/// others had not heard.
+/// Pass each input line to [`Node::line`], and call [`Node::tick`] no later than [`Node::next_deadline`].
+/// After each call, print the results of [`Node::poll`] until it returns `None`.
+///
+/// The node returns the answer of an add only after the add is in the replica. It stores nothing on a disk.
+/// If a process ends, the changes that no other node has received are lost.
 pub struct Node {
     config: Config,
-    /// Until `init`, which takes it.
+    /// The source of random bytes until `init`, which takes it.
     nonces: Option<Nonces>,
     started: Option<Started>,
     said: VecDeque<Said>,
@@ -70,14 +70,14 @@ impl Node {
         }
     }
 
-    /// Takes in a line that came at `now`.
+    /// Handles a line that came at `now`.
     pub fn line(&mut self, now: Millis, line: &str) {
         if let Err(refusal) = self.message(now, line) {
             self.said.push_back(Said::Note(refusal.to_string()));
         }
     }
 
-    /// Time went by.
+    /// Handles the time that has passed.
     pub fn tick(&mut self, now: Millis) {
         if let Some(started) = &mut self.started {
             started.shared.tick(now);
@@ -95,7 +95,7 @@ impl Node {
         said.or_else(|| self.started.as_mut()?.shared.poll())
     }
 
-    /// Does what a line asks for; an error is one that nobody can be told of.
+    /// Executes the request of a line. It returns an error only if it cannot send the error as an answer.
     fn message(&mut self, now: Millis, line: &str) -> Result<(), Refusal> {
         let message = Message::parse(line)?;
         if message.kind() == Ok(FRAME) {
@@ -104,7 +104,7 @@ impl Node {
             let started = started.ok_or(Refusal::NotStarted { kind })?;
             return started.shared.take(now, &message);
         }
-        // Without an id there is no answer, and what is done without an answer is nobody's.
+        // Without an id there is no answer, and an operation without an answer belongs to no client.
         let id = message.integer("msg_id")?;
         let outcome = self.request(now, &message);
         let answer = message.answer(id, outcome);
@@ -142,7 +142,7 @@ impl Node {
         Ok(json!({"type": "add_ok"}))
     }
 
-    /// Begins to count. The same said again changes nothing: its answer may have been lost.
+    /// Starts to count. The same `init` again changes nothing, because its answer may have been lost.
     fn init(&mut self, message: &Message) -> Result<Value, Refusal> {
         let (id, ids) = (message.text("node_id")?, message.texts("node_ids")?);
         if let Some(nonces) = self.nonces.take() {

@@ -1,19 +1,22 @@
-//! The network between nodes, clients that ask them, and a judge of what they answer.
+//! The network between nodes, the clients that send requests, and a judge of the answers.
 //!
-//! A run has four parts. All nodes are told `init`, over a network that is well. In the *storm*
-//! messages between nodes are lost, repeated, late and so out of order, nodes are cut off from each
-//! other and found again; requests and answers get lost too, so that clients do not know of some of
-//! their adds whether they were made. Then the network is well again, and nobody asks anything until
-//! all that was asked has landed. At last all clients read, round by round, until all reads are
-//! right, for some rounds in a row, or too many rounds went by.
+//! A run has four parts:
+//! - All nodes receive `init`, over a healthy network.
+//! - In the *storm*, messages between nodes are lost, repeated, late and so out of order. Nodes are cut off
+//!   from each other, and the cuts end again. Requests and answers are lost too, so clients do not learn
+//!   whether some of their adds were made.
+//! - The network is healthy again. Clients send nothing until all requests on their way have arrived.
+//! - All clients read, round by round. The run ends when all reads were right for some rounds in a row, or
+//!   after too many rounds.
 //!
-//! A final read is right if Maelstrom's rule allows it ([`Sums`]), and if it is the sum of exactly
-//! those adds of which their nodes said that they were made, also where a client was not reached by
-//! the answer: the network knows more than its clients. So all nodes agree. In the storm a read must
-//! lie between the least and the most that can come of all adds that its node had made, with any of
-//! those that other nodes had.
+//! A final read must be possible by Maelstrom's rule ([`Sums`]). It must also be the exact sum of the adds
+//! that nodes have acknowledged, even if the acknowledgement did not reach the client. The judge sees the
+//! messages of the network, so it has more knowledge than the clients. In this way all nodes must agree.
 //!
-//! What happens to messages follows from the seed and from what comes, and when.
+//! In the storm, a read must lie between a least and a greatest sum. Each is the sum of its node's own adds
+//! and a subset of the other nodes' adds. Both count acknowledged adds only.
+//!
+//! The fate of each message follows from the seed, from the messages, and from their times.
 
 use super::Workload;
 use super::message::{Message, Refusal};
@@ -26,39 +29,40 @@ use tallymesh_core::Millis;
 
 /// How many nodes there are.
 pub const NODES: usize = 5;
-/// Two a node, so that a node has several requests open.
+/// Two for each node, so that a node has several open requests.
 const CLIENTS: usize = 2 * NODES;
-/// The mean interval that nodes in a play are to have, in milliseconds.
+/// Mean interval of the nodes in a play, in milliseconds.
 pub const INTERVAL_MS: u32 = 50;
-/// How long a client waits for an answer in the storm.
+/// Longest wait of a client for an answer in the storm, in milliseconds.
 const PATIENCE_MS: Millis = 60;
-/// How long it waits else: whatever is asked is answered then, by a slow machine late.
+/// Longest wait of a client outside the storm, in milliseconds. Every request gets an answer then, on a slow
+/// machine late.
 const LONG_PATIENCE_MS: Millis = 10_000;
-/// The longest way of a message, if it is in time.
+/// Longest time of a message on its way, if it is not late, in milliseconds.
 const WAY_MS: u64 = 8;
-/// The longest way of one that is late.
+/// Longest time of a late message on its way, in milliseconds.
 const LATE_MS: u64 = 300;
-/// Amounts are below this: where few adds are unknown, few sums are possible.
+/// Amounts are below this. So few unknown adds lead to few possible sums.
 const DELTA_MAX: i64 = 1_000;
 /// Rounds of reads that must agree, one interval apart.
 const QUIET_ROUNDS: u32 = 4;
-/// Rounds after which the nodes must have agreed: those of half a minute.
+/// Rounds after which the nodes must have agreed: half a minute of them.
 const ROUNDS_MAX: u64 = 600;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Adds that were asked for.
+    /// Adds that clients requested.
     pub adds: u64,
-    /// Of them, those that no client knows about.
+    /// Adds of which no client got an acknowledgement.
     pub unknown: u64,
-    /// Of those, the ones that were made nevertheless.
+    /// Adds without an acknowledgement that were made nevertheless.
     pub made: u64,
     /// Reads in the storm.
     pub reads: u64,
     /// Messages that were lost by chance.
     pub lost: u64,
-    /// Messages that were lost since two nodes were cut off from each other.
+    /// Messages that were lost because two nodes were cut off from each other.
     pub cut: u64,
     /// Messages between nodes.
     pub frames: u64,
@@ -67,7 +71,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.adds += other.adds;
         self.unknown += other.unknown;
@@ -80,10 +84,10 @@ impl Figures {
     }
 }
 
-/// What is being done.
+/// The part of the run that is being played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Until all nodes have said that they began.
+    /// Until all nodes have answered `init`.
     Begin,
     /// Until this time.
     Storm(Millis),
@@ -106,20 +110,20 @@ enum Request {
 struct Client {
     /// The id of its last request.
     id: i64,
-    /// That request, and until when its answer is waited for.
+    /// The open request, and the end of the wait for its answer.
     open: Option<(Request, Millis)>,
-    /// When it may ask again.
+    /// When it may send its next request.
     next: Millis,
-    /// What it read in this round of final reads.
+    /// Its result in this round of final reads.
     read: Option<i128>,
 }
 
 struct Add {
     delta: i64,
     node: usize,
-    /// Whether the node said that it made it.
+    /// Whether the node has acknowledged it.
     made: bool,
-    /// Whether the client heard that.
+    /// Whether the client has received the acknowledgement.
     known: bool,
 }
 
@@ -156,8 +160,8 @@ impl fmt::Display for End {
     }
 }
 
-/// A run. Its holder hands the lines of [`Play::tick`] to the nodes, and theirs to
-/// [`Play::printed`], until [`Play::over`].
+/// A run. The caller passes the lines of [`Play::tick`] to the nodes, and the nodes' lines to
+/// [`Play::printed`], until [`Play::over`] returns the figures.
 pub struct Play {
     random: Random,
     workload: Workload,
@@ -165,16 +169,16 @@ pub struct Play {
     part: Part,
     /// Which nodes have begun.
     begun: [bool; NODES],
-    /// What is under way, by when it arrives, and in the order in which it was sent.
+    /// The messages on their way, by time of arrival and order of sending: sender, receiver and line.
     flights: BTreeMap<(Millis, u64), (End, End, String)>,
     sent: u64,
     /// On which side of a cut each node is.
     sides: [bool; NODES],
-    /// When the next cut is made or mended.
+    /// When the next cut begins or ends.
     turn: Millis,
     clients: Vec<Client>,
     adds: Vec<Add>,
-    /// The adds by who asked for them under which id.
+    /// The adds by client and request id.
     asked: BTreeMap<(usize, i64), usize>,
     /// How many rounds in a row were right.
     quiet: u32,
@@ -202,10 +206,10 @@ impl Play {
         }
     }
 
-    /// Goes on to `now`: the lines that arrive at nodes, each with the node's number.
+    /// Moves the time to `now`. Returns the lines that arrive at nodes, each with the node's number.
     ///
     /// # Errors
-    /// Says what is wrong with what the nodes answered.
+    /// If the nodes' answers are wrong: the reason, as text.
     pub fn tick(&mut self, now: Millis) -> Result<Vec<(usize, String)>, String> {
         let mut lines = Vec::new();
         while let Some(first) = self.flights.first_entry()
@@ -228,10 +232,10 @@ impl Play {
         Ok(lines)
     }
 
-    /// Takes in a line that a node printed.
+    /// Handles a line that a node printed.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the line is wrong: the reason, as text.
     pub fn printed(&mut self, now: Millis, node: usize, line: &str) -> Result<(), String> {
         let from = End::Node(node);
         let wrong = |why: &str| format!("{from} prints what is wrong, {why}: {line}");
@@ -254,7 +258,7 @@ impl Play {
         Ok(())
     }
 
-    /// What happened, once all is over and was right.
+    /// The figures of the run, once it has ended and all was right.
     pub fn over(&self) -> Option<Figures> {
         let unknown = self.adds.iter().filter(|add| !add.known);
         (self.part == Part::Over).then(|| Figures {
@@ -265,9 +269,9 @@ impl Play {
         })
     }
 
-    /// Lets a message go its way.
+    /// Sends a message: it may be lost, repeated or late.
     fn send(&mut self, now: Millis, from: End, to: End, line: &str) {
-        // In thousandths, what gets lost, comes twice, and is late.
+        // In thousandths: the shares of messages that are lost, repeated and late.
         let (loss, twice, late) = match (self.part, from, to) {
             (Part::Storm(_), End::Node(_), End::Node(_)) => (100, 50, 50),
             (Part::Storm(_), _, _) => (30, 0, 30),
@@ -288,7 +292,7 @@ impl Play {
         }
     }
 
-    /// Cuts the nodes into two parts, or mends that, if it is time.
+    /// Cuts the nodes into two parts, or ends the cut, if it is time.
     fn turn(&mut self, now: Millis) {
         if matches!(self.part, Part::Storm(_)) && self.turn <= now {
             self.sides = match self.sides.contains(&true) {
@@ -299,7 +303,7 @@ impl Play {
         }
     }
 
-    /// A client asks, if it has something to ask for, and gives up what took too long.
+    /// A client sends its next request, if it has one, and gives up a request that took too long.
     fn ask(&mut self, now: Millis, at: usize) {
         let client = &mut self.clients[at];
         client.open = client.open.filter(|(_, until)| now < *until);
@@ -346,13 +350,13 @@ impl Play {
         self.send(now, from, to, &message.line());
     }
 
-    /// An answer arrives at a client.
+    /// A client receives an answer.
     fn answered(&mut self, now: Millis, at: usize, line: &str) -> Result<(), String> {
         let message = Message::parse(line).map_err(|error| error.to_string())?;
         let id = message.integer("in_reply_to");
         let client = &mut self.clients[at];
         let Some((request, _)) = client.open.take_if(|_| id == Ok(client.id)) else {
-            return Ok(()); // it has given that up
+            return Ok(()); // it has given this request up
         };
         client.next = now + self.random.below(10);
         match request {
@@ -369,7 +373,7 @@ impl Play {
         Ok(())
     }
 
-    /// Whether a node may answer this.
+    /// Checks a node's answer, and notes the add that it acknowledges.
     fn judge(&mut self, node: usize, client: usize, answer: &Message) -> Result<(), String> {
         let told = |error: Refusal| error.to_string();
         let id = answer.integer("in_reply_to").map_err(told)?;
@@ -400,7 +404,7 @@ impl Play {
         }
     }
 
-    /// Begins the next part, if this one has come to its end.
+    /// Begins the next part, if the present one has ended.
     fn go_on(&mut self, now: Millis) -> Result<(), String> {
         self.part = match self.part {
             Part::Begin if self.begun.iter().all(|begun| *begun) => {
@@ -428,7 +432,7 @@ impl Play {
         Ok(())
     }
 
-    /// A round of final reads is over.
+    /// Ends a round of final reads.
     fn round(&mut self, now: Millis) -> Result<Part, String> {
         self.figures.rounds += 1;
         let verdict = self.verdict();

@@ -1,10 +1,12 @@
-//! The counter that a node shares with the others: a replica, the core's sync machine, and links
-//! made of messages that may be lost, repeated and reordered.
+//! The counter that a node shares with the others: a replica, the core's sync machine, and links. The links
+//! are made of messages that may be lost, repeated and reordered.
 //!
-//! The machine wants each link to begin with a hello, and bears all else. So the hello goes with
-//! every message, and by itself once in an interval, until the other end says that it has heard it.
-//! The links between two nodes are numbered, and both ends go by the greater number: whoever has to
-//! close one opens the next.
+//! The machine needs a hello at the start of each link, and tolerates all other losses. So every message
+//! contains the hello, until the other end confirms that it has it. The hello is also sent by itself once in
+//! an interval.
+//!
+//! The links between two nodes are numbered, and both ends use the greater number. A node that has to close a
+//! link opens the next one.
 
 use super::message::{Message, Refusal};
 use super::node::{Nonces, Said};
@@ -16,8 +18,8 @@ use tallymesh_core::{
     Error, Input, Link, Millis, Output, Owner, Replica, Space, SyncConfig, SyncMachine, WriterId,
 };
 
-/// The type of the messages between nodes. Their bodies have the link's `number`, whether the sender
-/// has `heard` the receiver's hello on it, and in base64 its own `hello` and a `frame`, if there are.
+/// The type of the messages between nodes. The body has the link's `number`, and `heard`: whether the sender
+/// has the receiver's hello on this link. It may have the sender's `hello` and a `frame`, in base64.
 pub(super) const FRAME: &str = "frame";
 
 /// The key of the one counter.
@@ -31,7 +33,7 @@ pub(super) struct Shared {
     interval_ms: u32,
     nonces: Nonces,
     others: Vec<String>,
-    /// One for each of the others, once links are open.
+    /// One entry for each other node, once links are open.
     peers: Vec<Peer>,
     /// How many links were opened.
     links: u32,
@@ -41,15 +43,15 @@ pub(super) struct Shared {
 /// Another node.
 struct Peer {
     link: Link,
-    /// Which of the links with this node it is.
+    /// The number of the present link with this node.
     number: i64,
-    /// The own hello on this link; the first frame that the machine sends.
+    /// Our hello on this link: the first frame that the machine sends.
     hello: Option<String>,
-    /// Whether the other's hello was taken in.
+    /// Whether the machine has handled the other node's hello.
     greeted: bool,
-    /// Whether the other has the own hello.
+    /// Whether the other node has our hello.
     heard: bool,
-    /// When the hello is said (again), until it is heard.
+    /// When the hello is sent again, until the other node has it.
     hello_at: Millis,
 }
 
@@ -81,8 +83,8 @@ impl Shared {
         }
     }
 
-    /// Opens the links, if they are not open. Not before it is known that all nodes have been
-    /// started: Maelstrom does not bear messages to whom it has not.
+    /// Opens the links, if they are not open. Not before the node can be sure that all nodes have started,
+    /// because Maelstrom rejects messages to a node that has not.
     pub(super) fn open(&mut self, now: Millis) {
         for at in self.peers.len()..self.others.len() {
             self.peers.push(Peer {
@@ -105,14 +107,14 @@ impl Shared {
     /// Adds to the counter.
     ///
     /// # Errors
-    /// Those of the replica; nothing was added then.
+    /// The error of the replica. Then nothing was added.
     pub(super) fn add(&mut self, now: Millis, delta: i64) -> Result<(), Error> {
         self.replica.add(KEY, delta)?;
         self.handle(now, Input::Changed);
         Ok(())
     }
 
-    /// Time went by.
+    /// Handles the time that has passed.
     pub(super) fn tick(&mut self, now: Millis) {
         for at in 0..self.peers.len() {
             if !self.peers[at].heard && self.peers[at].hello_at <= now {
@@ -138,10 +140,10 @@ impl Shared {
         self.said.pop_front()
     }
 
-    /// Takes in a message of another node.
+    /// Handles a message of another node.
     ///
     /// # Errors
-    /// If it is none that a node sends. What the machine refuses is only noted.
+    /// If it is not a message that a node sends. A frame that the machine rejects is only noted.
     pub(super) fn take(&mut self, now: Millis, message: &Message) -> Result<(), Refusal> {
         let from = self.others.iter().position(|id| *id == message.src);
         let at = from.ok_or_else(|| Refusal::Stranger {
@@ -152,14 +154,15 @@ impl Shared {
         let (hello, frame) = (bytes(message, "hello")?, bytes(message, "frame")?);
         self.open(now);
         if number < self.peers[at].number {
-            return Ok(()); // its hello on the newer link will tell the other
+            return Ok(()); // the hello on the newer link notifies the other node
         }
         if number > self.peers[at].number {
             self.connect(now, at, number);
         }
         let peer = &mut self.peers[at];
         if !peer.greeted && hello.is_none() {
-            // The other greeted whoever had this name before: that process has ended.
+            // The other node sent its hello to an earlier process of this name. The earlier process has
+            // ended.
             self.connect(now, at, number.saturating_add(1));
             return Ok(());
         }
@@ -167,7 +170,7 @@ impl Shared {
         let hello = hello.filter(|_| !peer.greeted);
         peer.greeted = true;
         let link = peer.link;
-        // If the hello is refused the link is closed, and the machine passes over the frame.
+        // If the machine rejects the hello, it closes the link and ignores the frame.
         for bytes in [hello, frame].into_iter().flatten() {
             let bytes = &bytes;
             self.handle(now, Input::Frame { link, bytes });
@@ -180,7 +183,7 @@ impl Shared {
         let old = self.peers[at].link;
         self.links += 1;
         let link = Link(self.links);
-        // The first hello is said at once. Two that refuse each other's do not get faster.
+        // The first hello is sent at once. Two nodes that reject each other's hello do not get faster.
         let pause = match number {
             0 => 0,
             _ => Millis::from(self.interval_ms),
@@ -226,7 +229,7 @@ impl Shared {
         self.said.push_back(Said::Note(text));
     }
 
-    /// Sends a frame; the first one on a link is its hello, which waits for the next tick.
+    /// Sends a frame. The first frame on a link is its hello, which waits for the next tick.
     fn send(&mut self, link: Link, bytes: &[u8]) {
         let Some(at) = self.peers.iter().position(|peer| peer.link == link) else {
             return; // the link was closed meanwhile
@@ -253,7 +256,7 @@ impl Shared {
     }
 }
 
-/// A fresh writer id. There are no keys here; the node's name stands for its owner.
+/// Mints a fresh writer id. There are no keys here, so the node's name stands for its owner.
 fn mint(id: &str, nonces: &mut Nonces) -> WriterId {
     let mut owner: Owner = [0; 32];
     for (to, from) in owner.iter_mut().zip(id.bytes()) {
@@ -262,7 +265,7 @@ fn mint(id: &str, nonces: &mut Nonces) -> WriterId {
     WriterId::mint(&Space::default(), &owner, &nonces())
 }
 
-/// The bytes that a field has in base64, if it is there.
+/// The decoded base64 bytes of a field, if the field is there.
 fn bytes(message: &Message, name: &'static str) -> Result<Option<Vec<u8>>, Refusal> {
     if message.body.get(name).is_none() {
         return Ok(None);

@@ -1,29 +1,29 @@
-//! What a counter may come to when it is not known of some adds whether they were made.
+//! The possible sums of a counter when it is unknown whether some adds were made.
 
 use std::fmt;
 
-/// So many runs are shown to people.
+/// Most runs that are shown to people.
 const SHOWN_MAX: usize = 5;
 
-/// The possible sums: those of the adds that were surely made, with any of the others.
+/// The possible sums: all adds that were surely made, with any subset of the others.
 ///
-/// This is Maelstrom's rule for final reads. A client that got no answer in time knows nothing of its
-/// add; whoever got a refusal knows that it was not made.
+/// This is Maelstrom's rule for final reads. A client without an answer in time does not learn whether its
+/// add was made. A client with a rejection knows that its add was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// First and last of each run of sums that stand side by side; ascending, with gaps between.
+    /// First and last sum of each run of consecutive sums. The runs ascend, with gaps between them.
     runs: Vec<(i128, i128)>,
 }
 
 impl Sums {
-    /// The one sum of what was surely made.
+    /// The one sum of the adds that were surely made.
     pub fn new(sum: i128) -> Sums {
         Sums {
             runs: vec![(sum, sum)],
         }
     }
 
-    /// Lets `delta` have been added or not.
+    /// Adds the possibility that `delta` was added.
     pub fn perhaps(&mut self, delta: i64) {
         let delta = i128::from(delta);
         let with = self.runs.iter().map(|it| (it.0 + delta, it.1 + delta));

@@ -1,38 +1,38 @@
-//! What is counted of a run.
+//! Figures of the scenario with guests.
 
 use crate::sim::Counts;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Adds made.
     pub adds: u64,
     /// Guests that came.
     pub guests: u64,
-    /// Guests that came back, of whom nobody knew which adds had counted.
+    /// Guests that rejoined when no member could tell which of their adds had counted.
     pub unknown: u64,
-    /// Starts that took over what two guests had stored.
+    /// Starts that took over the stores of two guests.
     pub taken_over: u64,
-    /// Writers known to the members at the end, at most.
+    /// Most writers in the members' tables at the end.
     pub writers: u64,
-    /// Operations that were asked for under keys.
+    /// Operations that clients requested under keys.
     pub keyed: u64,
-    /// Retries that were known where they were asked for.
+    /// Retries at a member that had the key.
     pub retries: u64,
-    /// Those that were not, and made it once more.
+    /// Retries at a member without the key, which made the operation once more.
     pub doubled: u64,
-    /// Keys of which transactions were known to members that came back, and to no others.
+    /// Keys whose transactions only rejoined members had.
     pub lost: u64,
-    /// How often a member was asked while it had heard something by a guest, without keys.
+    /// Requests at a member that had received changes through a guest, without their keys.
     pub lacking: u64,
     /// Readers, writers and editors among the guests.
     pub limited: [u64; 3],
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.mesh.add(&other.mesh);
         self.adds += other.adds;

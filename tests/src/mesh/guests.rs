@@ -3,7 +3,7 @@
 use super::{Event, KEYS, MEMBERS, World};
 use tallymesh_core::Role;
 
-/// So many replicas there are at most.
+/// Most replicas.
 const PEERS_MAX: usize = 12;
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody adds to a counter.
+    /// A replica adds to a counter.
     pub(super) fn write(&mut self) -> Result<(), String> {
         let at = self.random.index(self.nodes.len());
         if !self.nodes[at].alive || self.own.peers[at].role == Some(Role::Reader) {
@@ -48,7 +48,7 @@ impl World {
         let role = self.role_of_guest(&key);
         let at = self.add_peer(None, key, role)?;
         self.own.figures.guests += 1;
-        // Some write before they meet anybody.
+        // Some guests write before they have any link.
         if self.random.chance(700) {
             let member = self.random.index(MEMBERS);
             self.link(at, member);
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// A guest of whom all is known goes for good.
+    /// A guest goes for good, once all members have all its writes.
     fn vanish(&mut self) {
         let at = self.random.index(self.nodes.len());
         if at < MEMBERS || !self.nodes[at].alive || !self.is_written(at) {

@@ -1,36 +1,37 @@
-//! Keyed operations in a mesh: members are asked for each several times, while what they tell each
-//! other goes over guests, who keep no keys, and while links between members are down.
+//! Keyed operations in a mesh. Clients repeat each request at several members. Meanwhile the members' changes
+//! travel through guests, which store no keys, and links between members are down.
 
 use super::{Event, KEYS, MEMBERS, Made, World};
 use crate::sim::Cut;
 use tallymesh_core::{Asked as Known, Error, Once, Op, WriterId};
 
-/// How long two members are parted, in milliseconds.
+/// How long the link of two members is cut, in milliseconds.
 const PARTED_MS: (u64, u64) = (500, 5_000);
-/// The last so many keys are asked for again.
+/// Clients repeat only this many of the last keys.
 const RETRIED: usize = 6;
 
-/// What is asked for under a key.
+/// The operation of a key.
 struct Request {
     once: Once,
-    /// What it adds to the key's own counter, and to one that others add to. Nobody else adds that.
+    /// The amount that it adds to the key's own counter and to a shared counter. No other operation adds this
+    /// amount.
     by: i64,
     shared: &'static str,
-    /// How often it was made.
+    /// How often it was acknowledged.
     made: i64,
-    /// Whether nobody may know any more whether it counts.
+    /// Whether it is unknown whether the operation counts.
     open: bool,
-    /// Whether whoever knew that a transaction was made under the key came back, and took over what
-    /// others have, who do not know it: if a guest passed it on, it counts besides what is made under
-    /// the key elsewhere.
+    /// Whether the key of a transaction is lost. The member that had the key rejoined, and took over the
+    /// state of members without it. If a guest passed the transaction on, it counts in addition to the one
+    /// that another member makes under the key.
     lost: bool,
 }
 
-/// A transaction that was made under a key, and that not all members have heard of with its key yet.
+/// A keyed transaction whose key has not reached all members yet.
 struct Young {
     number: usize,
     made: (WriterId, u64),
-    /// Whether a member knew it when that was looked at last.
+    /// Whether a member had its key at the last check.
     known: bool,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Keyed {
     young: Vec<Young>,
 }
 
-/// What was asked for under a key, of this number, was made.
+/// The acknowledgement of a keyed operation.
 pub struct Asked {
     number: usize,
     made: Made,
@@ -53,7 +54,7 @@ fn counter(number: usize) -> String {
 }
 
 impl World {
-    /// What else happens in runs with keys.
+    /// An additional action in runs with keys.
     pub(super) fn act_keyed(&mut self) -> Result<(), String> {
         if self.own.keyed.is_none() {
             return Ok(());
@@ -71,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// A member is asked for something new, or for what was asked for before.
+    /// Requests a new operation at a member, or repeats an earlier one.
     fn ask_once(&mut self) -> Result<(), String> {
         let at = self.random.index(MEMBERS);
         let (back, shared) = (self.random.index(RETRIED), self.random.index(KEYS.len()));
@@ -121,7 +122,7 @@ impl World {
         self.changed(at)
     }
 
-    /// A client is told that what it asked for under a key was made.
+    /// A client receives the acknowledgement of a keyed operation.
     pub(super) fn note_once(&mut self, at: usize, Asked { number, made }: Asked) {
         self.own.peers[at].made.push(made);
         let Some(keyed) = &mut self.own.keyed else {
@@ -134,11 +135,11 @@ impl World {
             made: (made.0, made.1),
             known: true,
         });
-        // What is made once more counts until that is heard of.
+        // A duplicate counts only until a member withdraws it.
         self.own.expected += if request.made == 1 { made.2 } else { 0 };
     }
 
-    /// A guest has a link to another member besides.
+    /// A guest opens a link to another member in addition.
     fn link_twice(&mut self) {
         let (at, member) = (
             self.random.index(self.nodes.len()),
@@ -150,7 +151,7 @@ impl World {
         }
     }
 
-    /// Nobody knows any more whether transactions that added these amounts count.
+    /// Marks the operations with these amounts: it is unknown whether they count.
     pub(super) fn doubt_keyed(&mut self, amounts: &[i128]) {
         let Some(keyed) = &mut self.own.keyed else {
             return;
@@ -160,8 +161,7 @@ impl World {
         }
     }
 
-    /// Looks which of the transactions that were made under keys are known by that to no member any
-    /// more.
+    /// Finds the keyed transactions whose key no member has any more.
     pub(super) fn look_for_lost(&mut self) {
         let Some(keyed) = &mut self.own.keyed else {
             return;
@@ -181,7 +181,7 @@ impl World {
         keyed.young.retain(|young| young.known);
     }
 
-    /// What may count besides, of the keys that were lost.
+    /// The sum that may count in addition, because of lost keys.
     pub(super) fn lost(&self) -> i128 {
         let requests = self.own.keyed.iter().flat_map(|keyed| &keyed.requests);
         let lost = requests.filter(|request| request.lost);

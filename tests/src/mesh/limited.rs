@@ -1,14 +1,14 @@
-//! Guests with limited rights in a mesh: readers, writers and editors, each under a key of its own or
-//! that of another guest, with whom it has a link besides.
+//! Guests with limited rights in a mesh: readers, writers and editors. Each has an owner's key of its own, or
+//! shares the key of another guest and has a link to it.
 
 use super::{MEMBERS, World};
 use tallymesh_core::{Input, Link, Owner, Role, WriterId};
 
-/// Of all guests, but for those of limited runs.
+/// The owner of all guests in runs without limited rights.
 const ANYBODY: Owner = [9; 32];
 
 impl World {
-    /// The key of a guest that begins.
+    /// The owner's key of a new guest.
     pub(super) fn key_of_guest(&mut self) -> Owner {
         if !self.own.limited {
             return ANYBODY;
@@ -23,7 +23,7 @@ impl World {
         key
     }
 
-    /// Decides what a guest may do: all of one owner may do the same.
+    /// Decides the role of a guest. All guests of one owner have the same role.
     pub(super) fn role_of_guest(&mut self, key: &Owner) -> Option<Role> {
         if !self.own.limited {
             return None;
@@ -43,8 +43,8 @@ impl World {
         role
     }
 
-    /// A guest has a writer, which all of its owner's guests are told to be theirs. One that has just begun
-    /// is told of all of them.
+    /// A guest has a new writer. All guests of its owner receive the writer's nonce, as a proof. A guest that
+    /// has just started receives the nonces of all of them.
     pub(super) fn prove(
         &mut self,
         at: usize,
@@ -72,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// What a replica hears of a link to another.
+    /// The input with which a replica opens a link to another.
     pub(super) fn introduce(&self, link: Link, at: usize, other: usize) -> Input<'static> {
         let (owner, broadcast) = (self.own.peers[other].key, false);
         match self.own.peers[other].role.filter(|_| at < MEMBERS) {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Two guests of one owner meet.
+    /// Links two guests of one owner.
     pub(super) fn link_own(&mut self) {
         let count = self.nodes.len();
         if !self.own.limited || count < MEMBERS + 2 || !self.random.chance(30) {

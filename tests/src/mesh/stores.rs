@@ -1,10 +1,10 @@
-//! What guests leave in their stores, and who takes it over.
+//! The stores that guests leave behind, and the starts that take them over.
 
 use super::{MEMBERS, World};
 use tallymesh_core::{Message, Replica, Space};
 
 impl World {
-    /// Two guests of one owner end, and one start goes on with what both had stored.
+    /// Ends two guests of one owner, and starts one process from both of their stores.
     pub(super) fn take_over(&mut self) -> Result<(), String> {
         let last = self.nodes.len() as u64 - 1;
         if !self.own.tabs || last < MEMBERS as u64 + 1 || !self.random.chance(20) {
@@ -30,7 +30,7 @@ impl World {
         self.start(at)
     }
 
-    /// A process begins, and takes over what another one had stored, if it is to.
+    /// A process starts, and takes over the store of another one if the scenario says so.
     pub(super) fn take_what_is_left(&mut self, at: usize) -> Result<(), String> {
         let Some(other) = self.own.left.take() else {
             return Ok(());
@@ -47,7 +47,7 @@ impl World {
             let taken = node.replica.take_over(&mut left, &mut |_| ());
             taken.map_err(|error| format!("one knows the members: {error}"))?;
         }
-        // All of it is written at once.
+        // Writes the whole state at once.
         node.disk.compact(node.replica.snapshot().encode_stored());
         node.mark = node.replica.mark();
         Ok(())

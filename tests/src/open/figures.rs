@@ -1,8 +1,8 @@
-//! What happened in a run.
+//! Figures of the scenario with open spaces.
 
 use crate::sim::Counts;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Operations issued.
@@ -11,7 +11,7 @@ pub struct Figures {
     pub lost_ops: u64,
     /// Transactions of several operations.
     pub transactions: u64,
-    /// Transactions that did nothing, or had to be refused.
+    /// Transactions that did nothing, or had to be rejected.
     pub idle_writes: u64,
     /// Expiries that a replica materialised.
     pub expiries: u64,
@@ -19,14 +19,14 @@ pub struct Figures {
     pub chunks: u64,
     /// Virtual time from the end of the trouble to convergence.
     pub converged_ms: u64,
-    /// What it was allowed to take.
+    /// The bound on that time, in virtual milliseconds.
     pub bound_ms: u64,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds another run's figures; of the times the longest stay.
+    /// Adds the figures of another run. It takes the longest of the times.
     pub fn add(&mut self, other: &Figures) {
         self.ops += other.ops;
         self.lost_ops += other.lost_ops;

@@ -1,10 +1,10 @@
-//! What a seed stands for: how many replicas, in what shape, and what befalls them.
+//! The settings of a seed: the number of replicas, the shape of the mesh, and its faults.
 
 use crate::random::Random;
 use crate::sim::{Carrier, Settings, Trouble};
 use tallymesh_core::{Millis, SyncConfig};
 
-/// Every so many seeds there is a long run.
+/// One seed in this many has a long run.
 pub const LONG_EVERY: u64 = 50;
 
 /// The settings of one run.
@@ -14,7 +14,7 @@ pub struct Profile {
     pub durable: usize,
     /// Replicas without one, each linked to one or two of the former.
     pub tabs: usize,
-    /// Who is linked with whom.
+    /// The pairs of replicas that have a link.
     pub edges: Vec<(usize, usize)>,
     /// The name of that shape.
     pub shape: &'static str,
@@ -31,19 +31,19 @@ pub struct Profile {
     /// Writes that may be of any kind and of several operations, of 1000; the others are plain
     /// adds.
     pub rich: u64,
-    /// Furthest that a wall clock is from the true time, in milliseconds.
+    /// Largest distance of a wall clock from the true time, in milliseconds.
     pub skew_max: u64,
-    /// Mean time between looks for expiries that have passed.
+    /// Mean time between two checks for expiries that have passed.
     pub materialize_every: Millis,
     /// Mean time between faults.
     pub fault_every: Millis,
-    /// Whether disks betray: crashes of replicas with a disk may lose what they had made durable.
+    /// Whether crashes of replicas with a disk may lose changes that the disk had made durable.
     pub rot: bool,
     /// Frames lost, of 1000.
     pub drop: u64,
     /// Frames repeated, of 1000.
     pub repeat: u64,
-    /// Longest time that a frame is under way while there is trouble.
+    /// Longest time of a frame on its way while there is trouble.
     pub delay_max: Millis,
     /// Longest time between handling an input and flushing; 0 flushes at once.
     pub flush_delay_max: Millis,
@@ -54,7 +54,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The settings that this seed stands for.
+    /// The settings of this seed.
     pub fn of(seed: u64, random: &mut Random) -> Profile {
         let long = seed % LONG_EVERY == LONG_EVERY - 1;
         let durable = match long {
@@ -122,7 +122,7 @@ impl Profile {
         self.durable + self.tabs
     }
 
-    /// How the mesh is.
+    /// The settings of the mesh.
     pub(super) fn settings(&self) -> Settings {
         let trouble = Trouble {
             ms: self.trouble,
@@ -211,7 +211,7 @@ fn topology(count: usize, random: &mut Random) -> (&'static str, Vec<(usize, usi
     }
 }
 
-/// A handful of keys, or so many long ones that a state takes several chunks.
+/// A handful of keys, or enough long ones that a state takes several chunks.
 fn keys(large: bool, random: &mut Random) -> Vec<String> {
     if large {
         let name = |at| format!("{}:{at:05}", "long".repeat(75));

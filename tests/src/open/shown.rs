@@ -1,33 +1,33 @@
-//! What a replica sees as the oracle has it, and what its application was told.
+//! A replica's view by the oracle, and the state that its application has.
 
 use super::World;
 use crate::oracle::{Counter, Key, View};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::Output;
 
-/// Every so many steps of a replica all its reads are compared, and not only those of the counters
-/// that were touched, and every value.
+/// At every step of this number, all reads of a replica are compared. At the other steps it is the reads of
+/// the touched counters, and all values.
 const FULL_CHECK_EVERY: u64 = 16;
 
 #[derive(Default)]
 pub(super) struct Shown {
-    /// What it sees.
+    /// The present view of the replica.
     pub(super) view: View,
-    /// What it saw when it was written last: what a crash leaves, and what was acknowledged.
+    /// The view at its last write to the disk: this is acknowledged, and survives a crash.
     pub(super) flushed: View,
-    /// What the application shows: what it read after its own writes, after
-    /// [`Output::Changed`], and when its wall clock passed an expiry, in whichever direction.
+    /// The counters that the application shows. It reads them after its own writes, after
+    /// [`Output::Changed`], and when its wall clock passes an expiry in either direction.
     counters: BTreeMap<Key, Counter>,
-    /// What its wall clock showed when it was looked at last.
+    /// The time of its wall clock at the last check, in milliseconds since 1970.
     pub(super) wall: u64,
-    /// Counters that changed since the reads were compared last.
+    /// Counters that changed since the last comparison of the reads.
     touched: BTreeSet<Key>,
-    /// How often the reads were compared.
+    /// Number of comparisons.
     checks: u64,
 }
 
 impl Shown {
-    /// Whether all that it sees would outlive a crash.
+    /// Whether its whole view would survive a crash.
     pub(super) fn is_flushed(&self) -> bool {
         self.flushed.vector() == self.view.vector()
     }
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Compares the reads of a replica that was handed something.
+    /// Compares the reads of a replica that has handled an input.
     pub(super) fn compare(&mut self, at: usize) -> Result<(), String> {
         let (oracle, replica) = (&self.own.oracle, &self.nodes[at].replica);
         let it = &mut self.own.shown[at];
@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// Compares the reads of a process that has taken back a record: each prefix of a log is a state that was
-    /// whole once.
+    /// Compares the reads of a process that has restored a record. Each prefix of a log is a state that the
+    /// replica once had.
     pub(super) fn compare_restored(&mut self, at: usize) -> Result<(), String> {
         let (oracle, replica) = (&self.own.oracle, &self.nodes[at].replica);
         let it = &mut self.own.shown[at];
@@ -87,7 +87,7 @@ impl World {
         oracle.check(&it.view, replica, it.wall)
     }
 
-    /// A process has begun that sees what is on its disk.
+    /// A process has started, and sees the state of its disk.
     pub(super) fn begin_showing(&mut self, at: usize) -> Result<(), String> {
         let node = &self.nodes[at];
         let it = &mut self.own.shown[at];
@@ -99,7 +99,7 @@ impl World {
         Ok(())
     }
 
-    /// The application is told that a counter changed.
+    /// The application receives the event that a counter changed.
     pub(super) fn tell_changed(&mut self, at: usize, output: &Output) -> Result<(), String> {
         if let Output::Changed { handle } = output {
             let replica = &self.nodes[at].replica;
@@ -114,7 +114,7 @@ impl World {
         Ok(())
     }
 
-    /// The application shows what a read finds.
+    /// Checks that the application shows the results of reads.
     pub(super) fn compare_shown(&self, at: usize) -> Result<(), String> {
         let it = &self.own.shown[at];
         match it.counters == it.readable() {

@@ -1,10 +1,10 @@
-//! What the simulated applications write.
+//! The writes of the simulated applications.
 
 use super::{Event, World};
 use crate::oracle::{Call, Key, Kind};
 
-/// Times until a counter expires, in milliseconds: those that clocks differ by, and those that a
-/// run lasts. Negative ones have passed already.
+/// Times until a counter expires, in milliseconds: the distances between clocks, and the length of a run.
+/// Negative ones have passed already.
 const LIVES: [(i64, i64); 4] = [
     (-100_000, 0),
     (0, 3_000),
@@ -34,7 +34,7 @@ impl World {
         self.transact(at, &[(key, Kind::Add(by))], Call::Single)
     }
 
-    /// The replicas with a disk materialise what has expired by their clocks, now and then.
+    /// The replicas with a disk materialise expiries that have passed by their clocks, from time to time.
     pub(super) fn materialize_some(&mut self) -> Result<(), String> {
         let every = self.own.profile.materialize_every;
         self.after((0, 2 * every), Event::Materialize);
@@ -53,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// Materialises the expiries that have passed by a replica's clock, and tells how many.
+    /// Materialises the expiries that have passed by a replica's clock. Returns their number.
     fn materialize(&mut self, at: usize) -> Result<u64, String> {
         let (own, replica) = (&mut self.own, &mut self.nodes[at].replica);
         let shown = &mut own.shown[at];
@@ -121,7 +121,8 @@ impl World {
         }
     }
 
-    /// Of so many bits that no two sets of adds have one sum by chance; now and then extreme.
+    /// An amount with so many random bits that two sets of adds do not have one sum by chance. A few amounts
+    /// are extreme.
     fn amount(&mut self) -> i64 {
         match self.random.below(40) {
             0 => 0,

@@ -1,4 +1,4 @@
-//! Transactions that a replica makes again after a late return.
+//! Transactions that a replica replays after a late return.
 
 use super::{Issued, Key, Kind, OpId, Oracle, Seen, View};
 use tallymesh_core::{Again, WriterId};
@@ -7,12 +7,14 @@ use tallymesh_core::{Again, WriterId};
 pub type Dot = (WriterId, u64);
 
 impl Oracle {
-    /// Takes in a transaction of `was` that the replica of `view` made again. A cancel that is made
-    /// again cancels what the first one had seen and `keeps` says it can still tell, given the dot
-    /// of an operation and the dots that it cancels up to; and all that was made again before.
+    /// Adds a transaction of `was` that the replica of `view` has replayed.
+    ///
+    /// A replayed cancel cancels two sets of operations. The first set is what the original had seen and
+    /// `keeps` accepts. Its arguments are the dot of an operation and the dots up to which the replayed
+    /// cancel reaches. The second set is every operation that the replica replayed before.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// The difference, as text.
     pub fn reissue(
         &mut self,
         view: &mut View,
@@ -66,8 +68,8 @@ impl Oracle {
                 self.push(view, (writer, last + 1), (key, kind), saw.clone());
             }
         }
-        // One that was made under a key is a transaction even if it comes to nothing, and none if
-        // another one counts already.
+        // A replayed keyed transaction is a transaction even without an effect. It is not one if another one
+        // of its key counts already.
         let once = self.keyed.get(&(was, again.was)).copied();
         if let (Some(once), Some(clock)) = (once, again.clock) {
             self.keyed.insert((writer, clock), once);
@@ -86,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// Takes in one operation that the replica of `view` made; `saw` if it is not all that it sees.
+    /// Adds one operation that the replica of `view` made. `saw` is given if it differs from the whole view.
     pub(super) fn push(
         &mut self,
         view: &mut View,

@@ -1,4 +1,4 @@
-//! Transactions that are made under idempotency keys, of which one is to count.
+//! Transactions under idempotency keys. One of each key must count.
 
 use super::{Dot, Issued, Key, Kind, OpId, Oracle, Seen, View};
 use tallymesh_core::{Asked, Once, Replica, WriterId};
@@ -12,11 +12,11 @@ pub fn once(number: OnceId) -> Once {
 }
 
 impl Oracle {
-    /// What a replica must know of a keyed transaction that is asked of it: whether one that was made
-    /// under its key is seen. Tells whether it is to be made.
+    /// Compares a replica's answer about a key with its view: whether it has a transaction under the key.
+    /// Returns whether the operation has to be made.
     ///
     /// # Errors
-    /// Says what the replica says otherwise.
+    /// The replica's answer, if it is wrong.
     pub fn ask(&self, view: &View, replica: &Replica, number: OnceId) -> Result<bool, String> {
         let asked = replica.asked(&once(number));
         let seen = |(writer, clock): Dot| {
@@ -24,26 +24,26 @@ impl Oracle {
             held >= clock && self.keyed.get(&(writer, clock)) == Some(&number)
         };
         match asked {
-            // It may have come by a page, which tells no keys.
+            // The transaction may have come through a page, which sends no keys.
             Asked::New if replica.lacks_keys() || !self.is_seen(view, number) => Ok(true),
             Asked::Before(Some(dot)) if seen(dot) => Ok(false),
-            // It may be known no more by whom it was made, or wait to be made again.
+            // The replica may no longer have its maker, or the transaction may wait to be replayed.
             Asked::Before(None) => Ok(false),
             asked => Err(format!("key {number} is {asked:?}")),
         }
     }
 
-    /// Notes that a transaction, which is to be taken in next, is made under a key.
+    /// Notes that the next transaction is made under a key.
     pub fn key(&mut self, dot: Dot, number: OnceId) {
         self.keyed.insert(dot, number);
     }
 
-    /// Whether a transaction of a key is seen.
+    /// Whether the view contains a transaction of the key.
     pub(super) fn is_seen(&self, view: &View, number: OnceId) -> bool {
         self.instances(view, number).next().is_some()
     }
 
-    /// The transactions of a key that are seen.
+    /// The transactions of a key in the view.
     fn instances(&self, view: &View, number: OnceId) -> impl Iterator<Item = Dot> {
         let of_key = self.keyed.iter().filter(move |(_, it)| **it == number);
         let held = |writer: &WriterId| view.vector.get(writer).copied().unwrap_or(0);
@@ -62,11 +62,11 @@ impl Oracle {
         adds
     }
 
-    /// Takes in a transaction of the replica of `view` that withdraws, of these transactions, what
-    /// they added to a counter each.
+    /// Adds a transaction of the replica of `view` that withdraws the adds of earlier transactions, each on
+    /// one counter.
     ///
     /// # Errors
-    /// Says so if one of them is not one of several of its key, or none of these would be left.
+    /// If one of the withdrawn transactions has no other one of its key, or has no add on that counter.
     pub fn withdraw(
         &mut self,
         view: &mut View,
@@ -107,16 +107,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// The transactions of a key that a replica knows.
+    /// The transactions of a key that a replica has.
     pub fn makers(&self, replica: &Replica, number: OnceId) -> Vec<Dot> {
         replica.makers(&once(number))
     }
 
-    /// Checks, where everything is seen that will be, that of each key's transactions one was not
-    /// withdrawn, and no two add to one counter, of those whose key is `known` to somebody.
+    /// Checks the keyed transactions in a view that is complete. At least one transaction of each key was not
+    /// withdrawn. On one counter, at most one of them adds, among those whose key is `known` to some replica.
     ///
     /// # Errors
-    /// Names the key of which that is not so.
+    /// The key that breaks this rule.
     pub fn check_once(&self, view: &View, known: &dyn Fn(Dot) -> bool) -> Result<(), String> {
         let numbers: std::collections::BTreeSet<OnceId> = self.keyed.values().copied().collect();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! What a call to a replica must issue, and the comparison of a real replica with that.
+//! The operations that a call to a replica must issue, and the comparison of a real replica with them.
 
 use super::once::once;
 use super::{Counter, Key, Kind, OnceId, Oracle, View};
@@ -6,24 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::limits::EXPIRY_MAX;
 use tallymesh_core::{Error, Replica, WriterId};
 
-/// What a transaction must do at its replica.
+/// The expected effect of a transaction at its replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The operations that are really issued. If there are none, no transaction is made.
+    /// The operations that are issued. If there are none, no transaction is made.
     pub issued: Vec<(Key, Kind)>,
-    /// What the replica answers for each operation that was asked for: whether the counter existed
-    /// just before it, or for a persist whether the counter had an expiry.
+    /// The replica's answer for each requested operation: whether the counter existed just before it. For a
+    /// persist, whether the counter had an expiry.
     pub answers: Vec<bool>,
 }
 
-/// Why a transaction must be refused, with nothing changed.
+/// The reason why a replica must reject a transaction. Nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The sum of the writer's own adds that are not cancelled would leave `i64`.
     Overflow {
-        /// That sum.
+        /// The sum.
         total: i128,
-        /// What was to be added.
+        /// The amount of the add.
         by: i64,
     },
     /// An expiry later than the last one that is allowed.
@@ -42,27 +42,27 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Which of a replica's calls is made for a single operation.
+/// The call that requests a single operation of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `add` if it is an add, else `apply`.
     Single,
-    /// `transact`, as for several.
+    /// `transact`, as for several operations.
     Transact,
     /// A transaction under the idempotency key of this number.
     Once(OnceId),
 }
 
 impl Oracle {
-    /// What must come of a transaction of these operations, asked of `writer` where the wall clock
-    /// shows `now` and `view` is seen.
+    /// Returns the expected effect of a transaction of these operations, made by `writer` at time `now` in
+    /// this `view`.
     ///
     /// - Each operation sees the earlier ones.
     /// - Any operation on a counter that has expired by `now` is preceded by an ordinary delete.
     /// - Delete, expire and persist of an absent counter do nothing and are not issued.
     ///
     /// # Errors
-    /// Why it must be refused.
+    /// The reason why the replica must reject it.
     pub fn plan(
         &self,
         view: &View,
@@ -71,8 +71,8 @@ impl Oracle {
         ops: &[(Key, Kind)],
     ) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
-        // What the writer sees of the touched counters in the middle of the transaction, and the
-        // sum of its own adds. Whoever sees all earlier operations needs no history for that.
+        // For each touched counter: its state in the middle of the transaction, and the sum of the writer's
+        // own adds. The view contains all earlier operations, so this needs no history.
         let mut drafts: BTreeMap<Key, (Option<Counter>, i128)> = BTreeMap::new();
         for &(key, kind) in ops {
             let (counter, own) = drafts.entry(key).or_insert_with(|| {
@@ -115,11 +115,11 @@ impl Oracle {
         Ok(plan)
     }
 
-    /// Asks a real replica for a transaction, and compares its answer and all its reads with the
-    /// plan. Tells whether there was a transaction: if not, it did nothing or had to be refused.
+    /// Requests a transaction at a real replica, and compares its answer and all its reads with the plan.
+    /// Returns whether a transaction was made. If not, it did nothing or had to be rejected.
     ///
     /// # Errors
-    /// Says what differs.
+    /// The difference, as text.
     pub fn transact(
         &mut self,
         view: &mut View,
@@ -133,7 +133,7 @@ impl Oracle {
         replica.set_time(now);
         let result = match (ops, call) {
             (&[(key, Kind::Add(by))], Call::Single) => {
-                // It tells the handle and not whether the counter existed.
+                // The call returns the handle, and not whether the counter existed.
                 let answers = plan
                     .as_ref()
                     .map_or(Vec::new(), |plan| plan.answers.clone());
@@ -186,11 +186,11 @@ impl Oracle {
         Ok(answers)
     }
 
-    /// Asks a real replica to materialise a counter's expiry, as [`transact`](Oracle::transact)
-    /// asks for operations.
+    /// Requests that a real replica materialise a counter's expiry, as [`transact`](Oracle::transact)
+    /// requests operations.
     ///
     /// # Errors
-    /// Says what differs.
+    /// The difference, as text.
     pub fn materialize(
         &mut self,
         view: &mut View,
@@ -219,7 +219,7 @@ impl Oracle {
     }
 }
 
-/// What a reset or a set leaves.
+/// The counter after a reset or a set.
 fn base(value: i64) -> Counter {
     Counter {
         value: i128::from(value),

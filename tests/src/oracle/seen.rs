@@ -47,7 +47,7 @@ impl Seen {
         })
     }
 
-    /// How many operations are in the set.
+    /// Number of operations in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,25 +1,26 @@
-//! Who took over whom: by that, what a replica sees that names a writer no more.
+//! Records which writer retired which. From this it computes the view of a replica that has forgotten a
+//! writer.
 
 use super::Dot;
 use std::collections::BTreeMap;
 use tallymesh_core::{Replica, WriterId};
 
-/// An absorption.
+/// A retirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taken {
-    /// The heir's transaction.
+    /// The successor's transaction.
     by: Dot,
-    /// Up to this clock of the absorbed writer.
+    /// The clock of the retired writer up to which it was moved.
     upto: u64,
 }
 
-/// All absorptions. There is more than one of a writer where a forced change left two sides that do
-/// not know of each other.
+/// All retirements. A writer may have more than one, if a forced change left two sides that do not see each
+/// other.
 #[derive(Clone, Debug, Default)]
 pub struct Takeovers(BTreeMap<WriterId, Vec<Taken>>);
 
 impl Takeovers {
-    /// Notes the writers that a replica has absorbed since, in its transaction of this clock.
+    /// Notes the writers that a replica has retired since `before`, in its transaction of this clock.
     pub fn note(&mut self, replica: &Replica, before: &[WriterId], clock: u64) {
         let by = (replica.writer(), clock);
         for (writer, upto) in replica.retired().filter(|it| !before.contains(&it.0)) {
@@ -27,24 +28,24 @@ impl Takeovers {
         }
     }
 
-    /// Notes that a writer was absorbed by this transaction of its heir's, up to this clock.
+    /// Notes that this transaction of the successor retired a writer, up to this clock.
     pub fn add(&mut self, writer: WriterId, by: Dot, upto: u64) {
         self.0.entry(writer).or_default().push(Taken { by, upto });
     }
 
-    /// Up to which of its clocks somebody took a writer over.
+    /// The clocks up to which a writer was retired.
     pub fn ends(&self, writer: &WriterId) -> impl Iterator<Item = u64> {
         let taken = self.0.get(writer).into_iter().flatten();
         taken.map(|it| it.upto)
     }
 
-    /// Whether somebody took a writer over.
+    /// Whether a writer was retired.
     pub fn has(&self, writer: &WriterId) -> bool {
         self.0.contains_key(writer)
     }
 
-    /// What a replica sees: whoever sees an absorption sees what was absorbed, also when the writer
-    /// has been forgotten.
+    /// The vector of a replica's view. A view of a retirement includes the retired writer's transactions,
+    /// even after the writer is forgotten.
     pub fn claimed(&self, replica: &Replica) -> BTreeMap<WriterId, u64> {
         let mut claimed: BTreeMap<WriterId, u64> = replica.writers().collect();
         let mut grows = true;
@@ -65,7 +66,7 @@ impl Takeovers {
         claimed
     }
 
-    /// Whether a cancel up to these dots covers an operation, or the absorption of its writer.
+    /// Whether a cancel up to these dots covers an operation, or the retirement of its writer.
     pub fn keeps(&self, (writer, clock): Dot, cancels: &[Dot]) -> bool {
         let covers = |it: &Dot| it.0 == writer && clock <= it.1;
         let mut by = self.0.get(&writer).into_iter().flatten();

@@ -38,7 +38,7 @@ impl Mesh {
         }
     }
 
-    /// One replica learns all that another sees.
+    /// One replica receives all that another sees.
     fn sync(&mut self, from: usize, to: usize) {
         let mut vector = self.views[to].vector().clone();
         for (writer, clock) in self.views[from].vector() {
@@ -57,7 +57,7 @@ impl Mesh {
         learned.map(drop)
     }
 
-    /// Both learn all that the other sees, and what they read then at `now`.
+    /// Both replicas receive all that the other sees. Returns the counter that they read then at `now`.
     fn meet(&mut self, a: usize, b: usize, now: u64) -> Option<Counter> {
         self.sync(a, b);
         self.sync(b, a);
@@ -101,19 +101,19 @@ fn a_counter_is_absent_when_nothing_is_left() {
 
 #[test]
 fn one_base_counts() {
-    // The set of the lesser clock and writer goes before the reset.
+    // The set wins over the reset, although its clock and writer are lower.
     let mut mesh = Mesh::new(2);
     mesh.does(0, &[Set(5)]);
     mesh.does(1, &[Add(1), Reset]);
     assert_eq!(mesh.meet(0, 1, 0), reads(5, None));
-    // Of equal clocks the greater writer.
+    // The clocks are equal, so the greater writer wins.
     let mut mesh = Mesh::new(3);
     mesh.does(0, &[Set(5)]);
     mesh.does(1, &[Set(7)]);
     mesh.sync(1, 2);
     mesh.does(2, &[Delete]);
     assert_eq!(mesh.meet(0, 1, 0), reads(7, None));
-    // Whoever deletes one of them brings the other one back.
+    // A delete of one assignment brings the other one back.
     assert_eq!(mesh.meet(0, 2, 0), reads(5, None));
     // A cancelled cancel still cancels: the 1 stays gone.
     mesh.does(2, &[Delete]);
@@ -130,7 +130,7 @@ fn the_longest_expiry_wins_and_persist_beats_it() {
     mesh.does(1, &[Expire(30)]);
     assert_eq!(mesh.meet(0, 1, 29), reads(1, Some(30)));
     assert_eq!(mesh.meet(0, 1, 30), None);
-    // A later one that saw both replaces them, also by a shorter one.
+    // A later expiry that saw both replaces them, even if it is shorter.
     mesh.does(0, &[Expire(10)]);
     assert_eq!(mesh.meet(0, 1, 9), reads(1, Some(10)));
     mesh.does(2, &[Persist]);
@@ -146,11 +146,11 @@ fn an_add_that_begins_a_life_ends_old_expiries() {
     mesh.sync(0, 1);
     mesh.does(0, &[Expire(10)]);
     mesh.does(1, &[Delete]);
-    // The expiry alone survives, and no counter.
+    // The expiry alone survives, without the counter.
     assert_eq!(mesh.meet(0, 1, 0), None);
     mesh.does(0, &[Add(2)]);
     assert_eq!(mesh.meet(0, 1, 99), reads(2, None));
-    // An add to a counter that exists leaves its expiry.
+    // An add to a counter that exists keeps its expiry.
     mesh.does(0, &[Expire(10), Add(2)]);
     assert_eq!(mesh.meet(0, 1, 9), reads(4, Some(10)));
 }
@@ -175,7 +175,7 @@ fn an_operation_on_an_expired_counter_deletes_it_first() {
         assert_eq!(plan.issued, issued);
         assert_eq!(plan.answers, [false]);
         mesh.at(10, 0, &[(0, op)]);
-        // A slower clock does not bring the old life back.
+        // A slower clock does not bring the old lifetime back.
         assert_eq!(mesh.meet(0, 1, 0), then, "{op:?}");
     }
 }
@@ -244,7 +244,7 @@ fn what_was_lost_may_not_come_back() {
     assert!(mesh.claim(1, vec![(writer(0), 2)]).is_err());
 }
 
-/// A transaction does at its own replica what its operations do one by one.
+/// A transaction has the same effect at its own replica as its operations one by one.
 #[test]
 fn a_transaction_is_planned_as_its_operations_are() {
     let mut random = Random::new(1);

@@ -1,19 +1,19 @@
-//! Clients: what they ask for, and how long they wait.
+//! Clients: their requests, and how long they wait.
 
 use super::{Event, MEMBERS, NAME, Work, World};
 use crate::sim::text;
 use tallymesh_core::{Error, Flow, Input, Stock, WantId};
 
-/// How long a client thinks between two questions.
+/// How long a client pauses between two requests, in milliseconds.
 pub(super) const THINK_MS: (u64, u64) = (20, 200);
 
 /// One client.
 pub(super) struct Client {
-    /// Whom it asks.
+    /// The member that it asks.
     at: usize,
-    /// Whether it has asked, and was not answered yet.
+    /// Whether it has an open request.
     asks: bool,
-    /// Whether it has seen that the limit is reached, and asks no more.
+    /// Whether it has seen that the limit is reached, and sends no more requests.
     has_stopped: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 }
 
 impl World {
-    /// A client asks.
+    /// A client sends its next request.
     pub(super) fn ask(&mut self, client: usize) -> Result<(), String> {
         self.own.clients[client].asks = true;
         let at = self.own.clients[client].at;
@@ -53,7 +53,7 @@ impl World {
         if let Work::Limit(limit) = self.own.plan.work {
             return self.count(client, limit);
         }
-        // Who came before is served before.
+        // A client that came earlier is served earlier.
         if self.own.waiting[at].is_empty() && self.make(at, client)? {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl World {
         self.input(at, Input::Tick)
     }
 
-    /// Counts one more, if the limit is not reached as far as is seen here; else the client stops.
+    /// Counts one more, if this member does not see that the limit is reached. Else the client stops.
     fn count(&mut self, client: usize, limit: u64) -> Result<(), String> {
         let at = self.own.clients[client].at;
         let replica = &mut self.nodes[at].replica;
@@ -87,8 +87,8 @@ impl World {
         self.changed(at)
     }
 
-    /// Spends a unit or draws a number, and tells the client once that is written; false if there is none
-    /// here.
+    /// Spends a unit or draws a number, and acknowledges it to the client once it is written. Returns false
+    /// if this member has none.
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
         let made = match self.own.plan.work {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// A client got what it asked for.
+    /// A client receives its acknowledgement.
     pub(super) fn told(&mut self, client: usize, number: u64) -> Result<(), String> {
         let own = &mut self.own;
         own.figures.made += 1;
@@ -134,7 +134,7 @@ impl World {
         Ok(())
     }
 
-    /// A client is answered, or gives up.
+    /// A request of a client is acknowledged, or the client gives up.
     fn ends(&mut self, client: usize, served: bool) {
         self.think(client);
         if let Some(smaller) = self.is_in_smaller(self.own.clients[client].at) {
@@ -149,7 +149,7 @@ impl World {
         self.after(THINK_MS, Event::Ask(client));
     }
 
-    /// Serves who waits in their order, and lets those go who have waited for long enough.
+    /// Serves the waiting clients in their order. Ends the waits that have timed out.
     pub(super) fn serve(&mut self, at: usize) -> Result<(), String> {
         while let Some(&Waiting {
             client,
@@ -176,7 +176,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever asks a member that is gone asks another one from now on.
+    /// Moves the clients of a member that is gone to other members.
     pub(super) fn turn_from(&mut self, gone: usize) {
         let others: Vec<usize> = (0..MEMBERS).filter(|at| *at != gone).collect();
         self.own.waiting[gone].clear();

@@ -4,34 +4,35 @@ use super::{Event, MEMBERS, NAME, Work, World};
 use crate::sim::{Cut, owner, text};
 use tallymesh_core::{Owner, WriterId};
 
-/// How long a cut lasts. What is between two is as long as the share of time makes it.
+/// How long a cut lasts, in milliseconds. The time between two cuts follows from the share of time with a
+/// cut.
 const CUT_MS: (u64, u64) = (2_000, 10_000);
-/// When a member is gone for good, and when it is to be taken out.
+/// When a member is gone for good, and when it is to be taken out, in milliseconds after the start.
 const GONE_MS: u64 = 4_000;
 const TAKEN_OUT_MS: u64 = 5_000;
-/// How often it is looked for who took over what it held.
+/// Milliseconds between two checks whether other members have its rights.
 const LOOK_MS: u64 = 5;
 
-/// Who is apart from whom, and who is gone.
+/// The members that are cut off, and the one that is gone.
 #[derive(Default)]
 pub(super) struct Cuts {
-    /// The two that are apart from the three others, while they are.
+    /// The two members that are cut off from the three others, during a cut.
     apart: Option<[usize; 2]>,
-    /// Since when they are, or are not.
+    /// When the present cut, or the present time between two cuts, began.
     since: u64,
-    /// Who is gone for good, and under which writer.
+    /// The member that is gone for good, and its writer.
     gone: Option<(usize, WriterId)>,
-    /// When it was to be taken out.
+    /// When an operator proposed to take it out.
     taken_out: u64,
 }
 
 impl World {
-    /// Whether a member is in the smaller half; none if nobody is cut off.
+    /// Whether a member is in the smaller half. `None` between cuts.
     pub(super) fn is_in_smaller(&self, at: usize) -> Option<bool> {
         self.own.cuts.apart.map(|it| it.contains(&at))
     }
 
-    /// It begins somewhere in a cut, or between two.
+    /// Starts at a random point of a cut, or of the time between two cuts.
     pub(super) fn begin_cuts(&mut self) {
         let percent = self.own.plan.cut_percent;
         self.own.cuts.since = self.now;
@@ -48,7 +49,7 @@ impl World {
         self.begin_cut(cut, left);
     }
 
-    /// Cuts the members for so long, or lets them be together for so long.
+    /// Cuts the members, or connects all of them, for this long.
     fn begin_cut(&mut self, cut: bool, ms: u64) {
         self.own.cuts.since = self.now;
         self.own.cuts.apart = cut.then(|| *self.random.pick(&pairs()));
@@ -71,7 +72,7 @@ impl World {
         self.begin_cut(cut, length);
     }
 
-    /// How long a cut lasts, or what is between two: the share of time that they make is the plan's.
+    /// The length of a cut, or of the time between two cuts, by the plan's share of time.
     fn length(&mut self, cut: bool) -> u64 {
         let length = self.random.range(CUT_MS.0, CUT_MS.1);
         let percent = self.own.plan.cut_percent;
@@ -81,7 +82,7 @@ impl World {
         }
     }
 
-    /// What each half holds as a cut begins.
+    /// Adds the rights of each half at the start of a cut to the figures.
     fn note_cut(&mut self, apart: [usize; 2]) {
         self.own.figures.cuts += 1;
         let Work::Budget(minted) = self.own.plan.work else {
@@ -102,7 +103,7 @@ impl World {
         }
     }
 
-    /// One is gone for good.
+    /// A member is gone for good.
     pub(super) fn lose_one(&mut self) {
         let gone = self.random.index(MEMBERS);
         self.own.cuts.gone = Some((gone, self.nodes[gone].replica.writer()));
@@ -119,7 +120,7 @@ impl World {
         (0..MEMBERS).filter(|at| gone != Some(*at)).collect()
     }
 
-    /// Somebody takes it out.
+    /// A member proposes a configuration without it.
     pub(super) fn take_out(&mut self) -> Result<(), String> {
         let left = self.left();
         let owners: Vec<Owner> = left.iter().map(|at| owner(*at)).collect();
@@ -131,12 +132,12 @@ impl World {
         self.changed(at)
     }
 
-    /// Looks whether somebody has taken over what it held.
+    /// Checks whether another member has retired its writer.
     pub(super) fn look_for_heir(&mut self) {
         let Some((_, writer)) = self.own.cuts.gone else {
             return;
         };
-        // Whoever took it over has added what it held to its own.
+        // The successor has added the retired writer's rights to its own.
         let holds = |at: usize| {
             let holders = self.nodes[at].replica.holders_of(NAME);
             holders.iter().any(|it| it.writer == writer)

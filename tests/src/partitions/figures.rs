@@ -1,62 +1,63 @@
-//! What came of a run.
+//! Figures of the scenario with halves.
 
 use crate::sim::Counts;
 
-/// What clients at one half met while the members were cut.
+/// Results of the clients at one half, during cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Half {
-    /// Those that got what they asked for, within their patience.
+    /// Requests that were granted in time.
     pub served: u64,
-    /// Those that gave up.
+    /// Requests that the client gave up.
     pub refused: u64,
-    /// How much of what was left of a budget its members held when a cut began, summed up over cuts.
+    /// Rights of its members at the start of a cut, summed up over cuts.
     pub held: u64,
 }
 
 impl Half {
-    /// The share that was served, in hundredths.
+    /// The share of granted requests, in hundredths.
     pub fn served_percent(&self) -> f64 {
         100.0 * self.served as f64 / (self.served + self.refused).max(1) as f64
     }
 }
 
-/// What came of a run, or of several.
+/// Figures of one run, or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// What was counted, spent or drawn.
+    /// Units that were counted or spent, or numbers that were drawn.
     pub made: u64,
-    /// How many came twice: of a plain counter the value that a client saw after its own, of a sequence
-    /// its number.
+    /// How many came twice. In a plain counter, this is a value that a client saw after its own add. In a
+    /// sequence, it is a number.
     pub twice: u64,
-    /// By how much the limit was passed, in each run.
+    /// Units beyond the limit, in each run.
     pub over: Vec<u64>,
     /// The larger half and the smaller one.
     pub halves: [Half; 2],
-    /// What was left of a budget when a cut began, summed up over cuts.
+    /// Units left of a budget at the start of a cut, summed up over cuts.
     pub left: u64,
     /// How many cuts there were.
     pub cuts: u64,
-    /// For how long members were cut, and for how long it was played, in milliseconds.
+    /// How long the members were cut, in milliseconds.
     pub cut_ms: u64,
-    /// For how long it was played.
+    /// How long the runs lasted, in milliseconds.
     pub played_ms: u64,
-    /// How long all of a budget took, in each run in which it was spent, in milliseconds.
+    /// How long it took to spend all of a budget, in milliseconds, in each run that spent it.
     pub spent_ms: Vec<u64>,
-    /// How much a member held that was gone for good, in each run.
+    /// Rights of the member that is gone for good, in each run.
     pub stranded: Vec<u64>,
-    /// How long it took from when it was to be taken out until others could spend that, in milliseconds,
-    /// in each run.
+    /// Time from the proposal to take it out until others could spend its rights, in milliseconds, in each
+    /// run.
     pub back_ms: Vec<u64>,
-    /// How far each number was from its place in the order of time.
+    /// Distance of each number from its place in the order of time.
     pub errors: Vec<u64>,
-    /// How much earlier or later each was drawn than as many as it says were, in milliseconds.
+    /// Difference between the time at which each number was drawn and the time at which that many were drawn,
+    /// in milliseconds.
     pub off_ms: Vec<u64>,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
 }
 
 impl Figures {
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.made += other.made;
         self.twice += other.twice;

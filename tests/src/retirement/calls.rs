@@ -1,4 +1,4 @@
-//! What a replica does by itself, beside transactions, and how it starts again or comes back.
+//! The actions of a replica by itself, beside transactions on counters; and how it restarts or rejoins.
 
 use super::Local;
 use super::configs::Config;
@@ -8,7 +8,7 @@ use crate::search::NodeId;
 use tallymesh_core::{Error, Flow, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World<'_> {
-    /// What changes no counter.
+    /// Performs an action that changes no counter.
     pub(super) fn tend(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         let from = self.node(node);
         let (at, mut counts, mut cut) = (from.at, from.counts, from.cut);
@@ -48,7 +48,7 @@ impl World<'_> {
         self.adopt(replica, at, counts, cut)
     }
 
-    /// An operation on the budget; one that is refused changes nothing.
+    /// An operation on the budget. A rejected one changes nothing.
     pub(super) fn flow(&mut self, node: NodeId, number: u8) -> Result<NodeId, String> {
         let from = self.node(node);
         let (at, mut counts, cut) = (from.at, from.counts, from.cut);
@@ -88,7 +88,7 @@ impl World<'_> {
         self.adopt(replica, at, counts, cut)
     }
 
-    /// A member starts again, from what its store had once.
+    /// A member restarts from an earlier state of its store.
     pub(super) fn restart(&mut self, node: NodeId, from: NodeId) -> Result<NodeId, String> {
         let Node { at, mut counts, .. } = *self.node(node);
         let from = self.node(from);
@@ -115,8 +115,8 @@ impl World<'_> {
         self.adopt(replica, at, counts, cut)
     }
 
-    /// A tab that was given up comes back by a member that knows what was taken over from it; the same
-    /// if this one does not.
+    /// A tab that was given up rejoins through a member that has the end of its writer. Returns the same node
+    /// if this member does not have it.
     pub(super) fn comes_back(&mut self, node: NodeId, by: NodeId) -> Result<NodeId, String> {
         if let Some(&after) = self.returned.get(&(node, by)) {
             return Ok(after);
@@ -172,7 +172,7 @@ impl World<'_> {
     }
 }
 
-/// Calls what changes no counter.
+/// Calls the core for an action that changes no counter.
 fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error> {
     match step {
         Local::Acknowledge => replica.acknowledge().map(|_| ()),
@@ -217,7 +217,7 @@ fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error
     }
 }
 
-/// The owner of a member's place; beyond these, of somebody who is not there.
+/// The owner of a member's place. A place beyond the members gets an owner without a replica.
 pub(super) fn owner(at: u8) -> Owner {
     [at + 1; 32]
 }
@@ -228,7 +228,7 @@ fn nonce(at: u8, number: u8) -> [u8; 16] {
     nonce
 }
 
-/// The writer of a place, at its so-many-th start.
+/// The writer of a place at its start of this number.
 pub(super) fn writer(config: &Config, at: u8, number: u8) -> WriterId {
     let owner = match usize::from(at) < config.members {
         true => owner(at),

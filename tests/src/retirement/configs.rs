@@ -10,53 +10,54 @@ use tallymesh_core::{Flow, WriterId};
 pub struct Config {
     /// How many members there are.
     pub members: usize,
-    /// Tabs that member 0 has taken in at the start, each with an add on key 0 that all have seen.
+    /// Tabs that member 0 has admitted at the start. Each has an add on key 0 that all replicas see.
     pub tabs: usize,
-    /// Tabs that have a member's state, and that nobody has taken in yet.
+    /// Tabs that have a member's state, and that no member has admitted yet.
     pub strangers: usize,
     /// How many keys there are.
     pub keys: usize,
     /// The transactions to choose from.
     pub alphabet: Vec<Vec<(Key, Act)>>,
-    /// Operations on a budget, each by how much, that are made in place of transactions if there are any.
-    /// Grants are for the next one's first start.
+    /// Operations on a budget, each with its amount. If there are any, they take the place of transactions.
+    /// Grants are for the first start of the next member.
     pub flows: Vec<Flow>,
-    /// How many of them, the last ones, are asked for under an idempotency key, each always the same.
+    /// How many of them, the last ones, are made under an idempotency key. Each operation has its own key.
     pub keyed: usize,
-    /// How many transactions are made, at most.
+    /// Most transactions that are made.
     pub ops: usize,
-    /// How many different snapshots are sent, at most.
+    /// Most different snapshots that are sent.
     pub snapshots: usize,
     /// Whether only whole states are sent.
     pub wholes: bool,
-    /// How many acknowledgements are made, at most.
+    /// Most acknowledgements that are made.
     pub acks: usize,
     /// Whether replicas collect.
     pub gc: bool,
-    /// How many tabs leave, at most.
+    /// Most tabs that leave.
     pub farewells: usize,
-    /// How many replicas are declared dead, at most.
+    /// Most replicas that are fenced.
     pub fences: usize,
-    /// How many members start again, at most.
+    /// Most restarts of members.
     pub restarts: usize,
-    /// Whether a member may also start again from any state of its own that it has sent: what it did
-    /// after that is lost, or others know of it.
+    /// Whether a member may also restart from any state of its own that it has sent. Its later changes are
+    /// then lost, unless other replicas have them.
     pub backups: bool,
-    /// How often tabs that were given up come back, at most.
+    /// Most times that tabs rejoin after they were given up.
     pub returns: usize,
-    /// Members, by place, that may be proposed; beyond the last place, others who are not there.
+    /// Sets of members, by place, that may be proposed. A place beyond the last one is an owner without a
+    /// replica.
     pub proposals: Vec<Vec<u8>>,
-    /// How many proposals are made, at most.
+    /// Most proposals that are made.
     pub proposed: usize,
-    /// What each replica's wall clock shows one after the other, in milliseconds. They begin at 0.
+    /// The times of each replica's wall clock, in order, in milliseconds. They begin at 0.
     pub times: Vec<u64>,
-    /// How often a clock moves on, at most, over all replicas.
+    /// Most steps of clocks, over all replicas.
     pub passes: usize,
-    /// Whether messages are also passed on by others.
+    /// Whether other replicas also pass messages on.
     pub relays: bool,
-    /// Whether, when everything is put in order, that is also done with each replica gone for good.
+    /// Whether everything is also put in order with each replica gone for good.
     pub crashes: bool,
-    /// From each how many-th state everything is put in order; 0: from none.
+    /// Everything is put in order from every state whose number is a multiple of this. 0 means from none.
     pub settle_each: usize,
     /// Most states. A run that meets this bound is incomplete.
     pub states_max: usize,
@@ -64,7 +65,7 @@ pub struct Config {
 
 impl Config {
     /// # Errors
-    /// Says which number is out of its bounds.
+    /// The number that is out of its bounds, as text.
     pub(super) fn check(&self) -> Result<(), String> {
         let bounds = [
             ("replicas", self.replicas(), REPLICAS_MAX),
@@ -84,7 +85,7 @@ impl Config {
         Ok(())
     }
 
-    /// Its name in reports: who is there, and what may happen.
+    /// Its name in reports: its replicas and the events that may happen.
     pub fn name(&self) -> String {
         let named = |acts: &Vec<(Key, Act)>| match acts[..] {
             [(_, act)] => format!("{act:?}").to_lowercase(),
@@ -137,12 +138,12 @@ impl Config {
         self.members + self.tabs + self.strangers
     }
 
-    /// An amount of its own for the `made`-th transaction of the replica at `at`.
+    /// An amount of its own for the transaction of number `made` of the replica at `at`.
     pub(super) fn amount(&self, at: u8, made: u8) -> i64 {
         1 << (2 * (usize::from(at) * (self.ops + 1) + usize::from(made)))
     }
 
-    /// The idempotency key under which a transaction is asked for.
+    /// The idempotency key of a transaction, if it has one.
     pub(super) fn key(&self, number: u8) -> Option<OnceId> {
         let first = self.alphabet.len() - self.keyed;
         usize::from(number).checked_sub(first)
@@ -151,7 +152,7 @@ impl Config {
     /// The operations of a transaction.
     pub(super) fn transaction(&self, number: u8, at: u8, made: u8) -> Vec<(Key, Kind)> {
         let amount = match self.key(number) {
-            // The same whoever makes it; no replica's own amounts are so great.
+            // The amount is the same for every maker. It is greater than any replica's own amounts.
             Some(key) => self.amount(self.replicas() as u8, key as u8),
             None => self.amount(at, made),
         };
@@ -179,7 +180,7 @@ fn named_flow(flow: &Flow) -> String {
     .into()
 }
 
-/// So many of something, for a name; `None` of nothing.
+/// A count of something, for a name. `None` if the count is 0.
 fn many(count: usize, one: &str, more: &str) -> Option<String> {
     match count {
         0 => None,
@@ -192,7 +193,7 @@ fn singles(acts: &[Act]) -> Vec<Vec<(Key, Act)>> {
     acts.iter().map(|act| vec![(0, *act)]).collect()
 }
 
-/// So many members, and tabs that the first one has taken in, who make two transactions.
+/// A config with this many members, and tabs that the first member has admitted. They make two transactions.
 fn base(members: usize, tabs: usize) -> Config {
     Config {
         members,
@@ -223,7 +224,7 @@ fn base(members: usize, tabs: usize) -> Config {
     }
 }
 
-/// The same with collection after so many acknowledgements.
+/// The same with collection, and at most this many acknowledgements.
 fn collecting(members: usize, tabs: usize, acks: usize) -> Config {
     Config {
         acks,
@@ -232,7 +233,7 @@ fn collecting(members: usize, tabs: usize, acks: usize) -> Config {
     }
 }
 
-/// Retirement by farewell, in chains, of transactions over two keys, and with collection.
+/// Retirement by leaves, in chains, of transactions over two keys, and with collection.
 fn farewells() -> Vec<Config> {
     let mut transfers = singles(&[Act::Add, Act::Delete]);
     transfers.push(vec![(0, Act::Take), (1, Act::Add)]);
@@ -272,7 +273,7 @@ fn farewells() -> Vec<Config> {
     configs
 }
 
-/// Declared dead, with collection.
+/// Fences, with collection.
 fn fences() -> Vec<Config> {
     let one = |config| Config {
         fences: 1,
@@ -300,8 +301,7 @@ fn fences() -> Vec<Config> {
     ]
 }
 
-/// Retirement against a replica that is gone, and one that starts again, and one that nobody has
-/// taken in.
+/// Retirement with a replica that is gone, with one that restarts, and with one that no member has admitted.
 fn crashes() -> Vec<Config> {
     vec![
         Config {
@@ -333,8 +333,8 @@ fn crashes() -> Vec<Config> {
     ]
 }
 
-/// Members that lose the end of what they wrote, or start from an old copy of it; messages that
-/// others pass on.
+/// Members that lose the end of their writes, or start from an old copy of them. Messages that other replicas
+/// pass on.
 fn losses() -> Vec<Config> {
     vec![
         Config {
@@ -376,7 +376,7 @@ fn losses() -> Vec<Config> {
     ]
 }
 
-/// Tabs that were given up and come back, while others add and cancel.
+/// Tabs that were given up and rejoin, while other replicas add and cancel.
 fn returns() -> Vec<Config> {
     let late = |config| Config {
         fences: 1,
@@ -410,7 +410,7 @@ fn returns() -> Vec<Config> {
     ]
 }
 
-/// Members who agree on who is to be one: all orders of their votes, on two proposals at once.
+/// Members that decide on the next members: all orders of their votes, on two proposals at once.
 fn voting(snapshots: usize, proposals: [&[u8]; 2]) -> Config {
     Config {
         ops: 0,
@@ -423,8 +423,8 @@ fn voting(snapshots: usize, proposals: [&[u8]; 2]) -> Config {
     }
 }
 
-/// The same with a member that starts again from what it has sent, which may be older than what it has
-/// promised; and with one proposal and more messages.
+/// The same with a member that restarts from a state that it has sent. The state may be older than its
+/// promises. Also with one proposal and more messages.
 fn votes() -> Vec<Config> {
     let (one, other) = (&[0, 1, 2, 7][..], &[0, 1, 2, 8][..]);
     vec![
@@ -483,7 +483,7 @@ fn expiries() -> Vec<Config> {
     ]
 }
 
-/// A tab's heir that is declared dead itself, or starts again, once and twice.
+/// A tab's successor that is fenced itself, or restarts, once and twice.
 fn heirs() -> Vec<Config> {
     let leaving = |config| Config {
         ops: 1,
@@ -510,7 +510,7 @@ fn heirs() -> Vec<Config> {
     ]
 }
 
-/// One operation that several take under one key, against cancels and retirement.
+/// One operation that several replicas make under one key, with cancels and retirement.
 fn keyed() -> Vec<Config> {
     let keyed = |acts: &[Act], config| Config {
         alphabet: singles(acts),
@@ -518,7 +518,7 @@ fn keyed() -> Vec<Config> {
         settle_each: 100,
         ..config
     };
-    // The first act is what tabs begin with.
+    // Tabs begin with the first act.
     let add = |config| keyed(&[Act::Add, Act::Delete, Act::Add], config);
     let alone = |act, cancel| {
         let config = Config {
@@ -577,8 +577,8 @@ fn keyed() -> Vec<Config> {
     ]
 }
 
-/// Budgets, at members that move rights, start again, and are declared dead. The first of the flows is
-/// made at the start by the first member.
+/// Budgets, at members that move rights, restart, and are fenced. The first member makes the first of the
+/// flows at the start.
 pub fn budgets() -> Vec<Config> {
     let to = WriterId::from_bytes([0; 16]);
     let grant = |amount| Flow::Grant { to, amount };
@@ -613,7 +613,7 @@ pub fn budgets() -> Vec<Config> {
     ]
 }
 
-/// Everything that is explored.
+/// Every configuration that is explored.
 pub fn full() -> Vec<Config> {
     let all = [
         farewells(),

@@ -1,4 +1,4 @@
-//! The start of a configuration, and how everything is put in order from a state.
+//! The start of a configuration, and the way in which everything is put in order from a state.
 
 use super::{Local, Space, calls};
 use crate::ledger::NAMES;
@@ -9,11 +9,11 @@ use tallymesh_core::WriterId;
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 40;
 
-/// Replicas that put things in order, by place.
+/// Replicas while they put things in order, by place.
 type Nodes = Vec<Option<NodeId>>;
 
 impl Space<'_> {
-    /// Brings the members together, takes the tabs in, and puts everything in order.
+    /// Founds the space with its members, lets them admit the tabs, and puts everything in order.
     pub(super) fn begin(&mut self, nodes: &[NodeId]) -> Result<State, String> {
         let mut nodes: Nodes = nodes.iter().copied().map(Some).collect();
         let (members, tabs) = (self.config.members, self.config.tabs);
@@ -27,7 +27,7 @@ impl Space<'_> {
                 self.sends(&mut nodes, at, 0)?;
             }
         }
-        // Those whom nobody has taken in have the state, and nobody knows of them.
+        // Replicas that no member has admitted have the state, and no other replica has them.
         if !self.config.flows.is_empty() {
             self.does(&mut nodes, 0, Local::Flow(0))?;
         }
@@ -50,7 +50,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// One tells the other what it lacks. Who is told to begin again ends.
+    /// One replica sends the other what it lacks. A replica ends if an error requires that it begin again.
     fn sends(&mut self, nodes: &mut Nodes, from: usize, to: usize) -> Result<(), String> {
         let (Some(sender), Some(receiver)) = (nodes[from], nodes[to]) else {
             return Ok(());
@@ -64,7 +64,7 @@ impl Space<'_> {
         match self.world.refusal(receiver, message, true) {
             Some("behind") => self.ends(nodes, from, "behind"),
             Some("outdated") => self.ends(nodes, to, "outdated"),
-            // Whoever has left has nothing more to say.
+            // A replica that has left sends nothing more.
             Some("gone") if self.world.node(sender).counts.farewells > 0 => nodes[from] = None,
             Some("gone") => self.ends(nodes, from, "gone"),
             Some("retired") => {
@@ -90,7 +90,7 @@ impl Space<'_> {
         nodes[at] = None;
     }
 
-    /// Whether somebody has declared a writer dead or absorbed it, who is there still.
+    /// Whether any present replica has fenced or retired a writer.
     fn is_given_up(&self, nodes: &Nodes, writer: &WriterId) -> bool {
         let mut nodes = nodes.iter().flatten().map(|node| self.world.node(*node));
         nodes.any(|node| {
@@ -98,8 +98,8 @@ impl Space<'_> {
         })
     }
 
-    /// Puts everything in order from a state, with all, and if the config says so with each replica
-    /// gone for good.
+    /// Puts everything in order from a state, with all replicas. If the config requires it, also with each
+    /// replica gone for good.
     pub(super) fn settle_all(&mut self, state: &State) -> Result<(), String> {
         let nodes: Nodes = state.nodes().map(|(_, node)| Some(node)).collect();
         let mut all = nodes.clone();
@@ -117,7 +117,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// Delivers all that was ever sent.
+    /// Delivers all messages that were ever sent.
     fn late(&mut self, state: &State, nodes: &mut Nodes) -> Result<(), String> {
         for node in nodes.iter_mut().flatten() {
             for message in state.messages() {
@@ -164,7 +164,7 @@ impl Space<'_> {
         self.check_size(nodes)
     }
 
-    /// Tabs that were given up come back.
+    /// Tabs that were given up rejoin.
     fn come_back(&mut self, nodes: &mut Nodes, gone: Vec<(usize, NodeId)>) -> Result<(), String> {
         for (at, node) in gone {
             for by in 0..self.config.members {
@@ -185,7 +185,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// How many there are who have not left.
+    /// Number of replicas that have not left.
     fn staying(&self, nodes: &Nodes) -> usize {
         let nodes = nodes.iter().flatten();
         let stays = |node: &&NodeId| self.world.node(**node).counts.farewells == 0;
@@ -197,7 +197,7 @@ impl Space<'_> {
         nodes.any(|node| self.world.node(*node).replica.is_member())
     }
 
-    /// Rounds until nothing changes any more.
+    /// Makes rounds until nothing changes any more.
     fn in_order(&mut self, nodes: &mut Nodes) -> Result<(), String> {
         for _ in 0..ROUNDS {
             let before = nodes.clone();
@@ -252,13 +252,13 @@ impl Space<'_> {
         nodes[at].is_some_and(|node| self.world.node(node).replica.is_member())
     }
 
-    /// Whether it is a member or was taken in by one.
+    /// Whether it is a member or is admitted by one.
     fn speaks(&self, nodes: &Nodes, at: usize) -> bool {
         let home = |node: NodeId| self.world.node(node).replica.home().is_some();
         self.is_member(nodes, at) || nodes[at].is_some_and(home)
     }
 
-    /// Declares dead whoever this member knows and is gone without a word.
+    /// Fences every writer that this member has and that is gone without a leave.
     fn bury(&mut self, nodes: &mut Nodes, at: usize) -> Result<(), String> {
         let Some(node) = nodes[at] else { return Ok(()) };
         let replica = &self.world.node(node).replica;
@@ -266,7 +266,7 @@ impl Space<'_> {
         let known: BTreeSet<WriterId> = known.collect();
         let configuration = replica.configuration().cloned();
         for other in (0..nodes.len()).filter(|other| *other != at) {
-            // Of a member that started again the earlier ones are declared dead by the later one.
+            // The later start of a member fences its earlier starts.
             for start in 0..=self.config.restarts.max(self.config.returns) as u8 {
                 let writer = calls::writer(self.config, other as u8, start);
                 let alive = nodes[other]
@@ -285,7 +285,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// The state must be as large as those make it who live, and nothing is left to be decided.
+    /// Checks that the state is only as large as the living replicas make it, and that no decision is open.
     fn check_size(&self, nodes: &Nodes) -> Result<(), String> {
         let all = || nodes.iter().flatten().map(|node| self.world.node(*node));
         if all().any(|node| node.replica.is_member() && node.replica.proposal().is_some()) {
@@ -313,7 +313,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// All rights can be used by somebody.
+    /// Checks that some replica can spend each right.
     fn check_rights(&self, nodes: &Nodes) -> Result<(), String> {
         let replicas = nodes.iter().flatten();
         let replicas = replicas.map(|node| &self.world.node(*node).replica);

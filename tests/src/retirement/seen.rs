@@ -1,4 +1,4 @@
-//! What the transactions of a cut come to, by the oracle.
+//! The result of the transactions of a cut, by the oracle.
 
 use super::world::{CutId, Remade, Txn, TxnId, World};
 use crate::ledger::{Ledger, Made};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tallymesh_core::{Configuration, Replica, WriterId};
 
 impl World<'_> {
-    /// The oracle of those who see a cut, and their view.
+    /// The oracle of a cut, and the view of a replica that sees it.
     pub(super) fn oracle(&self, cut: CutId) -> Result<(Oracle, View), String> {
         let txns = self.with_causes(self.cuts[cut as usize].clone());
         let (oracle, _) = self.replay(txns)?;
@@ -16,8 +16,8 @@ impl World<'_> {
         Ok((oracle, view))
     }
 
-    /// Transactions, with those that were made again by some of them, and what these had seen: nobody
-    /// needs to see them.
+    /// Adds the originals of replayed transactions, and everything that these had seen. No replica needs to
+    /// see these additions.
     fn with_causes(&self, mut txns: Vec<TxnId>) -> Vec<TxnId> {
         let remade = |id: &TxnId| self.txns[*id as usize].did.again.is_some();
         let mut known = match txns.iter().any(remade) {
@@ -41,7 +41,7 @@ impl World<'_> {
         txns
     }
 
-    /// The oracle of these transactions, which are with what they had seen.
+    /// The oracle of these transactions. The list includes everything that they had seen.
     fn replay(&self, txns: Vec<TxnId>) -> Result<(Oracle, Takeovers), String> {
         let mut oracle = Oracle::new(self.keys.clone());
         let mut taken = Takeovers::default();
@@ -69,7 +69,7 @@ impl World<'_> {
         Ok((oracle, taken))
     }
 
-    /// Compares the budget of those who see a cut with what was done to it.
+    /// Compares the budget of a replica that sees a cut with all operations on it.
     pub(super) fn check_budget(&self, cut: CutId, replica: &Replica) -> Result<(), String> {
         let mut ledger = Ledger::default();
         for id in &self.cuts[cut as usize] {
@@ -85,7 +85,7 @@ impl World<'_> {
         ledger.check(&self.clocks(cut), replica)
     }
 
-    /// Of each number only one configuration may take effect.
+    /// Checks that only one configuration of each number takes effect.
     pub(super) fn check_decided(&self, cut: CutId) -> Result<(), String> {
         let mut decided: BTreeMap<(u64, u64), &Configuration> = BTreeMap::new();
         let txns = self.cuts[cut as usize].iter();
@@ -98,7 +98,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The clocks of those who see a cut.
+    /// The vector of a replica that sees a cut.
     pub(super) fn clocks(&self, cut: CutId) -> BTreeMap<WriterId, u64> {
         let mut clocks = BTreeMap::new();
         for txn in &self.cuts[cut as usize] {
@@ -119,7 +119,7 @@ impl World<'_> {
         found.ok_or_else(|| format!("{stamp:?} was never made, and is made again"))
     }
 
-    /// Compares what was made again after a cut with what the oracle says of it.
+    /// Compares a transaction that was replayed after a cut with the oracle.
     pub(super) fn remake(
         &self,
         cut: CutId,

@@ -1,5 +1,5 @@
-//! What the replicas of a configuration can become: each different state of a single replica once,
-//! each call of the core once.
+//! The reachable states of the replicas of a configuration. Each different state of a single replica is
+//! stored once, and each call of the core is made once.
 
 use super::Local;
 use super::calls::writer;
@@ -14,7 +14,7 @@ use tallymesh_core::{
     Again, Configuration, Error, Flow, Message, Replica, Space, VersionVector, WriterId,
 };
 
-/// The number of a transaction. A later one never precedes what it saw.
+/// The number of a transaction. A transaction has a greater number than those that it saw.
 pub(super) type TxnId = u32;
 /// The number of a set of transactions that a replica can see.
 pub(super) type CutId = u32;
@@ -22,7 +22,7 @@ pub(super) type CutId = u32;
 /// A map that never iterates.
 type Map<K, V> = HashMap<K, V, FixedState>;
 
-/// What somebody did so far, all its incarnations together.
+/// Number of actions of one place so far, over all its incarnations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Counts {
     pub(super) ops: u8,
@@ -30,7 +30,7 @@ pub(super) struct Counts {
     pub(super) farewells: u8,
     pub(super) fences: u8,
     pub(super) restarts: u8,
-    /// How often a tab came back.
+    /// How often a tab rejoined.
     pub(super) returns: u8,
     pub(super) proposals: u8,
     /// How often its clock moved on.
@@ -38,7 +38,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// How many writers there were before the present one.
+    /// Number of earlier writers of this place.
     pub(super) fn starts(&self) -> u8 {
         self.restarts + self.returns
     }
@@ -46,11 +46,11 @@ impl Counts {
 
 pub(super) struct Node {
     pub(super) replica: Replica,
-    /// Whose replica it is.
+    /// The place of the replica.
     pub(super) at: u8,
     pub(super) counts: Counts,
     pub(super) cut: CutId,
-    /// Digests of its canonical bytes and of what it keeps to itself.
+    /// Digest of its canonical bytes. `local` is the digest of its private state.
     pub(super) bytes: u128,
     local: u128,
 }
@@ -62,65 +62,65 @@ pub(super) struct Txn {
     pub(super) did: Did,
 }
 
-/// What a transaction did.
+/// The effects of a transaction.
 #[derive(Default)]
 pub(super) struct Did {
-    /// Empty if it changes no counter.
+    /// Its operations on counters. Empty if it changes none.
     pub(super) issued: Vec<(Key, Kind)>,
-    /// What it did to the budget.
+    /// Its operation on the budget.
     pub(super) flow: Option<Flow>,
-    /// Whom it absorbed, and up to which clock.
+    /// The writers that it retired, each up to this clock.
     pub(super) retires: Vec<(WriterId, u64)>,
-    /// The configuration that it decided on.
+    /// The configuration that took effect with it.
     pub(super) decides: Option<Configuration>,
-    /// What it makes again.
+    /// The original, if it is a replayed transaction.
     pub(super) again: Option<Remade>,
-    /// Under which key it was made.
+    /// Its idempotency key.
     pub(super) once: Option<OnceId>,
-    /// Of which transactions it withdraws what they added to a counter.
+    /// The transactions that it withdraws, each with the counter of the withdrawn adds.
     pub(super) withdraws: Vec<(String, Dot)>,
 }
 
-/// A transaction that is made again.
+/// A replayed transaction.
 pub(super) struct Remade {
     pub(super) again: Again,
     pub(super) original: TxnId,
-    /// What the clock shows.
+    /// The time of the clock, in milliseconds.
     pub(super) now: u64,
 }
 
 struct Sent {
     message: Message,
     from: u8,
-    /// The sender as it was.
+    /// The sender's state.
     node: NodeId,
     writer: WriterId,
     lo: VersionVector,
     hi: VersionVector,
-    /// What a member knows to be stable.
+    /// The vector that a member has as stable.
     settled: VersionVector,
     cut: CutId,
 }
 
-/// By what a state of a single replica is known: whose it is and what it did, its cut, its bytes,
-/// and what it keeps to itself.
+/// The identity of a single replica's state: its writer, its counts, its cut, and the digests of its bytes
+/// and of its private state.
 type NodeKey = (WriterId, Counts, CutId, u128, u128);
 
-/// What a transaction is known by: who made it, what it had seen, and what it is.
+/// The identity of a transaction: its writer, its clock, the cut before it, and its step.
 type TxnKey = (WriterId, u64, CutId, Step);
 
-/// What can make a transaction.
+/// The cause of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// With how often its clock had moved on.
+    /// A local action, with the number of steps of its clock so far.
     Local(Local, u8),
-    /// Taking in the sender of a message.
+    /// The admission of the sender of a message.
     Admission(WriterId),
     Withdrawal,
     Again(TxnId),
 }
 
-/// All that was met of single replicas.
+/// All states of single replicas that the search met.
 pub(super) struct World<'a> {
     pub(super) config: &'a Config,
     pub(super) keys: Vec<String>,
@@ -137,7 +137,7 @@ pub(super) struct World<'a> {
     delivered: Map<(NodeId, MessageId, bool), NodeId>,
     pub(super) returned: Map<(NodeId, NodeId), NodeId>,
     pub(super) executed: usize,
-    /// Messages refused, by the code of the error.
+    /// Messages rejected, by the code of the error.
     refused: BTreeMap<&'static str, usize>,
 }
 
@@ -187,7 +187,8 @@ impl<'a> World<'a> {
         &self.refused
     }
 
-    /// What becomes of a replica by something it does itself; the same if that changes nothing.
+    /// Performs an action of a replica by itself, and returns its state after it. It is the same state if the
+    /// action changes nothing.
     pub(super) fn perform(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         if let Some(&after) = self.performed.get(&(node, step)) {
             return Ok(after);
@@ -203,7 +204,7 @@ impl<'a> World<'a> {
         Ok(after)
     }
 
-    /// A transaction, or a deletion of what has expired.
+    /// Makes a transaction, or deletes an expired counter.
     fn write(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         let from = &self.nodes[node as usize];
         let (at, mut counts, cut) = (from.at, from.counts, from.cut);
@@ -247,7 +248,7 @@ impl<'a> World<'a> {
         self.adopt(replica, at, counts, cut)
     }
 
-    /// A replica that has heard of something withdraws what was made twice by now.
+    /// A replica that has merged a message withdraws duplicates.
     pub(super) fn withdraw(&mut self, replica: &mut Replica, cut: CutId) -> Result<CutId, String> {
         let mut withdrawn = Vec::new();
         let done = guarded(|| replica.withdraw(&mut |handle, dot| withdrawn.push((handle, dot))))?;
@@ -264,7 +265,7 @@ impl<'a> World<'a> {
         Ok(self.made(stamp, cut, Step::Withdrawal, did))
     }
 
-    /// What a replica's wall clock shows.
+    /// The time of a replica's wall clock, in milliseconds.
     pub(super) fn now(&self, counts: &Counts) -> u64 {
         match counts.passes {
             0 => 0,
@@ -272,7 +273,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a replica sends: what the other lacks, or everything.
+    /// Makes the message of a replica: the part that the other lacks, or everything.
     pub(super) fn snapshot(
         &mut self,
         node: NodeId,
@@ -316,8 +317,8 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    /// What becomes of a replica when a message arrives, in a session of its sender if it is `live`,
-    /// else passed on by somebody.
+    /// Delivers a message to a replica, and returns its state after it. If `live`, the message comes in a
+    /// session of its sender. Else another replica passes it on.
     pub(super) fn deliver(
         &mut self,
         node: NodeId,
@@ -333,13 +334,13 @@ impl<'a> World<'a> {
         Ok(after)
     }
 
-    /// Who sent a message, from which state.
+    /// The sender of a message: its place and its state.
     pub(super) fn sender(&self, message: MessageId) -> (u8, NodeId) {
         let sent = &self.sent[message as usize];
         (sent.from, sent.node)
     }
 
-    /// The error by which a replica refuses a message.
+    /// The error with which a replica rejects a message.
     pub(super) fn refusal(
         &self,
         node: NodeId,
@@ -400,7 +401,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A transaction that was made after a cut; the cut with it.
+    /// Adds a transaction after a cut, and returns the cut with it.
     pub(super) fn made(
         &mut self,
         (writer, clock): (WriterId, u64),
@@ -480,7 +481,7 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    /// What a step does, for people.
+    /// Describes an action in words.
     pub(super) fn describe(&self, node: NodeId, step: Local) -> String {
         let Node { at, counts, .. } = &self.nodes[node as usize];
         match step {
@@ -506,7 +507,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Which message it is, for people.
+    /// Describes a message in words.
     pub(super) fn describe_message(&self, message: MessageId) -> String {
         let sent = &self.sent[message as usize];
         let text = |vector: &VersionVector| {
@@ -524,13 +525,13 @@ impl<'a> World<'a> {
     }
 }
 
-/// 128 bits by which something is known again.
+/// A digest of 128 bits, by which equal values are recognised.
 fn digest<T: Hash + ?Sized>(of: &T) -> u128 {
     let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(of));
     half(3) << 64 | half(4)
 }
 
-/// Calls the core; a panic becomes an error, so that it is reported with the way to it.
+/// Calls the core. A panic becomes an error, so that the steps that lead to it are reported.
 pub(super) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,4 +1,4 @@
-//! Explores one configuration after the other, and prints what came of it.
+//! Explores one configuration after the other, and prints the results.
 
 use super::Failure;
 use crate::explore::Report;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Each of them takes memory.
+/// Two threads only, because each search takes much memory.
 const THREADS: usize = 2;
 
-/// Explores all of these, two at a time, and prints a table in Markdown, below it what else there is
-/// to say of each, and for those with a wrong answer the way to it.
+/// Explores all of these, two at a time. Prints a table in Markdown, and below it further results of each.
+/// For a wrong answer, prints the steps that lead to it.
 pub fn table<C: Sync>(
     configs: &[C],
     explore: impl Fn(&C) -> Result<(Report, String), Failure> + Sync,
@@ -20,7 +20,7 @@ pub fn table<C: Sync>(
         eprintln!("no configuration is named so");
         return ExitCode::from(2);
     }
-    // A panic of the core is reported as a failure, with the way to it.
+    // A panic of the core is reported as a failure, with the steps that lead to it.
     std::panic::set_hook(Box::new(|_| ()));
     let next = AtomicUsize::new(0);
     let (failed, cut_short) = (AtomicBool::new(false), AtomicBool::new(false));

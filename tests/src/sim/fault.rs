@@ -1,4 +1,4 @@
-//! What befalls a mesh while there is trouble: the same mix in each scenario.
+//! The faults of a mesh while there is trouble: the same mix in each scenario.
 
 use super::{Cut, Disk, Event, Mesh, Scenario};
 use tallymesh_core::{Millis, VersionVector, WriterId};
@@ -7,15 +7,15 @@ use tallymesh_core::{Millis, VersionVector, WriterId};
 const CUT_MS: (Millis, Millis) = (100, 3_000);
 /// How long a process is down, in milliseconds.
 const DOWN_MS: (Millis, Millis) = (0, 1_500);
-/// How soon a process begins once all is healed, in milliseconds.
+/// How soon stopped processes start once all is healed, in milliseconds.
 const SOON_MS: Millis = 100;
-/// How many of the last records of a disk are lost whose flushes were not done.
+/// Number of last records that a disk loses with flushes that were not done.
 const TORN_RECORDS: (u64, u64) = (1, 6);
 
-/// What the faults of a run remember.
+/// The state of the faults of a run.
 #[derive(Default)]
 pub struct Faults {
-    /// Whose disk was put back last, and what others knew of what it lost.
+    /// The replica whose disk was put back last, and the lost entries that other replicas still had.
     owed: Option<(usize, Vec<(WriterId, u64)>)>,
 }
 
@@ -33,7 +33,7 @@ impl<S: Scenario> Mesh<S> {
         self.schedule_within(least, most, Event::Fault);
     }
 
-    /// Ends all trouble: no frame is lost any more, cuts end, and who is down starts.
+    /// Ends all trouble: no frame is lost any more, cuts end, and stopped processes start.
     pub fn heal(&mut self) {
         self.note(|| "all is healed".into());
         self.troubled = false;
@@ -45,7 +45,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Something breaks.
+    /// Makes one random fault.
     pub(super) fn fault(&mut self) -> Result<(), String> {
         let (least, most) = self.settings.fault_ms;
         self.schedule_within(least, most, Event::Fault);
@@ -83,7 +83,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// A part of the mesh is cut off from the rest, and nobody is told.
+    /// A part of the mesh is cut off from the rest, without notice to either end.
     fn halve(&mut self, ms: Millis) {
         let side: Vec<bool> = self.nodes.iter().map(|_| self.random.chance(400)).collect();
         for [a, b] in self.pairs() {
@@ -103,9 +103,9 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// A process ends, and another one begins from its disk, which may not be what it was.
+    /// A process ends, and another one starts from its disk, which may have changed.
     fn strike_down(&mut self, at: usize) {
-        // Of one that is alone more is lost.
+        // A replica that is alone loses more, so it is chosen more often.
         let alone = self.living().map(|it| it.0);
         let alone = alone.filter(|at| self.is_alone(*at)).min();
         let at = alone.filter(|_| self.random.chance(500)).unwrap_or(at);
@@ -118,7 +118,8 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// A process ends, and another one begins from a disk that is not what it was, if that may be.
+    /// A process ends, and another one starts from a changed disk, if that is allowed. Returns whether it
+    /// was.
     pub fn strike_disk(&mut self, at: usize) -> bool {
         let may = self.nodes[at].alive && S::may_put_back(self, at);
         if may {
@@ -128,8 +129,8 @@ impl<S: Scenario> Mesh<S> {
         may
     }
 
-    /// The disk of a process that has ended is put back to a backup, or its last flushes were not done. It
-    /// may also be empty, or a copy of another's, if that may befall the scenario.
+    /// The disk of a process that has ended is put back to a backup, or its last flushes were not done. If
+    /// the scenario allows it, the disk may also be empty, or a copy of another one's.
     fn put_back(&mut self, at: usize) {
         self.counts.old += 1;
         let count = self.nodes[at].backups.len();
@@ -158,8 +159,9 @@ impl<S: Scenario> Mesh<S> {
         S::put_back(self, at);
     }
 
-    /// Whether a disk may be put back: if all that others know of what the one before it lost is known
-    /// there again. What most members held must not be lost with the disks of most of them.
+    /// Whether a disk may be put back. First, the replica of the last such disk must have again everything of
+    /// it that other replicas have. Otherwise the disks of most members could lose changes that most members
+    /// had.
     pub fn may_lose(&mut self, at: usize) -> bool {
         let held = |at: usize, writer| -> Option<u64> {
             let vector = self.nodes[at].replica.vector();

@@ -3,11 +3,11 @@
 use super::{Event, Mesh, Scenario};
 use tallymesh_core::Link;
 
-/// One copy in so many comes without word of who passed it on, of 1000.
+/// Copies of 1000 that come without the link of the replica that passed them on.
 const ANONYMOUS: u64 = 100;
 
 impl<S: Scenario> Mesh<S> {
-    /// Broadcasts a frame over the links of those who take part, as a flood with losses would.
+    /// Broadcasts a frame over the links that take part, as a flood with losses would.
     pub(super) fn gossip(&mut self, from: usize, bytes: &[u8]) {
         let mut reached = vec![false; self.nodes.len()];
         reached[from] = true;
@@ -40,5 +40,5 @@ impl<S: Scenario> Mesh<S> {
     }
 }
 
-/// Somebody who is reached, and over which link.
+/// A replica that a broadcast reaches, and the link over which it comes.
 pub(super) type Passed = (usize, Link);

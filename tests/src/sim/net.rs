@@ -1,4 +1,4 @@
-//! Links between replicas, and frames under way.
+//! Links between replicas, and frames on their way.
 
 use super::gossip::Passed;
 use super::{Carrier, Event, Mesh, Scenario};
@@ -6,46 +6,46 @@ use std::collections::BTreeMap;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{Input, Link, Millis};
 
-/// How long a transport takes to find out that a peer does not greet, in milliseconds.
+/// How long a transport waits for the hello of a peer, in milliseconds.
 pub(super) const HANDSHAKE_MS: Millis = 1_000;
-/// One frame in so many is very late while there is trouble, of 1000.
+/// Frames of 1000 that are very late while there is trouble.
 const STRAGGLERS: u64 = 5;
 
-/// What gets through a cut.
+/// The effect of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Nothing, and both ends are told: the link closes.
+    /// No frame gets through, and both ends are notified: the link closes.
     Closed,
-    /// Nothing, and nobody is told.
+    /// No frame gets through, and no end is notified.
     Silent,
-    /// Nothing from the first to the second of the two.
+    /// No frame gets through from the first end to the second.
     OneWay,
 }
 
-/// Two replicas that would be linked.
+/// Two replicas that should have a link.
 struct Edge {
     ends: [usize; 2],
-    /// Until when nothing gets from the first to the second, and back.
+    /// The ends of the cuts, from the first replica to the second and back.
     cut_until: [Millis; 2],
-    /// The connection, until both ends know that it is closed.
+    /// The connection, until both ends have noticed that it is closed.
     conn: Option<u32>,
-    /// Whether they would be linked still.
+    /// Whether the two should still have a link.
     wanted: bool,
 }
 
 /// A connection. A number is never used again, so it is the link's number at both ends.
 struct Conn {
     edge: usize,
-    /// Whether broadcasts go over it.
+    /// Whether it carries broadcasts.
     broadcast: bool,
     open: [bool; 2],
     /// Whether it is being closed.
     closing: bool,
-    /// When the last frame towards each end arrives: a stream keeps the order.
+    /// When the last frame towards each end arrives. A stream keeps the order.
     arrival: [Millis; 2],
 }
 
-/// All that links are made of.
+/// All edges and connections.
 #[derive(Default)]
 pub(super) struct Net {
     edges: Vec<Edge>,
@@ -62,13 +62,13 @@ impl Net {
     }
 }
 
-/// Two in the order in which an edge has them.
+/// A pair in the order in which an edge stores it.
 fn ascending(a: usize, b: usize) -> [usize; 2] {
     [a.min(b), a.max(b)]
 }
 
 impl<S: Scenario> Mesh<S> {
-    /// Longest time until a link is found closed, or opened.
+    /// Longest time until an end notices that a link is closed, or until a link is opened, in milliseconds.
     fn late_ms(&self) -> Millis {
         match self.troubled {
             true => self.settings.trouble.notice_ms,
@@ -76,7 +76,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Has two replicas be linked from now on, whenever they can.
+    /// Links two replicas from now on, whenever they can have a link.
     pub fn link(&mut self, a: usize, b: usize) {
         let ends = ascending(a, b);
         let next = self.net.edges.len();
@@ -93,7 +93,7 @@ impl<S: Scenario> Mesh<S> {
         self.schedule_within(0, self.late_ms(), Event::Open(edge));
     }
 
-    /// Has two replicas be linked no more.
+    /// Removes the link of two replicas for good.
     pub fn unlink(&mut self, a: usize, b: usize) {
         if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
             self.net.edges[edge].wanted = false;
@@ -101,26 +101,26 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Has a replica be linked with nobody.
+    /// Removes all links of a replica for good.
     pub fn unlink_all(&mut self, at: usize) {
         for other in self.linked_with(at) {
             self.unlink(at, other);
         }
     }
 
-    /// Those that a replica would be linked with.
+    /// The replicas that should have a link with this one.
     pub fn linked_with(&self, at: usize) -> Vec<usize> {
         let ends = self.net.edges_of(at).map(|edge| self.net.edges[edge].ends);
         ends.map(|ends| ends[usize::from(ends[0] == at)]).collect()
     }
 
-    /// All two that would be linked.
+    /// All pairs that should have a link.
     pub fn pairs(&self) -> Vec<[usize; 2]> {
         let edges = self.net.edges.iter().filter(|it| it.wanted);
         edges.map(|it| it.ends).collect()
     }
 
-    /// Whether two have a link now.
+    /// Whether two replicas have a link now.
     pub fn is_linked(&self, a: usize, b: usize) -> bool {
         let edge = self.net.by_ends.get(&ascending(a, b));
         let conn = edge.and_then(|edge| self.net.edges[*edge].conn);
@@ -134,7 +134,7 @@ impl<S: Scenario> Mesh<S> {
         edges.all(|edge| edge.cut_until.iter().any(|until| *until > now))
     }
 
-    /// Cuts the link of two for so long.
+    /// Cuts the link of two replicas for this long.
     pub fn cut(&mut self, a: usize, b: usize, cut: Cut, ms: Millis) {
         let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) else {
             return;
@@ -155,7 +155,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Ends the cut of two.
+    /// Ends the cut between two replicas.
     pub fn mend(&mut self, a: usize, b: usize) {
         if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
             self.mend_edge(edge);
@@ -176,7 +176,7 @@ impl<S: Scenario> Mesh<S> {
         self.schedule_within(0, self.late_ms(), Event::Open(edge));
     }
 
-    /// Closes the link of two, if they have one.
+    /// Closes the link of two replicas, if they have one.
     pub fn close_link(&mut self, a: usize, b: usize) {
         if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
             self.close_edge(edge);
@@ -189,7 +189,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Delays all that is sent on the link of two by so much from now on, in order.
+    /// Delays all frames on the link of two replicas until this long from now. They keep their order.
     pub(super) fn stall(&mut self, [a, b]: [usize; 2], ms: Millis) {
         let edge = self.net.by_ends.get(&ascending(a, b));
         if let Some(conn) = edge.and_then(|edge| self.net.edges[*edge].conn) {
@@ -207,7 +207,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Closes all links of a replica, which knows of that if it is not gone.
+    /// Closes all links of a replica. The replica notices this if it is not gone.
     pub(super) fn close_links_of(&mut self, at: usize, is_gone: bool) {
         let edges = self.net.edges.iter().filter(|it| it.ends.contains(&at));
         let conns: Vec<u32> = edges.filter_map(|it| it.conn).collect();
@@ -226,7 +226,7 @@ impl<S: Scenario> Mesh<S> {
         let edge = &self.net.edges[at];
         let [a, b] = edge.ends;
         if !edge.wanted || edge.conn.is_some() || !self.nodes[a].alive || !self.nodes[b].alive {
-            return Ok(()); // whoever starts, and whatever closes, opens again
+            return Ok(()); // a later start or close opens it again
         }
         let cut_until = edge.cut_until[0].max(edge.cut_until[1]);
         if cut_until > self.now {
@@ -259,7 +259,7 @@ impl<S: Scenario> Mesh<S> {
         self.input(b, for_b)
     }
 
-    /// Begins to close a connection: each end finds out in its time, except one that is `gone`.
+    /// Starts to close a connection. Each end notices it after some time, except one that is `gone`.
     pub(super) fn close(&mut self, number: u32, gone: Option<usize>) {
         let conn = &mut self.net.conns[number as usize];
         let ends = self.net.edges[conn.edge].ends;
@@ -293,7 +293,7 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// Those that a broadcast gets to from here, and over which links.
+    /// The replicas that a broadcast reaches from here, each with the link.
     pub(super) fn passes_on(&self, at: usize) -> Vec<Passed> {
         let edges = self.net.edges_of(at).map(|edge| &self.net.edges[edge]);
         let passes = edges.filter_map(|edge| {
@@ -307,7 +307,7 @@ impl<S: Scenario> Mesh<S> {
         passes.collect()
     }
 
-    /// A transport gives up on a peer that does not greet.
+    /// A transport closes a connection whose peer has sent no hello.
     pub(super) fn time_out_handshake(&mut self, number: u32) {
         for end in 0..2 {
             if let Some(node) = self.receiver(number, end) {
@@ -326,7 +326,7 @@ impl<S: Scenario> Mesh<S> {
             && self.settings.carrier == Carrier::Datagrams
             && self.random.chance(STRAGGLERS)
         {
-            // Very late, and perhaps by then long overtaken.
+            // The frame is very late, and others may have overtaken it.
             self.counts.stragglers += 1;
             return self.random.range(1, (self.heal_at - self.now).max(1));
         }
@@ -347,7 +347,7 @@ impl<S: Scenario> Mesh<S> {
         let edge = &self.net.edges[conn.edge];
         let end = usize::from(edge.ends[0] == from); // the other end
         if !conn.open[1 - end] || edge.ends[1 - end] != from {
-            return; // a copy of a process has links that are the first one's
+            return; // a copied process still has links of the original
         }
         let cut = edge.cut_until[1 - end] > self.now || !conn.open[end];
         let (is_closing, is_stream) = (conn.closing, self.settings.carrier == Carrier::Stream);

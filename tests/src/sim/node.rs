@@ -1,4 +1,4 @@
-//! Replicas: their processes, what they are handed, and what becomes of it.
+//! Replicas: their processes, their inputs, and their outputs.
 
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use tallymesh_core::{
@@ -6,19 +6,19 @@ use tallymesh_core::{
     SyncMachine, WriterId,
 };
 
-/// A member announces a start that could not catch up so long after it began, in milliseconds.
+/// A start that cannot catch up is announced after this time, in milliseconds.
 const LATE_MS: Millis = 5_000;
-/// So many backups of a disk are kept.
+/// Most backups of a disk.
 const BACKUPS_MAX: usize = 6;
-/// One flush in so many writes the disk anew, of 1000.
+/// Flushes of 1000 that write the disk anew.
 const COMPACTS: u64 = 2;
 
-/// A replica, and what outlives its process.
+/// A replica, and the state that survives its process.
 #[derive(Clone)]
 pub struct Node<V> {
-    /// The owner in the configuration, of one that may be a member.
+    /// Its owner in the configuration, if it may be a member.
     pub owner: Option<Owner>,
-    /// Under whose key its writers are minted.
+    /// The owner under which its writers are minted.
     pub key: Owner,
     /// Whether it has a disk.
     pub durable: bool,
@@ -28,20 +28,20 @@ pub struct Node<V> {
     pub replica: Replica,
     /// Its sync machine.
     pub sync: SyncMachine,
-    /// Up to where the disk has it.
+    /// The change mark up to which the disk has its changes.
     pub mark: Mark,
     /// The disk.
     pub disk: Disk<V>,
     /// When its process began.
     pub started: Millis,
-    /// How much its wall clock is ahead of the slowest that may be.
+    /// How much its wall clock is ahead of the slowest possible one, in milliseconds.
     pub ahead: u64,
-    /// What its present writer was minted with.
+    /// The nonce of its present writer.
     pub nonce: [u8; 16],
-    /// Whether no process of it begins any more.
+    /// Whether it never starts again.
     pub(super) gone: bool,
     pub(super) backups: Vec<Disk<V>>,
-    /// The number of the process: events of an earlier one mean nothing.
+    /// The number of the process. Events of an earlier process have no effect.
     pub(super) epoch: u32,
     pub(super) flush_pending: bool,
     /// The earliest look that is scheduled.
@@ -51,17 +51,17 @@ pub struct Node<V> {
 }
 
 impl<V> Node<V> {
-    /// Whether no process of it begins any more.
+    /// Whether it never starts again.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
 impl<S: Scenario> Mesh<S> {
-    /// Adds a replica that runs, linked with nobody: a member to be, if it has an owner.
+    /// Adds a running replica without links. With an owner, it is to be a member.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn add_node(&mut self, owner: Option<Owner>, key: Owner) -> Result<usize, String> {
         let writer = WriterId::from_bytes([0; 16]);
         let ahead = self.random.below(self.settings.trouble.skew_ms + 1);
@@ -89,10 +89,10 @@ impl<S: Scenario> Mesh<S> {
         Ok(at)
     }
 
-    /// Adds replicas that may be members, each linked with each.
+    /// Adds replicas that are to be members, all linked with each other.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn add_members(&mut self, count: usize) -> Result<(), String> {
         for at in 0..count {
             self.add_node(Some(super::owner(at)), super::owner(at))?;
@@ -103,10 +103,10 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// Has the first so many members found a space, and waits until they are established.
+    /// Lets the first `members` replicas found a space, and waits until they are established.
     ///
     /// # Errors
-    /// As the scenario, and if they are not within half a minute.
+    /// A failure of the scenario. Also if they are not established within half a minute.
     pub fn found(&mut self, members: usize) -> Result<(), String> {
         let owners: Vec<Owner> = (0..members).map(super::owner).collect();
         let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
@@ -125,36 +125,36 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// What a replica's wall clock shows, in milliseconds since 1970.
+    /// The time of a replica's wall clock, in milliseconds since 1970.
     pub fn wall(&self, at: usize) -> u64 {
         EPOCH_MS + self.now + self.nodes[at].ahead
     }
 
-    /// Tells a replica what its wall clock shows.
+    /// Passes the time of its wall clock to a replica.
     pub fn set_time(&mut self, at: usize) {
         let time = self.wall(at);
         self.nodes[at].replica.set_time(time);
     }
 
-    /// The replicas that run, with their places.
+    /// The running replicas, with their places.
     pub fn living(&self) -> impl Iterator<Item = (usize, &Node<S::Seen>)> {
         self.nodes.iter().enumerate().filter(|it| it.1.alive)
     }
 
-    /// Whether all that a replica holds is on its disk: only that may be told to a client.
+    /// Whether the disk has the whole state of a replica. Only then may a client get an acknowledgement.
     pub fn is_written(&self, at: usize) -> bool {
         !self.nodes[at].flush_pending
     }
 
-    /// Whether this process runs still.
+    /// Whether this process still runs.
     pub(super) fn lives(&self, at: usize, epoch: u32) -> bool {
         self.nodes[at].alive && self.nodes[at].epoch == epoch
     }
 
-    /// Begins a process from what is on the disk.
+    /// Starts a process from the contents of the disk.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn start(&mut self, at: usize) -> Result<(), String> {
         let nonce: [u8; 16] = self.random.bytes();
         let seed = self.random.next_u64();
@@ -195,7 +195,7 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// Ends a process without a word: what was not written is lost.
+    /// Ends a process without notice. Changes that were not written are lost.
     pub fn crash(&mut self, at: usize) {
         if std::mem::replace(&mut self.nodes[at].alive, false) {
             self.note(|| format!("{at} ends"));
@@ -206,7 +206,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Ends a process, and begins another some time later.
+    /// Ends a process, and starts another one some time later.
     pub fn restart(&mut self, at: usize, (least, most): (Millis, Millis)) {
         if self.nodes[at].alive {
             self.counts.restarts += 1;
@@ -222,11 +222,11 @@ impl<S: Scenario> Mesh<S> {
         self.nodes[at].gone = true;
     }
 
-    /// Copies a running process: the second one has the memory and the disk of the first, and links of its
-    /// own with all that the first is linked with.
+    /// Copies a running process. The copy has the memory and the disk of the original. It gets links of its
+    /// own to all peers of the original.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn copy(&mut self, at: usize) -> Result<usize, String> {
         let mut copy = self.nodes[at].clone();
         (copy.flush_pending, copy.look_at, copy.tick_at) = (false, None, None);
@@ -245,11 +245,11 @@ impl<S: Scenario> Mesh<S> {
         Ok(second)
     }
 
-    /// Puts a process back to an earlier image of its machine, memory and disk, and lets it run. It finds its links
-    /// closed; the others find that out in their time.
+    /// Puts a process back to an earlier image of its machine, memory and disk, and lets it run. It finds its
+    /// links closed. The other ends notice this after some time.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn resume(&mut self, at: usize, image: Node<S::Seen>) -> Result<(), String> {
         self.note(|| format!("{at} is put back to an image"));
         self.close_links_of(at, true);
@@ -274,24 +274,24 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// Has an event of the scenario happen once all that a replica holds is on its disk; never if its process
-    /// ends before. To be said before [`changed`](Mesh::changed).
+    /// Runs an event of the scenario once the disk has the whole state of a replica. It never runs if the
+    /// process ends first. Call this before [`changed`](Mesh::changed).
     pub fn when_written(&mut self, at: usize, event: S::Event) {
         self.promises.push((at, event));
     }
 
-    /// Says that a replica's client changed something.
+    /// Notifies a replica that its client changed something.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn changed(&mut self, at: usize) -> Result<(), String> {
         self.input(at, Input::Changed)
     }
 
-    /// Hands something to a replica that runs.
+    /// Passes an input to a running replica.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn input(&mut self, at: usize, input: Input<'_>) -> Result<(), String> {
         if !self.nodes[at].alive {
             return Ok(());
@@ -323,14 +323,14 @@ impl<S: Scenario> Mesh<S> {
         Ok(())
     }
 
-    /// Announces a member's start, as soon as it is known to be one.
+    /// Announces a member's start, as soon as its configuration names it.
     fn announce(&mut self, at: usize) -> Result<(), String> {
         let (now, time) = (self.now, self.wall(at));
         let node = &mut self.nodes[at];
         let Some(owner) = node.owner.filter(|_| !node.replica.is_announced()) else {
             return Ok(());
         };
-        // What a start begins from may be old.
+        // The disk may be old, so a start waits until it has caught up.
         let late = node.started + LATE_MS <= now;
         if !late && !node.sync.has_caught_up(&node.replica) {
             return Ok(());
@@ -357,10 +357,10 @@ impl<S: Scenario> Mesh<S> {
         self.changed(at)
     }
 
-    /// Writes what changed to the disk, and does then what the sync machine says.
+    /// Writes the changes to the disk, and then executes the outputs of the sync machine.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn flush(&mut self, at: usize) -> Result<(), String> {
         self.write_disk(at)?;
         let kept = self.promises.extract_if(.., |it| it.0 == at);
@@ -435,7 +435,7 @@ impl<S: Scenario> Mesh<S> {
         self.input(at, Input::Renew { writer })
     }
 
-    /// Datagrams may come before the hello or bring it twice: that is no failure.
+    /// Datagrams may come before the hello or bring it twice. This is not a failure.
     fn refused(&mut self, at: usize, close: Option<Link>, error: &Error) -> Result<(), String> {
         self.note(|| format!("{at} refuses, closes {close:?}: {error}"));
         if let Some(link) = close {
@@ -447,7 +447,7 @@ impl<S: Scenario> Mesh<S> {
         }
     }
 
-    /// Keeps a copy of a disk.
+    /// Stores a copy of a disk.
     pub(super) fn back_up(&mut self, at: usize) {
         let place = self.random.index(BACKUPS_MAX);
         let node = &mut self.nodes[at];

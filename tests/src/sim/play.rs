@@ -1,16 +1,16 @@
-//! Event by event.
+//! Plays a mesh event by event.
 
 use super::{Event, Mesh, STEPS_MAX, Scenario};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Input, Link, Millis};
 
-/// How often it is looked whether something has come about, in milliseconds.
+/// Milliseconds between two checks of a condition.
 const LOOK_MS: Millis = 10;
 
 /// Plays a mesh. A panic of the core is a failure.
 ///
 /// # Errors
-/// Says what went wrong, at which time, and the seed.
+/// The failure, its time and the seed, as text.
 pub fn run<S: Scenario, F>(
     seed: u64,
     mut mesh: Mesh<S>,
@@ -32,16 +32,16 @@ impl<S: Scenario> Mesh<S> {
     /// Lets time pass.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn pass(&mut self, ms: Millis) -> Result<(), String> {
         self.play(self.now + ms, None).map(drop)
     }
 
-    /// Lets time pass until something has come about, and tells whether it has, within so many
-    /// milliseconds.
+    /// Lets time pass until a condition is true, at most for this many milliseconds. Returns whether it
+    /// became true.
     ///
     /// # Errors
-    /// As the scenario.
+    /// A failure of the scenario.
     pub fn until(&mut self, ms: Millis, done: impl Fn(&Self) -> bool) -> Result<bool, String> {
         self.play(self.now + ms, Some(&done))
     }
@@ -84,7 +84,7 @@ impl<S: Scenario> Mesh<S> {
                     return Ok(()); // there was an earlier one
                 }
                 self.nodes[at].look_at = None;
-                // It looks after the flush that is to come.
+                // The scenario looks at it after the coming flush.
                 match self.nodes[at].alive && self.is_written(at) {
                     true => S::look(self, at),
                     false => Ok(()),

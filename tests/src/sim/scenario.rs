@@ -1,106 +1,106 @@
-//! What a scenario brings to the mesh.
+//! The interface of a scenario to the mesh.
 
 use super::Mesh;
 use tallymesh_core::{Error, Input, Link, Output, WriterId};
 
-/// What a replica was just handed.
+/// The kind of input that a replica has handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A frame of this type.
     Frame(u8),
-    /// What its own client did.
+    /// A change by its own client.
     Changed,
     /// Anything else.
     Other,
 }
 
-/// Clients, an oracle, and faults of its own. Each function is handed the whole mesh, of which the scenario
-/// is the field `own`.
+/// Clients, an oracle, and faults of its own. Each function receives the whole mesh, and the scenario is its
+/// field `own`.
 pub trait Scenario: Sized {
-    /// What it does at times of its own choice.
+    /// An event that the scenario schedules.
     type Event;
-    /// What it knows of a replica's state. It is kept with each record of the replica's disk, and comes back
-    /// with it.
+    /// The scenario's view of a replica's state. It is stored with each record of the replica's disk, and
+    /// restored with it.
     type Seen: Clone + Default;
 
-    /// Whether disks may also be empty, or a copy of another's: in a space with members, no two may go on from
-    /// one disk.
+    /// Whether disks may also be empty, or a copy of another one's. In a space with members, no two replicas
+    /// may go on from one disk.
     const ANY_DISK: bool = false;
 
-    /// Something of its own is due.
+    /// An event of the scenario is due.
     ///
     /// # Errors
-    /// Says what went wrong, as all functions here.
+    /// The failure, as text, as in all functions here.
     fn event(mesh: &mut Mesh<Self>, event: Self::Event) -> Result<(), String>;
 
-    /// A replica is about to be handed something.
+    /// A replica is about to handle an input.
     fn before(mesh: &mut Mesh<Self>, at: usize, cause: Cause) {
         let _ = (mesh, at, cause);
     }
 
-    /// A replica handled something, and nobody has heard of that yet: the place to check reads.
+    /// A replica has handled an input, and has sent nothing of it yet. Scenarios check reads here.
     #[allow(clippy::missing_errors_doc)]
     fn handled(mesh: &mut Mesh<Self>, at: usize, cause: Cause) -> Result<(), String> {
         let _ = (mesh, at, cause);
         Ok(())
     }
 
-    /// Something may have changed at a replica that somebody waits for: the place to serve clients.
+    /// Something may have changed at a replica for which a client waits. Scenarios serve clients here.
     #[allow(clippy::missing_errors_doc)]
     fn look(mesh: &mut Mesh<Self>, at: usize) -> Result<(), String> {
         let _ = (mesh, at);
         Ok(())
     }
 
-    /// What changed at a replica is about to be written to its disk, and said to others after that: the place to
-    /// check what all may see. Tells what it knows of the replica.
+    /// The changes of a replica are about to be written to its disk, and sent to others after that. Scenarios
+    /// check here what all replicas may see. Returns the scenario's view of the replica.
     #[allow(clippy::missing_errors_doc)]
     fn written(mesh: &mut Mesh<Self>, at: usize) -> Result<Self::Seen, String> {
         let _ = (mesh, at);
         Ok(Self::Seen::default())
     }
 
-    /// A process begins: nothing is taken back from its disk yet.
+    /// A process starts, and has restored nothing from its disk yet.
     fn begins(mesh: &mut Mesh<Self>, at: usize) {
         let _ = (mesh, at);
     }
 
-    /// A process begins again, and has taken back a record of its disk.
+    /// A process starts again, and has restored a record of its disk.
     #[allow(clippy::missing_errors_doc)]
     fn restored(mesh: &mut Mesh<Self>, at: usize, seen: &Self::Seen) -> Result<(), String> {
         let _ = (mesh, at, seen);
         Ok(())
     }
 
-    /// Whether the disk of a replica may be put back: what most members held must not be lost with it.
+    /// Whether the disk of a replica may be put back. It must not lose changes that most members had.
     fn may_put_back(mesh: &mut Mesh<Self>, at: usize) -> bool {
         mesh.may_lose(at)
     }
 
-    /// The disk of a process that has ended is not what it was.
+    /// The disk of a process that has ended was changed.
     fn put_back(mesh: &mut Mesh<Self>, at: usize) {
         let _ = (mesh, at);
     }
 
-    /// Whether a process may be ended, to begin again.
+    /// Whether a process may be ended and started again.
     fn may_restart(mesh: &Mesh<Self>, at: usize) -> bool {
         let _ = (mesh, at);
         true
     }
 
-    /// A process has begun.
+    /// A process has started.
     #[allow(clippy::missing_errors_doc)]
     fn started(mesh: &mut Mesh<Self>, at: usize) -> Result<(), String> {
         let _ = (mesh, at);
         Ok(())
     }
 
-    /// A process has ended without a word.
+    /// A process has ended without notice.
     fn ended(mesh: &mut Mesh<Self>, at: usize) {
         let _ = (mesh, at);
     }
 
-    /// A replica writes under this id from now on.
+    /// A replica writes under this writer id from now on.
     #[allow(clippy::missing_errors_doc)]
     fn writes_as(
         mesh: &mut Mesh<Self>,
@@ -112,7 +112,7 @@ pub trait Scenario: Sized {
         Ok(())
     }
 
-    /// What a replica is told of a link that opens.
+    /// The input with which a replica opens a link.
     fn opens(mesh: &Mesh<Self>, link: Link, at: usize, other: usize) -> Input<'static> {
         let _ = (mesh, at, other);
         let broadcast = false;
@@ -126,22 +126,22 @@ pub trait Scenario: Sized {
         Ok(true)
     }
 
-    /// A replica says something else than that a frame is to be sent.
+    /// A replica has an output other than a frame to send.
     #[allow(clippy::missing_errors_doc)]
     fn output(mesh: &mut Mesh<Self>, at: usize, output: &Output) -> Result<(), String> {
         let _ = (mesh, at, output);
         Ok(())
     }
 
-    /// A replica refuses something. Nothing may be refused, but for hellos that datagrams lose or repeat, of
-    /// which the scenario is not told.
+    /// A replica rejects an input. This is a failure by default. The mesh does not report hellos that
+    /// datagrams lose or repeat.
     #[allow(clippy::missing_errors_doc)]
     fn refused(mesh: &mut Mesh<Self>, at: usize, error: &Error) -> Result<(), String> {
         let _ = mesh;
         Err(format!("{at} refuses: {error}"))
     }
 
-    /// A fault of its own, beside those that befall each mesh.
+    /// A fault of the scenario, beside those of each mesh.
     #[allow(clippy::missing_errors_doc)]
     fn fault(mesh: &mut Mesh<Self>) -> Result<(), String> {
         let _ = mesh;

@@ -1,38 +1,38 @@
-//! How a mesh is.
+//! The settings of a mesh.
 
 use tallymesh_core::{Millis, SyncConfig};
 
 /// How a link treats its frames while there is trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// In order; what is lost is a tail, and then the link closes.
+    /// Keeps the order. It loses a tail of frames, and then the link closes.
     Stream,
     /// Loses, repeats and reorders single frames, and stays open.
     Datagrams,
 }
 
-/// What befalls a mesh. All of it is over with the trouble.
+/// The faults of a mesh. All of them end with the trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// How long it lasts, in milliseconds; with 0 there is none.
+    /// How long the trouble lasts, in milliseconds. 0 means no trouble.
     pub ms: Millis,
     /// Frames lost, of 1000.
     pub lost: u64,
     /// Frames repeated, of 1000. Streams repeat none.
     pub twice: u64,
-    /// Starts from a disk that was put back or whose last flushes were not done, of 1000.
+    /// Starts of 1000 from a disk that was put back or whose last flushes were not done.
     pub old: u64,
-    /// How far wall clocks are apart at most, in milliseconds. They stay so.
+    /// Largest distance between wall clocks, in milliseconds. It stays after the trouble.
     pub skew_ms: u64,
-    /// Longest time from an input until what it changed is on the disk, in milliseconds; 0 for at once.
+    /// Longest time from an input until its changes are on the disk, in milliseconds. 0 writes at once.
     pub flush_ms: Millis,
-    /// Longest time until an end of a link finds out that it is closed, and until it is opened again, in
+    /// Longest time until an end of a link notices that it is closed, and until the link is opened again, in
     /// milliseconds.
     pub notice_ms: Millis,
 }
 
 impl Trouble {
-    /// None.
+    /// No trouble.
     pub const NONE: Trouble = Trouble {
         ms: 0,
         lost: 0,
@@ -47,13 +47,13 @@ impl Trouble {
         ms: 15_000,
         ..Trouble::NONE
     };
-    /// The same, and frames that are lost, repeated, reordered and late.
+    /// The same, and frames are lost, repeated, reordered and late.
     pub const LOSSES: Trouble = Trouble {
         lost: 30,
         twice: 30,
         ..Trouble::CUTS
     };
-    /// All that there is: also disks that are put back and written late, and clocks that jump.
+    /// All faults: also disks that are put back and written late, and clocks that jump.
     pub const ALL: Trouble = Trouble {
         old: 500,
         skew_ms: 1_000,
@@ -63,25 +63,25 @@ impl Trouble {
     };
 }
 
-/// How a mesh is.
+/// The settings of a mesh.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The settings of sync machines; their owners are the nodes'.
+    /// The settings of the sync machines. The owner in them is replaced by the node's.
     pub sync: SyncConfig,
     /// How links treat frames.
     pub carrier: Carrier,
-    /// One way of a link, in milliseconds.
+    /// Time of a frame on a link in one direction, in milliseconds.
     pub delay_ms: (Millis, Millis),
-    /// How often replicas do their duties, in milliseconds; 0 for never.
+    /// Milliseconds between a replica's duties. 0 means never.
     pub tend_ms: Millis,
     /// Time between two faults, in milliseconds.
     pub fault_ms: (Millis, Millis),
-    /// What befalls it.
+    /// The faults of the mesh.
     pub trouble: Trouble,
 }
 
 impl Settings {
-    /// The usual settings, and this trouble. Frames that are lost are datagrams.
+    /// The usual settings with this trouble. If it loses frames, links carry datagrams.
     pub fn under(trouble: Trouble) -> Settings {
         Settings {
             sync: SyncConfig {

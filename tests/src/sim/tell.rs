@@ -1,4 +1,4 @@
-//! What a mesh looks like, for who has to find out why it does not come to what it should.
+//! Describes the state of a mesh, for a developer who looks for the cause of a failure.
 
 use super::{Mesh, Scenario};
 use std::fmt::Write;

@@ -1,24 +1,24 @@
-//! Clients: what they ask for, how long they wait, and whom they ask again.
+//! Clients: their requests, how long they wait, and where they repeat requests.
 
 use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
 use tallymesh_core::{Asked, Error, Flow, Input, Once, Stock, WantId};
 
-/// How often the plain policies ask: an answer takes up to 60 ms.
+/// Milliseconds between two requests of a plain policy. An answer takes up to 60 ms.
 const PLAIN_AGAIN_MS: u64 = 60;
-/// How many in a thousand answers to what is asked under a key are lost.
+/// Answers of 1000 to keyed requests that are lost.
 const UNANSWERED: u64 = 100;
 
 /// One client.
 pub(super) struct Client {
-    /// Whom it asks.
+    /// The member that it asks.
     pub(super) at: usize,
-    /// Whether it has asked, and was not answered yet.
+    /// Whether it has an open request.
     pub(super) asks: bool,
-    /// What it asks for.
+    /// The kind of its wish: to spend a unit, or to give one back.
     wish: Stock,
-    /// How many of its wishes were answered as made.
+    /// Number of its wishes that were acknowledged.
     done: u64,
-    /// What it has spent and not given back.
+    /// Units that it has spent and not given back.
     spent: u64,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Client {
 pub(super) struct Waiting {
     pub(super) client: usize,
     pub(super) since: u64,
-    /// What it waits for: rights to spend, or room to give back.
+    /// The kind of right that it waits for: rights to spend, or room to give back.
     wish: Stock,
     want: Option<WantId>,
 }
@@ -44,7 +44,7 @@ impl Client {
 }
 
 impl World {
-    /// A client asks for what it wishes.
+    /// A client sends the request of its wish.
     pub(super) fn ask(&mut self, client: usize) -> Result<(), String> {
         self.own.clients[client].asks = true;
         let Client { at, wish, .. } = self.own.clients[client];
@@ -52,7 +52,7 @@ impl World {
             self.ask_again(client);
             return Ok(());
         }
-        // Who came before is served before.
+        // A client that came earlier is served earlier.
         if self.own.waiting[at].is_empty() && self.make(at, client)? {
             self.own.figures.at_once += 1;
             return Ok(());
@@ -71,7 +71,7 @@ impl World {
         self.input(at, Input::Tick)
     }
 
-    /// A client that got no answer asks for the same again.
+    /// A client that got no answer repeats its request.
     fn ask_again(&mut self, client: usize) {
         self.own.clients[client].asks = false;
         self.at(self.now + THINK_MS.1, Event::Ask(client));
@@ -87,8 +87,8 @@ impl World {
         }
     }
 
-    /// Spends a unit, or gives one back, as a client wishes, and tells it so once that is written; false if
-    /// there is not enough here.
+    /// Spends a unit or gives one back, as the client wishes. Acknowledges it to the client once it is
+    /// written. Returns false if this member has too few rights or too little room.
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let (wish, key) = (self.own.clients[client].wish, self.key(client));
         let flow = match wish {
@@ -115,7 +115,7 @@ impl World {
                 self.changed(at)?;
                 Ok(true)
             }
-            // Who has just started is no member yet, or knows of nothing.
+            // A replica that has just started is not a member yet, or does not have the budget.
             Err(
                 Error::RightsShort(_) | Error::RoomShort(_) | Error::NotAMember | Error::NoBudget,
             ) => Ok(false),
@@ -123,12 +123,12 @@ impl World {
         }
     }
 
-    /// What a client's wish is asked for under.
+    /// The idempotency key of a client's wish.
     fn key(&self, client: usize) -> String {
         format!("{client} {}", self.own.clients[client].done)
     }
 
-    /// A client is told that its wish was made.
+    /// A client receives the acknowledgement of its wish.
     pub(super) fn told(&mut self, client: usize, dot: Dot) -> Result<(), String> {
         let (wish, key) = (self.own.clients[client].wish, self.key(client));
         if !self.own.plan.keyed || self.own.made.insert(key) {
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// A client is answered, or gives up.
+    /// A request of a client is acknowledged, or the client gives up.
     fn ends(&mut self, client: usize, served: bool) {
         self.own.clients[client].asks = false;
         self.after(THINK_MS, Event::Ask(client));
@@ -152,7 +152,7 @@ impl World {
         let keyed = self.own.plan.keyed;
         let asks_elsewhere = keyed && (!served || self.random.chance(UNANSWERED));
         if asks_elsewhere {
-            // The same again, at any member.
+            // It repeats the wish, at any member.
             self.own.clients[client].at = self.random.index(MEMBERS);
         } else if served {
             self.wish_next(client);
@@ -174,7 +174,7 @@ impl World {
         };
     }
 
-    /// Serves who waits, each kind in its order.
+    /// Serves the waiting clients, each kind in its order.
     pub(super) fn serve(&mut self, at: usize) -> Result<(), String> {
         for wish in [Stock::Rights, Stock::Room] {
             loop {
@@ -196,7 +196,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets those go who have waited for long enough.
+    /// Ends the waits that have timed out.
     pub(super) fn give_up(&mut self, at: usize) {
         let patience = self.own.plan.patience_ms;
         while let Some(until) = self.own.waiting[at].front().map(|it| it.since + patience) {
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Asks by a plain policy.
+    /// Sends the request of a plain policy.
     pub(super) fn plain_ask(&mut self, at: usize) {
         let missing = self.own.waiting[at].len() as u64;
         if self.own.policy == Policy::Members || missing == 0 {
@@ -272,7 +272,7 @@ impl World {
     }
 }
 
-/// What a key stands for.
+/// The content of a keyed request.
 fn wish_name(wish: Stock) -> &'static [u8] {
     match wish {
         Stock::Rights => b"spend",

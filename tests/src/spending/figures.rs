@@ -1,46 +1,47 @@
-//! What came of a run.
+//! Figures of the scenario with one budget.
 
 use crate::sim::Counts;
 
-/// What clients met.
+/// Results of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Units that were spent.
     pub spent: u64,
-    /// Of them, those for which nobody had to wait.
+    /// Units that were spent without a wait.
     pub at_once: u64,
-    /// How long the others waited, in milliseconds.
+    /// Milliseconds of each of the other waits.
     pub waits: Vec<u64>,
     /// Clients that gave up.
     pub refused: u64,
-    /// Those of them that did while a tenth of the budget was left.
+    /// Clients that gave up while more than a tenth of the budget was left.
     pub refused_early: u64,
-    /// Spends at the member that is cut off, while it is: those that succeeded, and those that were given up.
+    /// Spends at the member that is cut off, during the cut: those that succeeded, and those that clients
+    /// gave up.
     pub cut: (u64, u64),
     /// Leases that were given.
     pub leases: u64,
-    /// Units that were spent on leases, and told.
+    /// Units that were spent on leases and reported.
     pub told: u64,
-    /// Units that were spent on leases by who vanished: they are spent again.
+    /// Units spent by holders that vanished. These units are spent again.
     pub vanished: u64,
-    /// Times that what was spent on a lease was refused, as it was not held where that was told.
+    /// Reports of spent units that a member rejected, because it had too few rights for them.
     pub late: u64,
-    /// Units that a member spent that is gone, and told nobody.
+    /// Units that a member spent and did not replicate before it was gone.
     pub lost: u64,
-    /// Units that were spent beyond what there was, by the two copies of a process.
+    /// Units that the two copies of a process spent beyond the amount that there was.
     pub overdrawn: u64,
     /// Grants of rights.
     pub moves: u64,
     /// Requests for rights that were sent.
     pub requests: u64,
-    /// What happened in the mesh.
+    /// Counts of the mesh.
     pub mesh: Counts,
     /// When the last unit was spent, in milliseconds.
     pub done_ms: u64,
 }
 
 impl Figures {
-    /// The share of spends that waited for nothing, in hundredths.
+    /// The share of spends without a wait, in hundredths.
     pub fn at_once_percent(&self) -> u64 {
         100 * self.at_once / self.spent.max(1)
     }
@@ -50,7 +51,7 @@ impl Figures {
         1_000 * self.waits.iter().sum::<u64>() / self.spent.max(1)
     }
 
-    /// The wait that all but one in a thousand of all spends were under, in milliseconds.
+    /// The wait that 999 in 1000 spends do not exceed, in milliseconds.
     pub fn most_wait_ms(&self) -> u64 {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -59,13 +60,13 @@ impl Figures {
         at.map_or(0, |at| waits[at])
     }
 
-    /// The share of the spends at the member that is cut off that succeeded, in hundredths.
+    /// The share of spends that succeeded at the member that is cut off, in hundredths.
     pub fn cut_percent(&self) -> u64 {
         let (served, refused) = self.cut;
         100 * served / (served + refused).max(1)
     }
 
-    /// Adds another run's.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Figures) {
         self.spent += other.spent;
         self.at_once += other.at_once;

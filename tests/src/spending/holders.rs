@@ -1,32 +1,32 @@
-//! Who spends on a lease, without asking: holders with clocks of their own, some of which vanish.
+//! Holders: they spend on a lease without requests. They have clocks of their own, and some of them vanish.
 
 use super::{Dot, Event, MEMBERS, NAME, THINK_MS, World};
 use tallymesh_core::limits::SKEW_MS_MAX;
 use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, Once};
 
-/// How much is leased at once.
+/// Units of one lease.
 const AMOUNT: (u64, u64) = (3, 20);
-/// For how long, in milliseconds.
+/// Length of a lease, in milliseconds.
 const LEASE_MS: (u64, u64) = (1_000, 6_000);
-/// How much a holder's clock is off, in thousandths of the time: as much as the bound allows.
+/// Largest drift of a holder's clock, in thousandths of the time. It is as much as the bound allows.
 const DRIFT: u64 = 10;
-/// How soon it tells what it spent, once it has stopped, in milliseconds: the rest of the bound is for the
-/// clocks of members.
+/// Time from the end of a holder's spending until it reports, in milliseconds. The rest of the bound is for
+/// the clocks of members.
 const TELLS_MS: (u64, u64) = (0, 900);
-/// How soon it asks or tells again that was refused.
+/// Shortest time until a holder repeats a request or a report that was rejected, in milliseconds.
 const AGAIN_MS: u64 = 300;
-/// How many in a thousand holders vanish with what they have spent.
+/// Holders of 1000 that vanish with the units that they have spent.
 const VANISH: u64 = 150;
-/// How many in a thousand tell another member.
+/// Holders of 1000 that report to another member.
 const ELSEWHERE: u64 = 150;
 
-/// Somebody who spends on a lease.
+/// A client that spends on leases.
 pub(super) struct Holder {
     at: usize,
-    /// How much slower its clock is, in thousandths; or quicker, if it is under [`DRIFT`].
+    /// How much slower its clock is, in thousandths, plus [`DRIFT`]. A value under `DRIFT` is a faster clock.
     slower: u64,
     leases: u64,
-    /// Whom it has asked or told, and who has not answered yet.
+    /// The member to which it has an open request or report.
     awaits: Option<usize>,
     state: State,
 }
@@ -35,14 +35,14 @@ pub(super) struct Holder {
 enum State {
     Idle,
     Spends(Held),
-    /// And whom it tells.
+    /// Reports, to the member of this place.
     Tells(Held, usize),
 }
 
 #[derive(Clone, Copy)]
 struct Held {
     id: LeaseId,
-    /// When it asked, by everybody's time.
+    /// When it requested the lease, in virtual time.
     since: u64,
     ms: u64,
     left: u64,
@@ -60,7 +60,7 @@ impl Holder {
         }
     }
 
-    /// What its clock says has passed since then.
+    /// The time that has passed since then by its clock, in milliseconds.
     fn passed(&self, since: u64, now: u64) -> u64 {
         (now - since) * 1_000 / (1_000 + self.slower - DRIFT)
     }
@@ -94,7 +94,7 @@ impl World {
         self.after(range, Event::Hold(number));
     }
 
-    /// Whoever waits for a process that has ended asks or tells again.
+    /// Holders that wait for a process that has ended repeat their request or report.
     pub(super) fn holders_of_ended(&mut self, at: usize) {
         for number in 0..self.own.holders.len() {
             let holder = &self.own.holders[number];
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// It has a lease.
+    /// It receives a lease.
     pub(super) fn leased(&mut self, number: usize, id: LeaseId, ms: u64, amount: u64) {
         self.own.figures.leases += 1;
         let held = Held {
@@ -153,7 +153,7 @@ impl World {
         self.next(number, State::Spends(held), THINK_MS);
     }
 
-    /// It spends, if its clock says that it may, or stops.
+    /// It spends a unit if its clock allows that. Else it stops.
     fn spend_alone(&mut self, number: usize, held: Held) {
         let mut held = held;
         let is_over = self.own.holders[number].passed(held.since, self.now) >= held.ms;
@@ -174,7 +174,7 @@ impl World {
         self.next(number, State::Tells(held, to), TELLS_MS);
     }
 
-    /// It tells what it has spent. Where the lease is held still, that is never refused.
+    /// It reports the units that it has spent. A member that still has the lease never rejects this.
     fn tell_spent(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
         let Held { id, spent, .. } = held;
         self.set_time(to);
@@ -195,7 +195,7 @@ impl World {
             transaction.flow(NAME, Flow::SpendLeased { id, amount })?;
             transaction.commit_once(once, &mut Vec::new())
         });
-        // It was given by a process that runs on: what was set aside is there.
+        // The process that gave the lease still runs, so the reserved units must be there.
         let in_time = held.since + held.ms * (1_000 + DRIFT) / 1_000 + 2 * SKEW_MS_MAX;
         let is_home =
             to == self.own.holders[number].at && node.started < held.since && self.now < in_time;
@@ -231,7 +231,8 @@ impl World {
         }
     }
 
-    /// At the member that gave it, whose next start takes it over, or nowhere any more.
+    /// Repeats the report at the member that gave the lease, because its next start has retired the old
+    /// writer. After a long time the holder gives up.
     fn tell_later(&mut self, number: usize, held: Held) {
         let home = self.own.holders[number].at;
         let gone = self.now > held.since + 4 * LEASE_MS.1;
@@ -242,7 +243,7 @@ impl World {
         self.next(number, state, (AGAIN_MS, 2 * AGAIN_MS));
     }
 
-    /// What it has spent is taken down.
+    /// It receives the acknowledgement of its report.
     pub(super) fn noted(&mut self, number: usize, dot: Dot) -> Result<(), String> {
         let spent = match self.own.holders[number].state {
             State::Tells(held, _) => held.spent,

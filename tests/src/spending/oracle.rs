@@ -1,15 +1,16 @@
-//! What members may see of the budget, and how much may be spent.
+//! The bounds on the members' views of the budget, and on the units that are spent.
 
 use super::{Dot, NAME, Strike, World};
 use tallymesh_core::Replica;
 
 impl World {
-    /// Whether what was spent may not count in the end: its process is gone for good, or its disk was put back.
+    /// Whether acknowledged spends may not count in the end, because a process is gone for good or a disk was
+    /// put back.
     fn may_be_lost(&self) -> bool {
         self.own.plan.strike.is_some() || self.own.plan.trouble.old > 0
     }
 
-    /// Notes that so many units were spent by a transaction, and a client was told.
+    /// Notes units that a transaction spent and that were acknowledged.
     pub(super) fn note_spent(&mut self, dot: Dot, units: u64) -> Result<(), String> {
         self.own.figures.spent += units;
         *self.own.spent.entry(dot).or_default() += units;
@@ -19,16 +20,16 @@ impl World {
         }
     }
 
-    /// No view is out of its bounds, and its rights add up.
+    /// Checks that a view is within its bounds, and that its rights add up.
     pub(super) fn check(&self, at: usize) -> Result<(), String> {
         if self.own.struck.copied.is_some() {
-            return Ok(()); // what two copies spend may be too much: it is counted in the end
+            return Ok(()); // two copies may overspend, which is counted at the end
         }
         let (plan, replica) = (&self.own.plan, &self.nodes[at].replica);
         let Some(budget) = replica.budget(NAME) else {
             return Ok(());
         };
-        // Of what is made twice under one key both may be seen; and what was given back may not be.
+        // A view may see both duplicates of one key, and may miss a unit that was given back.
         let exact = !plan.keyed && plan.given_back == 0 && plan.holders == 0 && !self.may_be_lost();
         let least = i128::from(plan.minted) - i128::from(self.own.taken);
         let least = if exact { least.max(0) } else { 0 };
@@ -54,7 +55,7 @@ impl World {
             return self.own.figures.spent >= self.own.plan.minted;
         }
         let happened = self.own.plan.strike.is_none() || self.own.struck.gone.is_some();
-        // Of two that wrote under one writer a part may be lost, of the value or of the rights.
+        // After two processes wrote under one writer, a part of the value or of the rights may be lost.
         let none = |replica: &Replica| match self.own.struck.copied {
             Some(_) => {
                 let holders = replica.holders_of(NAME);
@@ -68,8 +69,8 @@ impl World {
         happened && !troubled && awaited.all(|it| it)
     }
 
-    /// Counts what does not count: what was told to nobody by a process that is gone, or whose disk was put
-    /// back.
+    /// Counts the lost units. Their process had replicated them to no other member before it was gone or its
+    /// disk was put back.
     pub(super) fn count_lost(&mut self) {
         let Some((_, first)) = self.living().next() else {
             return;
@@ -84,7 +85,7 @@ impl World {
         self.own.figures.lost = if self.may_be_lost() { lost } else { 0 };
     }
 
-    /// Counts how much too much was spent by two copies of a process.
+    /// Counts the units beyond the amount that there was, spent by two copies of a process.
     pub(super) fn count_overdrawn(&mut self) -> Result<(), String> {
         let struck = &self.own.struck;
         let Some((at, second, writer)) = struck.copied else {
@@ -98,7 +99,8 @@ impl World {
         let [one, two] = [at, second].map(by);
         let over = self.own.figures.spent.saturating_sub(self.own.plan.minted);
         let own = self.nodes[at].replica.writer();
-        // What it held then, and what it was given after that, of which each spent some.
+        // The rights at the time of the copy, and the rights that came after it. Each copy spent some of
+        // these.
         let most = struck.held + i128::from(one.max(two));
         if i128::from(over) > most || own == writer {
             return Err(format!(

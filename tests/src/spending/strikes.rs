@@ -1,32 +1,32 @@
-//! What happens to one of the members: it is gone for good and taken out, or its process is copied.
+//! A serious fault of one of the members: it is gone for good and taken out, or its process is copied.
 
 use super::{Event, MEMBERS, NAME, Strike, World};
 use tallymesh_core::{Error, Owner, WriterId};
 
-/// After so many milliseconds an operator takes a member out by force, if nothing is decided.
+/// Time until an operator takes a member out by force, if nothing is decided, in milliseconds.
 const FORCED_MS: u64 = 5_000;
-/// After so many milliseconds an operator finds the copy of a process, ends both, and starts one again.
+/// Time until an operator finds the copy of a process, ends both, and starts one again, in milliseconds.
 const COPIED_MS: u64 = 3_000;
-/// How often an operator looks, in milliseconds.
+/// Milliseconds between two actions of the operator.
 const LOOK_MS: u64 = 20;
 
-/// What happened.
+/// The state of the fault.
 #[derive(Default)]
 pub(super) struct Struck {
     /// The process that is gone.
     pub(super) gone: Option<usize>,
-    /// When something happened last.
+    /// When its last step was.
     at: u64,
     /// The writer's clock when it was copied.
     pub(super) clock: u64,
-    /// What could be spent there then.
+    /// The rights of the member when it was copied.
     pub(super) held: i128,
     /// The member that was copied, its copy, and the writer that both wrote under at first.
     pub(super) copied: Option<(usize, usize, WriterId)>,
 }
 
 impl World {
-    /// Lets it happen, once, and sees to it that members agree on it.
+    /// Takes the next step of the fault, and of the operator's reaction.
     pub(super) fn strike(&mut self) -> Result<(), String> {
         self.at(self.now + LOOK_MS, Event::Strike);
         match self.own.plan.strike {
@@ -65,19 +65,20 @@ impl World {
         let left = present.members.iter().filter(|it| **it != lost);
         let left: Vec<Owner> = left.copied().collect();
         let done = match self.now > self.own.struck.at + FORCED_MS {
-            // The other one has started again, and its vote takes both that it knew.
+            // The other member may have restarted. Its vote then needs both members that it had, and one of
+            // them is gone.
             true => replica.force_members(&left),
             false if replica.proposal().is_some() => return Ok(()),
             false => replica.propose_members(&left),
         };
         match done {
-            // Who has just started is none for a while.
+            // A replica that has just started is not a member for a while.
             Ok(()) | Err(Error::NotAMember) => self.changed(by),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// A process ends for good, and its clients ask another one.
+    /// Ends a process for good, and moves its clients to another one.
     fn stop(&mut self, gone: usize, next: usize) {
         self.remove(gone);
         (self.own.struck.gone, self.own.struck.at) = (Some(gone), self.now);
@@ -86,13 +87,13 @@ impl World {
         }
     }
 
-    /// A process goes on twice, and so do its clients.
+    /// Copies a process, and moves half of its clients to the copy.
     fn copy_one(&mut self) -> Result<(), String> {
         let at = self.random.index(MEMBERS);
         let replica = &self.nodes[at].replica;
         let held = replica.budget(NAME).map_or(0, |it| it.rights.here);
-        // One that has just begun holds nothing yet, and both copies would take over what its writer before
-        // held.
+        // A replica that has just started has no rights yet. Both copies would then retire its earlier writer
+        // and receive its rights.
         if !self.nodes[at].alive || !replica.is_established() || held <= 0 {
             return Ok(());
         }

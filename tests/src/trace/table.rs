@@ -1,4 +1,4 @@
-//! Which runs are hashed.
+//! The runs that are hashed.
 
 use crate::sim::Trouble;
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
     spending, tickets, windows,
 };
 
-/// Where the hashes are.
+/// The path of the file with the hashes.
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/trace.txt");
 
-/// The runs of a scenario, in blocks of seeds. The file has a line for each block: where all of them are, and
-/// the hash.
+/// The runs of a scenario, in blocks of seeds. The file has a line for each block, with its place and its
+/// hash.
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// So many seeds are a block.
+    /// Seeds in a block.
     pub block: u64,
-    /// So many blocks there are.
+    /// Number of blocks.
     pub blocks: u64,
     run: fn(u64) -> Result<Option<u64>, String>,
 }
@@ -58,18 +58,18 @@ const fn scenario(
 }
 
 impl Scenario {
-    /// What the line of a block begins with: the scenario, and its seeds.
+    /// The beginning of a block's line: the scenario and its seeds.
     pub fn place(&self, block: u64) -> String {
         let first = block * self.block;
         let last = first + self.block - 1;
         format!("{} {first}-{last} ", self.name)
     }
 
-    /// The line of a block: the sum of the hashes of its runs, and the seeds that fail as
-    /// [is known](crate::open_faults).
+    /// The line of a block: the sum of the hashes of its runs, and the seeds that fail by an [open
+    /// fault](crate::open_faults).
     ///
     /// # Errors
-    /// Says which seed failed that should not, or passed though it is listed.
+    /// A seed that fails and is not listed, or that is listed and passes.
     pub fn line(&self, block: u64) -> Result<String, String> {
         let (mut sum, mut failed) = (0u64, String::new());
         for seed in block * self.block..(block + 1) * self.block {
@@ -83,10 +83,10 @@ impl Scenario {
     }
 }
 
-/// How many states the explorations have that each usual run repeats: a line for each.
+/// Number of states of the explorations that each usual run repeats, one line for each.
 ///
 /// # Errors
-/// Says which answer was wrong.
+/// A wrong answer of an exploration.
 pub fn explorations() -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     for (at, config) in explore::share().iter().enumerate() {
@@ -106,7 +106,7 @@ fn line_of(engine: &str, at: usize, report: &explore::Report) -> String {
     format!("states {engine}-{at} {states} states, {transitions} transitions: {name}")
 }
 
-/// The troubles of a seed.
+/// The faults of a seed.
 fn trouble(seed: u64) -> Trouble {
     [Trouble::CUTS, Trouble::LOSSES, Trouble::ALL][(seed % 3) as usize]
 }
@@ -181,7 +181,8 @@ fn limits(seed: u64) -> Result<Option<u64>, String> {
 }
 
 fn partitions(seed: u64) -> Result<Option<u64>, String> {
-    // Nothing but cuts, or all else besides; what was spent by a disk that is put back would be spent again.
+    // A seed has cuts alone, or other faults too. No disk of a budget is put back, because the units that it
+    // lost would be spent again.
     let others = Trouble {
         old: 0,
         ..Trouble::ALL

@@ -36,7 +36,7 @@ fn answer(kind: u8, rest: &[&[u8]]) -> Vec<u8> {
     [&head[..], &rest.concat()].concat()
 }
 
-/// Questions that must decode, and encode to the same bytes, and those that must be refused.
+/// Questions that must decode and encode to the same bytes, and questions that must be rejected.
 pub fn questions() -> Vec<Vector> {
     let longest = "k".repeat(512);
     let space = |name: &[u8], rest: &[u8]| [&[name.len() as u8][..], name, rest].concat();

@@ -55,7 +55,7 @@ pub(super) fn messages() -> Vec<Vector> {
     ]
 }
 
-/// A limit that was decided on, and one period of it.
+/// A limit that took effect, and one period of it.
 fn limits() -> Message {
     let [mut one, mut two] = members();
     let known = two.vector();
@@ -79,9 +79,9 @@ fn limits() -> Message {
     one.delta(&known)
 }
 
-/// A message that must be refused.
+/// A message that must be rejected.
 pub(super) fn refusals() -> Vec<Vector> {
-    // The key `aav`, of which the first two letters become those of a budget's value.
+    // The first two letters of the key `aav` become those of a budget's value.
     let mut bytes = full(&with(0x11, &[("aavx", 5)])).encode();
     let at = bytes.windows(4).position(|part| part == b"aavx");
     let at = at.expect("the key is there");

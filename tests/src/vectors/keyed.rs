@@ -1,11 +1,11 @@
-//! Vectors of keyed operations: in messages of a space with members, and in what a store keeps.
+//! Vectors of keyed operations: in messages of a space with members, and in stored records.
 
 use super::{Vector, after, full, replica, vector};
 use tallymesh_core::{Mark, Message, Once, Op, Owner, Replica};
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
 
-/// What is asked for under this key.
+/// A request under this idempotency key.
 pub(crate) fn once(key: &str) -> Once {
     Once::new(key.as_bytes(), b"the same")
 }
@@ -21,14 +21,14 @@ pub(crate) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
     done.expect("a vector's operations are few");
 }
 
-/// Writer 11.., who made its space one with members.
+/// Writer 11.., the founder of a space with members.
 fn founder() -> Replica {
     let mut one = replica(0x11);
     one.found(&OWNERS[0], &[7; 16], 1).expect("it is open");
     one
 }
 
-/// Two members, whose writers are 11.. and 22.., and who have acknowledged all there is.
+/// Two members with the writers 11.. and 22.., after they have acknowledged everything.
 pub(crate) fn members() -> [Replica; 2] {
     let (mut one, mut two) = (founder(), replica(0x22));
     one.force_members(&OWNERS).expect("it is a member");
@@ -38,7 +38,7 @@ pub(crate) fn members() -> [Replica; 2] {
     [one, two]
 }
 
-/// Tells one all that the other has, which withdraws what it made as well.
+/// Sends all changes of one replica to the other, which then withdraws its duplicates.
 pub(super) fn tell(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector_with_keys());
     let merged = to.merge_live(&message, Some(from.writer()), &mut |_| ());
@@ -47,7 +47,7 @@ pub(super) fn tell(from: &Replica, to: &mut Replica) {
     done.expect("a vector's clock is small");
 }
 
-/// They tell each other all, and put in order what both have seen.
+/// Two members exchange all changes, and put in order what both have seen.
 fn settle(one: &mut Replica, two: &mut Replica) {
     for _ in 0..6 {
         tell(one, two);
@@ -57,7 +57,7 @@ fn settle(one: &mut Replica, two: &mut Replica) {
     }
 }
 
-/// Acknowledges, takes over and collects what is to be.
+/// Acknowledges, retires and collects, wherever this is due.
 fn tend(replica: &mut Replica) {
     replica.acknowledge().expect("a vector's clock is small");
     replica.absorb().expect("a vector's clock is small");
@@ -66,8 +66,8 @@ fn tend(replica: &mut Replica) {
     replica.collect(&mark);
 }
 
-/// 11.. added 100 to `a`, and under the key `k` took 3 from `b` and added 5 to `a`; what 22.. lacks of
-/// it.
+/// Writer 11.. added 100 to `a`. Under the key `k`, it subtracted 3 from `b` and added 5 to `a`. The message
+/// has what 22.. lacks of it.
 fn made() -> ([Replica; 2], Message) {
     let [mut one, two] = members();
     one.add("a", 100).expect("a vector's add fits");
@@ -77,7 +77,7 @@ fn made() -> ([Replica; 2], Message) {
     ([one, two], message)
 }
 
-/// What 22.. tells after it heard of that by a page, and added 1 to `a` under the key `l`.
+/// The delta of 22.., after it received these changes through a page, and added 1 to `a` under the key `l`.
 fn lacking() -> Message {
     let ([one, mut two], message) = made();
     let merged = two.merge_live(&message.without_keys(), None, &mut |_| ());
@@ -86,8 +86,8 @@ fn lacking() -> Message {
     two.delta(&one.vector())
 }
 
-/// Both members added 5 to `a` under the key `k`, 22.. after it had added 10, and another 7 to `b`
-/// under `l`; then 22.. heard of what 11.. made.
+/// Both members added 5 to `a` under the key `k`, and 7 to `a` under the key `l`. Before that, 22.. had added
+/// 10 to `a`. Then 22.. received the changes of 11..
 fn withdrawn() -> [Replica; 2] {
     let [mut one, mut two] = members();
     two.add("a", 10).expect("a vector's add fits");
@@ -99,7 +99,7 @@ fn withdrawn() -> [Replica; 2] {
     [one, two]
 }
 
-/// What 11.. tells who has nothing, once 22.., which made an operation under a key, was declared dead.
+/// The full state of 11.., after it fenced 22.. and retired it. Before that, 22.. had made a keyed operation.
 fn absorbed() -> Message {
     let [mut one, mut two] = members();
     make(&mut two, "k", &[("a", Op::Add(5))]);
@@ -169,7 +169,7 @@ pub(super) fn messages() -> Vec<Vector> {
     ]
 }
 
-/// A replica of an open space, which added 2 to `a`, 5 to it under the key `k`, and reset it.
+/// A replica of an open space. It added 2 to `a`, then 5 under the key `k`, and reset `a`.
 pub(super) fn alone() -> Replica {
     let mut replica = after(&[("a", Op::Add(2))]);
     make(&mut replica, "k", &[("a", Op::Add(5))]);

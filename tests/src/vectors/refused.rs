@@ -1,25 +1,24 @@
-//! Refusals of what has to do with keyed operations, levels and stores: each is a vector that is
-//! accepted, with one part of it changed.
+//! Vectors that must be rejected, about keyed operations, levels and stores. Each is an accepted vector with
+//! one part changed.
 
 use super::{Vector, asked, frame, refused};
 use tallymesh_core::VersionVector;
 use tallymesh_core::wire::{Answer, Body};
 
-/// 2^32, one more than a number of 32 bits may be.
+/// 2^32, one more than the greatest number of 32 bits.
 const OVER_32_BITS: &[u8] = &[0x80, 0x80, 0x80, 0x80, 0x10];
-/// 2^100, one more than a wide number may be.
+/// 2^100, one more than the greatest wide number.
 const OVER_100_BITS: &[u8] = &[
     0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x08,
 ];
 
-/// A message of a space with members that says nothing but up to which clock 11.. is held, and then
-/// these flags and what follows them.
+/// A message of a space with members. It has only the clock of 11.., then these flags, and then `rest`.
 fn flagged(hi: u8, flags: u8, rest: &[&[u8]]) -> Vec<u8> {
     let table = [&[1][..], &[0x11; 16], &[0, hi]].concat();
     [&table[..], &[0, 0, flags], &rest.concat()].concat()
 }
 
-/// The parts of a keyed operation, to be changed one by one.
+/// The parts of a keyed operation. Each vector changes one of them.
 #[derive(Clone, Copy)]
 struct Op<'a> {
     writer: &'a [u8],
@@ -56,7 +55,7 @@ impl Op<'_> {
     }
 }
 
-/// A message with no facts, and so many keyed operations.
+/// A message without membership records, with this many keyed operations.
 fn keyed(count: &[u8], ops: &[Op<'_>]) -> Vec<u8> {
     let ops: Vec<u8> = ops.iter().flat_map(Op::encode).collect();
     flagged(2, 1 + 4, &[&[0], count, &ops])
@@ -67,7 +66,7 @@ pub(super) fn keyed_least() -> Vec<u8> {
     keyed(&[1], &[OP])
 }
 
-/// The parts of a withdrawal, to be changed one by one.
+/// The parts of a withdrawal. Each vector changes one of them.
 #[derive(Clone, Copy)]
 struct Withdrawal<'a> {
     clock: u8,
@@ -85,7 +84,7 @@ const WITHDRAWAL: Withdrawal<'static> = Withdrawal {
     by: [0, 2],
 };
 
-/// A message of a slot of which only withdrawals are told.
+/// A message with a slot that has only withdrawals.
 fn withdrawals(count: &[u8], withdrawals: &[Withdrawal<'_>]) -> Vec<u8> {
     let table = [&[1][..], &[0x11; 16], &[0, 3]].concat();
     let key_and_page = [1, 0, 1, b'a', 0];
@@ -396,7 +395,7 @@ pub(super) fn withdrawn() -> Vec<Vector> {
     ]
 }
 
-/// An answer with nothing held, its vector replaced by these bytes.
+/// An answer whose vector is replaced by these bytes, and which reports nothing else.
 fn answered(id: &[u8], flags: u8, vector: &[u8]) -> Vec<u8> {
     let mut bytes = frame(Body::Answer(Answer {
         id: 7,
@@ -411,7 +410,7 @@ fn answered(id: &[u8], flags: u8, vector: &[u8]) -> Vec<u8> {
     [&bytes, id, &[0, 1, flags], vector].concat()
 }
 
-/// Frames Want.
+/// Want frames.
 pub(super) fn wants() -> Vec<Vector> {
     let body = |body: &[u8]| {
         let mut bytes = asked(0);
@@ -483,7 +482,7 @@ pub(super) fn wants() -> Vec<Vector> {
     ]
 }
 
-/// Frames Draw.
+/// Draw frames.
 pub(super) fn draws() -> Vec<Vector> {
     let body = |name: &[u8], numbers: &[u8]| {
         let mut bytes = asked(0);
@@ -535,7 +534,7 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Frames Ask and Answer.
+/// Ask and Answer frames.
 pub(super) fn questions() -> Vec<Vector> {
     let head = |id: &[u8], vector: &[u8]| {
         let mut bytes = asked(0);
@@ -622,14 +621,14 @@ pub(super) fn questions() -> Vec<Vector> {
     ]
 }
 
-/// What a store keeps beside a state: the writer, who took it in, whether it is doubtful, four clocks,
-/// its transactions, and what survives of earlier ones.
+/// The private part of a stored state: the writer, its sponsor, whether it is doubtful, and four clocks. Then
+/// its transactions, and the surviving operations of earlier ones.
 fn kept(intro: u8, doubtful: u8, made: &[u8], keys: &[u8]) -> Vec<u8> {
     let writer = [&[1][..], &[0x11; 16], &[intro, doubtful, 0, 0, 0, 0]].concat();
     [&flagged(2, 0, &[])[..], &[0, 0], &writer, made, &[0], keys].concat()
 }
 
-/// Records of stores.
+/// Stored records.
 pub(super) fn stored() -> Vec<Vector> {
     let malformed = |name, says, bytes| refused(name, says, "malformed", bytes);
     let op = |kind: u8, value: u8| [1, 2, 1, 1, b'a', kind, value, 0];

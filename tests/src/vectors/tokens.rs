@@ -1,20 +1,20 @@
-//! Tokens, and texts that are none.
+//! Tokens, and texts that are not tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// The text of a token with a name, and what it says.
+/// The text of a token with a name, and a description of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenText {
-    /// The name that documents use.
+    /// The name in documents.
     pub name: &'static str,
-    /// What is in it.
+    /// A description of the content.
     pub says: &'static str,
-    /// The bytes that it was made of.
+    /// The bytes of the token.
     pub bytes: Vec<u8>,
     /// The text.
     pub text: String,
-    /// Whether it must be refused.
+    /// Whether it must be rejected.
     pub refused: bool,
 }
 
@@ -31,7 +31,7 @@ fn bytes(version: u8, entries: &[(u8, &[u8])]) -> Vec<u8> {
 /// The longest clock, 2^64 - 1.
 const LAST: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
 
-/// Texts that must be tokens, each the only one of its bytes, and texts that must be refused.
+/// Texts that must be tokens, each the only text of its bytes, and texts that must be rejected.
 pub fn tokens() -> Vec<TokenText> {
     let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let token = |name, says, bytes: Vec<u8>| TokenText {
@@ -50,7 +50,7 @@ pub fn tokens() -> Vec<TokenText> {
         ..refused(name, says, bytes.to_vec())
     };
     let two = bytes(1, &[(0x11, &[3]), (0x22, &[1])]);
-    // In either alphabet the digits of all ones are another one.
+    // The digit of all ones differs between the two alphabets.
     let other = bytes(1, &[(0xff, &[3])]);
     let many: Vec<(u8, &[u8])> = (0..65).map(|writer| (writer, LAST)).collect();
     vec![

@@ -1,26 +1,26 @@
-//! Clients that ask members to allow something, and those of them that wait for it.
+//! Clients that send requests to members, and those of them that wait.
 
 use super::{Metered, World, oracle::Dot};
 use tallymesh_core::{Error, Input, Stock, WantId};
 
 const KEYS: [&str; 3] = ["api", "api:a", "api:b"];
-/// How long a client thinks between two requests.
+/// How long a client pauses between two requests, in milliseconds.
 const THINK_MS: (u64, u64) = (10, 200);
 const PATIENCE_MS: u64 = 1_000;
-/// How often it is looked whether a period has begun, while somebody waits.
+/// Milliseconds between two checks for a new period, while a client waits.
 const LOOK_MS: u64 = 20;
 
-/// What happens at a time.
+/// A scheduled event of this scenario.
 pub enum Event {
-    /// A client asks.
+    /// A client sends a request.
     Ask(usize),
-    /// A client is told that something is allowed, and in which window, by which transaction.
+    /// A client receives an acknowledgement, with the period and the transaction.
     Told(Option<usize>, u64, Option<(String, Dot)>),
 }
 
 pub(super) struct Client {
     at: usize,
-    /// Whether it has asked, and was not answered yet.
+    /// Whether it has an open request.
     asks: bool,
 }
 
@@ -100,7 +100,7 @@ impl World {
         self.want(at)
     }
 
-    /// Notes what was asked for in the present period, and allowed at once.
+    /// Adds a request in the present period to the figures, and whether it was allowed at once.
     fn meter(&mut self, at: usize, key: &str, cost: u64, allowed: bool) {
         let Ok(period) = self.nodes[at].replica.period(key) else {
             return;
@@ -116,7 +116,7 @@ impl World {
         it.allowed += if allowed { cost } else { 0 };
     }
 
-    /// Somebody was refused who does not wait.
+    /// A client that does not wait was rejected.
     fn lacks(&mut self, at: usize, key: &str, cost: u64) -> Result<(), String> {
         self.own.figures.refused += 1;
         let Ok(period) = self.nodes[at].replica.period(key) else {
@@ -128,7 +128,7 @@ impl World {
         self.input(at, Input::Tick)
     }
 
-    /// Has those who wait ask for what they lack of the present period.
+    /// The waiting clients' member requests the rights that they lack in the present period.
     fn want(&mut self, at: usize) -> Result<(), String> {
         let now = self.now;
         self.set_time(at);
@@ -161,7 +161,8 @@ impl World {
         self.after(THINK_MS, Event::Ask(client));
     }
 
-    /// Allows so much if it is left, and tells the client so once that is written; false if it is not left.
+    /// Allows this amount if it is left, and acknowledges it to the client once it is written. Returns false
+    /// if it is not left.
     pub(super) fn allow(
         &mut self,
         at: usize,
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// Serves who waits, and lets those go who have waited for long enough.
+    /// Serves the waiting clients, and ends the waits that have timed out.
     pub(super) fn serve(&mut self, at: usize) -> Result<(), String> {
         while let Some(first) = self.own.waiting[at].front() {
             let (client, key, cost, since) = (first.client, first.key, first.cost, first.since);

@@ -1,4 +1,4 @@
-//! What may be allowed, as far as it is known from outside.
+//! The bounds on allowed amounts, computed from outside of the members.
 
 use super::World;
 use crate::sim::EPOCH_MS;
@@ -8,11 +8,11 @@ use tallymesh_core::{Configuration, WriterId};
 /// A transaction: its writer, and its clock.
 pub(super) type Dot = (WriterId, u64);
 
-/// What is known of configurations from outside.
+/// The configurations that took effect, as seen from outside of the members.
 #[derive(Default)]
 pub(super) struct Decided {
     by_number: BTreeMap<u64, Configuration>,
-    /// When all members knew of one of this number, or of a later one.
+    /// For each number, the time by which all members had this configuration or a later one.
     known: BTreeMap<u64, u64>,
 }
 
@@ -21,7 +21,7 @@ impl Decided {
         self.by_number.insert(it.number, it.clone());
     }
 
-    /// The most that may be allowed of a limit in a period whose first use was no earlier than `first`.
+    /// The most that may be allowed in a period whose first use was not before `first`.
     fn bound(&self, key: &str, born: u64, first: u64) -> u64 {
         let known = self.known.iter().filter(|it| *it.1 < first);
         let from = known.map(|it| *it.0).max().unwrap_or(0);
@@ -34,14 +34,14 @@ impl Decided {
     }
 }
 
-/// End, birth and key of a window's name.
+/// The end, the birth of the limit, and the key, from the name of a period.
 fn window(name: &str) -> (u64, u64, &str) {
     let number = |at: usize| u64::from_str_radix(&name[at..at + 16], 16).unwrap_or(0);
     (number(0), number(16), &name[32..])
 }
 
 impl World {
-    /// What a member sees is within the limits.
+    /// Checks that a member's view is within the limits.
     pub(super) fn check(&mut self, at: usize) -> Result<(), String> {
         let replica = &self.nodes[at].replica;
         if replica.fault_count() > 0 {
@@ -87,19 +87,19 @@ impl World {
         Ok(())
     }
 
-    /// The most that may be allowed in a window.
+    /// The most that may be allowed in a period.
     fn bound(&self, name: &str) -> u64 {
         let (end, born, key) = window(name);
         let decided = &self.own.decided;
         let period = decided.by_number.values();
         let period = period.filter_map(|it| it.limit_of(key).filter(|it| it.born == born));
         let period = period.map(|it| it.period_ms).next().unwrap_or(0);
-        // The fastest clock may show as much more than the slowest.
+        // The fastest clock may be this much ahead of the slowest one.
         let first = end.saturating_sub(period + 2 * self.settings.trouble.skew_ms);
         decided.bound(key, born, first)
     }
 
-    /// Notes what a member has allowed and told its client, if all count it.
+    /// Notes an amount that a member has allowed and acknowledged, if all members count it.
     pub(super) fn note_allowed(&mut self, name: String, dot: Dot, cost: u64) -> Result<(), String> {
         if self.own.seen.insert(name.clone()) {
             self.own.figures.windows += 1;
@@ -112,14 +112,14 @@ impl World {
             self.forget_lost(&name);
         }
         let sum = self.own.allowed[&name].0;
-        // What a disk that was put back knows nothing of does not count, which shows later.
+        // Transactions that a disk lost when it was put back do not count. This shows later.
         match sum > most && self.settings.trouble.old == 0 {
             true => Err(format!("{cost} is allowed, so {sum} of {most} in {name}")),
             false => Ok(()),
         }
     }
 
-    /// No more counts than may be allowed.
+    /// Checks that no more counts than the limits allow.
     pub(super) fn check_counted(&mut self) -> Result<(), String> {
         let names: Vec<String> = self.own.allowed.keys().cloned().collect();
         for name in names {
@@ -132,8 +132,8 @@ impl World {
         Ok(())
     }
 
-    /// Leaves out what does not count: what was allowed by a member that was taken out, or whose disk was
-    /// put back, and that it had not told anybody.
+    /// Removes amounts that do not count. A member allowed them, and then was taken out or had its disk put
+    /// back, before it replicated them.
     fn forget_lost(&mut self, name: &str) {
         let nodes = &self.nodes;
         let is_lost = |(writer, clock): Dot| {
@@ -148,11 +148,11 @@ impl World {
         }
     }
 
-    /// What is left of windows, which should be nothing.
+    /// The counters of periods that are left. There should be none.
     pub(super) fn is_left(&self, at: usize) -> Option<String> {
         let digest = self.nodes[at].replica.digest();
         for (at, node) in self.nodes.iter().enumerate() {
-            // A guest drops what is deleted when it knows that all have seen that, which may be later.
+            // A guest drops a deleted counter once it has the deletion as stable, and this may be later.
             let left = match node.replica.is_member() {
                 true => node.replica.period_counters(),
                 false => node.replica.period_rights().count(),

@@ -19,7 +19,7 @@ fn begun(id: &str) -> Node {
     node
 }
 
-/// What a node has to say.
+/// All lines that a node prints now.
 fn said(node: &mut Node) -> Vec<Said> {
     std::iter::from_fn(|| node.poll()).collect()
 }
@@ -33,7 +33,7 @@ fn messages(node: &mut Node) -> Vec<Message> {
     lines.collect()
 }
 
-/// The answer to a client, who is the first to be told something.
+/// The answer to a client. It must be the first message that the node sends.
 fn ask(node: &mut Node, body: Value) -> Value {
     let id = body["msg_id"].clone();
     node.line(0, &Message::new("c1", "n1", body).line());
@@ -52,7 +52,7 @@ fn value(node: &mut Node) -> i64 {
     answer["value"].as_i64().unwrap()
 }
 
-/// The code of the error by which a line, a message's body, is refused.
+/// The code of the error with which the node rejects a message with this body.
 fn code(node: &mut Node, body: &str) -> u64 {
     let line = format!(r#"{{"src":"c1","dest":"n1","body":{body}}}"#);
     node.line(0, &line);
@@ -154,7 +154,7 @@ fn before_init_nothing_is_counted() {
     assert_eq!(code(&mut node, r#"{"type":"read","msg_id":2}"#), 11);
     assert_eq!(node.next_deadline(), None);
     for _ in 0..2 {
-        // The second time its answer may have been lost.
+        // The second `init` is repeated, because its answer may have been lost.
         let init = json!({"type": "init", "msg_id": 1, "node_id": "n1", "node_ids": ["n1", "n2"]});
         assert_eq!(ask(&mut node, init)["type"], "init_ok");
     }
@@ -200,7 +200,7 @@ fn a_sum_of_more_than_64_bits_is_refused_and_not_cut() {
     assert_eq!(value(&mut nodes[0]), i64::MAX);
 }
 
-/// Lets time go by for both, and the messages through that `lets` names by their count.
+/// Lets time pass for both nodes. Messages get through if `lets` returns true for their count.
 fn exchange(
     nodes: &mut [Node; 2],
     time: std::ops::Range<u64>,
@@ -230,7 +230,7 @@ fn a_node_is_silent_until_it_is_known_that_all_have_begun() {
     let mut nodes = [begun("n1"), begun("n2")];
     exchange(&mut nodes, 0..1_000, |_| panic!("a message"));
     let mut count = 0;
-    // One is asked something, and the other hears of it.
+    // One node gets a request, and the other receives a message because of it.
     value(&mut nodes[0]);
     exchange(&mut nodes, 1_000..2_000, |at| {
         count = at;
@@ -281,7 +281,7 @@ fn a_frame_that_is_refused_ends_its_link_and_the_next_one_serves() {
     nodes[1].line(1_000, &Message::new("c1", "n2", add).line());
     exchange(&mut nodes, 1_000..3_000, |_| true);
     assert_eq!(nodes.each_mut().map(value), [10, 10]);
-    // What comes late on the link that was closed is passed over.
+    // The node ignores a late message on the closed link.
     nodes[0].line(3_000, &broken);
     assert_eq!(said(&mut nodes[0]), []);
     nodes[0].tick(4_000);
