@@ -1,4 +1,4 @@
-//! Lengths that a peer announces cost nothing until their bytes are there.
+//! A length that a peer announces allocates nothing until its bytes have arrived.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,12 +6,12 @@ use tallymesh_core::wire::Frame;
 use tallymesh_core::{Message, frame_space};
 use tallymesh_tests::vectors::{frames, messages, refusals};
 
-/// Counts the bytes that are asked for.
+/// Counts the allocated bytes.
 struct Counting;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all is handed on to the system's allocator.
+// SAFETY: every call goes on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// Bytes that decoding asks for in all.
+/// Bytes that decoding allocates in total.
 fn cost(bytes: &[u8]) -> usize {
     let before = ASKED.load(Ordering::Relaxed);
     let _ = Message::decode(bytes);
@@ -38,7 +38,7 @@ fn cost(bytes: &[u8]) -> usize {
     ASKED.load(Ordering::Relaxed) - before
 }
 
-/// The only test of this program: another one's allocations would be counted too.
+/// The only test of this program, because the allocations of another test would be counted too.
 #[test]
 fn announced_lengths_are_not_believed() {
     let huge: [&[u8]; 3] = [

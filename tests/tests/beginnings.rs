@@ -1,11 +1,11 @@
-//! How a space gets its members. `TALLYMESH_SEED=n` replays one seed with a trace, `TALLYMESH_SEEDS=n`
-//! runs so many.
+//! How a space gets its members. `TALLYMESH_SEED=n` replays one seed with a trace, `TALLYMESH_SEEDS=n` runs
+//! this many.
 
 use tallymesh_tests::beginnings::{Figures, run};
 use tallymesh_tests::seeds;
 
-/// So many that one is among them in which a replica that had counted before stayed apart for ever, if members have
-/// ended it of which they had heard less.
+/// Enough seeds to include a fault that was found once. A replica that had counted before stayed apart for
+/// ever, because members with less of its history had ended it.
 const SEEDS: u64 = 3_000;
 
 #[test]

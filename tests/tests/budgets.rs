@@ -1,5 +1,5 @@
-//! Budgets in closed spaces: all orders of a few events, and a fixed share of the seeds of random
-//! histories. `TALLYMESH_SEED=n` replays one of them with a trace, `TALLYMESH_SEEDS=n` runs so many.
+//! Budgets in closed spaces: all orders of a few events, and a fixed share of the seeds of random histories.
+//! `TALLYMESH_SEED=n` replays one of them with a trace, `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::closed::{BudgetFigures, run_budgets};
 use tallymesh_tests::explore::Report;
@@ -13,7 +13,7 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
     let Some((seeds, total)) = seeds::play(SEEDS, run_budgets, BudgetFigures::add) else {
         return;
     };
-    // The rarest, a transaction on budgets that somebody makes again, in one run of fifty.
+    // The rarest event is a budget transaction that a replica replays. It happens in one run of fifty.
     if seeds >= SEEDS {
         let happened = [
             total.made,
@@ -35,8 +35,8 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
     }
 }
 
-/// Every order of events of a few operations at three members, and at two of which one starts again; `cargo
-/// xtask explore` goes through more.
+/// Every order of events of a few operations, at three members, and at two members of which one restarts.
+/// `cargo xtask explore` runs more.
 #[test]
 fn no_order_of_events_breaks_a_budget() {
     println!("{}", Report::HEAD);

@@ -1,5 +1,5 @@
-//! A fixed share of the seeds of processes that write under one id. `TALLYMESH_SEED=n` runs one of
-//! them, `TALLYMESH_SEEDS=n` so many.
+//! A fixed share of the seeds of processes that write under one id. `TALLYMESH_SEED=n` runs one of them,
+//! `TALLYMESH_SEEDS=n` this many.
 
 use tallymesh_tests::clones::{Figures, run};
 use tallymesh_tests::seeds;

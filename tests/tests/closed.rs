@@ -1,5 +1,5 @@
 //! Closed spaces: a fixed share of the seeds. `TALLYMESH_SEED=n` replays one of them with a trace,
-//! `TALLYMESH_SEEDS=n` runs so many. One that fails is told by as few of its steps as will do.
+//! `TALLYMESH_SEEDS=n` runs this many. A seed that fails is reported with as few of its steps as possible.
 
 use tallymesh_tests::closed::{Figures, reduce, run};
 use tallymesh_tests::seeds;
@@ -11,7 +11,7 @@ const FOUND: [u64; 6] = [37105, 45961, 56813, 110558, 135529, 273593];
 
 #[test]
 fn retirement_changes_no_value_and_leaves_no_trace() {
-    // One that fails is told by a few of its steps.
+    // A seed that fails is reported with a few of its steps.
     let run = |seed, trace| {
         run(seed, false).map_err(|failure| match trace {
             true => format!("{failure}\nreduced:\n{}", reduce(seed).unwrap_or_default()),
@@ -26,8 +26,8 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
     let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
         return;
     };
-    // The runs are worth something only if what they are about did happen: the rarest, a farewell,
-    // in one run of ten.
+    // The runs prove something only if each kind of event happened. The rarest one is a leave, in one run of
+    // ten.
     if seeds >= SEEDS {
         let happened = [
             total.farewells,

@@ -1,5 +1,5 @@
 //! A fixed share of the simulator's seeds. `TALLYMESH_SEED=n` replays one of them with a trace,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::open::{Figures, run};
 use tallymesh_tests::seeds;
@@ -11,7 +11,7 @@ fn replicas_converge_and_never_show_a_wrong_number() {
     let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
         return;
     };
-    // The runs are worth something only if what they are about did happen.
+    // The runs prove something only if each kind of event happened.
     if seeds >= SEEDS {
         let happened = [
             total.chunks,

@@ -1,4 +1,5 @@
-//! The share of the exhaustive exploration that every run repeats; `explore` is the whole of it.
+//! The share of the exhaustive exploration that every run repeats. The program `explore` runs the whole of
+//! it.
 
 use tallymesh_tests::explore::{Act, Config, Report, explore, share};
 use tallymesh_tests::seeds;
@@ -33,15 +34,15 @@ fn tiny() -> Config {
     }
 }
 
-/// So few states that they can be counted by hand.
+/// A configuration with so few states that they can be counted by hand.
 ///
-/// Nothing is added, or 0 or 1 adds; nothing is sent, or an empty state is (it says the same
-/// whoever sends it), or the state with the add, which the other then has or has not.
+/// There is no add, or replica 0 or 1 adds. Nothing is sent, or an empty state (the same from each sender),
+/// or the state with the add. The other replica then has received this state or has not.
 #[test]
 fn the_states_are_those_that_one_counts_by_hand() {
     let report = explore(&tiny()).unwrap_or_else(|failure| panic!("{failure}"));
-    // No add: nothing sent, or the empty state. An add, at either: the same two, and the state
-    // with the add, not delivered or delivered.
+    // No add: nothing sent, or the empty state. An add at either replica: the same two, and the state with
+    // the add, not delivered or delivered.
     assert_eq!(report.states, 2 + 2 * (2 + 2));
     assert_eq!(report.settled, report.states);
 }

@@ -29,7 +29,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Runs inputs as they are, and then changed at random.
+/// Runs inputs as they are, and then with random changes.
 fn attack(entry: Entry, inputs: &[Vec<u8>], rounds: u64) {
     for input in inputs {
         entry(input);
@@ -51,10 +51,11 @@ fn bytes(vectors: Vec<Vector>) -> impl Iterator<Item = Vec<u8>> {
     vectors.into_iter().map(|vector| vector.bytes)
 }
 
-/// A full peer connects, and one that is a reader, a writer or an editor.
+/// Commands that connect a full peer, a reader, a writer and an editor.
 const CONNECTS: [u8; 4] = [80, 88, 89, 90];
 
-/// A script that connects by this command, greets, and says each of these frames, with time between them.
+/// A script that connects by this command, sends a hello, and sends each of these frames, with time between
+/// them.
 fn script(connect: u8, said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut script = vec![connect];
     let named = |name| frames().into_iter().filter(move |it| it.name == name);
@@ -68,7 +69,7 @@ fn script(connect: u8, said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     script
 }
 
-/// The state of a member that votes on whether to go on alone, for which the other has to agree.
+/// The state of a member whose vote on going on alone needs the other member.
 fn voted() -> Vec<u8> {
     let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
     one.found(&[8; 32], &[1; 16], 1).unwrap();
@@ -103,7 +104,7 @@ fn audits_are_refused_or_mean_themselves() {
     attack(audit, &inputs, seeds::count(60_000));
 }
 
-/// The records of a guest's store: what it took over, what it made, and that it was told of.
+/// The records of a guest's store: the state that it received, its own changes, and their acknowledgement.
 fn records() -> Vec<Vec<u8>> {
     let replica = |byte| Replica::new(Space::default(), WriterId::from_bytes([byte; 16]));
     let (mut member, mut guest) = (replica(1), replica(2));
@@ -141,14 +142,14 @@ fn a_hostile_peer_breaks_nothing() {
     for connect in CONNECTS {
         inputs.push(script(connect, bytes(frames())));
         inputs.extend(frames().into_iter().map(|vector| {
-            // Answers to what the victim asks: its first request has number 1.
+            // Answers to questions of the victim. Its first request has number 1.
             script(connect, [vector.bytes.clone(), vector.bytes].into_iter())
         }));
     }
     attack(peer, &inputs, seeds::count(40_000));
 }
 
-/// What each of these says, as pushes of a member that has greeted, and of a page.
+/// These messages as pushes of a member that has sent its hello, and of a page.
 fn pushes(said: &[Vec<u8>]) -> Vec<Vec<u8>> {
     const PUSH: u8 = 32 + 6;
     let session = &sessions()[0];
@@ -168,7 +169,7 @@ fn a_hostile_peer_breaks_no_member() {
     inputs.extend(sessions());
     let said: Vec<Vec<u8>> = bytes(messages()).chain(bytes(refusals())).collect();
     inputs.extend(pushes(&said));
-    // Mostly whole sessions: they have most to be changed.
+    // Mostly whole sessions, because they have the most parts to change.
     inputs.extend((0..inputs.len()).map(|at| sessions()[at % 2].clone()));
     attack(member, &inputs, seeds::count(20_000));
 }
@@ -194,7 +195,7 @@ fn histories() -> Vec<Delivery> {
 
 const HISTORIES: u64 = 12;
 
-/// What a message of a space with members may hold, as its text shows it.
+/// The possible parts of a message in a space with members, as its debug text shows them.
 const PARTS: [&str; 20] = [
     "Floor(",
     "Announce(",
@@ -229,9 +230,9 @@ fn parts(bytes: &[u8]) -> Vec<&'static str> {
         .collect()
 }
 
-/// The corpus has messages with each kind of fact and side, and keyed operations. `TALLYMESH_BLESS=1`
-/// writes it anew, from the history that deliveries go into: each message that has a kind which the
-/// earlier ones lack, and the shortest that has most; and healthy sessions, and tokens.
+/// The corpus has messages with each kind of membership record and side, and keyed operations.
+/// `TALLYMESH_BLESS=1` rewrites it from the history of the deliveries, with healthy sessions and tokens. It
+/// takes the messages in order of length, and includes each one with a kind that the earlier ones lack.
 #[test]
 fn the_corpus_knows_spaces_with_members() {
     if std::env::var_os("TALLYMESH_BLESS").is_some() {
@@ -282,7 +283,7 @@ fn write(name: &str, file: &str, bytes: &[u8]) {
     std::fs::write(folder.join(file), bytes).unwrap();
 }
 
-/// Messages with all kinds of facts and sides, as they are, changed, and brought to others.
+/// Messages with all kinds of membership records and sides, unchanged, changed, and sent to other replicas.
 #[test]
 fn hostile_messages_break_no_space_with_members() {
     let deliveries = histories();

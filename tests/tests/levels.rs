@@ -1,5 +1,5 @@
 //! Levels of consistency over the sync machine. `TALLYMESH_SEED=n` replays one seed with a trace,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::levels::{Figures, run};
 use tallymesh_tests::seeds;

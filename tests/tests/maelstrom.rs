@@ -1,7 +1,9 @@
-//! Nodes for Maelstrom under a network that loses, repeats, reorders and cuts: within one process,
-//! with a time that is played too, and as the processes that Maelstrom would start.
-//! `TALLYMESH_SEED=n` replays one seed of the first, `TALLYMESH_SEEDS=n` runs so many. Processes have
-//! timers of their own: of them a seed tells what befalls messages, and not quite which.
+//! Nodes for Maelstrom on a network that loses, repeats, reorders and cuts. They run in one process with
+//! simulated time, and as the processes that Maelstrom would start. `TALLYMESH_SEED=n` replays one seed of
+//! the first kind, `TALLYMESH_SEEDS=n` runs this many.
+//!
+//! Processes have timers of their own. For them a seed determines the faults, but not exactly which messages
+//! these hit.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,12 +17,12 @@ use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 100;
-/// How long the network is bad within one process, in milliseconds that are played.
+/// Length of the storm in one process, in simulated milliseconds.
 const SHORT_STORM_MS: u64 = 500;
-/// How long it is bad between processes, in real milliseconds.
+/// Length of the storm between processes, in real milliseconds.
 const STORM_MS: u64 = 1_500;
-/// How long a run with processes may take. A run that does not get on ends by its count of rounds;
-/// this is for nodes that do not answer.
+/// Longest time of a run with processes. A run without progress ends by its count of rounds. This deadline is
+/// for nodes that do not answer.
 const DEADLINE: Duration = Duration::from_secs(90);
 
 #[test]
@@ -28,7 +30,7 @@ fn nodes_agree_on_the_adds_that_they_acknowledged() {
     let Some((count, total)) = seeds::play(SEEDS, |seed, _| within(seed), Figures::add) else {
         return;
     };
-    // Else the storm was none.
+    // Otherwise the storm had too few faults.
     let happened = total.unknown > 0 && total.made > 0 && total.lost > 0 && total.cut > 0;
     assert!(happened || count < SEEDS, "{total:?}");
 }
@@ -82,14 +84,14 @@ fn within(seed: u64) -> Result<Figures, String> {
     Ok(play.over().unwrap_or_default())
 }
 
-/// A node's process. Dropped, it is killed.
+/// A node's process. It is killed when it is dropped.
 struct Process {
     child: Child,
-    /// Until the process is to end.
+    /// The input of the process, until it is to end.
     input: Option<ChildStdin>,
 }
 
-/// A line that a node printed; `None` once it prints no more.
+/// A line that a node printed, with the node's number. `None` after its last line.
 type Printed = (usize, Option<String>);
 
 impl Process {
@@ -103,7 +105,7 @@ impl Process {
             .expect("start a node");
         let output = BufReader::new(child.stdout.take().expect("its output"));
         thread::spawn(move || {
-            // Who takes no more lines has failed already.
+            // A receiver that is gone has failed already.
             for line in output.lines().map_while(Result::ok) {
                 let _ = printed.send((at, Some(line)));
             }
@@ -129,7 +131,7 @@ impl Drop for Process {
     }
 }
 
-/// Plays with processes, and ends them as Maelstrom does, by the end of their input.
+/// Plays with processes, and ends them by the end of their input, as Maelstrom does.
 fn with_processes(workload: Workload) {
     let (sender, printed) = mpsc::channel();
     let start = |at| Process::start(at, workload, sender.clone());
@@ -142,7 +144,7 @@ fn with_processes(workload: Workload) {
     for node in &mut nodes {
         node.input = None;
     }
-    // What is left of their lines, until all outputs are closed.
+    // Reads the rest of their lines, until all outputs are closed.
     let deadline = Instant::now() + DEADLINE;
     while printed.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         != Err(RecvTimeoutError::Disconnected)
@@ -172,7 +174,7 @@ fn follow(
         for (to, line) in play.tick(now())? {
             nodes[to].take(&line);
         }
-        // Once in a millisecond at least, time goes on for messages and clients.
+        // At least once in a millisecond, the time moves on for messages and clients.
         match printed.recv_timeout(Duration::from_millis(1)) {
             Ok((at, Some(line))) => play.printed(now(), at, &line)?,
             Ok((at, None)) => return Err(format!("node {at} ended")),

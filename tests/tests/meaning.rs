@@ -1,5 +1,5 @@
-//! A fixed share of the random histories. `TALLYMESH_SEED=n` replays a seed and tells its steps,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! A fixed share of the random histories. `TALLYMESH_SEED=n` replays a seed and prints its steps,
+//! `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_core::Op;
 use tallymesh_tests::meaning::{Figures, TIME, replica, run};
@@ -8,7 +8,7 @@ use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 10_000;
 
-/// A transaction at a new replica, which must do as the oracle says.
+/// Makes a transaction at a new replica, and compares it with the oracle.
 fn alone(ops: &[Op]) {
     let mut oracle = Oracle::new(vec!["k".into()]);
     let ops: Vec<(Key, Op)> = ops.iter().map(|op| (0, *op)).collect();
@@ -18,7 +18,7 @@ fn alone(ops: &[Op]) {
     oracle.check(&view, &replica, TIME).unwrap();
 }
 
-/// Found by the simulator: the later expiry took itself away with the earlier one.
+/// The simulator found this fault: the later expiry removed itself together with the earlier one.
 #[test]
 fn an_expiry_stays_that_replaces_one_of_its_own_transaction() {
     let later = Op::Expire(TIME + 9);

@@ -1,12 +1,12 @@
-//! Spaces with members over the sync machine. `TALLYMESH_SEED=n` replays one seed,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! Spaces with members over the sync machine. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs
+//! this many.
 
 use tallymesh_tests::mesh::{Figures, RUNS};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 80;
 
-/// Plays so many seeds of what has this name: whether enough happened in all together.
+/// Plays this kind of runs, and checks with `happened` that enough happened in all of them together.
 fn play(name: &str, happened: impl Fn(&Figures) -> bool) {
     let run = RUNS.iter().find(|it| it.0 == name).unwrap().1;
     let played = seeds::play_with_open_faults(name, SEEDS, run, Figures::add);
@@ -27,7 +27,7 @@ fn members_take_keyed_operations_and_each_counts_once() {
             total.mesh.restarts,
             total.mesh.old,
         ];
-        // Few are lost, or nothing is shown.
+        // Only a few keys may be lost. Otherwise the test proves nothing.
         total.lost <= total.doubled / 10 && happened.iter().all(|times| *times > SEEDS / 20)
     });
 }

@@ -1,11 +1,11 @@
-//! Each pair of concurrent operations comes to what docs/consistency.md says, and the oracle too.
+//! Each pair of concurrent operations must have the result in docs/consistency.md, and the oracle's.
 
 use std::fmt;
 use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Oracle, View};
 
 const KEY: &str = "key";
-/// Where an expiry is compared with: a time before it, and one after all.
+/// The times at which an expiry is compared: one before it, and one after all of them.
 const BEFORE: u64 = 500;
 const AFTER: u64 = 2_000;
 
@@ -28,7 +28,7 @@ const COLUMNS: [Op; 6] = [
     Op::Persist,
 ];
 
-/// What a cell says.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
     Absent,
@@ -49,7 +49,7 @@ impl fmt::Display for Cell {
 
 type Table = [[Cell; 6]; 6];
 
-/// From a counter of 10 that all have seen.
+/// From a counter of 10 that all replicas see.
 const EXISTING: Table = [
     [
         Value(18),
@@ -104,7 +104,7 @@ const ABSENT: Table = [
     [Value(5), Value(0), Absent, Value(50), Absent, Absent],
 ];
 
-/// As the document writes an operation.
+/// The form of an operation in the document.
 fn label(op: Op) -> String {
     match op {
         Op::Add(by) => format!("add {by}"),
@@ -147,7 +147,7 @@ fn the_document_has_these_tables() {
     }
 }
 
-/// A replica, and what the oracle says that it sees.
+/// A replica, and its view by the oracle.
 #[derive(Clone)]
 struct Peer {
     replica: Replica,
@@ -189,7 +189,7 @@ impl Peer {
         peer
     }
 
-    /// What it reads.
+    /// The cell that it reads.
     fn cell(&self) -> Cell {
         let handle = self.replica.handle(KEY);
         let expiry = handle.and_then(|handle| self.replica.expiry_at(handle));
@@ -202,7 +202,7 @@ impl Peer {
     }
 }
 
-/// Makes the two operations happen concurrently, and gives what all read at last.
+/// Makes the two operations concurrently, and returns the final read of all replicas.
 fn outcome(start: Option<Op>, [of_a, of_b]: [Op; 2]) -> Cell {
     let mut oracle = Oracle::new(vec![KEY.into()]);
     let [mut a, mut b, mut c] = [1, 2, 3].map(Peer::new);
@@ -223,7 +223,7 @@ fn outcome(start: Option<Op>, [of_a, of_b]: [Op; 2]) -> Cell {
         c.after(&oracle, &[&from_b, &from_a]),
         c.after(&oracle, &[&pushed_a, &pushed_b]),
         c.after(&oracle, &[&pushed_b, &pushed_a, &pushed_b]),
-        // One who has seen nothing at all before.
+        // A replica that has seen nothing at all before.
         Peer::new(4).after(&oracle, &[&from_b, &from_a, &from_b]),
     ];
     let cell = met[0].cell();

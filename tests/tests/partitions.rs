@@ -1,18 +1,18 @@
-//! What is lost while members are cut into halves, by the share of time that they are. It writes the
-//! figures of docs/reports/partitions.md. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs
-//! so many.
+//! The cost of cutting the members into halves, by the share of time with a cut. It writes the figures of
+//! docs/reports/partitions.md. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
 use std::sync::{Mutex, PoisonError};
 use tallymesh_tests::partitions::{Figures, Half, MEMBERS, Plan, Work, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
 
-/// So many seeds of each in a usual run: of a limit it matters what happens just when it is reached.
+/// Seeds of each plan in a usual run. Limits have `LIMIT_SEEDS`, because the moment at which they are reached
+/// matters.
 const SEEDS: u64 = 1;
 const LIMIT_SEEDS: u64 = 4;
-/// What a limit or a budget is.
+/// The amount of a limit or a budget.
 const UNITS: u64 = 5_000;
-/// How much of the time members are cut, in hundredths: for the report, and in a usual run.
+/// Shares of the time with a cut, in hundredths: for the report, and in a usual run.
 const SHARES: [u64; 8] = [0, 10, 20, 30, 40, 50, 60, 70];
 const SHARES_FEW: [u64; 3] = [0, 30, 70];
 
@@ -25,7 +25,7 @@ const PLAN: Plan = Plan {
     end_ms: 300_000,
 };
 
-/// What all seeds of a plan come to, at each share.
+/// The sum of all seeds of a plan, at each share.
 fn by_share(plan: Plan, usual: u64) -> Vec<(u64, Figures)> {
     let mut rows = Vec::new();
     let count = seeds::count(usual);
@@ -73,7 +73,7 @@ fn seconds(ms: f64) -> String {
     format!("{:.1} s", ms / 1_000.0)
 }
 
-/// The share of its clients that a half served while it was cut; a dash if there was no cut.
+/// The share of its clients' requests that a half granted during cuts. A dash if there was no cut.
 fn served(half: Half) -> String {
     match half.served + half.refused {
         0 => String::from("-"),
@@ -98,7 +98,7 @@ fn a_plain_counter_passes_its_limit_by_more_the_longer_members_are_cut() {
             100.0 * it.twice as f64 / it.made as f64,
         );
     }
-    // If not, clients would see what they can't have heard of.
+    // Otherwise clients would see adds that cannot have reached their member.
     assert!(rows.iter().all(|it| it.1.twice > 0));
     let [least, most] = [rows.first(), rows.last()].map(|it| it.map_or(0.0, |it| mean(&it.1.over)));
     assert!(most > 3.0 * least.max(1.0), "{least} {most}");
@@ -119,7 +119,7 @@ fn a_budget_is_never_passed_and_most_of_it_can_be_spent_while_members_are_cut() 
         println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
         for (share, it) in by_share(plan, SEEDS) {
             println!("{}", budget_line(share, &it));
-            // All of it, in each run: one more is a failure of its own.
+            // All units are spent in each run. One unit more would be a failure of its own.
             assert_eq!(it.made, UNITS * it.spent_ms.len() as u64);
         }
     }
@@ -159,7 +159,8 @@ fn what_a_member_held_that_is_gone_comes_back_however_the_others_are_cut() {
             seconds(mean(&it.back_ms)),
             seconds(worst(&it.back_ms) as f64),
         );
-        // In each run, whatever it held: a run that ends without is a failure of its own.
+        // The rights return in each run, however many they are. A run in which they do not return is a
+        // failure of its own.
         assert_eq!(it.back_ms.len(), it.stranded.len());
     }
 }
@@ -175,12 +176,12 @@ fn numbers_come_once_and_near_their_order_in_time() {
 fn watched_numbers_come_in_their_order_but_for_what_can_t_be_reached() {
     let rows = sequence(500);
     assert!(rows.iter().all(|it| !it.1.errors.is_empty()));
-    // With no cut each is the one of its rank.
+    // Without a cut, each number equals its rank.
     assert_eq!(rows.first().map(|it| worst(&it.1.errors)), Some(0));
 }
 
-/// Whatever else befalls the members: no disk of a budget's is put back, as what was spent by it is spent
-/// again.
+/// The members have all other faults too, except disks that are put back. With such a disk, a budget could
+/// spend the same units again.
 #[test]
 fn members_that_are_cut_bear_all_other_trouble() {
     let trouble = Trouble {
@@ -199,7 +200,7 @@ fn members_that_are_cut_bear_all_other_trouble() {
     }
 }
 
-/// Numbers are drawn, and nothing befalls members but cuts.
+/// Clients draw numbers, and cuts are the only faults.
 const SEQUENCE: Plan = Plan {
     work: Work::Sequence(0),
     clients: [6; MEMBERS],
@@ -207,7 +208,7 @@ const SEQUENCE: Plan = Plan {
     ..PLAN
 };
 
-/// Draws numbers of a sequence of which each so many-th is watched.
+/// Draws numbers of a sequence. Each number divisible by `watched` is watched.
 fn sequence(watched: u64) -> Vec<(u64, Figures)> {
     let plan = Plan {
         work: Work::Sequence(watched),

@@ -1,6 +1,6 @@
-//! A browser profile that is open in three tabs, which share one store. A tab may be killed at any
-//! moment of a write: each tab writes under an id of its own, so whatever was stored counts once, and
-//! whatever was not is gone.
+//! A browser profile that is open in three tabs with one store. A tab may be killed at any moment of a write.
+//! Each tab writes under an id of its own, so everything that was stored counts once, and everything else is
+//! lost.
 
 use tallymesh_core::{Mark, Message, Op, Replica, Space, WriterId};
 use tallymesh_tests::random::Random;
@@ -9,14 +9,14 @@ use tallymesh_tests::seeds;
 const SEEDS: u64 = 2_000;
 const TABS: usize = 3;
 
-/// A tab: its replica, how far the store has it, and how much of the store it has read.
+/// A tab: its replica, the change mark up to which the store has it, and how much of the store it has read.
 struct Tab {
     replica: Replica,
     mark: Mark,
     read: usize,
 }
 
-/// The profile: what its tabs have stored, and what that comes to.
+/// The profile: the records of its tabs, and the sum of these.
 struct Profile {
     random: Random,
     store: Vec<Vec<u8>>,
@@ -41,7 +41,7 @@ impl Profile {
         Ok(tab)
     }
 
-    /// Takes in what the others have stored since.
+    /// Merges the records that the other tabs have stored since.
     fn read(&self, tab: &mut Tab) -> Result<(), String> {
         for record in &self.store[tab.read..] {
             let message = Message::decode_stored(record).map_err(|e| e.to_string())?;
@@ -58,7 +58,7 @@ impl Profile {
     }
 }
 
-/// Adds to both counters at once. False if the tab was killed on the way.
+/// Adds to both counters at once. Returns false if the tab was killed meanwhile.
 fn write(profile: &mut Profile, tab: &mut Tab) -> Result<bool, String> {
     let by = (profile.random.next_u64() >> 24) as i64;
     let ops = [("a", Op::Add(by)), ("b", Op::Add(-by))];
@@ -107,7 +107,7 @@ fn run(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The state that the store alone makes.
+/// The bytes of a replica restored from the store alone.
 fn last_bytes(profile: &Profile) -> Result<Vec<u8>, String> {
     let mut tab = Tab {
         replica: Replica::new(Space::default(), WriterId::from_bytes([9; 16])),

@@ -1,4 +1,4 @@
-//! docs/reports/proofs.md says which test proves what: each of them must be there.
+//! Each test that docs/reports/proofs.md names must exist.
 
 use std::fs;
 use std::path::Path;

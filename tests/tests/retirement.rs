@@ -1,5 +1,5 @@
-//! The share of the exploration of spaces with members that every run repeats; the program
-//! `retirement` is the whole of it.
+//! The share of the exploration of spaces with members that every run repeats. The program `retirement` runs
+//! the whole of it.
 
 use tallymesh_tests::explore::Report;
 use tallymesh_tests::retirement::{explore, share};

@@ -1,5 +1,5 @@
-//! Peers with limited rights: what they may not say is refused with its code, changes nothing, and the
-//! others go on; what they may say gets in, and nothing goes round in circles.
+//! Peers with limited rights. A message that they may not send is rejected with its code and changes nothing,
+//! and the others go on. A message that they may send is merged, and no message goes round in circles.
 
 #[path = "rights/world.rs"]
 mod world;
@@ -17,8 +17,8 @@ fn frame(body: Body) -> Vec<u8> {
     Frame { space, body }.encode()
 }
 
-/// Eve has a link of this role to a member, tells what `lie` says, and is refused with this code. If she
-/// is `careless`, her machine does not listen to what the member takes.
+/// Eve has a link of this role to a member, sends the message of `lie`, and is rejected with this code. If
+/// she is `careless`, her machine ignores what the member accepts.
 fn refused((closed, role, careless): (bool, Role, bool), code: &str, lie: impl Fn(&mut World)) {
     let mut world = World::new(closed);
     world.careless = careless;
@@ -46,7 +46,7 @@ fn refused((closed, role, careless): (bool, Role, bool), code: &str, lie: impl F
     assert_eq!(world.value(MEMBER, "a"), Some(12));
 }
 
-/// A message of a writer that nobody knows, and that holds what the member holds.
+/// A message of an unknown writer that claims everything that the member has.
 fn of_another(world: &World) -> Message {
     let mut other = Replica::new(Space::default(), WriterId::from_bytes([0xaa; 16]));
     other.merge(&world.state(MEMBER)).unwrap();
@@ -68,7 +68,7 @@ fn a_shard_of_another_is_refused() {
     }
 }
 
-/// She says that the member's own writer has gone on.
+/// She claims later clocks of the member's own writer.
 #[test]
 fn a_shard_of_the_member_itself_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
@@ -87,7 +87,7 @@ fn a_shard_of_another_is_refused_by_broadcast() {
     });
 }
 
-/// Her machine answers with all that she has, as one that is trusted.
+/// Her machine answers with everything that it has, as a trusted one does.
 #[test]
 fn a_shard_of_another_is_refused_in_an_answer() {
     for (closed, role) in [(false, Role::Writer), (true, Role::Editor)] {
@@ -147,7 +147,7 @@ fn whatever_a_reader_says_is_refused() {
     }
 }
 
-/// She says that she is a start of a member's.
+/// She claims to be a start of a member.
 #[test]
 fn who_says_to_be_a_member_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
@@ -158,7 +158,7 @@ fn who_says_to_be_a_member_is_refused() {
     });
 }
 
-/// She takes somebody in, as only a member may.
+/// She admits a guest, as only a member may.
 #[test]
 fn what_is_said_of_others_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
@@ -177,8 +177,8 @@ fn a_whole_state_is_refused() {
     });
 }
 
-/// A message that names a writer which made nothing, and which nobody knows: it takes a place that others
-/// may need.
+/// A message with an unknown writer that made nothing. It would occupy a place in the writer table that
+/// others may need.
 #[test]
 fn nobody_makes_room_for_writers_that_made_nothing() {
     refused((false, Role::Editor, false), "not_yours", |world| {
@@ -187,7 +187,7 @@ fn nobody_makes_room_for_writers_that_made_nothing() {
         message.extend([0, 0]); // lo and hi - lo
         message.extend(world.peers[EVE].first.as_bytes());
         message.extend([0, 1]);
-        // The key a, a column of its own writer, its clock and total; nothing else.
+        // The key a, a column of its own writer, and its clock and total. Nothing else.
         message.extend([1, 0, 1, b'a', 1, 1, 0, 0, 5, 0, 0]);
         let message = Message::decode(&message).unwrap();
         world.say(EVE, &push(message));
@@ -205,7 +205,7 @@ fn a_wrong_nonce_is_refused() {
     }
 }
 
-/// The nonce is that of the writer, but its owner is another.
+/// The nonce is the writer's, but it belongs to another owner.
 #[test]
 fn a_nonce_of_another_owner_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
@@ -253,8 +253,8 @@ fn a_limited_peer_ends_no_member() {
     }
 }
 
-/// She says that she holds clocks of the member that it has not come to, and is another's writer: she is
-/// not believed.
+/// She claims clocks of the member that it has not reached, and claims to be another's writer. The member
+/// does not accept this.
 #[test]
 fn what_a_limited_peer_says_of_others_is_not_believed() {
     for closed in [false, true] {
@@ -322,8 +322,8 @@ fn a_reader_hears_everything_and_is_not_asked() {
     }
 }
 
-/// Two tabs, of which one has a link to a node. What the other makes gets in only if it is proved to be
-/// of the same owner; in a space with members each has to be taken in by one before.
+/// Two tabs, of which one has a link to a node. The changes of the other tab reach the node only if it is
+/// proved to be of the same owner. In a space with members, a member must admit each tab before.
 #[test]
 fn a_tab_passes_on_what_is_of_its_owner() {
     for shared in [true, false] {
@@ -349,7 +349,8 @@ fn a_tab_passes_on_what_is_of_its_owner() {
     }
 }
 
-/// What she makes builds on what only a tab of another owner has. The member takes it once it has that.
+/// Her changes build on changes that only a tab of another owner has. The member merges them once it has
+/// those.
 #[test]
 fn what_builds_on_what_is_missing_waits_for_it() {
     let mut world = World::new(false);
@@ -371,7 +372,7 @@ fn what_builds_on_what_is_missing_waits_for_it() {
     assert_eq!(world.refused, []);
 }
 
-/// She is away for longer than a lease, and what she made meanwhile counts once when she is back.
+/// She is away for longer than the guest timeout. Her changes from this time count once when she is back.
 #[test]
 fn who_was_given_up_comes_back_with_limited_rights() {
     let mut world = World::new(true);

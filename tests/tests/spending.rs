@@ -1,5 +1,5 @@
-//! Members that ask each other for rights while clients spend: all of a budget can be spent, wherever
-//! it is, and never more. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs so many.
+//! Members that request rights of each other while clients spend. All of a budget can be spent at any member,
+//! and never more than there is. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_core::limits::SKEW_MS_MAX;
 use tallymesh_tests::seeds;
@@ -22,7 +22,7 @@ const CUTS: Plan = Plan {
     end_ms: 60_000,
 };
 
-/// Plays a plan until all is spent, whatever befalls the members before.
+/// Plays a plan until all is spent, under the faults of the plan.
 fn play_all(plan: &Plan, seeds: u64) {
     let run = |seed, traced| {
         let figures = play(seed, traced, plan, Policy::Members)?;
@@ -42,7 +42,7 @@ fn all_of_a_budget_is_spent_at_three_members_and_never_one_more() {
     play_all(&CUTS, SEEDS);
 }
 
-/// 1,000 units: what is lost costs time.
+/// Only 1,000 units, because losses cost time.
 const SMALL: Plan = Plan {
     minted: 1_000,
     clients: [8, 6, 4],
@@ -85,8 +85,8 @@ fn a_cap_holds_while_units_are_given_back() {
     play_all(&plan, SEEDS);
 }
 
-/// What is on lease is spent without asking, by clocks that are off as far as they may be, while members
-/// start again: what was spent in time always counts, and what nobody told comes back.
+/// Holders spend on leases without requests, while members restart. Their clocks differ as much as they may.
+/// Units that were spent in time always count, and units that no holder reported return.
 #[test]
 fn what_is_on_lease_is_spent_or_comes_back() {
     let plan = Plan {
@@ -100,8 +100,8 @@ fn what_is_on_lease_is_spent_or_comes_back() {
     play_all(&plan, 2 * SEEDS);
 }
 
-/// A member is gone for good while clients spend, and an operator takes it out: what it held is spent by the
-/// others, and only what it told nobody is spent twice.
+/// A member is gone for good while clients spend, and an operator takes it out. The others spend its rights.
+/// Only the units that it spent and did not replicate are spent twice.
 #[test]
 fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
     let plan = Plan {
@@ -111,9 +111,10 @@ fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
     play_all(&plan, 2 * SEEDS);
 }
 
-/// A member's process is copied while it runs, until an operator ends the copy: no more is spent too much than
-/// the writer held that both wrote under, with what one of them spent after that, and all rights that are left
-/// can be spent.
+/// A member's process is copied while it runs, until an operator ends the copy.
+///
+/// The overdraft has a bound: the rights of the writer that both copies used, and the amount that one of them
+/// spent after the copy. All remaining rights can be spent.
 #[test]
 fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
     let plan = Plan {
@@ -138,7 +139,7 @@ fn all_of_it_together() {
     play_all(&plan, SEEDS);
 }
 
-/// So many seeds make a line of docs/reports/budgets.md; one does in a usual run.
+/// Seeds for one line of docs/reports/budgets.md. A usual run has one.
 fn line_seeds() -> u64 {
     match seeds::count(SEEDS) > SEEDS {
         true => 5,

@@ -1,15 +1,14 @@
-//! Snapshots in parts: what a store takes back from them, and from the log after them, is what it
-//! takes back from a snapshot of one piece. `TALLYMESH_SEED=n` replays a seed with a trace,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! Snapshots in parts. A restore from the parts and the log after them must give the same as a restore from a
+//! snapshot in one piece. `TALLYMESH_SEED=n` replays a seed with a trace, `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::store::Figures;
 use tallymesh_tests::{clones, closed, seeds};
 
 const SEEDS: u64 = 300;
-/// Each has more replicas.
+/// Fewer seeds, because each has more replicas.
 const OPEN_SEEDS: u64 = 150;
 
-/// Whether what the runs are about did happen in at least as many as usual.
+/// Checks that each kind of event happened at least as often as usual.
 fn happened(usual: u64, seeds: u64, total: Figures) {
     let Figures {
         snapshots,

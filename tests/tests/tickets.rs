@@ -1,5 +1,5 @@
-//! Numbers that are handed out at three members, at most once each. `TALLYMESH_SEED=n` replays one seed with
-//! a trace, `TALLYMESH_SEEDS=n` runs so many.
+//! Numbers that three members hand out, at most once each. `TALLYMESH_SEED=n` replays one seed with a trace,
+//! `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
@@ -49,7 +49,7 @@ fn of_two_who_begin_one_at_once_one_at_most_goes_on() {
     play_all(&plan, |it| it.mesh.cuts > 0);
 }
 
-/// Numbers are watched, and nothing is in the way.
+/// Members watch numbers, and there are no faults.
 const WATCHED: Plan = Plan {
     trouble: Trouble::NONE,
     watch_ms: 1_000,

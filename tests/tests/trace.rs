@@ -1,8 +1,12 @@
-//! Whether replicas send, store and read what they did when `tests/trace.txt` was written; tests/README.md tells
-//! how to check and rewrite it.
+//! Replicas must send, store and read the same as when `tests/trace.txt` was written. tests/README.md
+//! describes how to check and rewrite the file.
 //!
-//! `TALLYMESH_TRACE` is `quick`, or not there, for the first block of each scenario; `full` for every block and the
-//! explorations; `write` to write the file anew. `TALLYMESH_TRACE_ONLY=guests,levels` does so for these alone.
+//! `TALLYMESH_TRACE` selects the runs:
+//! - `quick`, or not set: the first block of each scenario.
+//! - `full`: every block, and the explorations.
+//! - `write`: as `full`, and the file is rewritten.
+//!
+//! `TALLYMESH_TRACE_ONLY=guests,levels` restricts this to these scenarios.
 
 use std::fs;
 use std::sync::Mutex;
@@ -12,7 +16,7 @@ use tallymesh_tests::trace::{PATH, SCENARIOS, explorations};
 
 const HEAD: &str =
     "# Written by `TALLYMESH_TRACE=write cargo test --release -p tallymesh-tests --test trace`.";
-/// What the lines of the explorations begin with, and what they are chosen by.
+/// The lines of the explorations begin with this name, and it selects them.
 const EXPLORATIONS: &str = "states";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +41,7 @@ fn is_chosen(name: &str) -> bool {
     only.is_err() || only.is_ok_and(|it| it.split(',').any(|it| it == name))
 }
 
-/// The lines of all that is chosen, in the order of the file.
+/// The lines of all selected runs, in the order of the file.
 fn play(mode: Mode) -> Vec<String> {
     let chosen = SCENARIOS.iter().filter(|it| is_chosen(it.name));
     let blocks = chosen.flat_map(|it| {
@@ -62,7 +66,7 @@ fn play(mode: Mode) -> Vec<String> {
     lines
 }
 
-/// What the file says of the place of a line.
+/// The line of the file for the same place.
 fn known_at<'a>(known: &[&'a str], line: &str) -> &'a str {
     let place = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let found = known.iter().find(|it| place(it) == place(line));
@@ -78,7 +82,7 @@ fn replicas_send_store_and_read_what_they_did() {
     let known: Vec<&str> = text.lines().skip(1).collect();
     let is_of = |line: &str| is_chosen(line.split(' ').next().unwrap_or_default());
     if mode == Mode::Write {
-        // Those of the scenarios that were not chosen stay.
+        // The lines of scenarios that were not selected stay.
         let names = SCENARIOS.iter().map(|it| it.name).chain([EXPLORATIONS]);
         let mut all = vec![HEAD.to_owned()];
         for name in names {

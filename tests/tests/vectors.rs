@@ -1,4 +1,4 @@
-//! The golden vectors: code and files say the same. `TALLYMESH_BLESS=1` rewrites the files.
+//! The golden vectors: code and files must be the same. `TALLYMESH_BLESS=1` rewrites the files.
 
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -3,11 +3,11 @@
 use tallymesh_tests::visitors::visit;
 
 const VISITORS: u64 = 4_000;
-/// As many as it takes for each kind of thing to have happened.
+/// Enough tabs that each kind of event happens.
 const FEW: u64 = 400;
 /// Slots in which members count.
 const SLOTS: usize = 12;
-/// By which clocks, which go on, may be longer: of slots, folds and facts.
+/// Bytes by which growing clocks may be longer, in slots, moved parts and membership records.
 const CLOCK_BYTES: usize = 2;
 
 #[test]
@@ -17,6 +17,6 @@ fn visitors_leave_a_state_as_large_as_the_members_make_it() {
     println!("{few}\n{many}");
     assert!(many.bytes_after <= few.bytes_after + 4 * SLOTS * CLOCK_BYTES);
     assert!(many.heap[0] <= few.heap[0]);
-    // What absorption leaves beside each slot is of one size.
+    // Each slot has one remainder of retirements, of a fixed size.
     assert!(many.bytes_after <= many.bytes_alone + SLOTS * 24);
 }

@@ -1,5 +1,5 @@
-//! Members agree on configurations: at most one is decided under each number, whatever order
-//! messages take, and one is once they all get through.
+//! Members decide on configurations. At most one is decided under each number, in any order of messages. One
+//! is decided once all messages get through.
 
 use std::collections::BTreeMap;
 use tallymesh_core::{Configuration, Message, Owner, Replica, Space, VersionVector, WriterId};
@@ -71,7 +71,7 @@ impl World {
         let (from, bytes) = &self.sent[at];
         let message = Message::decode(bytes).unwrap();
         let replica = &mut self.members[to].replica;
-        // What builds on something missing is refused, and sent again some time.
+        // A message that builds on a missing one is rejected, and sent again later.
         let _ = replica.merge_live(&message, Some(*from), &mut |_| ());
         self.look(to);
     }
@@ -149,8 +149,8 @@ impl World {
     }
 }
 
-/// The greatest ballot is that of a member that has started again since, and does not know any more
-/// what it proposed: the other one's proposal must not stay open for ever.
+/// The greatest ballot is of a member that has restarted since, and has lost its proposal. The other member's
+/// proposal must not stay open for ever.
 #[test]
 fn a_proposer_that_starts_again_leaves_nothing_open() {
     let mut world = World::new(0);
@@ -185,7 +185,7 @@ fn one_number_has_one_configuration() {
         world.finish();
         proposed += world.proposed;
         decided += world.decided.len() as u64;
-        // Members who are in both the first and the last configuration know the last one.
+        // Members of both the first and the last configuration have the last one.
         let newest = world.decided.last_key_value().unwrap().1.clone();
         let stays = |it: &&Member| newest.has(&it.owner);
         for member in world.members.iter().filter(stays) {

@@ -1,5 +1,4 @@
-//! What is allowed of keys in each period at several members. `TALLYMESH_SEED=n` replays one seed,
-//! `TALLYMESH_SEEDS=n` runs so many.
+//! Rate limits at several members. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
@@ -55,7 +54,7 @@ fn no_more_is_allowed_than_the_limit_where_frames_are_lost_and_come_twice() {
 
 #[test]
 fn no_more_counts_than_the_limit_whatever_befalls_the_members() {
-    // So long that a member is back in the period in which it ended.
+    // Long enough that a member restarts in the same period in which it ended.
     let plan = Plan {
         limit: 200,
         period_ms: 12_000,
@@ -87,7 +86,7 @@ fn no_more_is_allowed_than_the_limit_while_members_and_limits_change() {
     play_all(&plan, |it| it.decided > 2);
 }
 
-/// Nothing happens but that clocks are apart.
+/// No faults, except clocks that differ.
 const CALM: Trouble = Trouble {
     skew_ms: 1_000,
     ..Trouble::NONE
@@ -113,11 +112,11 @@ fn what_is_kept_does_not_grow_with_the_periods_that_there_were() {
     };
     let ((few, _), (many, windows)) = (kept(100_000), kept(1_500_000));
     assert!(windows > 4_000, "{windows}");
-    // Chance makes the most of a longer time a little more.
+    // By chance, a longer run may have a somewhat greater maximum.
     assert!(many <= few + few / 4, "{many} {few}");
 }
 
-/// How requests are spread over members: so many clients of one member, and the others evenly.
+/// The distribution of requests over members: this many clients of the first member, and the others evenly.
 fn spread(members: usize, clients: usize, at_first: usize) -> [usize; MEMBERS_MAX] {
     let mut spread = [0; MEMBERS_MAX];
     spread[0] = at_first;
@@ -132,19 +131,19 @@ fn spread(members: usize, clients: usize, at_first: usize) -> [usize; MEMBERS_MA
     spread
 }
 
-/// The figures of docs/reports/limits.md, all in simulated time: nobody waits, so each request is allowed
-/// at once or refused.
+/// The figures of docs/reports/limits.md, all in simulated time. No client waits, so each request is allowed
+/// at once or rejected.
 #[test]
 fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked() {
     println!(
         "| members | requests | asked for, of the limit | allowed, of what could be | least | by fixed parts | least |"
     );
     println!("|---:|---|---:|---:|---:|---:|---:|");
-    // A few of the lines in a usual run.
+    // A usual run has a few of the lines.
     let all = seeds::count(SEEDS) > SEEDS;
     for members in if all { &[2, 3, 5, 10][..] } else { &[3] } {
         for (name, at_first) in [("evenly", 0), ("half at one", 20), ("all at one", 40)] {
-            // 40 clients ask for some 950 a second.
+            // 40 clients request some 950 a second.
             for limit in [12_000, 9_500, 2_000] {
                 let plan = Plan {
                     members: *members,
@@ -165,7 +164,7 @@ fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked
     }
 }
 
-/// A line of the report, of whole periods after the first two.
+/// A line of the report, for whole periods after the first two.
 fn accuracy(plan: &Plan, name: &str) {
     let figures = play(seeds::chosen().unwrap_or(1), false, plan);
     let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,4 +1,4 @@
-//! A client that asks again, at another node, until it is answered.
+//! A client that repeats a request, at another node, until it gets an answer.
 
 use crate::history::History;
 use crate::mesh::NODES;
@@ -11,13 +11,12 @@ use std::time::Duration;
 use tallymesh_tests::random::Random;
 use tokio::time::timeout;
 
-/// How long a client waits for its first answer. Each time it asks again it waits twice as long, up to
-/// 8 times.
+/// How long a client waits for its first answer. Each repetition doubles the wait, up to 8 times this.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often it asks for one operation. One node is away at most, so this many never come to nothing.
+/// Most requests for one operation. At most one node is down, so this many never fail one after the other.
 const ATTEMPTS_MAX: u32 = 200;
 
-/// What clients met.
+/// Figures of clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) operations: u64,
@@ -25,9 +24,9 @@ pub(crate) struct Figures {
     pub(crate) timeouts: u64,
     /// Connections that broke before there was an answer.
     pub(crate) broken: u64,
-    /// Answers that said that the operation had been made before.
+    /// Answers which report that the operation had been made before.
     pub(crate) made_before: u64,
-    /// Refusals, by their reason.
+    /// Rejections, by their reason.
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
@@ -78,10 +77,10 @@ impl Client {
         }
     }
 
-    /// Asks for an operation until an answer says that it is made.
+    /// Requests an operation until an answer acknowledges it.
     ///
     /// # Errors
-    /// An answer says what none may say, or there never is one.
+    /// If an answer is wrong, or no request gets an answer.
     pub(crate) async fn make(&mut self, operation: &Operation) -> Result<(), String> {
         let request = self.wire.request(operation, self.keyed, self.level);
         let mut node = self.random.index(NODES);
@@ -112,8 +111,8 @@ impl Client {
         Err(format!("{}: no answer at all", operation.key))
     }
 
-    /// Asks on the node's connection, which is kept only if an answer came: what still comes on another
-    /// one would be taken for the next answer.
+    /// Sends a request on the node's connection. The connection is kept only if an answer came. Otherwise a
+    /// late answer would be taken for the next one.
     async fn ask(&mut self, node: usize, request: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = match self.connections[node].take() {
             Some(connection) => connection,

@@ -1,13 +1,13 @@
-//! What happened in a run, to be told of operations that count wrongly.
+//! The events of a run, to explain operations that count wrongly.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines that are told of one operation.
+/// Most lines about one operation.
 const LINES_MAX: usize = 60;
 
-/// What happened, in its order.
+/// All events of a run, in order.
 pub(crate) struct History {
     begun: Instant,
     events: Mutex<Vec<Event>>,
@@ -15,7 +15,7 @@ pub(crate) struct History {
 
 struct Event {
     at: Duration,
-    /// The operation that it befell; without one, it befell a node.
+    /// The operation of the event. `None` for an event of a node.
     key: Option<String>,
     node: usize,
     what: &'static str,
@@ -44,7 +44,7 @@ impl History {
         self.begun.elapsed()
     }
 
-    /// What befell an operation, and what befell nodes meanwhile and a little before and after.
+    /// The events of an operation, with the events of nodes meanwhile and a little before and after.
     pub(crate) fn of(&self, key: &str) -> String {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let own = |event: &&Event| event.key.as_deref() == Some(key);

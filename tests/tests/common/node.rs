@@ -1,4 +1,4 @@
-//! A real `tallymesh up` in a folder of its own, and what a test asks it.
+//! A real `tallymesh up` in a folder of its own, and the requests of a test to it.
 
 use crate::wire::{Connection, Wire, http_answer, http_request};
 use serde_json::Value;
@@ -11,28 +11,28 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-/// How long anything that is waited for may take.
+/// Longest wait for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
 pub(crate) const SPACE: &str = "/v1/spaces/default";
 
-/// A node, running or not. Dropped, it is killed.
+/// A node, running or not. It is killed when it is dropped.
 pub(crate) struct Node {
     /// Its number among the nodes of a test.
     number: usize,
     pub(crate) folder: TempDir,
     pub(crate) child: Option<Child>,
-    /// Where it serves HTTP, and the Redis protocol if it does.
+    /// The address of its HTTP interface, and the one of the Redis protocol if it serves that.
     pub(crate) http: String,
     pub(crate) resp: String,
     pub(crate) peer_id: String,
-    /// Where other nodes reach it, over TCP.
+    /// Its TCP address for other nodes.
     pub(crate) listen: String,
 }
 
 impl Node {
-    /// One that has never run.
+    /// A node that has never run.
     pub(crate) fn new(number: usize) -> Result<Node, String> {
         Ok(Node {
             number,
@@ -50,11 +50,11 @@ impl Node {
         self.folder.path().join("data")
     }
 
-    /// Starts it, for the first time or again on its folder, by this command with more arguments, and
-    /// waits until it listens.
+    /// Starts it with this command and more arguments, for the first time or again on its folder. Waits until
+    /// it listens.
     pub(crate) async fn start(&mut self, mut command: Command) -> Result<(), String> {
         let ready = self.folder.path().join("ready.json");
-        // The file of the last start must not be taken for the new one's.
+        // The file of the last start must not be read as the one of this start.
         let _ = fs::remove_file(&ready);
         let log = File::options()
             .create(true)
@@ -84,7 +84,7 @@ impl Node {
         Ok(())
     }
 
-    /// What it has said, the end of it: from where it panicked, if it did.
+    /// The end of its log. If it panicked, the log from the panic on.
     pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -93,7 +93,7 @@ impl Node {
         lines[panicked.unwrap_or(last).min(last)..].join("\n")
     }
 
-    /// Ends it without any warning, as `kill -9` does. Tells whether it ran.
+    /// Ends it without any warning, as `kill -9` does. Returns whether it was running.
     pub(crate) async fn kill(&mut self) -> Result<bool, String> {
         let Some(mut child) = self.child.take() else {
             return Ok(false);
@@ -102,7 +102,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Whether it sees so many members, with starts that all know.
+    /// Whether it sees this many members, and all of them have acknowledged each other's starts.
     pub(crate) async fn is_settled(&self, members: usize) -> Result<bool, String> {
         let answer = self.get(&format!("{SPACE}/members")).await?;
         let rows = answer["members"].as_array().cloned().unwrap_or_default();
@@ -110,13 +110,13 @@ impl Node {
         Ok(rows.len() == members && rows.iter().all(known))
     }
 
-    /// What it holds, as a digest.
+    /// The digest of its state.
     pub(crate) async fn digest(&self) -> Result<String, String> {
         let status = self.get("/v1/status").await?;
         Ok(status["spaces"][0]["digest"].to_string())
     }
 
-    /// What it shows for counters, as one view; 0 for those that are absent.
+    /// Its values of counters, as one view. The value of an absent counter is 0.
     pub(crate) async fn values(&self, names: &[String]) -> Result<Vec<i128>, String> {
         let body = serde_json::json!({ "keys": names });
         let answer = self.post(&format!("{SPACE}/read"), &body).await?;
@@ -142,7 +142,7 @@ impl Node {
         serde_json::from_str(&body).map_err(told)
     }
 
-    /// The header that shows its operator's token; none of a version that has none.
+    /// The header with its operator's token. Empty for a version without a token.
     fn shown(&self) -> Result<String, String> {
         let file = self.data().join("token");
         match file.exists() {
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// Asks it, with no proxy between.
+    /// Sends it a request, with no proxy between.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -182,7 +182,7 @@ impl Node {
     }
 }
 
-/// What a node says of itself once it listens.
+/// The facts that a node writes to its ready file once it listens.
 async fn facts(child: &mut Child, ready: &Path) -> Result<Value, String> {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -200,7 +200,7 @@ async fn facts(child: &mut Child, ready: &Path) -> Result<Value, String> {
     }
 }
 
-/// The program `tallymesh`: what `TALLYMESH_BIN` names, or what the same build has made.
+/// The path of the program `tallymesh`: the one in `TALLYMESH_BIN`, or the one of the same build.
 pub(crate) fn program() -> Result<PathBuf, String> {
     let built = || {
         let own = std::env::current_exe().ok()?;

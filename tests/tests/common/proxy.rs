@@ -1,5 +1,5 @@
-//! A proxy that drops, delays and repeats: between clients and each node stands a port of its own, and
-//! behind it whole requests and answers are lost, late, sent again, or broken off in the middle.
+//! A proxy that drops, delays and repeats. It has a port for each node, between clients and that node. Behind
+//! the port, whole requests and answers are lost, late, sent again, or broken off in the middle.
 
 use crate::history::History;
 use crate::mesh::NODES;
@@ -14,25 +14,25 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// In so many of 1000 cases a request never reaches the node.
+/// Requests of 1000 that never reach the node.
 const DROP_REQUEST: u64 = 30;
-/// In so many the answer never reaches the client,
+/// Answers of 1000 that never reach the client.
 const DROP_ANSWER: u64 = 40;
-/// or is broken off in the middle.
+/// Answers of 1000 that are broken off in the middle.
 const BREAK_ANSWER: u64 = 30;
 const DELAY_REQUEST: u64 = 40;
 const DELAY_ANSWER: u64 = 40;
-/// In so many a request reaches a node, this one or another, once more.
+/// Requests of 1000 that reach a node, this one or another, once more.
 const REPEAT: u64 = 40;
-/// Half of the delays are short,
+/// The longest of the short delays, which are half of all delays.
 const SHORT_MS: u64 = 20;
-/// the others are up to this, so that most clients have asked again elsewhere meanwhile.
+/// The longest of the other delays. By then most clients have repeated the request elsewhere.
 const LONG_MS: u64 = 1_500;
 
-/// What a proxy did.
+/// Figures of a proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// Whole requests that came.
+    /// Whole requests that arrived at the proxy.
     pub(crate) requests: u64,
     pub(crate) dropped_requests: u64,
     pub(crate) dropped_answers: u64,
@@ -40,18 +40,18 @@ pub(crate) struct Figures {
     pub(crate) delayed_requests: u64,
     pub(crate) delayed_answers: u64,
     pub(crate) repeated: u64,
-    /// Requests that were handed to a node, repeated ones included.
+    /// Requests that were sent on to a node, including repeated ones.
     pub(crate) forwarded: u64,
-    /// Of these, the ones that nothing came back to: the node was killed.
+    /// Requests that were sent on and got no answer, because the node was killed.
     pub(crate) unanswered: u64,
-    /// Requests to a node that was not there.
+    /// Requests to a node that was not running.
     pub(crate) unreachable: u64,
 }
 
-/// The proxy, as long as it is kept.
+/// The proxy. It runs until it is dropped.
 pub(crate) struct Proxy {
     shared: Arc<Shared>,
-    /// Where clients reach each node.
+    /// The address of each node for clients.
     pub(crate) addresses: [SocketAddr; NODES],
     /// Ends with the proxy.
     _listeners: JoinSet<()>,
@@ -61,24 +61,24 @@ struct Shared {
     wire: Wire,
     history: Arc<History>,
     state: Mutex<State>,
-    /// Requests that are still on their way.
+    /// Number of requests on their way.
     busy: watch::Sender<usize>,
 }
 
 struct State {
     random: Random,
-    /// Where the nodes are, as far as they run.
+    /// The addresses of the nodes that run.
     nodes: [Option<SocketAddr>; NODES],
     figures: Figures,
 }
 
-/// What befalls a request.
+/// The fate of a request.
 struct Fate {
     reaches: bool,
     late: Option<Duration>,
     answer: Answer,
     answer_late: Option<Duration>,
-    /// Where it comes once more, and how much later.
+    /// The node that gets a repetition, and the delay of it.
     again: Option<(usize, Duration)>,
 }
 
@@ -135,7 +135,7 @@ impl Proxy {
                 while let Ok((client, _)) = listener.accept().await {
                     let shared = shared.clone();
                     tokio::spawn(async move {
-                        // A connection that breaks is what a proxy is for.
+                        // Broken connections are the purpose of this proxy.
                         let _ = shared.serve(client, node).await;
                     });
                 }
@@ -148,7 +148,7 @@ impl Proxy {
         })
     }
 
-    /// Says where a node is from now on, or that it is nowhere.
+    /// Sets the address of a node, or `None` if it does not run.
     pub(crate) fn route(&self, node: usize, address: Option<SocketAddr>) {
         self.shared.state().nodes[node] = address;
     }
@@ -157,9 +157,9 @@ impl Proxy {
         self.shared.state().figures.clone()
     }
 
-    /// Waits until nothing is on its way any more, however late.
+    /// Waits until no message is on its way any more, including late ones.
     pub(crate) async fn drained(&self) {
-        // The sender is kept by the proxy itself.
+        // The proxy itself has the sender.
         let _ = self
             .shared
             .busy
@@ -178,8 +178,8 @@ impl Shared {
         figure(&mut self.state().figures);
     }
 
-    /// Serves a client's connection until it breaks. What a request brings about goes on when the
-    /// client has gone away.
+    /// Serves a client's connection until it breaks. The effects of a request go on after the client has gone
+    /// away.
     async fn serve(self: &Arc<Shared>, client: TcpStream, node: usize) -> io::Result<()> {
         let mut client = Connection::new(self.wire, client)?;
         let mut upstream = None;
@@ -224,7 +224,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Hands a request to a node and takes the answer.
+    /// Sends a request on to a node, and receives the answer.
     async fn pass(
         &self,
         upstream: &mut Option<Connection>,
@@ -258,14 +258,14 @@ impl Shared {
         answer
     }
 
-    /// Sends a request once more, and throws the answer away.
+    /// Sends a request once more, and drops the answer.
     fn repeat(self: &Arc<Shared>, node: usize, wait: Duration, request: Vec<u8>) {
         let busy = Busy::new(self);
         tokio::spawn(async move {
             sleep(wait).await;
             let shared = &busy.0;
             shared.count(|it| it.repeated += 1);
-            // Whether it gets there is of no concern.
+            // This may fail without any effect on the test.
             let _ = shared.pass(&mut None, node, &request).await;
         });
     }

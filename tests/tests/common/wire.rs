@@ -1,5 +1,5 @@
-//! The two protocols between clients and nodes, as far as a client and a proxy have to understand
-//! them: where a message ends, under which key it asks, and what an answer says.
+//! The two protocols between clients and nodes. A client and a proxy need three things of them: the end of a
+//! message, its idempotency key, and the outcome in an answer.
 
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
@@ -8,40 +8,41 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
-/// Header lines that a message may have.
+/// Most header lines of a message.
 const HEADERS_MAX: usize = 32;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// HTTP/1.1, each body with its length.
+    /// HTTP/1.1. Each body has its length.
     Http,
     /// The Redis protocol, version 2, without pipelines.
     Resp,
 }
 
-/// How many members an operation has to reach before it is answered.
+/// The number of members that must have an operation before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Only the node that is asked.
+    /// Only the node that receives the request.
     Local,
     /// A majority.
     Quorum,
 }
 
-/// How long a node waits for a majority, in milliseconds: less than a client does that has asked before.
+/// How long a node waits for a majority, in milliseconds. A client that has sent its request before waits
+/// longer.
 const QUORUM_WAIT_MS: u32 = 1_000;
 
-/// Who sent a message.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
     Node,
 }
 
-/// An add that is to count once.
+/// An add that must count once.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     /// Its idempotency key.
@@ -51,18 +52,18 @@ pub(crate) struct Operation {
     pub(crate) by: i64,
 }
 
-/// What an answer says of an operation.
+/// The outcome of an operation, as an answer reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is made; whether by an earlier request, where the protocol tells.
+    /// It is made. `again` is whether an earlier request made it, where the protocol reports this.
     Made { again: Option<bool> },
-    /// It has to be asked for again, for this reason.
+    /// The client has to repeat the request, for this reason.
     Refused(String),
 }
 
 impl Wire {
-    /// The request for an operation, with its key or without. A Redis client says its level once for all
-    /// of a connection: see [`Connection::open_at`].
+    /// The request for an operation, with its key or without. A Redis client sets its level once for each
+    /// connection: see [`Connection::open_at`].
     pub(crate) fn request(self, operation: &Operation, keyed: bool, level: Level) -> Vec<u8> {
         let Operation { key, counter, by } = operation;
         let by = by.to_string();
@@ -86,7 +87,7 @@ impl Wire {
         }
     }
 
-    /// How long the first message of these bytes is, if it is whole.
+    /// The length of the first message of these bytes, if it is whole.
     fn length(self, bytes: &[u8], side: Side) -> Result<Option<usize>, String> {
         let length = match self {
             Wire::Http => http_length(bytes, side)?,
@@ -118,10 +119,10 @@ impl Wire {
         }
     }
 
-    /// What a whole answer says of an operation.
+    /// The outcome of an operation in a whole answer.
     ///
     /// # Errors
-    /// It says what no answer to a retry may say; the text tells what.
+    /// If a retry must never get this answer: the reason, as text.
     pub(crate) fn verdict(self, operation: &Operation, answer: &[u8]) -> Result<Verdict, String> {
         match self {
             Wire::Http => http_verdict(operation, answer),
@@ -139,11 +140,11 @@ impl Wire {
     }
 }
 
-/// A connection that whole messages come from.
+/// A connection that returns whole messages.
 pub(crate) struct Connection {
     wire: Wire,
     stream: TcpStream,
-    /// What came and was not taken yet.
+    /// Bytes that were received and not used yet.
     buffer: Vec<u8>,
 }
 
@@ -161,8 +162,8 @@ impl Connection {
         Connection::new(wire, TcpStream::connect(address).await?)
     }
 
-    /// Opens a connection on which commands have to reach so many members, where that is said once for all
-    /// of them.
+    /// Opens a connection on which commands need this level. In the Redis protocol, the level is set once for
+    /// all of them.
     pub(crate) async fn open_at(
         wire: Wire,
         address: SocketAddr,
@@ -185,7 +186,7 @@ impl Connection {
         self.stream.write_all(bytes).await
     }
 
-    /// The next whole message of a side; nothing if the stream ends before there is one.
+    /// The next whole message of a side. `None` if the stream ends before it.
     pub(crate) async fn next(&mut self, from: Side) -> io::Result<Option<Vec<u8>>> {
         loop {
             let length = self.wire.length(&self.buffer, from);
@@ -208,7 +209,7 @@ impl Connection {
     }
 }
 
-/// A request of HTTP; each further header has its end of line.
+/// An HTTP request. Each further header has its end of line.
 pub(crate) fn http_request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
@@ -217,7 +218,7 @@ pub(crate) fn http_request(method: &str, path: &str, headers: &str, body: &str) 
     .into_bytes()
 }
 
-/// The status and the body of a whole answer of HTTP.
+/// The status and the body of a whole HTTP answer.
 pub(crate) fn http_answer(answer: &[u8]) -> Result<(u16, String), String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);

@@ -1,7 +1,7 @@
 //! A disk of a node's own, which can be full and can be lost.
 //!
-//! Where this process may mount, it is a small one in memory, and it is full as any disk is: a file takes
-//! what is left. Else the node may write no further than a few bytes into any file (RLIMIT_FSIZE).
+//! If this process may mount, the disk is a small one in memory. A file that fills the rest makes it full, as
+//! any disk. Otherwise the node is limited to a few bytes in any file (RLIMIT_FSIZE).
 
 use crate::node::told;
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use tokio::process::Command;
 
 /// The size of a disk.
 const DISK_MIB: usize = 128;
-/// The file that takes what is left.
+/// The file that fills the rest of the disk.
 const FILLER: &str = "filler";
 
 pub(crate) struct Disk {
-    /// Where it is, and the data folder on it.
+    /// The path of the disk, with the data folder on it.
     place: PathBuf,
     data: PathBuf,
     mounted: bool,
 }
 
 impl Disk {
-    /// Makes the disk for a data folder, which is not there yet.
+    /// Makes the disk for a data folder that does not exist yet.
     pub(crate) fn make(data: &Path) -> Result<Disk, String> {
         let place = data.with_file_name("disk");
         fs::create_dir(&place).map_err(told)?;
@@ -42,7 +42,7 @@ impl Disk {
         })
     }
 
-    /// What it is, for people.
+    /// Describes the kind of disk.
     pub(crate) fn kind(&self) -> &'static str {
         match self.mounted {
             true => "each data folder on a tmpfs of its own, filled up",
@@ -50,8 +50,8 @@ impl Disk {
         }
     }
 
-    /// The command that runs a program on this disk. Where it is full by a limit, the signal that comes
-    /// with that is ignored, so that the program hears of it as of a full disk.
+    /// The command that runs a program on this disk. If a limit makes the disk full, the signal of this limit
+    /// is ignored. Then the program gets an error, as with a full disk.
     pub(crate) fn command(&self, program: &Path) -> Command {
         if self.mounted {
             return Command::new(program);
@@ -63,7 +63,7 @@ impl Disk {
         command
     }
 
-    /// Lets the disk of a process take nothing any more, or again.
+    /// Makes the disk of a process full, or gives it room again.
     pub(crate) async fn fill(&self, process: Option<u32>, full: bool) -> Result<(), String> {
         let filler = self.place.join(FILLER);
         match (self.mounted, full, process) {
@@ -93,7 +93,7 @@ impl Disk {
         }
     }
 
-    /// Loses all that is on it.
+    /// Loses everything on it.
     pub(crate) fn lose(&self) -> Result<(), String> {
         fs::remove_dir_all(&self.data).map_err(told)?;
         fs::create_dir(&self.data).map_err(told)
@@ -103,7 +103,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if self.mounted {
-            // Lazily, as its node may still be ending.
+            // Lazily, because its node may still be ending.
             let _ = Blocking::new("umount").arg("-l").arg(&self.place).output();
         }
     }

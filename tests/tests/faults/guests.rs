@@ -1,7 +1,7 @@
-//! Replicas that sync over WebSocket, as browser tabs do: guests of the members, which count at once and
-//! offline, go from node to node, and are closed without a word.
+//! Replicas that sync over WebSocket, as browser tabs do. They are guests of the members. They count at once
+//! and offline, move from node to node, and are closed without a leave.
 //!
-//! A guest takes an operation for acknowledged once a majority of the members holds it.
+//! A guest counts an operation as acknowledged once a majority of the members has it.
 
 use crate::history::History;
 use crate::ledger::{self, Ledger};
@@ -24,32 +24,33 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Guests that are there at a time.
+/// Number of guests at the same time.
 pub(crate) const GUESTS: usize = 4;
-/// Each begins an operation so often, at most, and has so many that are not acknowledged, at most.
+/// Shortest time between two operations of a guest. `PENDING_MAX` limits the ones that are not acknowledged.
 const EACH: Duration = Duration::from_millis(80);
 const PENDING_MAX: usize = 200;
-/// How long one stays at a node, and how long it lives, in milliseconds.
+/// How long a guest stays at a node, and how long it lives, in milliseconds.
 const STAY_MS: (u64, u64) = (2_000, 12_000);
 const LIFE_MS: (u64, u64) = (8_000, 30_000);
-/// How long a node may take to open a socket or to take a frame.
+/// How long a node may take to open a socket or to receive a frame.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a guest looks whether there is something to do.
+/// Time between two checks of a guest for work.
 const TURN: Duration = Duration::from_millis(10);
-/// How long the last operations may take to be acknowledged once all is healed.
+/// Longest time until the last operations are acknowledged, once all is healed.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What guests did.
+/// Figures of guests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) acknowledged: u64,
-    /// Operations of which nobody knew whether they count when their guest came back.
+    /// Operations of a guest that rejoined when no member could tell whether they count.
     pub(crate) unknown: u64,
     /// Operations that were not acknowledged when their guest was closed.
     pub(crate) left: u64,
     pub(crate) sockets: u64,
     pub(crate) closed: u64,
-    /// Times that one had to come back under another writer, and transactions that it made again.
+    /// Times that a guest had to rejoin under another writer. `made_again` is the number of transactions that
+    /// guests replayed.
     pub(crate) returns: u64,
     pub(crate) made_again: u64,
     /// The longest time until an operation was acknowledged.
@@ -69,7 +70,7 @@ impl Figures {
     }
 }
 
-/// What all guests share.
+/// The state that all guests share.
 #[derive(Clone)]
 pub(crate) struct Guests {
     pub(crate) ledger: Arc<Ledger>,
@@ -79,7 +80,7 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Runs guests until all is over, and what they did is acknowledged.
+    /// Runs guests until all is over and their operations are acknowledged.
     pub(crate) async fn run(self, seed: u64) -> Result<Figures, String> {
         let mut places = JoinSet::new();
         for number in 0..GUESTS {
@@ -119,9 +120,9 @@ struct Guest {
     socket: Option<Socket>,
     node: usize,
     link: Link,
-    /// Ascending by clock.
+    /// In ascending order of clocks.
     pending: Vec<Pending>,
-    /// What was asked of the members, and how many of the pending operations it is about.
+    /// The open question to the members, and the number of pending operations that it is about.
     question: Option<(Question, usize)>,
     figures: Figures,
 }
@@ -157,7 +158,7 @@ impl Guest {
         Instant::now() + Duration::from_millis(self.random.range(from, upto))
     }
 
-    /// Counts until it is closed, or until all is over and what it did is acknowledged.
+    /// Counts until it is closed, or until all is over and its operations are acknowledged.
     async fn live(mut self) -> Result<Figures, String> {
         let closes = self.draw(LIFE_MS);
         let (mut moves, mut writes) = (Instant::now(), Instant::now());
@@ -213,7 +214,7 @@ impl Guest {
         self.shared.history.note(Some(&key), self.node, what);
     }
 
-    /// Has the members asked whether they hold what is pending, and hears what they say.
+    /// Asks the members whether they have the pending operations, and reads their answers.
     fn ask(&mut self) {
         let Some((question, about)) = self.question else {
             if !self.pending.is_empty() && self.socket.is_some() {
@@ -244,7 +245,7 @@ impl Guest {
         }
     }
 
-    /// Goes to any node that runs.
+    /// Connects to any node that runs.
     async fn come(&mut self) {
         self.node = self.random.index(NODES);
         let Some(address) = self.shared.addresses.of(self.node) else {
@@ -267,7 +268,7 @@ impl Guest {
         }
     }
 
-    /// Does what the machine says, and takes a frame if one comes soon.
+    /// Executes the outputs of the machine, and handles a frame if one arrives soon.
     async fn turn(&mut self) {
         while let Some(output) = self.sync.poll() {
             match output {
@@ -305,7 +306,8 @@ impl Guest {
         }
     }
 
-    /// It goes on under another writer: what is pending has other clocks, or nobody knows of it.
+    /// It goes on under another writer. Pending operations have new clocks, or it is unknown whether they
+    /// count.
     fn returned(&mut self, returned: &Returned) {
         self.forget_question();
         self.figures.returns += 1;
@@ -334,7 +336,7 @@ impl Guest {
         self.pending.sort_by_key(|it| it.clock);
     }
 
-    /// What there is to say of one whose operations are not acknowledged in the end.
+    /// Describes a guest whose operations are not acknowledged at the end.
     fn waits(&self) -> String {
         let reach = self
             .question

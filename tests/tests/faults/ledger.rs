@@ -1,25 +1,26 @@
-//! Which operation counts how often: each has a number, and by it a digit of a counter.
+//! Counts how often each operation counts. Each operation has a number, and a digit of a counter by this
+//! number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Operations that share a counter. Each adds a power of 4, so that a counter's digits to the base of 4
-/// tell how often each of its operations counts, up to 3 times.
+/// Operations that share a counter. Each adds a power of 4. So each base-4 digit of the counter shows how
+/// often one operation counts, up to 3 times.
 const DIGITS: u64 = 30;
-/// Wrong operations that are told of.
+/// Most wrong operations in a report.
 const TOLD_MAX: usize = 5;
 
-/// What is known of an operation.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It was asked for, and nobody said that it is made: it may count, and once at most.
+    /// A client requested it, and no node acknowledged it. It may count, at most once.
     Asked,
-    /// It was acknowledged: it counts once.
+    /// A node acknowledged it. It counts once.
     Acknowledged,
 }
 
-/// All operations that were asked for, by number.
+/// All operations that clients requested, by number.
 #[derive(Default)]
 pub(crate) struct Ledger {
     fates: Mutex<Vec<Fate>>,
@@ -30,7 +31,7 @@ impl Ledger {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new operation: its number, its counter, and what it adds.
+    /// A new operation: its number, its counter, and the amount that it adds.
     pub(crate) fn ask(&self) -> (usize, String, i64) {
         let mut fates = self.fates();
         let number = fates.len();
@@ -43,7 +44,7 @@ impl Ledger {
         self.fates()[number] = Fate::Acknowledged;
     }
 
-    /// How many were acknowledged, and how many not.
+    /// Number of acknowledged operations, and of the others.
     pub(crate) fn count(&self) -> (usize, usize) {
         let fates = self.fates();
         let acknowledged = fates
@@ -59,7 +60,7 @@ impl Ledger {
         (0..count.div_ceil(DIGITS)).map(counter).collect()
     }
 
-    /// What is wrong with these values of all counters.
+    /// The violations in these values of all counters.
     pub(crate) fn judge(&self, values: &[i128]) -> Verdict {
         let fates = self.fates();
         let mut verdict = Verdict::default();
@@ -89,16 +90,16 @@ fn counter(number: u64) -> String {
     format!("n{number}")
 }
 
-/// What is wrong at a node.
+/// The violations at a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Operations that were acknowledged, and don't count.
     pub(crate) lost: Vec<usize>,
-    /// Those that count more than once.
+    /// Operations that count more than once.
     pub(crate) twice: Vec<usize>,
-    /// Counters that are more than all of their operations come to.
+    /// Counters that are more than the sum of all their operations.
     pub(crate) odd: Vec<(String, i128)>,
-    /// Those that count, and were never acknowledged. Nothing is wrong with them.
+    /// Operations that count, and were never acknowledged. They are not violations.
     pub(crate) unasked: usize,
 }
 
@@ -107,7 +108,7 @@ impl Verdict {
         self.lost.is_empty() && self.twice.is_empty() && self.odd.is_empty()
     }
 
-    /// What is wrong, and of some operations what `history` knows.
+    /// Describes the violations, and the events of some of the operations by `history`.
     pub(crate) fn tell(&self, history: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         let rows = [("lost", &self.lost), ("counted twice", &self.twice)];
@@ -124,7 +125,7 @@ impl Verdict {
     }
 }
 
-/// An operation's idempotency key, by which the history tells of it.
+/// An operation's idempotency key, by which the history finds it.
 pub(crate) fn key(number: usize) -> String {
     format!("op-{number}")
 }
@@ -146,7 +147,7 @@ fn each_operation_counts_in_a_digit_of_its_own() {
     let right = ledger.judge(&[first, second]);
     assert!(right.is_right());
     assert_eq!(right.unasked, 1);
-    // What was not acknowledged need not count.
+    // An operation that was not acknowledged need not count.
     assert!(ledger.judge(&[first, second - 4]).is_right());
     let last = i128::from(asked[29].2);
     assert_eq!(ledger.judge(&[first - 16, second]).lost, [2]);

@@ -1,8 +1,8 @@
-//! The links between nodes: between each two stands a port for each direction in which one may dial the
-//! other, and behind it bytes that are held up, late, or on their way no more.
+//! The links between nodes. For each direction in which one node may dial another, there is a port between
+//! the two. Behind it, bytes are held up, late, or lost with their connection.
 //!
-//! A node is told these ports and no other address, and the address book is off, so that nothing else
-//! joins two nodes.
+//! A node gets these ports and no other address, and the address book is off. So nothing else connects two
+//! nodes.
 
 use crate::mesh::NODES;
 use std::io;
@@ -15,34 +15,34 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Bytes that are read at once, and how many reads may be on their way.
+/// Bytes of one read. `READS_MAX` is the number of reads that may be on their way.
 const READ_BYTES: usize = 16 * 1024;
 const READS_MAX: usize = 16;
 
-/// How a way from one node to another is.
+/// The state of the way from one node to another.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
-    /// Whether nothing gets through. What is sent meanwhile waits, as TCP sends it again.
+    /// Whether no byte gets through. Bytes that are sent meanwhile wait, because TCP sends them again.
     pub(crate) cut: bool,
-    /// What it takes, and how many bytes get through in a second, if that is slow.
+    /// For a slow way: its latency, and its bytes in a second.
     pub(crate) slow: Option<(Duration, u32)>,
-    /// Counts how often the connections on it broke.
+    /// Number of times that the connections on it broke.
     pub(crate) broken: u64,
 }
 
-/// All ways, as long as they are kept.
+/// All ways. They exist until this is dropped.
 pub(crate) struct Links {
-    /// By who sends, and who is to hear it.
+    /// By sender and receiver.
     ways: Vec<watch::Sender<Way>>,
-    /// Where each node is.
+    /// The address of each node.
     nodes: Vec<watch::Sender<Option<SocketAddr>>>,
-    /// By who dials whom.
+    /// By the dialling node and the dialled node.
     ports: Vec<SocketAddr>,
     /// Ends with the links.
     _listeners: JoinSet<()>,
 }
 
-/// What a connection needs to know.
+/// The state that a connection needs.
 #[derive(Clone)]
 struct Pair {
     there: watch::Receiver<Way>,
@@ -74,7 +74,7 @@ impl Links {
                     let mut connections = JoinSet::new();
                     while let Ok((dialled, _)) = listener.accept().await {
                         let pair = pair.clone();
-                        // A connection that breaks is what a link is for.
+                        // Broken connections are the purpose of these links.
                         connections.spawn(async move { join(dialled, pair).await.ok() });
                         while connections.try_join_next().is_some() {}
                     }
@@ -84,13 +84,13 @@ impl Links {
         Ok(links)
     }
 
-    /// Where one node reaches another, for `--peer`.
+    /// The address at which one node reaches another, for `--peer`.
     pub(crate) fn address(&self, from: usize, to: usize) -> String {
         let port = self.ports[from * NODES + to].port();
         format!("/ip4/127.0.0.1/tcp/{port}")
     }
 
-    /// Says where a node is from now on, or that it is nowhere.
+    /// Sets the address of a node, or `None` if it does not run.
     pub(crate) fn route(&self, node: usize, address: Option<SocketAddr>) {
         self.nodes[node].send_replace(address);
     }
@@ -100,7 +100,8 @@ impl Links {
         self.ways[from * NODES + to].send_modify(change);
     }
 
-    /// Makes all ways well again. Of those that were cut, connections go on or break.
+    /// Makes all ways healthy again. If `breaks`, the connections on ways that were cut break, else they go
+    /// on.
     pub(crate) fn heal(&self, breaks: bool) {
         for way in &self.ways {
             way.send_modify(|way| {
@@ -111,10 +112,10 @@ impl Links {
     }
 }
 
-/// Joins a connection that came with one to the node that it is for, until either breaks.
+/// Connects an incoming connection to its node, until either breaks.
 async fn join(dialled: TcpStream, pair: Pair) -> io::Result<()> {
     let Pair { there, back, node } = pair;
-    // Whoever dials hears nothing from a node that it can't reach, or that can't reach it.
+    // A node that dials gets no answer while a way between the two is cut in either direction.
     for way in [&there, &back] {
         is_open(&mut way.clone()).await;
     }
@@ -125,12 +126,12 @@ async fn join(dialled: TcpStream, pair: Pair) -> io::Result<()> {
     }
     let (mut from_dialler, mut to_dialler) = dialled.into_split();
     let (mut from_reached, mut to_reached) = reached.into_split();
-    // Once one direction has ended, so has the other.
+    // When one direction has ended, the other one has too.
     let ended = tokio::select! {
         ended = carry(&mut from_dialler, &mut to_reached, there.clone()) => ended,
         ended = carry(&mut from_reached, &mut to_dialler, back.clone()) => ended,
     };
-    // Nobody hears of the end either, as long as nothing gets through.
+    // The other end does not notice this either, as long as the way is cut.
     for way in [&there, &back] {
         is_open(&mut way.clone()).await;
     }
@@ -139,11 +140,11 @@ async fn join(dialled: TcpStream, pair: Pair) -> io::Result<()> {
 
 /// Waits as long as a way is cut.
 async fn is_open(way: &mut watch::Receiver<Way>) {
-    // The sender is kept by the links, and they end first.
+    // The links have the sender, and the connections end before them.
     let _ = way.wait_for(|way| !way.cut).await;
 }
 
-/// Carries bytes one way until there are no more, or the way breaks.
+/// Carries bytes in one direction until the end of the stream, or until the way breaks.
 async fn carry(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
@@ -170,7 +171,7 @@ async fn carry(
     }
 }
 
-/// Reads, and notes when what came is to arrive.
+/// Reads bytes, and notes the time at which they are to arrive.
 async fn read(
     from: &mut OwnedReadHalf,
     reads: mpsc::Sender<(Instant, Vec<u8>)>,
@@ -187,7 +188,7 @@ async fn read(
     }
 }
 
-/// Writes what was read once it is to arrive, and the way is open.
+/// Writes bytes once they are to arrive and the way is open.
 async fn write(
     to: &mut OwnedWriteHalf,
     mut writes: mpsc::Receiver<(Instant, Vec<u8>)>,

@@ -1,4 +1,5 @@
-//! Clients over HTTP and as Redis clients that ask again through proxies which drop, delay and repeat.
+//! Clients over HTTP and the Redis protocol. They repeat requests through proxies that drop, delay and
+//! repeat.
 
 use crate::client::{Client, Figures};
 use crate::history::History;
@@ -13,35 +14,36 @@ use tokio::sync::{RwLock, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Clients of each protocol. Half of them ask for a majority.
+/// Clients of each protocol. Half of them need a majority.
 pub(crate) const CLIENTS: usize = 6;
-/// Each client begins an operation so often, at most.
+/// Shortest time between two operations of a client.
 const EACH: Duration = Duration::from_millis(120);
-/// In so many of 1000 cases a client goes away before it is answered, after this at most.
+/// Operations of 1000 whose client goes away before the answer, within `GOES_AFTER_MS`.
 const GOES_AWAY: u64 = 30;
 const GOES_AFTER_MS: u64 = 1_000;
 
-/// What all clients share.
+/// The state that all clients share.
 #[derive(Clone)]
 pub(crate) struct Load {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) history: Arc<History>,
     /// Whether it is over.
     pub(crate) over: watch::Receiver<bool>,
-    /// Taken by each client as long as an operation takes, and by who needs a moment without any.
+    /// Each client locks this for reading during an operation. A fault that needs a moment without operations
+    /// locks it for writing.
     pub(crate) pause: Arc<RwLock<()>>,
 }
 
-/// What clients of a protocol did.
+/// Figures of the clients of a protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) figures: Figures,
-    /// Operations that clients left alone.
+    /// Operations that clients abandoned.
     pub(crate) left: u64,
 }
 
 impl Load {
-    /// Runs the clients of a protocol until all is over, and those who are asking are answered.
+    /// Runs the clients of a protocol until all is over and all open requests are acknowledged.
     pub(crate) async fn run(
         self,
         wire: Wire,

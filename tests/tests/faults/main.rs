@@ -1,11 +1,14 @@
-//! Five real nodes under load over HTTP, as Redis clients and over WebSocket, while everything is done to
-//! them: each operation that was acknowledged counts exactly once at each node, each other one at most
-//! once.
+//! Five real nodes under load over HTTP, the Redis protocol and WebSocket, with faults of every kind. At each
+//! node, each acknowledged operation counts exactly once, and each other one at most once.
 //!
-//! `TALLYMESH_FAULTS_SECONDS=n` lets it go on so long, `TALLYMESH_FAULTS_SEED=n` draws other faults,
-//! `TALLYMESH_FAULTS_LEASE` says how long members wait for guests, `TALLYMESH_FAULTS_TABLE` names a file
-//! for the figures, and `TALLYMESH_BIN_NEXT` the program that nodes are upgraded to. Processes have timers
-//! of their own: a seed tells what is done, and not quite when.
+//! Environment variables:
+//! - `TALLYMESH_FAULTS_SECONDS=n` sets the length of the run.
+//! - `TALLYMESH_FAULTS_SEED=n` draws other faults.
+//! - `TALLYMESH_FAULTS_LEASE` sets the guest timeout.
+//! - `TALLYMESH_FAULTS_TABLE` names a file for the figures.
+//! - `TALLYMESH_BIN_NEXT` names the program to which nodes are upgraded.
+//!
+//! Processes have timers of their own. So a seed determines the faults, but not their exact times.
 #![cfg(unix)]
 
 #[path = "../common/client.rs"]
@@ -30,7 +33,7 @@ mod wire;
 use play::{Figures, Plan};
 use std::time::Duration;
 
-/// How long the faults go on.
+/// Length of the faults, in seconds.
 const SECONDS: u64 = 30;
 const LEASE: &str = "10s";
 
@@ -49,7 +52,7 @@ fn acknowledged_operations_count_once_whatever_befalls_nodes() {
     if let Some(file) = std::env::var_os("TALLYMESH_FAULTS_TABLE") {
         std::fs::write(file, format!("{figures}\n")).expect("write the table");
     }
-    // Else the storm was none.
+    // Otherwise the run had too few faults.
     for kind in storm::Kind::ALL {
         assert!(figures.counts.contains_key(&kind), "{kind:?}: {figures:?}");
     }

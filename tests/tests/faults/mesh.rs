@@ -1,4 +1,4 @@
-//! Five real nodes, members of one space, and what is done to them.
+//! Five real nodes, members of one space, and the faults of them.
 
 use crate::disk::Disk;
 use crate::links::Links;
@@ -15,16 +15,16 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) const NODES: usize = 5;
 
-/// What nodes log: not each of the many writers that go.
+/// The log level of nodes. It leaves out the messages about each writer that leaves, because there are many.
 const LOG: &str = "warn,libp2p_request_response=error,tallymesh_node=info,\
                    tallymesh_node::driver::space::members=warn";
 
-/// How long a counter lives that expires: longer than clocks are stepped, and a run takes.
+/// Lifetime of a counter that expires. It is longer than all steps of clocks and the run.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
-/// By how much the clock of a node may differ from what it was set to, in milliseconds.
+/// Largest difference between a node's clock and the time to which it was set, in milliseconds.
 const CLOCK_ERROR_MS: i64 = 60_000;
 
-/// Where clients find the nodes that run. They look there whenever they connect.
+/// The addresses of the nodes that run. Clients look here whenever they connect.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses(Arc<Mutex<[Option<SocketAddr>; NODES]>>);
 
@@ -38,16 +38,16 @@ impl Addresses {
     }
 }
 
-/// The nodes. Dropped, they are killed.
+/// The nodes. They are killed when they are dropped.
 pub(crate) struct Mesh {
-    /// Where each keeps its data. They end before the folders that they are in.
+    /// The disk of each node. The nodes end before their folders.
     disks: Vec<Disk>,
     nodes: Vec<Node>,
     links: Links,
-    /// The keys that each node is a member by.
+    /// The owner's key of each node as a member.
     owners: Vec<String>,
     lease: String,
-    /// HTTP of those that run.
+    /// HTTP addresses of the nodes that run.
     pub(crate) addresses: Addresses,
 }
 
@@ -82,13 +82,13 @@ impl Mesh {
         &self.links
     }
 
-    /// How disks are filled.
+    /// Describes how disks are filled.
     pub(crate) fn disk_kind(&self) -> &'static str {
         self.disks[0].kind()
     }
 
-    /// Starts a node, for the first time or again on its folder. It is told where the ports are that lead
-    /// to all whose names are known.
+    /// Starts a node, for the first time or again on its folder. The node gets the ports that lead to all
+    /// nodes with known names.
     async fn run(&mut self, node: usize, program: &Path) -> Result<(), String> {
         let mut command = self.disks[node].command(program);
         command
@@ -118,12 +118,12 @@ impl Mesh {
         Ok(())
     }
 
-    /// The file by which a node's clock is stepped.
+    /// The file that steps a node's clock.
     fn clock(&self, node: usize) -> PathBuf {
         self.nodes[node].folder.path().join("clock")
     }
 
-    /// The address that a node listens on, of `/ip4/127.0.0.1/tcp/PORT/p2p/ID`.
+    /// The address on which a node listens, from `/ip4/127.0.0.1/tcp/PORT/p2p/ID`.
     fn listens(&self, node: usize) -> Result<SocketAddr, String> {
         let listen = &self.nodes[node].listen;
         let port = listen.split('/').nth(4).and_then(|port| port.parse().ok());
@@ -145,7 +145,7 @@ impl Mesh {
         Ok(owner.to_owned())
     }
 
-    /// Adds or removes a member, asking again until it is decided.
+    /// Adds or removes a member, and repeats the request until it is decided.
     async fn change_members(&self, at: usize, change: &str, owner: &str) -> Result<(), String> {
         let path = format!("{SPACE}/members/{change}");
         let body = json!({ "owner": owner, "wait_ms": 20_000 });
@@ -161,7 +161,7 @@ impl Mesh {
         }
     }
 
-    /// Waits until each node sees all of them as members, with starts that all know.
+    /// Waits until each node sees all of them as members, and all have acknowledged each other's starts.
     pub(crate) async fn settle(&self) -> Result<(), String> {
         let deadline = Instant::now() + DEADLINE;
         while !self.is_settled().await? {
@@ -186,7 +186,7 @@ impl Mesh {
         Ok(true)
     }
 
-    /// What each node says of the members and of its links, for people.
+    /// Describes each node's view of the members, and its links.
     pub(crate) async fn members_told(&self) -> String {
         let mut told = String::new();
         for (number, node) in self.nodes.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Mesh {
         told
     }
 
-    /// What all nodes hold, as a digest, if it is the same.
+    /// The digest of the state, if it is the same at all nodes.
     pub(crate) async fn digest(&self) -> Result<Option<String>, String> {
         let mut digests = Vec::new();
         for node in &self.nodes {
@@ -209,7 +209,7 @@ impl Mesh {
         Ok(same.then(|| digests.swap_remove(0)))
     }
 
-    /// What a node shows for counters; 0 for those that are absent.
+    /// A node's values of counters. The value of an absent counter is 0.
     pub(crate) async fn values(&self, node: usize, names: &[String]) -> Result<Vec<i128>, String> {
         let mut values = Vec::new();
         for names in names.chunks(1_000) {
@@ -218,7 +218,7 @@ impl Mesh {
         Ok(values)
     }
 
-    /// What the nodes have said, the end of it.
+    /// The end of each node's log.
     pub(crate) fn said(&self) -> String {
         let said = |(number, node): (usize, &Node)| format!("node {number}:\n{}\n", node.log());
         self.nodes.iter().enumerate().map(said).collect()
@@ -249,12 +249,12 @@ impl Mesh {
         self.links.route(node, None);
     }
 
-    /// Starts a node again that has ended, by this program or the one of before.
+    /// Starts a node again that has ended, with this program or the one of the previous version.
     pub(crate) async fn start_again(&mut self, node: usize) -> Result<(), String> {
         self.run(node, &program()?).await
     }
 
-    /// Stops a node in order, and starts the next version of it.
+    /// Stops a node in order, and starts its next version.
     pub(crate) async fn upgrade(&mut self, node: usize) -> Result<(), String> {
         self.signal(node, "-TERM").await?;
         let status = self.ended(node).await?;
@@ -291,7 +291,7 @@ impl Mesh {
         }
     }
 
-    /// Waits until a node says that requests are welcome.
+    /// Waits until a node reports that it is ready for requests.
     pub(crate) async fn is_ready(&self, node: usize) -> Result<(), String> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -303,7 +303,7 @@ impl Mesh {
         }
     }
 
-    /// Lets a node's disk take nothing any more, or again.
+    /// Makes a node's disk full, or gives it room again.
     pub(crate) async fn fill(&mut self, node: usize, full: bool) -> Result<(), String> {
         let child = self.nodes[node].child.as_ref();
         let id = child.and_then(|child| child.id());
@@ -318,7 +318,7 @@ impl Mesh {
         asked.await.map(|_| ())
     }
 
-    /// Waits until a majority holds all that a node has made so far.
+    /// Waits until a majority has everything that a node has made so far.
     pub(crate) async fn is_held(&self, node: usize) -> Result<(), String> {
         let path = format!("{SPACE}/counters/held/add");
         let headers = "tallymesh-level: quorum\r\ntallymesh-wait-ms: 20000\r\n";
@@ -349,8 +349,8 @@ impl Mesh {
         self.settle().await
     }
 
-    /// Steps a node's clock to so many milliseconds ahead of the machine's, and has it make a counter that
-    /// expires, which tells its time.
+    /// Steps a node's clock to this many milliseconds ahead of the machine's. Then lets it make a counter
+    /// that expires, which shows its time.
     pub(crate) async fn step_clock(
         &self,
         node: usize,
@@ -383,8 +383,8 @@ impl Mesh {
         }
     }
 
-    /// Compares a node with all that are connected to it, as an operator does: what `tallymesh audit`
-    /// says, and whether all is well.
+    /// Compares a node with all nodes that are connected to it, as an operator does. Returns the output of
+    /// `tallymesh audit`, with its exit status.
     pub(crate) async fn audit(&self, node: usize) -> Result<Output, String> {
         let mut audit = Command::new(program()?);
         audit.args(["audit", "--json"]).env(
@@ -397,13 +397,13 @@ impl Mesh {
             .map_err(told)
     }
 
-    /// What a node tells of the default space.
+    /// A node's status of the default space.
     pub(crate) async fn space(&self, node: usize) -> Result<Value, String> {
         let status = self.nodes[node].get("/v1/status").await?;
         Ok(status["spaces"][0].clone())
     }
 
-    /// Who is connected to a node.
+    /// The peers that are connected to a node.
     pub(crate) async fn peers(&self, node: usize) -> Result<Value, String> {
         self.nodes[node].get("/v1/peers").await
     }

@@ -1,5 +1,5 @@
-//! A run: load and storm at once, then all is healed, and the judge compares each node with what was
-//! acknowledged.
+//! A run: load and storm at the same time. Then all is healed, and the judge compares each node with the
+//! acknowledged operations.
 
 use crate::client;
 use crate::guests::{self, Guests};
@@ -19,11 +19,11 @@ use tallymesh_tests::random::Random;
 use tokio::sync::{RwLock, watch};
 use tokio::time::sleep;
 
-/// How long nodes may take, from when all is healed and nobody asks any more, until they are right.
+/// Longest time until all nodes are right, after all is healed and the clients have stopped.
 const DEADLINE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(50);
 
-/// What is to be played.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -31,24 +31,24 @@ pub(crate) struct Plan {
     pub(crate) lease: String,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     plan: Plan,
     disk: &'static str,
     pub(crate) counts: BTreeMap<Kind, u64>,
-    /// Of HTTP and of the Redis protocol.
+    /// Clients of HTTP and of the Redis protocol.
     clients: [Done; 2],
     proxies: [proxy::Figures; 2],
     guests: guests::Figures,
     filled: Filled,
     acknowledged: usize,
-    /// Operations that nobody said of that they are made, and how many of them count.
+    /// Operations that no node acknowledged. `unasked` of them count.
     unacknowledged: usize,
     unasked: usize,
-    /// Until the faults were over.
+    /// Time until the end of the faults.
     stormed: Duration,
-    /// From then on, until all clients were answered, and until all nodes were right.
+    /// Time from then on until all clients were answered. `settled` is the time until all nodes were right.
     answered: Duration,
     settled: Duration,
     /// Comparisons of two nodes by `tallymesh audit`.
@@ -56,7 +56,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Whether clients of all protocols had something to do, and met trouble.
+    /// Whether clients of all protocols worked, and met faults.
     pub(crate) fn is_busy(&self) -> bool {
         let asked = |done: &Done| done.figures.operations > 0 && done.figures.retries > 0;
         self.clients.iter().all(asked) && self.guests.acknowledged > 0
@@ -169,16 +169,16 @@ impl fmt::Display for Figures {
     }
 }
 
-/// What there is to compare.
+/// The expected state.
 struct Judge {
     ledger: Arc<Ledger>,
     history: Arc<History>,
     filled: Filled,
-    /// Counters that are to be 1.
+    /// Counters that must be 1.
     ones: Vec<String>,
 }
 
-/// Plays a run, and checks that what was acknowledged counts exactly once at each node.
+/// Plays a run, and checks that acknowledged operations count exactly once at each node.
 pub(crate) async fn play(plan: &Plan) -> Result<Figures, String> {
     let mut mesh = Mesh::start(plan.lease.clone()).await?;
     let joined = only_links_join_nodes(&mesh).await?;
@@ -224,7 +224,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Figures, String> {
     let raging = async {
         let begun = history.elapsed();
         storm.rage().await?;
-        // Nobody looks any more if this fails.
+        // If this fails, no task reads the signal any more.
         let _ = stop.send(true);
         Ok((history.elapsed() - begun, Instant::now()))
     };
@@ -273,8 +273,8 @@ async fn proxy(wire: Wire, seed: u64, history: &Arc<History>) -> Result<Proxy, S
     proxy.map_err(told)
 }
 
-/// Makes sure that what the links are cut for does not get through another way: what a node counts that is
-/// cut off is not seen by others until it is healed. Returns the counter, which is 1.
+/// Checks that no other way than the links connects nodes. The other nodes must not see an add of a node that
+/// is cut off until it is healed. Returns the counter, which is 1.
 async fn only_links_join_nodes(mesh: &Mesh) -> Result<String, String> {
     let names = ["joined".to_owned()];
     for other in 1..NODES {
@@ -283,7 +283,7 @@ async fn only_links_join_nodes(mesh: &Mesh) -> Result<String, String> {
         }
     }
     mesh.add_all(0, &format!("{}\n", names[0])).await?;
-    // What the others make meanwhile gets through between them.
+    // The adds of the other nodes get through between them.
     for node in 1..NODES {
         mesh.is_held(node).await?;
     }
@@ -309,8 +309,8 @@ async fn only_links_join_nodes(mesh: &Mesh) -> Result<String, String> {
 }
 
 impl Judge {
-    /// Waits until all nodes hold the same, are linked again, and are right. Returns how many operations
-    /// count that nobody acknowledged.
+    /// Waits until all nodes have the same state, are linked again, and are right. Returns the number of
+    /// operations that count without an acknowledgement.
     async fn waits(&self, mesh: &Mesh) -> Result<usize, String> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -325,7 +325,8 @@ impl Judge {
         }
     }
 
-    /// How many operations count that nobody acknowledged, or what is wrong by now.
+    /// The number of operations that count without an acknowledgement. If a node is wrong now, describes this
+    /// instead.
     async fn is_right(&self, mesh: &Mesh) -> Result<Result<usize, String>, String> {
         let mut wrong = String::new();
         if !mesh.is_settled().await? {
@@ -376,7 +377,7 @@ impl Judge {
     }
 }
 
-/// With how many nodes one is in step.
+/// Number of nodes with which this node is in step.
 async fn linked(mesh: &Mesh, node: usize) -> Result<usize, String> {
     let peers = mesh.peers(node).await?;
     let rows = peers["peers"].as_array().ok_or("no peers")?;
@@ -387,7 +388,7 @@ async fn linked(mesh: &Mesh, node: usize) -> Result<usize, String> {
     Ok(names.len())
 }
 
-/// Has each node compared with all others, by the command line. Returns how many pairs were found equal.
+/// Compares each node with all others, by the command line. Returns the number of pairs that were equal.
 async fn audit(mesh: &Mesh) -> Result<usize, String> {
     let mut equal = 0;
     for node in 0..NODES {

@@ -1,5 +1,5 @@
-//! What is done to the nodes, drawn from a seed: each kind of fault in turn, shuffled, some of them at the
-//! same time.
+//! The faults of the nodes, drawn from a seed: each kind of fault in turn, shuffled, some of them at the same
+//! time.
 
 use crate::history::History;
 use crate::mesh::{Mesh, NODES};
@@ -39,10 +39,10 @@ impl Kind {
         Kind::RollingUpgrade,
     ];
 
-    /// Those that may come on top of another one.
+    /// Kinds that may come on top of another one.
     const LINKS: [Kind; 3] = [Kind::CutBothWays, Kind::CutOneWay, Kind::Slow];
 
-    /// What it counts, for people.
+    /// Describes the faults that it counts.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::CutBothWays => "links cut both ways",
@@ -58,25 +58,25 @@ impl Kind {
     }
 }
 
-/// Of so many of 1000 faults of one node, a fault of some links comes on top.
+/// Faults of 1000 of one node that come together with a fault of some links.
 const ON_TOP: u64 = 500;
-/// How long a fault lasts, in milliseconds; in a long run some last longer.
+/// How long a fault lasts, in milliseconds. In a long run some faults last longer.
 const LASTS_MS: (u64, u64) = (1_000, 3_500);
 const LASTS_LONG_MS: (u64, u64) = (8_000, 30_000);
 const LONG_RUN: Duration = Duration::from_secs(300);
 const LONG: u64 = 150;
-/// How long all is well between two faults, in milliseconds.
+/// Time between two faults, in milliseconds.
 const REST_MS: (u64, u64) = (100, 700);
-/// By how much a clock is stepped, in milliseconds: more than what the test can be wrong by, and less than
-/// what makes keys and counters end.
+/// The size of a clock step, in milliseconds. It is more than the error of the test, and less than the
+/// lifetime of keys and counters.
 const STEP_MS: (u64, u64) = (300_000, 7_200_000);
-/// A slow way: what it takes, in milliseconds, and the bytes that get through in a second.
+/// The latency of a slow way, in milliseconds. `RATE` is its throughput in bytes a second.
 const LATENCY_MS: (u64, u64) = (20, 400);
 const RATE: (u64, u64) = (32 << 10, 512 << 10);
-/// Counters that fill up a disk, each of a long name.
+/// Number of counters that fill up a disk. Each has a long name.
 const FILLING: usize = 1_000;
 
-/// How often bulk adds that fill up disks were made.
+/// Number of bulk adds that fill up disks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filled {
     pub(crate) acknowledged: i128,
@@ -86,7 +86,7 @@ pub(crate) struct Filled {
 /// The storm.
 pub(crate) struct Storm<'a> {
     pub(crate) mesh: &'a mut Mesh,
-    /// HTTP and the Redis protocol.
+    /// The proxies of HTTP and of the Redis protocol.
     pub(crate) proxies: &'a [Proxy; 2],
     pub(crate) history: Arc<History>,
     /// See [`Load`](crate::load::Load).
@@ -100,8 +100,8 @@ pub(crate) struct Storm<'a> {
 }
 
 impl Storm<'_> {
-    /// Does each kind of fault at least once, and goes on until the time is over. All is well then, but
-    /// clocks.
+    /// Makes each kind of fault at least once, and goes on until the time is over. At the end everything but
+    /// the clocks is healed.
     pub(crate) async fn rage(&mut self) -> Result<(), String> {
         let end = Instant::now() + self.length;
         let mut dealt = 0;
@@ -184,7 +184,7 @@ impl Storm<'_> {
         self.wait(if long { LASTS_LONG_MS } else { LASTS_MS }).await;
     }
 
-    /// Perhaps does something to links, too.
+    /// Sometimes adds a fault of links.
     fn on_top(&mut self) {
         if self.random.chance(ON_TOP) {
             let kind = *self.random.pick(&Kind::LINKS);
@@ -192,7 +192,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Does something to all links of a node, to those between two halves, or to one.
+    /// Makes a fault of all links of a node, of those between two halves, or of one link.
     fn links(&mut self, kind: Kind) {
         let node = self.random.index(NODES);
         let other = (node + 1 + self.random.index(NODES - 1)) % NODES;
@@ -215,7 +215,7 @@ impl Storm<'_> {
                 if from == to || !hit {
                     continue;
                 }
-                // A link that is cut both ways is one, and has two ways.
+                // A link that is cut in both directions has two ways, and counts once.
                 let counts = kind != Kind::CutBothWays || from < to;
                 self.count(kind, from, kind.name(), u64::from(counts));
                 let latency = Duration::from_millis(self.random.range(LATENCY_MS.0, LATENCY_MS.1));
@@ -228,7 +228,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Tells the proxies where a node is.
+    /// Passes the address of a node to the proxies.
     fn routes(&self, node: usize) -> Result<(), String> {
         self.proxies[0].route(node, Some(self.mesh.http(node)?));
         self.proxies[1].route(node, Some(self.mesh.resp(node)?));
@@ -267,8 +267,8 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Fills up a node's disk, and asks for what does not fit, until the node ends. It has to say so, and to
-    /// be well again once there is room.
+    /// Fills up a node's disk, and sends adds that do not fit, until the node ends. The node has to report
+    /// the full disk, and to recover once there is room.
     async fn full_disk(&mut self, node: usize) -> Result<(), String> {
         self.count(Kind::FullDisk, node, "its disk is full", 1);
         self.mesh.fill(node, true).await?;
@@ -298,10 +298,11 @@ impl Storm<'_> {
         self.start_again(node).await
     }
 
-    /// Loses the disk of a node for good, and puts another member in its place. What was acknowledged at
-    /// level local is safe once a majority holds it, so nothing is asked for until that is so. Members that
-    /// started shortly before have their say once enough others know them, of which one must not be lost
-    /// then.
+    /// Loses the disk of a node for good, and replaces it by another member.
+    ///
+    /// An add that was acknowledged at level local is safe once a majority has it. So clients send nothing
+    /// until this is true. The vote of a member that started shortly before counts only once enough others
+    /// have acknowledged its start. So none of these others may be lost before.
     async fn replace(&mut self, node: usize) -> Result<(), String> {
         self.mesh.links().heal(false);
         self.mesh.settle().await?;

@@ -1,4 +1,4 @@
-//! What drivers answer.
+//! The answers of drivers.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use tallymesh_core::WriterId;
 /// A version vector.
 pub(crate) type Vector = BTreeMap<WriterId, u64>;
 
-/// What tells which operations a replica sees.
+/// A replica's writer and vector, which determine the operations that it sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) writer: WriterId,
@@ -34,12 +34,12 @@ impl Position {
         Ok(position)
     }
 
-    /// How many transactions it has made.
+    /// Number of transactions that it has made.
     pub(crate) fn clock(&self) -> u64 {
         self.vector.get(&self.writer).copied().unwrap_or(0)
     }
 
-    /// The same before its own transactions after `clock`.
+    /// The position before its own transactions after `clock`.
     pub(crate) fn back_to(&self, clock: u64) -> Position {
         let mut before = self.clone();
         match clock {
@@ -50,12 +50,12 @@ impl Position {
     }
 }
 
-/// What came of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was made, or there was nothing to do; what each operation answered.
+    /// It was made, or there was nothing to do. The result of each operation.
     Results(Vec<bool>),
-    /// It was refused with this code.
+    /// It was rejected with this code.
     Refused(String),
 }
 
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// A number that crosses as text.
+/// A number that is encoded as text.
 pub(crate) fn number<T: std::str::FromStr>(value: &Value) -> Option<T> {
     value.as_str()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The comparison of what a replica tells with what the oracle says of the operations that it sees.
+//! Compares the reads of a replica with the oracle's results for the operations that it sees.
 
 use crate::answer::{Position, Vector, number};
 use serde_json::Value;
@@ -6,29 +6,29 @@ use std::collections::BTreeMap;
 use tallymesh_core::{Message, Replica, Space, WriterId};
 use tallymesh_tests::oracle::{Counter, Oracle, View};
 
-/// A counter as one way to read it shows it.
+/// A counter, by one way to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) value: i128,
-    /// When it expires, if it does; nothing if this way does not tell.
+    /// Its expiry, if it has one. The outer `None` means that this way does not return the expiry.
     pub(crate) expiry: Option<Option<u64>>,
 }
 
 /// All counters that exist, by one way to read them.
 pub(crate) type Shows = BTreeMap<String, Shown>;
 
-/// The whole state of a replica, of one moment.
+/// The whole state of a replica at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Tell {
     pub(crate) position: Position,
-    /// What each way to read shows.
+    /// The counters by each way to read them.
     pub(crate) ways: Vec<(&'static str, Shows)>,
-    /// The state in the only encoding that it has.
+    /// The state in its only encoding.
     pub(crate) state: Option<Vec<u8>>,
 }
 
 impl Tell {
-    /// What a driver answers that was asked for these keys.
+    /// Parses a driver's answer to a request for these keys.
     pub(crate) fn read(answer: &Value, keys: &[String]) -> Result<Tell, String> {
         let told = || -> Option<Tell> {
             let counters = answer["counters"].as_object()?;
@@ -81,13 +81,13 @@ impl Tell {
     }
 }
 
-/// A counter that is shown.
+/// A counter in an answer.
 pub(crate) fn shown(value: &Value, expiry: Option<Option<u64>>) -> Option<Shown> {
     let value = number(value)?;
     Some(Shown { value, expiry })
 }
 
-/// A number, or that there is none; nothing if it is neither.
+/// A number or null. `None` if the value is neither.
 pub(crate) fn optional(value: &Value) -> Option<Option<u64>> {
     match value {
         Value::Null => Some(None),
@@ -95,21 +95,20 @@ pub(crate) fn optional(value: &Value) -> Option<Option<u64>> {
     }
 }
 
-/// The states that were told, by what they say they hold.
+/// The states of replicas, by their vectors.
 #[derive(Debug, Default)]
 pub(crate) struct States {
-    /// Who told it first.
+    /// The first replica with this vector, and its state.
     told: BTreeMap<Vector, (String, Vec<u8>)>,
-    /// How many were told that somebody else had told.
+    /// Number of states that another replica had too.
     pub(crate) same: u64,
 }
 
 impl States {
-    /// Compares all that a replica tells with its view, which has its vector. Tells how many reads that
-    /// were.
+    /// Compares all reads of a replica with its view, which has the same vector. Returns the number of reads.
     ///
     /// # Errors
-    /// Names what differs.
+    /// The difference, as text.
     pub(crate) fn judge(
         &mut self,
         name: &str,
@@ -133,7 +132,7 @@ impl States {
         Ok((ways * keys.len()) as u64)
     }
 
-    /// Equal vectors have equal bytes, whoever tells them.
+    /// Checks that equal vectors have equal bytes at all replicas.
     fn note(&mut self, name: &str, vector: &Vector, bytes: &[u8]) -> Result<(), String> {
         match self.told.get(vector) {
             Some((other, same)) if same == bytes => {
@@ -170,7 +169,7 @@ fn compare(exist: &BTreeMap<&str, Counter>, shows: &Shows) -> Result<(), String>
     }
 }
 
-/// Reads the bytes as a replica of ours does, and compares all reads of that.
+/// Merges the bytes into a native replica, and compares all its reads.
 fn same_state(oracle: &Oracle, view: &View, bytes: &[u8], now: u64) -> Result<(), String> {
     let message = Message::decode(bytes).map_err(|error| error.to_string())?;
     let (replica, vector) = reader(&message, now)?;
@@ -184,7 +183,7 @@ fn same_state(oracle: &Oracle, view: &View, bytes: &[u8], now: u64) -> Result<()
     oracle.check(view, &replica, now)
 }
 
-/// A replica that has read a state, and what it sees then.
+/// A replica that has merged a state, and its vector.
 pub(crate) fn reader(message: &Message, now: u64) -> Result<(Replica, Vector), String> {
     let space = Space::default();
     let writer = WriterId::mint(&space, &[0; 32], &[0; 16]);

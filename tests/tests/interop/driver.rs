@@ -1,4 +1,4 @@
-//! A replica behind a program that answers a line with a line.
+//! A replica behind a program that answers each line with a line.
 
 use crate::node::{DEADLINE, told};
 use serde_json::Value;
@@ -9,19 +9,20 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// How a driver is started.
+/// How to start a driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
     pub(crate) folder: PathBuf,
-    /// Where its standard error goes.
+    /// The file of its standard error.
     pub(crate) log: PathBuf,
-    /// Whether it starts its replica again when it is asked to; else it is ended and started itself.
+    /// Whether it can restart its replica itself on request. Otherwise the whole driver is ended and started
+    /// again.
     pub(crate) reloads: bool,
 }
 
-/// A driver that runs. Dropped, it is killed.
+/// A driver that runs. It is killed when it is dropped.
 pub(crate) struct Driver {
     start: Start,
     child: Child,
@@ -53,7 +54,7 @@ impl Driver {
         })
     }
 
-    /// Asks it, and waits for its answer.
+    /// Sends it a request, and waits for the answer.
     pub(crate) async fn ask(&mut self, request: &Value) -> Result<Value, String> {
         let asked = timeout(DEADLINE, self.exchange(request)).await;
         let answer = asked.unwrap_or_else(|_| Err("no answer".to_owned()));
@@ -83,7 +84,7 @@ impl Driver {
         }
     }
 
-    /// Starts its replica again, which is gone without a word.
+    /// Restarts its replica, which ended without a leave.
     pub(crate) async fn reload(&mut self) -> Result<(), String> {
         if self.start.reloads {
             self.ask(&serde_json::json!({ "do": "reload" })).await?;
@@ -94,7 +95,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends it, as its input does: so it ends what it has started.
+    /// Ends it by the end of its input. So it can end the processes that it has started.
     pub(crate) async fn end(&mut self) -> Result<(), String> {
         self.input = None;
         let ended = timeout(DEADLINE, self.child.wait()).await;

@@ -1,18 +1,18 @@
-//! What a run came to.
+//! Figures of a run.
 
 use std::fmt;
 
-/// What befell one replica, and what was compared of it.
+/// Figures of one replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) transactions: u64,
     pub(crate) operations: u64,
-    /// Transactions that had to be refused.
+    /// Transactions that had to be rejected.
     pub(crate) refused: u64,
     pub(crate) cuts: u64,
     pub(crate) reloads: u64,
-    /// Whole states that were compared, and the single reads in them.
+    /// Whole states that were compared. `reads` is the number of single reads in them.
     pub(crate) tells: u64,
     pub(crate) reads: u64,
 }
@@ -22,16 +22,16 @@ pub(crate) struct Figures {
     pub(crate) rows: Vec<Row>,
     /// Links between nodes that were cut.
     pub(crate) node_links: u64,
-    /// States that were told by one replica in the bytes of another.
+    /// States of one replica that had the same bytes as a state of another one.
     pub(crate) same_bytes: u64,
-    /// Transactions that nobody has, as their replica was gone before it had told anybody.
+    /// Transactions that were lost, because their replica ended before it had sent them.
     pub(crate) gone: u64,
-    /// How long it took whenever all was healed until all saw the same.
+    /// For each healing, the time until all replicas saw the same, in milliseconds.
     pub(crate) healed_ms: Vec<u128>,
 }
 
 impl Figures {
-    /// Fails if too little happened to show anything.
+    /// Fails if too little happened to prove anything.
     pub(crate) fn check(&self, steps: u64) -> Result<(), String> {
         let idle = |row: &&Row| {
             row.transactions == 0 || row.tells == 0 || row.cuts == 0 || row.reloads == 0

@@ -1,4 +1,4 @@
-//! The network between a replica and the nodes: a port of the test's own, which leads to one of them or
+//! The network between a replica and the nodes: a port of the test, which leads to one of the nodes or
 //! nowhere.
 
 use crate::node::told;
@@ -8,17 +8,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The port, as long as it is kept.
+/// The port. It exists until it is dropped.
 pub(crate) struct Gate {
     to: watch::Sender<Option<SocketAddr>>,
-    /// Where it is, as a node's address.
+    /// Its address, in the form of a node's address.
     pub(crate) address: String,
     /// Ends with the gate.
     _listener: JoinSet<()>,
 }
 
 impl Gate {
-    /// Opens one that leads nowhere.
+    /// Opens a gate that leads nowhere.
     pub(crate) async fn open() -> Result<Gate, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(told)?;
         let address = format!("http://{}", listener.local_addr().map_err(told)?);
@@ -32,7 +32,7 @@ impl Gate {
         })
     }
 
-    /// Lets connections lead there from now on, or nowhere. Those that there are break.
+    /// Sets the node to which connections lead from now on, or none. Existing connections break.
     pub(crate) fn lead(&self, to: Option<SocketAddr>) {
         self.to.send_replace(to);
     }

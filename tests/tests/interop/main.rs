@@ -1,10 +1,15 @@
-//! Replicas in all runtimes and native nodes in one mesh, under cuts and reloads, beside one oracle: each
-//! read is what the operations say that are seen there, and equal vectors have equal bytes.
+//! Replicas in all runtimes and native nodes in one mesh, under cuts and reloads, compared with one oracle.
+//! Each read must be the result of the operations that the replica sees. Equal vectors must have equal bytes.
 //!
-//! `TALLYMESH_SEED=n` plays another run, `TALLYMESH_STEPS=n` a longer one, `TALLYMESH_TRACE=1` tells each
-//! step, `TALLYMESH_INTEROP_TABLE` names a file for the figures, and `TALLYMESH_DRIVER` the command of a
-//! driver of one's own, which takes part as well. Processes have timers of their own: a seed tells what is
-//! done, and not quite what is seen by then. `tests/runtimes/interop/README.md` has the protocol of drivers.
+//! Environment variables:
+//! - `TALLYMESH_SEED=n` plays another run.
+//! - `TALLYMESH_STEPS=n` plays a run of this length.
+//! - `TALLYMESH_TRACE=1` prints each step.
+//! - `TALLYMESH_INTEROP_TABLE` names a file for the figures.
+//! - `TALLYMESH_DRIVER` is the command of one more driver, which takes part as well.
+//!
+//! Processes have timers of their own. So a seed determines the actions, but not exactly what each replica
+//! sees by then. `tests/runtimes/interop/README.md` has the protocol of drivers.
 
 mod answer;
 mod check;
@@ -39,6 +44,6 @@ fn all_runtimes_agree() {
     if let Some(file) = std::env::var_os("TALLYMESH_INTEROP_TABLE") {
         std::fs::write(file, format!("{figures}\n")).expect("write the table");
     }
-    // Else nothing was shown.
+    // Otherwise the run proves nothing.
     figures.check(steps).unwrap_or_else(|why| panic!("{why}"));
 }

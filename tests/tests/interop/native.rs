@@ -1,4 +1,4 @@
-//! A native node, asked as drivers are, over its HTTP interface.
+//! A native node with the interface of a driver, over its HTTP interface.
 
 use crate::answer::{Outcome, Position, Vector, number};
 use crate::check::{Shows, Tell, optional, reader, shown};
@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 /// A node.
 pub(crate) struct Native {
     node: Node,
-    /// Whether it is cut off from everybody.
+    /// Whether it is cut off from all other replicas.
     pub(crate) cut: bool,
 }
 
@@ -27,7 +27,7 @@ impl Native {
         })
     }
 
-    /// Starts it, for the first time or again on its folder; it dials these.
+    /// Starts it, for the first time or again on its folder. It dials these peers.
     pub(crate) async fn start(&mut self, peers: &[String]) -> Result<(), String> {
         let mut command = Command::new(program()?);
         command
@@ -41,7 +41,7 @@ impl Native {
         self.node.start(command).await
     }
 
-    /// Ends it without a word.
+    /// Ends it without a leave.
     pub(crate) async fn kill(&mut self) -> Result<(), String> {
         self.node.kill().await.map(drop)
     }
@@ -50,7 +50,7 @@ impl Native {
         self.node.http.parse().map_err(told)
     }
 
-    /// Where other nodes reach it.
+    /// Its address for other nodes.
     pub(crate) fn listen(&self) -> &str {
         &self.node.listen
     }
@@ -59,7 +59,7 @@ impl Native {
         &self.node.peer_id
     }
 
-    /// Cuts it off from another node, or from everybody, or heals that.
+    /// Cuts it off from another node or from all of them, or ends that.
     pub(crate) async fn cut(&mut self, peer: Option<&str>, cut: bool) -> Result<(), String> {
         let mut body = json!({ "cut": cut });
         match peer {
@@ -69,7 +69,7 @@ impl Native {
         self.node.post("/v1/demo/cut", &body).await.map(drop)
     }
 
-    /// What it sees.
+    /// Its position.
     pub(crate) async fn position(&self) -> Result<Position, String> {
         let status = self.node.get("/v1/status").await?;
         let faults = &status["spaces"][0]["faults"];
@@ -111,7 +111,7 @@ impl Native {
         results.ok_or_else(|| format!("no outcome: {status} {answer}"))
     }
 
-    /// The whole state of one moment: it is asked for until nothing came in between.
+    /// The whole state at one moment. The requests are repeated until no change came between them.
     pub(crate) async fn tell(&self, keys: &[String]) -> Result<Tell, String> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -120,7 +120,7 @@ impl Native {
                 ("list", self.list().await?),
                 ("read", self.reads(keys).await?),
             ];
-            // A node that is cut off talks to nobody.
+            // A node that is cut off sends nothing to peers.
             let message = match self.cut {
                 true => None,
                 false => Some(pull(&self.node).await?),

@@ -1,4 +1,4 @@
-//! What is done to the mesh, and in which order.
+//! The actions on the mesh, and their order.
 
 use crate::answer::{Outcome, Position, Vector};
 use crate::check::{States, hex};
@@ -13,7 +13,8 @@ use tallymesh_tests::oracle::{Key, Kind, Oracle, View};
 use tallymesh_tests::random::Random;
 use tokio::time::sleep;
 
-/// The counters. Nobody cancels the first one, so what an add to it had seen does not matter.
+/// The counters. No operation cancels the first one, so the operations that an add to it had seen do not
+/// matter.
 const KEYS: [&str; 8] = [
     "likes",
     "a",
@@ -25,25 +26,25 @@ const KEYS: [&str; 8] = [
     "constructor",
 ];
 const LIKES: Key = 0;
-/// Steps after which all is healed, and all have to agree.
+/// Number of steps after which all is healed, and all replicas have to agree.
 const ROUND: u64 = 150;
-/// Steps that are told if one fails.
+/// Number of steps in the report of a failure.
 const LAST: usize = 40;
 /// The runtimes that are pages of a browser.
 const PAGES: [&str; 2] = ["Chromium", "Firefox"];
 const DAY_MS: u64 = 86_400_000;
-/// The longest pause between two steps, in which replicas hear of each other.
+/// Longest pause between two steps, in which replicas sync.
 const PAUSE_MS: u64 = 30;
 
-/// Plays so many steps, heals everything, and waits until all replicas see the same.
+/// Plays this many steps, heals everything, and waits until all replicas see the same.
 ///
 /// # Errors
-/// Says what was wrong, and the last steps.
+/// The failure and the last steps, as text.
 pub(crate) async fn play(seed: u64, steps: u64) -> Result<Figures, String> {
     let mut play = Play::start(seed).await?;
     let played = play.run(steps).await;
     let last: Vec<String> = play.last.into();
-    // However it went: whoever started a browser ends it.
+    // This also runs after a failure: a driver that started a browser ends it.
     let ended = play.world.end().await;
     played.map_err(|why| format!("{why}\nthe last steps were\n  {}", last.join("\n  ")))?;
     ended.map(|()| play.figures)
@@ -53,12 +54,12 @@ struct Play {
     random: Random,
     world: World,
     oracle: Oracle,
-    /// What each replica sees.
+    /// The view of each replica.
     views: Vec<View>,
     states: States,
     /// The last transaction of each writer.
     made: BTreeMap<WriterId, u64>,
-    /// Whose last transactions may be gone with their replicas.
+    /// Writers whose last transactions may be lost with their replicas.
     lost: BTreeSet<WriterId>,
     figures: Figures,
     last: VecDeque<String>,
@@ -119,7 +120,7 @@ impl Play {
     }
 
     async fn step(&mut self, step: u64) -> Result<(), String> {
-        // Each in its turn, so that all of it befalls everybody.
+        // Each replica in its turn, so that every kind of action reaches each of them.
         let remotes = self.world.remotes.len();
         let turn = |each: u64, of: usize| (step / each) as usize % of;
         if step % 100 == 50 {
@@ -149,7 +150,7 @@ impl Play {
         }
     }
 
-    /// Brings a view to what its replica claims to see.
+    /// Extends a view to the vector that its replica claims.
     fn learn(&mut self, at: usize, position: &Position) -> Result<(), String> {
         let claimed = position
             .vector
@@ -167,7 +168,7 @@ impl Play {
             true => vec![(LIKES, Kind::Add(self.amount()))],
             false => self.draw(),
         };
-        // What a node sees when it makes a transaction is known for certain if it hears of nothing.
+        // If a node receives nothing meanwhile, its view at a transaction is certain.
         let alone = !native || ops.iter().any(|(key, _)| *key != LIKES);
         if native && alone && !self.world.nodes[at].cut {
             self.note(format!("{} is cut off", self.name(at)));
@@ -191,7 +192,7 @@ impl Play {
         self.look(at).await
     }
 
-    /// How many transactions the replica has made, as its view has it.
+    /// Number of transactions that the replica has made, by its view.
     async fn own_clock(&mut self, at: usize) -> Result<u64, String> {
         let writer = self.writer_of(at).await?;
         Ok(self.views[at].vector().get(&writer).copied().unwrap_or(0))
@@ -204,7 +205,7 @@ impl Play {
         }
     }
 
-    /// Compares what came of a transaction with what must come of it, and takes it in.
+    /// Compares the outcome of a transaction with the oracle's, and adds it to the oracle.
     fn compare(
         &mut self,
         at: usize,
@@ -248,7 +249,7 @@ impl Play {
         Ok(())
     }
 
-    /// Compares all that a replica tells.
+    /// Compares all reads of a replica.
     async fn look(&mut self, at: usize) -> Result<(), String> {
         let tell = self.world.tell(at, self.oracle.keys()).await;
         let name = self.name(at);
@@ -277,7 +278,7 @@ impl Play {
             72..82 => Kind::Delete,
             82..94 => {
                 let days = self.random.range(1, 1_000);
-                // No clock of this run comes near.
+                // No clock of this run comes near this time.
                 Kind::Expire((now() / DAY_MS + days) * DAY_MS)
             }
             _ => Kind::Persist,
@@ -285,7 +286,7 @@ impl Play {
         (key, kind)
     }
 
-    /// Mostly small; some sums leave 64 bits, and some of those have to be refused.
+    /// Mostly small amounts. Some sums leave 64 bits, and some of those have to be rejected.
     fn amount(&mut self) -> i64 {
         match self.random.below(100) {
             0..90 => self.random.range(0, 1_998) as i64 - 999,
@@ -295,7 +296,7 @@ impl Play {
         }
     }
 
-    /// A gate leads to another node, or nowhere.
+    /// Leads a gate to another node, or nowhere.
     async fn lead(&mut self, remote: usize) -> Result<(), String> {
         let to = self.random.index(NODES + 2);
         let to = (to < NODES).then_some(to);
@@ -314,7 +315,7 @@ impl Play {
         self.world.stay_apart(remote, apart).await
     }
 
-    /// Two nodes are cut from each other, or healed.
+    /// Cuts two nodes from each other, or ends that.
     async fn part(&mut self) -> Result<(), String> {
         let a = self.random.index(NODES);
         let b = (a + 1 + self.random.index(NODES - 1)) % NODES;
@@ -337,8 +338,8 @@ impl Play {
         Ok(())
     }
 
-    /// A runtime, page or worker is started again, with what its replica had or without. A page has a key
-    /// of its own each time, and nodes take of it what its own writer made and no more.
+    /// Restarts a runtime, page or worker, with the state of its replica or without it. A page has a new key
+    /// each time. Nodes accept only the transactions of its own writer from it.
     async fn reload(&mut self, remote: usize) -> Result<(), String> {
         let at = NODES + remote;
         let is_page = PAGES.contains(&self.world.remotes[remote].name.as_str());
@@ -363,7 +364,7 @@ impl Play {
         self.look(at).await
     }
 
-    /// A replica goes on in the second module.
+    /// Moves a replica to the second module.
     async fn upgrade(&mut self, remote: usize) -> Result<(), String> {
         self.note(format!(
             "{} takes the second module",
@@ -373,7 +374,7 @@ impl Play {
         self.look(NODES + remote).await
     }
 
-    /// A node is killed and started again; it has all that it had answered.
+    /// Kills a node and starts it again. It still has everything that it had acknowledged.
     async fn restart(&mut self, node: usize) -> Result<(), String> {
         self.note(format!("{} is killed", self.name(node)));
         self.figures.rows[node].reloads += 1;
@@ -400,7 +401,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until all see the same, and compares all that they tell meanwhile and then.
+    /// Waits until all replicas see the same. Compares all their reads meanwhile and at the end.
     async fn settle(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -425,7 +426,7 @@ impl Play {
         self.nothing_is_missing()
     }
 
-    /// Nobody misses a transaction whose replica had the time to tell it.
+    /// Checks that no replica lacks a transaction whose replica had the time to send it.
     fn nothing_is_missing(&mut self) -> Result<(), String> {
         self.figures.same_bytes = self.states.same;
         self.figures.gone = 0;
@@ -463,7 +464,7 @@ impl Play {
     }
 }
 
-/// Operations as drivers and nodes take them.
+/// Operations in the form that drivers and nodes accept.
 fn json(ops: &[(Key, Kind)]) -> Value {
     let operation = |(key, kind): &(Key, Kind)| {
         let key = KEYS[*key];

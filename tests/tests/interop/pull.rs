@@ -1,4 +1,4 @@
-//! The state of a node in its own bytes: as a peer pulls it that syncs over WebSocket.
+//! The state of a node in its own bytes. A peer pulls it over WebSocket.
 
 use crate::node::{DEADLINE, Node, SPACE, told};
 use futures::{SinkExt, StreamExt};
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as Data;
 
-/// Asks the node for everything, and gives what it answers.
+/// Requests everything from the node, and returns its state.
 pub(crate) async fn pull(node: &Node) -> Result<Message, String> {
     let writer = WriterId::mint(&Space::default(), &[1; 32], &[1; 16]);
     let nothing = VersionVector::default();

@@ -22,23 +22,23 @@ pub(crate) struct Remote {
     pub(crate) name: String,
     driver: Driver,
     gate: Gate,
-    /// The id that it writes under.
+    /// Its writer.
     pub(crate) writer: WriterId,
     /// The node that its gate leads to.
     pub(crate) node: Option<usize>,
-    /// Whether it was told to stay apart.
+    /// Whether it has the command to stay apart.
     pub(crate) apart: bool,
 }
 
-/// All replicas: the nodes come first.
+/// All replicas. The nodes come first.
 pub(crate) struct World {
     pub(crate) nodes: Vec<Native>,
     pub(crate) remotes: Vec<Remote>,
     /// Pairs of nodes that are cut from each other.
     pub(crate) parted: Vec<(usize, usize)>,
-    /// Makes the project of the drivers, and takes it away with its input.
+    /// The process that makes the project of the drivers. It removes the project at the end of its input.
     project: Child,
-    /// Where drivers say what goes wrong.
+    /// The folder of the drivers' logs.
     _logs: TempDir,
 }
 
@@ -53,7 +53,7 @@ impl World {
             project,
             _logs: logs,
         };
-        // They start all at once, as browsers take their time.
+        // All of them start at once, because browsers take some time.
         for (name, start) in starts {
             world.remotes.push(Remote {
                 name,
@@ -93,7 +93,7 @@ impl World {
     pub(crate) async fn restart_node(&mut self, number: usize) -> Result<(), String> {
         self.nodes[number].kill().await?;
         self.start_node(number).await?;
-        // The others know still from whom they are cut.
+        // The other nodes still have their cuts.
         for (a, b) in self.parted.clone() {
             if a == number {
                 self.part(a, b, true).await?;
@@ -107,13 +107,13 @@ impl World {
         Ok(())
     }
 
-    /// Cuts two nodes from each other, or heals that.
+    /// Cuts two nodes from each other, or ends that.
     pub(crate) async fn part(&mut self, a: usize, b: usize, cut: bool) -> Result<(), String> {
         let peer = self.nodes[b].peer_id().to_owned();
         self.nodes[a].cut(Some(&peer), cut).await
     }
 
-    /// Lets a remote replica's gate lead to a node, or nowhere.
+    /// Leads a remote replica's gate to a node, or nowhere.
     pub(crate) fn lead(&mut self, remote: usize, node: Option<usize>) -> Result<(), String> {
         let to = node.map(|node| self.nodes[node].http()).transpose()?;
         self.remotes[remote].gate.lead(to);
@@ -121,7 +121,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens the replica of a driver, with what is left of the one before.
+    /// Opens the replica of a driver, with the remaining state of the one before.
     pub(crate) async fn begin(
         &mut self,
         remote: usize,
@@ -135,26 +135,26 @@ impl World {
         Ok(position)
     }
 
-    /// Has a driver's replica gone, and its runtime started again.
+    /// Ends a driver's replica, and restarts its runtime.
     pub(crate) async fn reload(&mut self, remote: usize) -> Result<(), String> {
         self.remotes[remote].driver.reload().await
     }
 
-    /// Tells a driver's replica to stay apart from all nodes, or to come back.
+    /// Makes a driver's replica stay apart from all nodes, or connect again.
     pub(crate) async fn stay_apart(&mut self, remote: usize, apart: bool) -> Result<(), String> {
         self.remotes[remote].apart = apart;
         let what = if apart { "cut" } else { "heal" };
         self.simple(remote, what).await
     }
 
-    /// A request that is answered with nothing.
+    /// A request with an empty answer.
     pub(crate) async fn simple(&mut self, remote: usize, what: &str) -> Result<(), String> {
         let request = json!({ "do": what });
         self.remotes[remote].driver.ask(&request).await.map(drop)
     }
 
-    /// Asks a replica for a transaction: what it sees just before it, what comes of it, and what it sees
-    /// then. A node may see more in between.
+    /// Requests a transaction of a replica. Returns its position just before, the outcome, and its position
+    /// after it. A node may receive more in between.
     pub(crate) async fn transact(
         &mut self,
         at: usize,
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Ends the drivers in order; the nodes are killed with the mesh.
+    /// Ends the drivers in order. The nodes are killed with the mesh.
     pub(crate) async fn end(mut self) -> Result<(), String> {
         for remote in &mut self.remotes {
             remote.driver.end().await?;
@@ -199,7 +199,7 @@ impl World {
     }
 }
 
-/// Makes the project of all drivers, and tells how each is started.
+/// Makes the project of all drivers, and returns how to start each of them.
 async fn drivers(logs: &TempDir) -> Result<(Child, Vec<(String, Start)>), String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/runtimes/interop");
     let mut child = Command::new("node")

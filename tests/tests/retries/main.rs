@@ -1,8 +1,8 @@
-//! Clients that ask again through a proxy which drops, delays and repeats, over three real nodes that
-//! are killed and cut meanwhile: each operation counts once, at each node.
+//! Clients that repeat requests through a proxy that drops, delays and repeats, over three real nodes.
+//! Meanwhile the nodes are killed and cut. Each operation must count once, at each node.
 //!
-//! `TALLYMESH_OPS=n` makes so many operations, `TALLYMESH_SEED=n` draws others. Processes have timers of
-//! their own: a seed tells what is asked for and what befalls messages, and not quite when.
+//! `TALLYMESH_OPS=n` makes this many operations, `TALLYMESH_SEED=n` draws others. Processes have timers of
+//! their own. So a seed determines the requests and the faults of messages, but not their exact times.
 
 #[path = "../common/client.rs"]
 mod client;
@@ -23,10 +23,10 @@ use tallymesh_tests::seeds;
 use wire::Wire;
 
 const OPERATIONS: usize = 3_000;
-/// Operations of clients without keys, of which many are bound to count twice.
+/// Number of operations of clients without keys. Many of them count twice.
 const WITHOUT_KEYS: usize = 400;
 
-/// One run at a time: each has enough to do with two processors.
+/// One run at a time, because each needs both processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -39,7 +39,7 @@ fn each_operation_counts_once_over_resp() {
     counts_once(Wire::Resp);
 }
 
-/// What the other tests would see if keys did nothing.
+/// Without idempotency keys, the other tests would see these results.
 #[test]
 fn clients_without_keys_count_too_much() {
     let plan = Plan {
@@ -55,7 +55,7 @@ fn clients_without_keys_count_too_much() {
 fn counts_once(wire: Wire) {
     let figures = play(plan(wire)).unwrap_or_else(|why| panic!("{why}"));
     println!("{wire:?}:\n{figures}");
-    // Else the storm was none.
+    // Otherwise the run had too few faults.
     let twice = figures.taken_twice.unwrap_or(1);
     let happened = [figures.kills, figures.cuts, figures.duplicates, twice];
     assert!(happened.iter().all(|count| *count > 0), "{figures:?}");

@@ -1,4 +1,4 @@
-//! Three real nodes, members of one space, that are killed, started again, cut and healed.
+//! Three real nodes, members of one space. They are killed, restarted, cut and healed.
 
 use crate::node::{DEADLINE, Node, POLL, SPACE, program};
 use crate::wire::Wire;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 pub(crate) const NODES: usize = 3;
 
-/// The nodes. Dropped, they are killed.
+/// The nodes. They are killed when they are dropped.
 pub(crate) struct Mesh {
     nodes: Vec<Node>,
     wire: Wire,
@@ -19,16 +19,16 @@ pub(crate) struct Mesh {
     pub(crate) figures: Figures,
 }
 
-/// What befell the nodes.
+/// Figures of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) kills: u64,
     /// Links that were cut.
     pub(crate) cuts: u64,
-    /// Adds that a node made, and did not know to be made before. What nodes made after they were
-    /// looked at last, before they were killed, is not among them.
+    /// Adds that a node made because it had no earlier one of the same key. Adds between a node's last look
+    /// and its kill are not included.
     pub(crate) adds: u64,
-    /// Times that a member went on under another writer id, and made again what was not certain.
+    /// Times that a member went on under another writer, and replayed the transactions that were not certain.
     pub(crate) renewals: u64,
 }
 
@@ -62,7 +62,7 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// Starts a node, for the first time or again on its folder, linked to all that run.
+    /// Starts a node, for the first time or again on its folder, linked to all running nodes.
     async fn run(&mut self, node: usize) -> Result<(), String> {
         let peers: Vec<String> = self
             .nodes
@@ -81,7 +81,7 @@ impl Mesh {
         self.nodes[node].start(command).await
     }
 
-    /// Where clients reach a node.
+    /// The address of a node for clients.
     pub(crate) fn address(&self, node: usize) -> Result<SocketAddr, String> {
         let Node { http, resp, .. } = &self.nodes[node];
         let address = match self.wire {
@@ -93,7 +93,7 @@ impl Mesh {
             .map_err(|_| format!("no address: {address}"))
     }
 
-    /// What a node has said, its end.
+    /// The end of a node's log.
     pub(crate) fn log(&self, node: usize) -> String {
         self.nodes[node].log()
     }
@@ -144,7 +144,7 @@ impl Mesh {
         cut.map(|_| ())
     }
 
-    /// Adds a node's figures to those of all, before they are lost with it.
+    /// Adds a node's figures to the sum, before they are lost with its process.
     async fn look(&mut self, node: usize) -> Result<(), String> {
         let node = &self.nodes[node];
         let metrics = node.ask("GET", "/metrics", "", "").await?;
@@ -158,7 +158,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Whether each node sees all of them as members, with starts that all know.
+    /// Whether each node sees all of them as members, and all have acknowledged each other's starts.
     pub(crate) async fn is_settled(&self) -> Result<bool, String> {
         for node in &self.nodes {
             if !node.is_settled(NODES).await? {
@@ -168,7 +168,7 @@ impl Mesh {
         Ok(true)
     }
 
-    /// What all nodes hold, as a digest, if it is the same.
+    /// The digest of the state, if it is the same at all nodes.
     pub(crate) async fn digest(&self) -> Result<Option<String>, String> {
         let mut digests = Vec::new();
         for node in &self.nodes {
@@ -178,7 +178,7 @@ impl Mesh {
         Ok(same.then(|| digests.swap_remove(0)))
     }
 
-    /// What a node shows for counters, as one view; 0 for those that are absent.
+    /// A node's values of counters, as one view. The value of an absent counter is 0.
     pub(crate) async fn values(&self, node: usize, names: &[String]) -> Result<Vec<i128>, String> {
         self.nodes[node].values(names).await
     }

@@ -1,5 +1,5 @@
-//! A run: clients that ask again through the proxy, nodes that are killed and cut meanwhile, and the
-//! judge, who knows what was asked for.
+//! A run: clients that repeat requests through the proxy, nodes that are killed and cut, and a judge that has
+//! all requests.
 
 use crate::client::{self, Client};
 use crate::history::History;
@@ -19,30 +19,30 @@ use tokio::time::sleep;
 
 const CLIENTS: usize = 16;
 const COUNTERS: usize = 64;
-/// Lower bits of a counter that tell how many operations it counts, as each adds 1 there. Above are
-/// random numbers: what is lost then never weighs up what counts twice, and what a counter is wrong by
-/// names the operation.
+/// Number of lower bits of a counter that count its operations: each operation adds 1 there. The upper bits
+/// are random numbers. So a lost operation never compensates a double one, and the error of a counter
+/// identifies the operation.
 const COUNT_BITS: u32 = 20;
 const WEIGHT_MAX: u64 = (1 << 24) - 1;
-/// Operations that are asked for once more when all is over.
+/// Number of operations that are requested once more at the end.
 const ASKED_AGAIN: usize = 200;
-/// Wrong counters that are told of.
+/// Most wrong counters in a report.
 const TOLD_MAX: usize = 5;
 const POLL: Duration = Duration::from_millis(20);
 
-/// What is to be played.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) wire: Wire,
     pub(crate) seed: u64,
     pub(crate) operations: usize,
-    /// Whether clients give operations their keys.
+    /// Whether clients send the idempotency keys.
     pub(crate) keyed: bool,
     /// Whether nodes are killed and links are cut.
     pub(crate) trouble: bool,
 }
 
-/// What came of it.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) clients: client::Figures,
@@ -52,12 +52,12 @@ pub(crate) struct Figures {
     pub(crate) renewals: u64,
     /// Requests that nodes answered, beyond one for each operation.
     pub(crate) duplicates: u64,
-    /// Of these, at least so many were taken for new, by a node that had not heard of the first, and
-    /// were withdrawn. Nodes count only what comes over HTTP.
+    /// Least number of duplicates that a node without the first one made as new operations, and that were
+    /// withdrawn. Nodes count only requests over HTTP.
     pub(crate) taken_twice: Option<u64>,
-    /// Until all clients were answered.
+    /// Time until all clients were answered, in seconds.
     pub(crate) seconds: f32,
-    /// From then on, until all nodes were right.
+    /// Time from then on until all nodes were right, in seconds.
     pub(crate) settled_seconds: f32,
 }
 
@@ -194,7 +194,7 @@ fn cuts(random: &mut Random) -> Vec<(usize, usize)> {
 }
 
 impl Run {
-    /// Has clients make all operations, while nodes are killed and cut; all is healed in the end.
+    /// Lets clients make all operations, while nodes are killed and cut. At the end all is healed.
     async fn storm(&mut self) -> Result<client::Figures, String> {
         let operations: Arc<[Operation]> = self.operations.clone().into();
         let next = Arc::new(AtomicUsize::new(0));
@@ -234,13 +234,13 @@ impl Run {
         tokio::try_join!(made, troubled).map(|(figures, ())| figures)
     }
 
-    /// Kills and cuts, in rounds, until most operations are made. A round goes on when so many more of
-    /// them are, so that all happens while clients are busy.
+    /// Kills and cuts, in rounds, until most operations are made. A round ends when a number of further
+    /// operations are made, so that all faults happen while clients work.
     async fn trouble(&mut self, mut answered: watch::Receiver<usize>) -> Result<(), String> {
         let operations = self.plan.operations;
         let step = (operations / 40).clamp(10, 300);
         let mut random = Random::new(!self.plan.seed);
-        // Whether it is over: the clients say no more.
+        // Whether the clients have ended, and send no more counts.
         let wait = async |answered: &mut watch::Receiver<usize>| {
             let aim = *answered.borrow() + step;
             answered.wait_for(|done| *done >= aim).await.is_err()
@@ -294,7 +294,7 @@ impl Run {
         self.mesh.heal().await
     }
 
-    /// Waits until all nodes hold the same, and each counter at each of them is what was asked for.
+    /// Waits until all nodes have the same state, and each counter at each of them has the expected value.
     async fn is_right(&self) -> Result<(), String> {
         let mut expected: BTreeMap<&str, i128> = BTreeMap::new();
         for operation in &self.operations {
@@ -318,8 +318,8 @@ impl Run {
             if settled && same && right {
                 return Ok(());
             }
-            // What is wrong once all hold the same may be mended only by a member that came back, and
-            // makes again what did not count.
+            // All nodes may have the same state, and still lack something. A member that rejoins may yet
+            // replay the missing transactions.
             let stays = settled && same && !self.plan.trouble;
             if stays || Instant::now() > deadline {
                 let all = format!("settled: {settled}, all hold the same: {same}");
@@ -330,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Asks some operations' nodes once more, with no proxy between: all know that they are made.
+    /// Repeats random operations at random nodes, with no proxy between. The node must have the key.
     async fn ask_again(&self) -> Result<(), String> {
         let mut random = Random::new(self.plan.seed);
         for _ in 0..ASKED_AGAIN {
@@ -357,7 +357,7 @@ impl Run {
         self.is_right().await
     }
 
-    /// What is wrong at which node, and what befell the operations that it names.
+    /// Describes the wrong counters at the nodes, and the events of the operations that they identify.
     fn wrong(&self, expected: &[i128], values: &[Vec<i128>]) -> String {
         let mut text = String::new();
         let mut told = 0;

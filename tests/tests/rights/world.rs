@@ -1,4 +1,4 @@
-//! Two members, or the nodes of an open space, and Eve, on links that lose nothing.
+//! Two members, or the nodes of an open space, and Eve, on links without losses.
 
 use std::collections::{BTreeMap, VecDeque};
 use tallymesh_core::wire::{Body, Frame};
@@ -13,14 +13,14 @@ pub(crate) const EVE: usize = 2;
 
 const INTERVAL_MS: u32 = 500;
 const LEASE_MS: u32 = 5_000;
-/// The type of a frame that asks for what is missing.
+/// The type of a frame that requests missing changes.
 const PULL: u8 = 3;
 
 pub(crate) struct Peer {
     pub(crate) replica: Replica,
     pub(crate) sync: SyncMachine,
     pub(crate) owner: Owner,
-    /// The writer that it began with, and what that was minted with.
+    /// Its first writer. `nonce` is the nonce of this writer.
     pub(crate) first: WriterId,
     pub(crate) nonce: [u8; 16],
     mark: Mark,
@@ -28,17 +28,17 @@ pub(crate) struct Peer {
 
 struct Wire {
     ends: [usize; 2],
-    /// What the first end allows the second.
+    /// The role that the first end gives the second.
     role: Option<Role>,
 }
 
 pub(crate) struct World {
     pub(crate) peers: Vec<Peer>,
-    /// Who refused something, which link was closed, and why.
+    /// All rejections: the replica, the link that was closed, and the code.
     pub(crate) refused: Vec<(usize, Option<Link>, &'static str)>,
-    /// How many frames of each type were sent on each link.
+    /// Number of frames of each type on each link.
     pub(crate) sent: BTreeMap<(Link, u8), usize>,
-    /// Whether Eve's machine does not care for what others take, from the next link on.
+    /// Whether Eve's machine ignores what others accept, from the next link on.
     pub(crate) careless: bool,
     now: Millis,
     wires: BTreeMap<Link, Wire>,
@@ -48,7 +48,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Two nodes with a link, which are members if the space is `closed`, and Eve without one.
+    /// Two linked nodes, which are members if the space is `closed`, and Eve without a link.
     pub(crate) fn new(closed: bool) -> World {
         let mut world = World {
             peers: Vec::new(),
@@ -121,7 +121,7 @@ impl World {
         [self.nonces; 16]
     }
 
-    /// Links two; the first one allows the second no more than this role.
+    /// Links two replicas. The first one gives the second this role.
     pub(crate) fn link(&mut self, one: usize, two: usize, role: Option<Role>) -> Link {
         self.links += 1;
         let (link, broadcast) = (Link(self.links), false);
@@ -179,7 +179,7 @@ impl World {
         self.flights.push_back((to, link, bytes));
     }
 
-    /// How often somebody asked for something since then.
+    /// Number of pulls on all links since `before`.
     pub(crate) fn pulls_since(&self, before: &BTreeMap<(Link, u8), usize>) -> usize {
         let pulls = self.sent.iter().filter(|it| it.0.1 == PULL);
         pulls
@@ -187,7 +187,7 @@ impl World {
             .sum()
     }
 
-    /// Lets all frames arrive.
+    /// Delivers all frames.
     pub(crate) fn settle(&mut self) {
         while let Some((to, link, bytes)) = self.flights.pop_front() {
             if self.wires.contains_key(&link) {
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// A frame as it is heard: Eve may not listen to what others take.
+    /// A frame at its receiver. Eve may ignore what others accept.
     fn heard(&self, to: usize, bytes: &[u8]) -> Vec<u8> {
         let mut frame = Frame::decode(bytes).expect("a frame of ours decodes");
         if let Body::Hello(hello) = &mut frame.body
@@ -210,7 +210,7 @@ impl World {
         frame.encode()
     }
 
-    /// Lets so much time go by.
+    /// Lets this time pass.
     pub(crate) fn runs(&mut self, millis: Millis) {
         let until = self.now + millis;
         self.settle();
@@ -246,13 +246,13 @@ impl World {
         self.apply(at, key, Op::Add(by));
     }
 
-    /// Somebody writes.
+    /// A replica makes an operation.
     pub(crate) fn apply(&mut self, at: usize, key: &str, op: Op) {
         self.peers[at].replica.apply(key, op).unwrap();
         self.changed(at);
     }
 
-    /// A peer says this on its link to the member.
+    /// A peer sends this on its link to the member.
     pub(crate) fn say(&mut self, at: usize, bytes: &[u8]) {
         let link = self.link_of(at);
         self.send(at, link, bytes.to_vec());

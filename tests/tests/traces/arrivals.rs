@@ -1,10 +1,10 @@
-//! Those who come: taken in twice, born offline, forgotten, too old, and more than a number holds.
+//! New replicas: admitted twice, born offline, forgotten, too old, and more than a number can count.
 
 use crate::mesh::Mesh;
 use tallymesh_core::Op::{Add, Delete};
 
-/// Two members hear of a tab before they hear of each other, and each takes it in. It has one home
-/// and one heir all the same.
+/// Two members receive a tab's messages before each other's, and each admits the tab. It still has one
+/// sponsor and one successor.
 #[test]
 fn a_tab_that_two_members_have_taken_in_counts_once() {
     let mut mesh = Mesh::new(2);
@@ -27,8 +27,8 @@ fn a_tab_that_two_members_have_taken_in_counts_once() {
     mesh.ends(&[0, 1], Some(16));
 }
 
-/// It has counted before it heard that the space has members, so it kept nothing to make again; what
-/// is left of it is added.
+/// It has counted before it received that the space has members, so it kept no journal. The rest of its
+/// changes is added.
 #[test]
 fn what_was_counted_offline_before_the_first_contact_is_added_once() {
     let mut mesh = Mesh::new(2);
@@ -47,8 +47,8 @@ fn what_was_counted_offline_before_the_first_contact_is_added_once() {
     mesh.ends(&[0, 1, tab], Some(16));
 }
 
-/// The members do not know it any more. It is told so by the first whole state that does not name
-/// it, though that names the one who took it in.
+/// The members have forgotten it. The first whole state that does not name it shows this, although that state
+/// names its sponsor.
 #[test]
 fn one_who_was_forgotten_learns_it_from_a_state() {
     let mut mesh = Mesh::new(2);
@@ -70,8 +70,8 @@ fn one_who_was_forgotten_learns_it_from_a_state() {
     mesh.ends(&[0, 1, tab], Some(20));
 }
 
-/// Nobody waits for a reader, and the delete was collected meanwhile. It takes the whole state in
-/// place of its own; merged into it, 17 would be read.
+/// No member waits for a reader, and the delete was collected meanwhile. The reader replaces its state by the
+/// whole state. A merge would read 17.
 #[test]
 fn a_reader_that_is_too_old_takes_the_whole_state() {
     let mut mesh = Mesh::new(2);
@@ -89,7 +89,7 @@ fn a_reader_that_is_too_old_takes_the_whole_state() {
     mesh.ends(&[0, 1, reader], Some(80));
 }
 
-/// Each of them has all that an add may bring together, and the heir still counts.
+/// Each of them has the largest total that adds can reach. The successor can still count.
 #[test]
 fn a_full_heir_takes_over_full_tabs() {
     const MOST: i128 = i64::MAX as i128;

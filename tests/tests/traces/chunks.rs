@@ -7,16 +7,16 @@ use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Input, Link, Output, SyncConfig, SyncMachine};
 
 const LINK: Link = Link(1);
-/// Counters, whose keys are so long that they fill several chunks.
+/// Counters with such long keys that they fill several chunks.
 const COUNT: usize = 3_000;
 
 /// Two replicas of a history with a link between them.
 struct Wire {
     play: Play,
     machines: [SyncMachine; 2],
-    /// Frames on their way to each.
+    /// Frames on their way to each replica.
     inboxes: [VecDeque<Vec<u8>>; 2],
-    /// Chunks that replica 1 got, and how many of them completed a transfer.
+    /// Chunks that replica 1 has received. `commits` counts those that completed a transfer.
     chunks: usize,
     commits: usize,
 }
@@ -35,7 +35,7 @@ impl Wire {
         }
     }
 
-    /// Delivers a frame to each; false if there is none.
+    /// Delivers a frame to each replica. Returns false if there is none.
     fn step(&mut self) -> bool {
         let mut any = false;
         for at in 0..2 {
@@ -54,7 +54,7 @@ impl Wire {
         any
     }
 
-    /// Moves an amount at replica 0, which tells its machine.
+    /// Moves an amount at replica 0, and notifies its machine.
     fn transfer(&mut self, from: usize, to: usize, amount: i64) {
         self.play
             .transact(0, &[(from, Add(-amount)), (to, Add(amount))]);
@@ -62,8 +62,8 @@ impl Wire {
     }
 }
 
-/// The oracle holds every replica to a causal cut at every frame; a receiver that showed a chunk
-/// before the transfer is whole would show a transfer by half.
+/// The oracle checks at every frame that each replica has a causal cut. A receiver that showed a chunk before
+/// the transfer is complete would show half a transaction.
 #[test]
 fn no_chunk_shows_a_transaction_by_half() {
     let names: Vec<String> = (0..COUNT)
@@ -93,7 +93,7 @@ fn no_chunk_shows_a_transaction_by_half() {
         assert_eq!(shown.is_some(), wire.commits > 0, "before the last chunk");
         let sum = |key| play.value_of(1, key).unwrap_or(0);
         assert_eq!(sum(first) + sum(middle) + sum(last), 0);
-        // Overwrites what was sent, what is yet to be sent, or both.
+        // Overwrites a part that was sent, a part that is still to be sent, or both.
         if wire.chunks > written && wire.commits == 0 {
             written = wire.chunks;
             match written % 3 {

@@ -1,12 +1,13 @@
-//! Writers that were declared dead and are not, those who leave meanwhile, and those who don't know.
+//! Writers that were fenced and still run, writers that leave meanwhile, and writers that have not received
+//! their fence.
 
 use crate::mesh::Mesh;
 use tallymesh_core::Op::{Add, Delete};
 
-// When an absorption is final.
+// The time at which a retirement is final.
 
-/// The tab is alive and goes on. Taken over at once, what it added after would be seen by whoever
-/// hears of it first, and by nobody who hears of the absorption first.
+/// The tab runs and goes on. If it were retired at once, a replica that receives it first would see its later
+/// adds. A replica that receives the retirement first would not.
 #[test]
 fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     let mut mesh = Mesh::new(2);
@@ -19,7 +20,7 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     assert_eq!(mesh.values([0, 1, tab]), [Some(1), Some(5), Some(5)]);
     mesh.gets(1, &mesh.state(0));
     mesh.does(1, |replica| replica.acknowledge());
-    // From now on member 1 takes nothing of it.
+    // From now on member 1 accepts nothing of the tab.
     mesh.apply(tab, Add(16));
     mesh.refuses(1, &mesh.state(tab), "behind");
     mesh.gets(0, &mesh.state(1));
@@ -30,8 +31,8 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     mesh.ends(&[0, 1], Some(5));
 }
 
-/// The tab was taken in by a member that is dead now, and the heir has not heard of that: so its word
-/// is not the tab's yet, who has not seen the delete.
+/// The tab's sponsor is dead, and the successor has not received the tab's admission by it. So an
+/// acknowledgement by this member does not yet cover the tab, which has not seen the delete.
 #[test]
 fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
     let mut mesh = Mesh::new(3);
@@ -55,9 +56,9 @@ fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
     mesh.ends(&[0, 1], Some(4));
 }
 
-/// Member 2 is declared dead while it holds a transaction of the tab that nobody else has. Whoever
-/// waits for word of the tab's fence only could absorb the tab without that transaction, while
-/// member 0, who does not know yet that member 2 is dead, takes it in.
+/// Member 2 is fenced while it has a transaction of the tab that no other member has. A member that waits
+/// only for acknowledgements of the tab's fence could retire the tab without this transaction. Meanwhile
+/// member 0 does not have the fence of member 2 yet, and merges the transaction.
 #[test]
 fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     let mut mesh = Mesh::new(3);
@@ -71,10 +72,10 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     mesh.gets(0, &mesh.state(1));
     mesh.does(0, |replica| replica.acknowledge());
     mesh.gets(1, &mesh.state(0));
-    assert_eq!(mesh.absorbs(1), 0); // member 2 has not said anything
+    assert_eq!(mesh.absorbs(1), 0); // member 2 has acknowledged nothing
     mesh.keeps_only(1, &[0, 1]);
     mesh.fences(1, 2);
-    assert_eq!(mesh.absorbs(1), 0); // nor has member 0 of that
+    assert_eq!(mesh.absorbs(1), 0); // member 0 has not acknowledged this fence
     mesh.gets(0, &mesh.state(2));
     assert_eq!(
         mesh.values([0, 1, 2, tab]),
@@ -89,8 +90,8 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     mesh.ends(&[0, 1], Some(5));
 }
 
-/// Two members declare each other dead, each as the other's heir: neither may absorb the other. A
-/// third one takes both over.
+/// Two members fence each other, each as the other's successor. Neither may retire the other. A third member
+/// retires both.
 #[test]
 fn dead_members_who_are_each_others_heirs_find_a_third() {
     let mut mesh = Mesh::new(3);
@@ -104,7 +105,7 @@ fn dead_members_who_are_each_others_heirs_find_a_third() {
     mesh.refuses(0, &other, "retired");
     mesh.refuses(1, &one, "retired");
     mesh.gets(2, &one);
-    // Who is dead is not heard any more, others pass on what it said.
+    // A fenced writer's own messages are rejected, but others pass its changes on.
     mesh.refuses(2, &other, "gone");
     mesh.relays(2, &other);
     assert_eq!(mesh.values([0, 1, 2]), [Some(1), Some(4), Some(5)]);
@@ -113,10 +114,10 @@ fn dead_members_who_are_each_others_heirs_find_a_third() {
     mesh.ends(&[2], Some(5));
 }
 
-// Those who were absorbed and don't know.
+// Writers that were retired and have not received this.
 
-/// Member 2 was absorbed elsewhere and doesn't know. It goes on and takes a tab in, and the tab's
-/// messages bring along what member 2 did above the last clock that was taken over.
+/// Member 2 was retired elsewhere and has not received this. It goes on and admits a tab. The tab's messages
+/// contain changes of member 2 after the clock up to which it was retired.
 #[test]
 fn a_tab_that_was_taken_in_by_a_dead_member_is_refused() {
     let mut mesh = Mesh::new(3);
@@ -135,20 +136,20 @@ fn a_tab_that_was_taken_in_by_a_dead_member_is_refused() {
         [Some(1), Some(1), Some(21), Some(21)]
     );
     mesh.refuses(0, &mesh.state(orphan), "behind");
-    // Member 1 knows of the fence, not of the absorption.
+    // Member 1 has the fence, but not the retirement.
     mesh.refuses(1, &mesh.state(orphan), "behind");
     mesh.gets(1, &mesh.state(0));
     mesh.refuses(1, &mesh.state(orphan), "behind");
     mesh.ends(&[0, 1], Some(1));
-    // Member 2 is forgotten by now.
+    // The members have forgotten member 2 by now.
     for member in [0, 1] {
         mesh.refuses(member, &mesh.state(orphan), "behind");
         assert_eq!(mesh.value(member), Some(1));
     }
 }
 
-/// The tab's farewell is its last word. If its home went on to wait for it, no fence could be
-/// acknowledged, and the other tab would never be absorbed.
+/// A leave is the tab's last message. If its sponsor still waited for the tab, no fence could be
+/// acknowledged, and the other tab would never be retired.
 #[test]
 fn nobody_waits_for_one_who_has_left() {
     let mut mesh = Mesh::new(2);
@@ -166,8 +167,8 @@ fn nobody_waits_for_one_who_has_left() {
     mesh.ends(&[0, 1], Some(5));
 }
 
-/// A member's state from before it took the tab in does not name the tab. That is no word of the
-/// tab having been forgotten, also when the one who took it in was itself absorbed and forgotten.
+/// A member's state from before the admission does not name the tab. This does not mean that the tab was
+/// forgotten, even if its sponsor was itself retired and forgotten.
 #[test]
 fn a_state_from_before_an_admission_tells_nobody_that_it_was_forgotten() {
     let mut mesh = Mesh::new(2);
@@ -187,7 +188,7 @@ fn a_state_from_before_an_admission_tells_nobody_that_it_was_forgotten() {
     mesh.in_order(&[new, 1, tab]);
     assert!(!mesh.knows(tab, &old));
     let state = mesh.state(1);
-    mesh.refuses(tab, &early[0], "gone"); // its sender was absorbed
+    mesh.refuses(tab, &early[0], "gone"); // its sender was retired
     mesh.relays(tab, &early[0]);
     mesh.gets(tab, &early[1]);
     mesh.apply(tab, Add(16));

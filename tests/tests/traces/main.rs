@@ -1,5 +1,5 @@
-//! Histories that are known to break counters of this sort, each of them short, with the number
-//! that a plausible but wrong rule would give.
+//! Short histories that are known to break counters of this kind. Each comment gives the number that a
+//! plausible but wrong rule would read.
 
 mod arrivals;
 mod chunks;
@@ -17,8 +17,8 @@ const KEY: &[&str] = &["key"];
 
 // Deliveries are causal.
 
-/// The writer's record of its new life says 16. Taken without the delete that it builds on, it
-/// would be 17 for whoever counts the operations that were delivered.
+/// The writer's shard of its new lifetime has 16. Without the delete on which it builds, the delivered
+/// operations would sum up to 17.
 #[test]
 fn a_life_is_not_seen_before_the_delete_that_it_follows() {
     let mut play = Play::new(4, KEY);
@@ -30,14 +30,14 @@ fn a_life_is_not_seen_before_the_delete_that_it_follows() {
     let after_delete = play.vector(1);
     play.gets(0, &play.state(1));
     play.apply(0, Add(16));
-    // Of writer 0 alone, for one who has the delete.
+    // The changes of writer 0 alone, for a replica that has the delete.
     let life = play.since(0, &after_delete);
     play.cannot_use(2, &life);
     assert_eq!(play.value(2), None);
     play.gets(2, &first);
     play.cannot_use(2, &life);
     assert_eq!(play.value(2), Some(1));
-    // For one who has the first add, it brings the delete along.
+    // For a replica that has the first add, it contains the delete.
     play.gets(2, &play.since(0, &before_delete));
     assert_eq!(play.value(2), Some(16));
     play.gets(3, &play.state(0));
@@ -45,16 +45,17 @@ fn a_life_is_not_seen_before_the_delete_that_it_follows() {
     play.ends(Some(16));
 }
 
-/// Of two deletes that saw a writer's part at different clocks only the longer one is kept. One who
-/// has all of the writer's adds and gets the shorter delete through a replica that knows both must
-/// get both, or it would read 3, or 2 with a wrong remainder.
+/// Two deletes saw a writer's part at different clocks, and only the longer one is stored. A replica has all
+/// of the writer's adds, and receives the shorter delete through a replica with both. It must receive both,
+/// or it would read 3, or 2 with a wrong remainder.
 #[test]
 fn two_deletes_that_saw_different_adds_are_kept_as_one_and_sent_as_one() {
     two_deletes(1, 2);
     two_deletes(2, 1);
 }
 
-/// Whichever writer's id is the greater one.
+/// Replica `of_one` makes the shorter delete, and `of_both` the longer one. Either may have the greater
+/// writer id.
 fn two_deletes(of_one: usize, of_both: usize) {
     let mut play = Play::new(6, KEY);
     play.apply(0, Add(1));
@@ -66,14 +67,14 @@ fn two_deletes(of_one: usize, of_both: usize) {
     play.gets(of_both, &both);
     play.apply(of_both, Delete);
     let (short, long) = (play.state(of_one), play.state(of_both));
-    // One who knows both deletes, and one who has the adds only.
+    // A replica that has both deletes, and one that has the adds only.
     play.gets(3, &short);
     play.gets(3, &long);
     play.gets(4, &both);
     assert_eq!(play.value(4), Some(3));
     play.gets(4, &play.since(3, &play.vector(4)));
     assert_eq!(play.value(4), None);
-    // The shorter one alone leaves what it had not seen, and takes nothing back later.
+    // The shorter delete alone leaves the adds that it had not seen, and removes nothing later.
     play.gets(0, &short);
     assert_eq!(play.value(0), Some(2));
     play.gets(5, &long);
@@ -82,10 +83,10 @@ fn two_deletes(of_one: usize, of_both: usize) {
     play.ends(None);
 }
 
-// Bases.
+// Assignments.
 
-/// The set that lost against another one must still be there to be deleted by whoever saw it: with
-/// the loser thrown away at once the delete would miss it, and 3 would come back.
+/// A set that lost against another one must stay, so that a replica that saw it can delete it. If the loser
+/// were removed at once, the delete would miss it, and 3 would come back.
 #[test]
 fn a_set_that_lost_is_deleted_with_the_one_that_won() {
     let mut play = Play::new(2, KEY);
@@ -100,7 +101,7 @@ fn a_set_that_lost_is_deleted_with_the_one_that_won() {
     play.ends(None);
 }
 
-/// The mirror of it: a delete that saw the winner only leaves the loser, which comes back.
+/// The reverse: a delete that saw the winner only leaves the loser, which comes back.
 #[test]
 fn a_set_that_lost_comes_back_when_only_the_winner_is_deleted() {
     let mut play = Play::new(3, KEY);
@@ -115,7 +116,7 @@ fn a_set_that_lost_comes_back_when_only_the_winner_is_deleted() {
     play.ends(Some(5));
 }
 
-/// A set that lost cancels what it saw all the same, also what the winner had not seen.
+/// A set that lost still cancels everything that it saw, including operations that the winner had not seen.
 #[test]
 fn a_set_that_lost_still_cancels_what_it_saw() {
     let mut play = Play::new(3, KEY);
@@ -130,9 +131,9 @@ fn a_set_that_lost_still_cancels_what_it_saw() {
     play.ends(Some(7));
 }
 
-// Lives.
+// Lifetimes.
 
-/// A late delete speaks of the life that it saw. Taken off the new life, 15 would be left.
+/// A late delete cancels the lifetime that it saw. Subtracted from the new lifetime, it would leave 15.
 #[test]
 fn a_late_delete_of_an_old_life_leaves_the_new_one_alone() {
     let mut play = Play::new(2, KEY);
@@ -148,10 +149,10 @@ fn a_late_delete_of_an_old_life_leaves_the_new_one_alone() {
     play.ends(Some(16));
 }
 
-// What is dropped, and when.
+// The records that are removed, and the times of this.
 
-/// In a space without a membership a deleted counter stays known, so that nothing older than the
-/// delete can bring it back: 1 would be read if its record were dropped.
+/// In a space without a membership, the record of a deleted counter stays. So no older change can bring the
+/// counter back. Without the record, 1 would be read.
 #[test]
 fn nothing_of_a_deleted_counter_is_dropped_in_an_open_space() {
     let mut play = Play::new(4, KEY);
@@ -160,7 +161,7 @@ fn nothing_of_a_deleted_counter_is_dropped_in_an_open_space() {
     let vector = play.vector(0);
     play.apply(0, Delete);
     let (deleted, delete) = (play.state(0), play.since(0, &vector));
-    // In order, the late add last, and the delete alone on top of the add.
+    // In order; with the late add last; and with the delete alone on top of the add.
     play.gets(1, &add);
     play.gets(1, &deleted);
     assert_eq!(play.value(1), None);
@@ -172,11 +173,11 @@ fn nothing_of_a_deleted_counter_is_dropped_in_an_open_space() {
     play.gets(3, &delete);
     assert_eq!(play.value(3), None);
     play.ends(None);
-    // Whoever hears of it from one that never saw the add can still tell others.
+    // A replica that received it from one without the add can still send it to others.
     assert_eq!(play.since(2, &vector), delete);
 }
 
-/// Cancelled operations are not stored: a thousand lives take the bytes of one, and some for the
+/// Cancelled operations are not stored. A thousand lifetimes take the bytes of one, and a few more for the
 /// longer numbers.
 #[test]
 fn a_thousand_lives_take_the_room_of_one() {
@@ -199,15 +200,15 @@ fn a_thousand_lives_take_the_room_of_one() {
     life(&mut play);
     let few = life(&mut play);
     let many = (0..1_000).map(|_| life(&mut play)).max();
-    // Each number of the few that are kept may grow from one byte to two.
+    // Each of the few stored numbers may grow from one byte to two.
     assert!(many.is_some_and(|many| many <= few + 12), "{few}, {many:?}");
     play.ends(Some(0));
 }
 
 // Transactions.
 
-/// The first transaction touches both keys, a later one overwrites the record of one of them. One
-/// who takes records by their stamps up to a clock would see the first transaction by half.
+/// The first transaction changes both keys, and a later one overwrites the shard of one of them. A replica
+/// that selects shards by a greatest clock would see half of the first transaction.
 #[test]
 fn a_transaction_stays_whole_when_a_later_one_overwrites_half_of_it() {
     let mut play = Play::new(3, &["key", "other"]);
@@ -217,7 +218,7 @@ fn a_transaction_stays_whole_when_a_later_one_overwrites_half_of_it() {
     play.transact(0, &[(0, Add(-5)), (1, Add(5))]);
     let between = play.vector(0);
     play.apply(0, Add(1));
-    // What came after the first transaction does not go without it, nor does either go alone.
+    // The changes after the first transaction need it, and neither part of them goes alone.
     let later = play.since(0, &between);
     play.cannot_use(1, &later);
     assert_eq!((play.value(1), play.value_of(1, 1)), (Some(100), None));

@@ -1,12 +1,12 @@
-//! A space with members, each replica held to the oracle at every step. Members are numbered from
-//! 0, tabs from [`Mesh::tab`] on.
+//! A space with members. Each replica is compared with the oracle at every step. Members are numbered from 0,
+//! and [`Mesh::tab`] returns the numbers of tabs.
 
 use tallymesh_core::{
     AgainOp, Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
 };
 use tallymesh_tests::oracle::{Call, Dot, Key, Oracle, Takeovers, View};
 
-/// The wall clock of all replicas: nothing expires.
+/// The wall clock of all replicas. Nothing expires.
 const NOW: u64 = 0;
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 24;
@@ -19,7 +19,7 @@ struct Actor {
     nonce: [u8; 16],
 }
 
-/// A message of one of them, whoever gets it.
+/// A message of one of them, for any receiver.
 pub(crate) struct Sent {
     writer: WriterId,
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Mesh {
 }
 
 impl Mesh {
-    /// So many members who know and have acknowledged each other.
+    /// Members that have the configuration and have acknowledged each other.
     pub(crate) fn new(members: u8) -> Mesh {
         let mut mesh = Mesh {
             oracle: Oracle::new(vec!["key".into(), "other".into()]),
@@ -80,19 +80,19 @@ impl Mesh {
         self.does(at, |replica| replica.announce(&owner, &nonce, at_ms));
     }
 
-    /// Somebody whom nobody knows, and who knows nobody.
+    /// A replica that no other one has, and that has no other one.
     pub(crate) fn stranger(&mut self) -> usize {
         self.start(None)
     }
 
-    /// Somebody who has a member's state, and whom nobody knows.
+    /// A replica with a member's state, and that no other one has.
     pub(crate) fn reader(&mut self, of: usize) -> usize {
         let at = self.start(None);
         self.gets(at, &self.state(of));
         at
     }
 
-    /// A tab that has a member's state, adds to the counter, and is taken in.
+    /// A tab that has a member's state, adds to the counter, and is admitted.
     pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
         let at = self.reader(home);
         self.apply(at, Op::Add(by));
@@ -101,12 +101,12 @@ impl Mesh {
         at
     }
 
-    /// The member by whom a tab was taken in.
+    /// The sponsor of a tab.
     pub(crate) fn home(&self, at: usize) -> Option<WriterId> {
         self.actors[at].replica.home()
     }
 
-    /// A member starts again as a new incarnation, from what its store has. The old one ends.
+    /// Restarts a member as a new incarnation, from the state in its store. The old one ends.
     pub(crate) fn restarts(&mut self, old: usize) -> usize {
         let at = self.start(self.actors[old].owner);
         let stored = self.actors[old].replica.snapshot().encode();
@@ -117,8 +117,8 @@ impl Mesh {
         at
     }
 
-    /// A tab that can't go on comes back by a member that knows what was taken over from it, and
-    /// makes the rest again under a new writer. Gives what it made again.
+    /// A tab that cannot go on rejoins through a member that has the clock up to which it was retired. It
+    /// replays the rest under a new writer. Returns the replayed operations.
     pub(crate) fn returns(&mut self, at: usize, by: usize) -> Vec<AgainOp> {
         self.starts += 1;
         let (nonce, old) = ([self.starts; 16], self.writer(at));
@@ -159,7 +159,7 @@ impl Mesh {
         self.check_all();
     }
 
-    /// A replica does something that changes no counter.
+    /// A replica performs an action that changes no counter.
     pub(crate) fn does<T>(
         &mut self,
         at: usize,
@@ -174,25 +174,25 @@ impl Mesh {
         done
     }
 
-    /// A member absorbs whom it may; tells how many.
+    /// A member retires the writers that it may. Returns their number.
     pub(crate) fn absorbs(&mut self, at: usize) -> usize {
         self.does(at, Replica::absorb)
     }
 
-    /// A member declares another replica dead.
+    /// A member fences another replica's writer.
     pub(crate) fn fences(&mut self, by: usize, other: usize) {
         let writer = self.writer(other);
         self.does(by, |replica| replica.fence(&writer));
     }
 
-    /// A member takes others out of the configuration, by force.
+    /// A member takes all others out of the configuration, by force.
     pub(crate) fn keeps_only(&mut self, by: usize, members: &[usize]) {
         let owner = |at: &usize| self.actors[*at].owner.expect("a member has an owner");
         let owners: Vec<Owner> = members.iter().map(owner).collect();
         self.does(by, |replica| replica.force_members(&owners));
     }
 
-    /// A replica writes everything down, and collects; tells whether anything was collected.
+    /// A replica stores all changes, and collects. Returns whether anything was collected.
     pub(crate) fn collects(&mut self, at: usize) -> bool {
         let Actor { replica, mark, .. } = &mut self.actors[at];
         replica.since(mark);
@@ -213,7 +213,7 @@ impl Mesh {
         self.actors[at].replica.canonical_bytes()
     }
 
-    /// Whether a replica knows another one's writer.
+    /// Whether a replica has another one's writer.
     pub(crate) fn knows(&self, at: usize, writer: &WriterId) -> bool {
         let mut writers = self.actors[at].replica.writers();
         writers.any(|(known, _)| known == *writer)
@@ -223,7 +223,7 @@ impl Mesh {
         self.actors[at].replica.value("key")
     }
 
-    /// What each of these replicas reads.
+    /// The reads of these replicas.
     pub(crate) fn values<const N: usize>(&self, of: [usize; N]) -> [Option<i128>; N] {
         of.map(|at| self.value(at))
     }
@@ -233,7 +233,7 @@ impl Mesh {
         self.since(at, &VersionVector::default())
     }
 
-    /// What a replica has that is not in the vector.
+    /// The changes of a replica that the vector does not cover.
     pub(crate) fn since(&self, at: usize, vector: &VersionVector) -> Sent {
         let replica = &self.actors[at].replica;
         Sent {
@@ -242,31 +242,31 @@ impl Mesh {
         }
     }
 
-    /// `live`: the message comes from its writer, not from others who pass it on.
+    /// If `live`, the message comes from its writer. Else another replica passes it on.
     fn merge(&mut self, at: usize, sent: &Sent, live: bool) -> Result<(), Error> {
         let message = Message::decode(&sent.bytes).expect("a message of ours decodes");
         let replica = &mut self.actors[at].replica;
         replica.merge_live(&message, live.then_some(sent.writer), &mut |_| ())?;
         let Actor { replica, view, .. } = &mut self.actors[at];
-        // It may have taken the sender in.
+        // The replica may have admitted the sender.
         self.oracle.note(view, (replica.writer(), replica.clock()));
         self.check_all();
         Ok(())
     }
 
-    /// A message arrives that the replica can merge.
+    /// Delivers a message that the replica must merge.
     pub(crate) fn gets(&mut self, at: usize, sent: &Sent) {
         let merged = self.merge(at, sent, true);
         merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
     }
 
-    /// A message arrives from others than its writer.
+    /// Delivers a message through another replica than its writer.
     pub(crate) fn relays(&mut self, at: usize, sent: &Sent) {
         let merged = self.merge(at, sent, false);
         merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
     }
 
-    /// A message arrives that is refused, and changes nothing.
+    /// Delivers a message that must be rejected, and must change nothing.
     pub(crate) fn refuses(&mut self, at: usize, sent: &Sent, code: &str) {
         let before = self.bytes(at);
         let refused = self.merge(at, sent, true);
@@ -274,15 +274,15 @@ impl Mesh {
         assert_eq!(self.bytes(at), before);
     }
 
-    /// Both hear all that the other has.
+    /// Both replicas receive everything that the other has.
     pub(crate) fn meet(&mut self, one: usize, other: usize) {
         for (from, to) in [(one, other), (other, one)] {
             self.gets(to, &self.since(from, &self.vector(to)));
         }
     }
 
-    /// Compares every replica with the oracle, also those that did not change: what one of them
-    /// does must not be seen by another before it hears of it.
+    /// Compares every replica with the oracle, including those that did not change. An action of one replica
+    /// must not be visible at another one that has not received it.
     fn check_all(&mut self) {
         for (at, Actor { replica, view, .. }) in self.actors.iter_mut().enumerate() {
             let claimed = self.taken.claimed(replica);
@@ -294,7 +294,7 @@ impl Mesh {
         }
     }
 
-    /// One round in which these hear from each other, acknowledge, absorb and collect.
+    /// One round, in which these exchange messages, acknowledge, retire and collect.
     pub(crate) fn round(&mut self, those: &[usize]) {
         for &from in those {
             for &to in those {
@@ -324,7 +324,7 @@ impl Mesh {
         }
     }
 
-    /// Rounds until nothing changes any more: all must have the same bytes then.
+    /// Makes rounds until nothing changes any more. Then all must have the same bytes.
     pub(crate) fn in_order(&mut self, those: &[usize]) {
         let mut quiet = 0;
         for _ in 0..ROUNDS {
@@ -332,7 +332,7 @@ impl Mesh {
             self.round(those);
             let after: Vec<Vec<u8>> = those.iter().map(|at| self.bytes(*at)).collect();
             quiet = if before == after { quiet + 1 } else { 0 };
-            // In the first one somebody may have found something to ask for in the next one.
+            // In the first quiet round, a replica may have found a request for the next one.
             if quiet == 2 {
                 assert!(after.windows(2).all(|pair| pair[0] == pair[1]), "{those:?}");
                 return;
@@ -341,7 +341,8 @@ impl Mesh {
         panic!("no order after {ROUNDS} rounds of {those:?}");
     }
 
-    /// All is put in order among these, who read this, and know nobody else any more.
+    /// Puts everything in order among these. They must read this value, and must have no other writer any
+    /// more.
     pub(crate) fn ends(&mut self, those: &[usize], value: Option<i128>) {
         self.in_order(those);
         let writers: Vec<WriterId> = those.iter().map(|at| self.writer(*at)).collect();

@@ -1,9 +1,9 @@
-//! A few replicas, each held to the oracle at every step.
+//! A few replicas. Each is compared with the oracle at every step.
 
 use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
 
-/// The clock of all replicas: nothing expires.
+/// The clock of all replicas. Nothing expires.
 const NOW: u64 = 0;
 
 struct Peer {
@@ -11,14 +11,14 @@ struct Peer {
     view: View,
 }
 
-/// A history being played. Replicas are numbered, and key 0 is the one that short forms mean.
+/// A history that is being played. Replicas are numbered, and the short forms use key 0.
 pub(crate) struct Play {
     oracle: Oracle,
     peers: Vec<Peer>,
 }
 
 impl Play {
-    /// This many replicas that have seen nothing, with writer ids that ascend.
+    /// This many empty replicas, with ascending writer ids.
     pub(crate) fn new(replicas: u8, keys: &[&str]) -> Play {
         let peer = |number| Peer {
             replica: Replica::new(Space::default(), WriterId::from_bytes([number; 16])),
@@ -48,7 +48,7 @@ impl Play {
         self.since(at, &VersionVector::default())
     }
 
-    /// What a replica has that is not in the vector, encoded.
+    /// The changes of a replica that the vector does not cover, encoded.
     pub(crate) fn since(&self, at: usize, vector: &VersionVector) -> Vec<u8> {
         self.peers[at].replica.delta(vector).encode()
     }
@@ -61,7 +61,7 @@ impl Play {
         self.peers[at].replica.canonical_bytes()
     }
 
-    /// A message arrives that the replica can merge.
+    /// Delivers a message that the replica must merge.
     pub(crate) fn gets(&mut self, at: usize, bytes: &[u8]) {
         let message = Message::decode(bytes).expect("a message of ours decodes");
         let merged = self.peers[at].replica.merge(&message);
@@ -69,7 +69,7 @@ impl Play {
         self.check(at);
     }
 
-    /// A message arrives whose base is missing: it is refused, and changes nothing.
+    /// Delivers a message whose base is missing. It must be rejected, and must change nothing.
     pub(crate) fn cannot_use(&mut self, at: usize, bytes: &[u8]) {
         let before = self.bytes(at);
         let message = Message::decode(bytes).expect("a message of ours decodes");
@@ -88,7 +88,7 @@ impl Play {
         checked.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
     }
 
-    /// What a replica reads of key 0.
+    /// The read of key 0 at a replica.
     pub(crate) fn value(&self, at: usize) -> Option<i128> {
         self.value_of(at, 0)
     }
@@ -97,7 +97,7 @@ impl Play {
         self.peers[at].replica.value(&self.oracle.keys()[key])
     }
 
-    /// Everybody gets everybody's state, and all read this of key 0, with equal bytes.
+    /// All replicas receive each other's state. All must read this value of key 0, with equal bytes.
     pub(crate) fn ends(&mut self, value: Option<i128>) {
         for round in 0..2 {
             for from in 0..self.peers.len() {
@@ -115,7 +115,7 @@ impl Play {
         }
     }
 
-    /// Hands a replica to something else that changes it, and compares it afterwards.
+    /// Passes a replica to other code that changes it, and compares it afterwards.
     pub(crate) fn with<T>(&mut self, at: usize, change: impl FnOnce(&mut Replica) -> T) -> T {
         let done = change(&mut self.peers[at].replica);
         self.check(at);

@@ -1,12 +1,12 @@
-//! Absorption, collection and forgetting in spaces with members.
+//! Retirement, collection and forgetting in spaces with members.
 
 use crate::mesh::Mesh;
 use tallymesh_core::Op::{Add, Delete, Expire};
 
-// Absorption.
+// Retirement.
 
-/// The delete saw the tab's 4 and not the absorption. Whoever moves an amount without remembering
-/// whose it was reads 5 when both meet.
+/// The delete saw the tab's 4, and not the retirement. If the moved amount did not keep its origin, 5 would
+/// be read when both meet.
 #[test]
 fn a_delete_concurrent_with_an_absorption_takes_the_absorbed_part_only() {
     let mut mesh = Mesh::new(2);
@@ -27,7 +27,7 @@ fn a_delete_concurrent_with_an_absorption_takes_the_absorbed_part_only() {
     mesh.ends(&[0, 1], Some(1));
 }
 
-/// The delete saw the absorption, so all of it goes; the tab's part does not come back as a rest.
+/// The delete saw the retirement, so everything is cancelled. No rest of the tab's part comes back.
 #[test]
 fn a_delete_after_an_absorption_takes_the_absorbed_part_too() {
     let mut mesh = Mesh::new(2);
@@ -49,8 +49,8 @@ fn a_delete_after_an_absorption_takes_the_absorbed_part_too() {
 
 // Collection.
 
-/// One who has an old state and hears of the delete later must read absent. If the record of the
-/// delete is dropped before all have seen it, the 1 stays.
+/// A replica with an old state that receives the delete later must read absent. If the record of the delete
+/// is removed before all replicas have seen it, the 1 stays.
 #[test]
 fn what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before() {
     let mut mesh = Mesh::new(2);
@@ -68,15 +68,17 @@ fn what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before() {
     mesh.ends(&[0, 1], None);
     // Each clock may have grown by a byte, and nothing else.
     assert!(mesh.bytes(0).len() <= empty + 8);
-    // What comes late of what was dropped brings nothing back.
+    // A late change to a counter that was collected brings nothing back.
     mesh.gets(1, &added);
     mesh.gets(0, &added);
     assert_eq!(mesh.values([0, 1]), [None, None]);
 }
 
-/// A member that starts twice is absorbed by what was absorbed itself, and the other member has
-/// forgotten both before its tab hears what is settled, in which neither is named. Who has seen an
-/// absorption has seen all of the absorbed one: else the tab would wait for ever for word of it.
+/// A member starts twice, and its last start retires the two before. The other member forgets both before its
+/// tab receives the stable vector, which names neither.
+///
+/// A replica that has seen a retirement has seen everything of the retired writer. Otherwise the tab would
+/// wait for ever for acknowledgements of these writers.
 #[test]
 fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     let mut mesh = Mesh::new(2);
@@ -95,9 +97,9 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     assert_eq!(mesh.values([0, third, tab]), [Some(5), Some(37), Some(5)]);
     while gone.iter().any(|writer| mesh.knows(0, writer)) {
         mesh.round(&[0, third]);
-        mesh.meet(0, tab); // which hears everything but what is settled
+        mesh.meet(0, tab); // which receives everything except the stable vector
     }
-    // A visitor, about whom all have to acknowledge something again.
+    // A visitor, so that all replicas have something to acknowledge again.
     let visitor = mesh.tab(0, 64);
     mesh.does(visitor, |replica| replica.leave());
     mesh.gets(0, &mesh.since(visitor, &mesh.vector(0)));
@@ -112,9 +114,11 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     mesh.ends(&[0, third, tab], Some(101));
 }
 
-/// Each of two tabs has deleted a part of the other's, on two counters. The member has folded both and
-/// forgotten them before the third tab hears what is settled. Whoever asks there for the deletes by
-/// their tabs' names waits for ever: each of the two is known as long as the other one's part is.
+/// Each of two tabs has deleted a part of the other's, on two counters. The member retires both and forgets
+/// them before the third tab receives the stable vector.
+///
+/// If the tab asked for the deletes under their tabs' names, it would wait for ever. Each of the two names
+/// stays as long as the other tab's part does.
 #[test]
 fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
     let mut mesh = Mesh::new(1);
@@ -132,7 +136,7 @@ fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
     assert_eq!(mesh.absorbs(0), 2);
     let gone = [one, other].map(|at| mesh.writer(at));
     while gone.iter().any(|writer| mesh.knows(0, writer)) {
-        mesh.meet(0, tab); // which hears everything but what is settled
+        mesh.meet(0, tab); // which receives everything except the stable vector
         mesh.round(&[0]);
     }
     assert!(gone.iter().all(|writer| mesh.knows(tab, writer)));
@@ -140,15 +144,15 @@ fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
     mesh.ends(&[0, tab], Some(64));
 }
 
-/// A tab's part that comes to nothing is folded into nothing: what lies in the heir's slot for an
-/// absorbed part that counts is not there for one that was deleted meanwhile.
+/// A tab's part that comes to nothing leaves nothing. The successor's slot has an entry for a retired part
+/// that counts, but none for one that was deleted meanwhile.
 #[test]
 fn an_absorbed_part_that_was_deleted_is_folded_into_nothing() {
     assert!(size_with_a_tab_of_nothing(true) < size_with_a_tab_of_nothing(false));
 }
 
-/// Member 1 folds the tab's part, whose expiry it has just replaced, before member 0 has heard of
-/// that. What replaced it must still reach member 0, or 2,000 comes back there.
+/// Member 1 has just replaced the expiry of the tab's part, and merges this part into its own before member 0
+/// has received the change. The replacement must still reach member 0, or 2,000 comes back there.
 #[test]
 fn an_expiry_that_was_replaced_stays_so_where_it_is_not_folded_yet() {
     let mut mesh = Mesh::new(2);
@@ -167,8 +171,8 @@ fn an_expiry_that_was_replaced_stays_so_where_it_is_not_folded_yet() {
     mesh.ends(&[0, 1], Some(4));
 }
 
-/// Of the second tab nothing but an expiry is left. Member 0 folds it, and then the expiry is
-/// replaced; at member 1 it is the other way round. The bytes must be the same.
+/// Only an expiry is left of the second tab. Member 0 merges it into its own part, and then the expiry is
+/// replaced. At member 1 the order is reversed. The bytes must be the same.
 #[test]
 fn an_expiry_that_was_replaced_leaves_the_same_before_and_after_it_was_folded() {
     let mut mesh = Mesh::new(2);

@@ -1,24 +1,26 @@
-//! Late returns: what a tab that was given up had done, and nobody took over, is made again by a new
-//! writer. Its cancels cover what is still told apart of what they had seen, and no more.
+//! Late returns. A tab that was given up replays its transactions that no member retired, under a new writer.
+//! A replayed cancel covers exactly those of the operations it had seen that can still be told apart.
 
 use crate::mesh::Mesh;
 use tallymesh_core::Op::{self, Add, Delete, Set};
 
-/// A delete made again: how many parts of others it cancels, and how many it leaves.
+/// Checks a replayed delete: the number of others' parts that it cancels, and the number that it leaves.
 fn is_delete(op: &tallymesh_core::AgainOp, cancels: usize, left: usize) {
     assert_eq!(op.op, Delete);
     assert_eq!((op.cancels.len(), op.left), (cancels, left), "{op:?}");
 }
 
-/// What one round at member 0 does for others: it asks what they have seen, and says what it has.
+/// One round at member 0 for others: it requests their vectors, and sends its own.
 fn asks(mesh: &mut Mesh) {
     mesh.collects(0);
     mesh.does(0, |replica| replica.acknowledge());
 }
 
-/// Member 0 with `own`, which has taken over a first tab, whose part was deleted elsewhere, and then
-/// a second tab with 16 and the returning one with 256, which has deleted what it saw between the
-/// two. All but that delete counts, and reads 336.
+/// Makes this history. Member 0 makes `own`, and then retires a first tab, whose part the second tab has
+/// deleted. The returning tab has 256, and deletes everything that it sees. Then member 0 retires the second
+/// tab, which has 16, and the returning tab.
+///
+/// Everything except the last delete counts, and reads 336.
 fn between_two_absorptions(own: Op) -> (Mesh, usize) {
     let mut mesh = Mesh::new(2);
     let (first, second) = (mesh.tab(0, 1), mesh.tab(0, 1));
@@ -45,11 +47,11 @@ fn between_two_absorptions(own: Op) -> (Mesh, usize) {
     (mesh, late)
 }
 
-/// Both absorptions are one by now: the delete should take the first one's part and not the
-/// second's, and can't. Taken as it was, it would leave 268 or 272.
+/// The parts of both retirements are merged by now. The delete should cancel the first part and not the
+/// second, and this is impossible. Applied unchanged, it would leave 268 or 272.
 #[test]
 fn a_late_delete_leaves_what_is_folded_with_later_absorptions() {
-    // The set had cancelled what was there of the second tab's.
+    // The set had cancelled the seen part of the second tab.
     for (own, seen) in [(Add(64), 2), (Set(64), 1)] {
         let (mut mesh, late) = between_two_absorptions(own);
         mesh.in_order(&[0, 1]);
@@ -61,10 +63,10 @@ fn a_late_delete_leaves_what_is_folded_with_later_absorptions() {
     }
 }
 
-/// They are told apart at member 0, by which the tab comes back, and not at member 1 any more.
+/// Member 0 can still tell the parts apart, and the tab rejoins through it. Member 1 no longer can.
 #[test]
 fn a_late_delete_leaves_what_others_may_have_folded() {
-    // The set had cancelled what was there of the second tab's.
+    // The set had cancelled the seen part of the second tab.
     for (own, seen) in [(Add(64), 2), (Set(64), 1)] {
         let (mut mesh, late) = between_two_absorptions(own);
         asks(&mut mesh);
@@ -79,8 +81,8 @@ fn a_late_delete_leaves_what_others_may_have_folded() {
     }
 }
 
-/// It takes what member 1 had added by then. Its own 4 was taken over by its home, where it can't be
-/// told from what else that had.
+/// The delete cancels what member 1 had added by then. The tab's own 4 was moved to its sponsor, where it can
+/// no longer be told apart from the sponsor's other adds.
 #[test]
 fn a_late_delete_takes_what_is_told_apart() {
     let mut mesh = Mesh::new(2);
@@ -100,8 +102,8 @@ fn a_late_delete_takes_what_is_told_apart() {
     mesh.ends(&[0, 1, late], Some(21));
 }
 
-/// When the part that it saw was deleted meanwhile and begun anew, and all know and have forgotten
-/// where that life began: 15 would be left.
+/// The part that the delete saw was deleted meanwhile and begun anew. All replicas have seen this, and have
+/// forgotten where the new lifetime began. Applied unchanged, the delete would leave 15.
 #[test]
 fn a_late_delete_leaves_a_life_whose_begin_is_forgotten() {
     let mut mesh = Mesh::new(2);
@@ -118,10 +120,11 @@ fn a_late_delete_leaves_a_life_whose_begin_is_forgotten() {
     mesh.ends(&[0, 1, late], Some(16));
 }
 
-/// The witness has seen the late tab's delete, was given up too, and was not told. What the tab
-/// makes again under its new writer is something else than what the witness saw: that cancelled the
-/// 4 of a third tab, which was absorbed since, so that nobody can take it out any more; and the
-/// witness reads on what it read.
+/// The witness has seen the late tab's delete, was given up too, and has not received this. The tab's
+/// replayed transactions are new ones for the witness.
+///
+/// The first delete cancelled the 4 of a third tab. This part was retired since, and no replica can remove it
+/// any more. The witness keeps reading the same.
 #[test]
 fn what_is_made_again_is_new_to_one_who_saw_it_the_first_time() {
     let mut mesh = Mesh::new(2);
