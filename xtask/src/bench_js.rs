@@ -1,5 +1,5 @@
-//! `cargo xtask bench -- js`: the package in Node beside what else counts in JavaScript, and a tab with many
-//! counters in Chromium.
+//! `cargo xtask bench -- js`: compares the package in Node with other JavaScript counters, and measures a tab
+//! with many counters in Chromium.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Part {
     }
 }
 
-/// Runs the parts that `args` name, all if they name none.
+/// Runs the parts that `args` name. If they name none, runs all parts.
 pub(crate) fn command(repo: &Repo, args: &[OsString]) -> Result<()> {
     let args = Args::try_parse_from(args).unwrap_or_else(|error| error.exit());
     pack::build(repo)?;

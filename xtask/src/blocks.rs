@@ -1,5 +1,5 @@
-//! The figures in a report of docs/reports: each section stands in a block of its own there, so that one
-//! can be measured again, and what people wrote around it stays.
+//! The figures in a report of docs/reports. Each section is a block of its own, so that it can be measured
+//! again, and the text around it stays.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::run::ask;
 
-/// Puts a section into its block of a file, in place of the one before.
+/// Replaces the block of a section in a file.
 pub(crate) fn put(file: &Path, name: &str, text: &str) -> Result<()> {
     let doing = || format!("the report {}", file.display());
     let old = match file.exists() {
@@ -19,7 +19,7 @@ pub(crate) fn put(file: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(file, with_block(&old, name, text.trim_end())).with_context(doing)
 }
 
-/// What ran, and on what, if that matters: figures mean nothing without it.
+/// The command, the commit and, if that matters, the machine. Figures have no meaning without them.
 pub(crate) fn made_by(command: &str, machine: bool) -> String {
     let mut git = Command::new("git");
     git.args([
@@ -49,7 +49,7 @@ pub(crate) fn made_by(command: &str, machine: bool) -> String {
     )
 }
 
-/// `old` with the text in the block of that name, which is added at the end if it is missing.
+/// `old` with the text in the block of this name. A missing block is added at the end.
 fn with_block(old: &str, name: &str, text: &str) -> String {
     let (begin, end) = (
         format!("<!-- measured: {name} -->\n"),

@@ -17,10 +17,10 @@ use crate::test::Tally;
 use crate::tidy;
 
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// A database that has not come after this long is taken for out of reach.
+/// After this time without an answer, the advisory database counts as out of reach.
 const ADVISORIES_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where a copy of the advisory database may be named, for `check` and for `test` alike.
+/// The variable that may name a copy of the advisory database, for `check` and for `test`.
 const ADVISORIES: &str = "TALLYMESH_ADVISORIES";
 
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The end of the last line: it is read where the lines above are not.
+/// The end of the last line. It repeats skipped checks, because the lines above are often not read.
 pub(crate) fn unchecked(tally: &Tally) -> &'static str {
     match tally.skipped.iter().any(|name| name == "advisories") {
         true => "; advisories not checked",
@@ -52,7 +52,7 @@ pub(crate) fn unchecked(tally: &Tally) -> &'static str {
     }
 }
 
-/// Runs every check, also after one has failed, and prints a line for each. The environment may name the
+/// Runs every check, even after one has failed, and prints a line for each. The environment may name the
 /// advisory database.
 pub(crate) fn run(repo: &Repo) -> Result<Tally> {
     let folder = std::env::var_os(ADVISORIES).map(PathBuf::from);
@@ -77,7 +77,7 @@ fn checked(repo: &Repo, advisories_in: Option<&Path>) -> Result<Tally> {
     format.args(["fmt", "--all", "--check"]);
     external(repo, &mut tally, "format", &mut format)?;
 
-    // The release profile throughout, so that build scripts and macros are compiled once.
+    // Always the release profile, so that build scripts and macros are compiled once.
     let mut lints = repo.cargo();
     lints.args([
         "clippy",
@@ -115,8 +115,8 @@ fn deny_command(repo: &Repo, deny: &Path) -> Command {
     command
 }
 
-/// Checks for known vulnerabilities by a copy of their database. One that was given and can't be read is a
-/// failure and no skip.
+/// Checks for known vulnerabilities with a copy of their database. A given copy that cannot be read is a
+/// failure and not a skip.
 fn advisories_of(repo: &Repo, tally: &mut Tally, folder: &Path) -> Result<()> {
     let begun = Instant::now();
     let ignored = advisories::ignored(&repo.path("deny.toml"))?;
@@ -126,7 +126,7 @@ fn advisories_of(repo: &Repo, tally: &mut Tally, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks for known vulnerabilities, if their database can be had.
+/// Checks for known vulnerabilities, if their database is available.
 fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
     let mut fetch = deny_command(repo, deny);
     fetch.args(["fetch", "db"]);
@@ -149,7 +149,7 @@ fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has systemd read the unit of the node, where there is a systemd.
+/// Verifies the node's unit with systemd, on a machine with systemd.
 fn service(repo: &Repo, tally: &mut Tally) -> Result<()> {
     let begun = Instant::now();
     let there = Command::new("systemd-analyze").arg("--version").output();
@@ -158,7 +158,7 @@ fn service(repo: &Repo, tally: &mut Tally) -> Result<()> {
         tally.skip("service");
         return Ok(());
     }
-    // The program that it starts must be there, and need not be the node.
+    // The program that the unit starts must exist. It need not be the node.
     let unit = repo::read(&repo.path("deploy/tallymesh.service"))?;
     let program = std::env::current_exe()?.display().to_string();
     let copy = repo.target().join("tallymesh.service");
@@ -169,7 +169,7 @@ fn service(repo: &Repo, tally: &mut Tally) -> Result<()> {
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]).arg(&copy);
     let done = capture(repo, "check service", LIMIT, &mut verify)?;
-    // A setting that it does not know is told, and no failure to it.
+    // An unknown setting is printed, and systemd does not count it as a failure. This check does.
     let passed = done.success && done.text.trim().is_empty();
     report(tally, "service", begun, passed, done.text);
     Ok(())

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: three joined nodes and the page, from nothing.
+//! `cargo xtask demo`: three joined nodes and the page, built from the sources.
 
 mod check;
 mod cluster;
@@ -47,7 +47,7 @@ pub(crate) fn build(repo: &Repo) -> Result<()> {
     )
 }
 
-/// What a person can do now.
+/// Prints how to use the running nodes.
 fn invite(repo: &Repo, cluster: &Cluster) {
     let binary = repo.node_binary();
     let nodes = cluster.nodes();

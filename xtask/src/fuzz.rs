@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: the fuzz targets, with libFuzzer, on the toolchain that builds all else.
+//! `cargo xtask fuzz`: the fuzz targets, with libFuzzer, on the toolchain that builds everything else.
 //!
-//! cargo-fuzz wants a nightly compiler, for AddressSanitizer alone; there is no unsafe code here that
-//! it could look into. What tells libFuzzer which branches were taken is in every compiler.
+//! cargo-fuzz requires a nightly compiler, only for AddressSanitizer. The code here has no unsafe parts that
+//! it could check. The coverage instrumentation for libFuzzer is in every compiler.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,17 +12,17 @@ use anyhow::{Context, Result, bail};
 use crate::repo::Repo;
 use crate::run::{capture, step};
 
-/// What cargo-fuzz passes too, but for the sanitizer.
+/// The flags of cargo-fuzz, without the sanitizer.
 const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
 
-/// Memory that a target may take, in MB.
+/// Most memory of a target, in MB.
 const MEMORY_MB: u64 = 4096;
 
-/// How much longer than asked for a target may run: it ends with the input that it is at.
+/// How much longer than requested a target may run, because it ends only after its present input.
 const GRACE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     target: Option<String>,
 }
 
-/// A cargo command on the workspace of the fuzz targets, built where all else is.
+/// A cargo command on the workspace of the fuzz targets, with the target folder of everything else.
 pub(crate) fn cargo(repo: &Repo, what: &str) -> Command {
     let mut command = repo.cargo();
     command
@@ -49,7 +49,7 @@ fn folder(repo: &Repo) -> PathBuf {
     repo.target().join("fuzz")
 }
 
-/// Builds the targets and plays them. What one fails on stays in a file that is named.
+/// Builds the targets and plays them. If a target fails, prints the path of the file with its input.
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     let host = host()?;
     let mut build = cargo(repo, "build");

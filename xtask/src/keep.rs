@@ -1,5 +1,5 @@
-//! `cargo xtask keep`: keeps the node and the npm package of this state as files, for tests that later ones
-//! still work with them.
+//! `cargo xtask keep`: stores the node and the npm package of this state as files. Tests check that later
+//! versions still work with them.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::pack;
 use crate::repo::Repo;
 use crate::run::{say, step};
 
-/// For what kind of machine the node is.
+/// The platform of the stored node.
 const TARGET: &str = "x86_64-linux";
 
 #[derive(clap::Args)]

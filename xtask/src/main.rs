@@ -1,6 +1,6 @@
 //! `cargo xtask`: set-up, packaging, the demo and the staged test run of Tallymesh.
 //!
-//! This file only maps arguments to commands; each command is a file of its own.
+//! This file only maps arguments to commands. Each command has a file of its own.
 
 mod bench_js;
 mod blocks;

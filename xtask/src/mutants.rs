@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: whether the tests notice when core is wrong.
+//! `cargo xtask mutants`: checks whether the tests notice when core is wrong.
 //!
-//! cargo-mutants names the small changes that may be made to core. It would compile each of them
-//! anew; here all are compiled at once into a copy of core, each behind a number that the
-//! environment turns on, and the test binaries are run once for each.
+//! cargo-mutants lists the small changes that may be made to core, and would compile each of them anew. This
+//! command compiles all of them at once into a copy of core, each behind a number that the environment turns
+//! on. Then it runs the test binaries once for each.
 
 mod build;
 mod edit;
@@ -24,7 +24,8 @@ use crate::test::Tally;
 use kept::Kept;
 use report::{Found, Outcome};
 
-/// Where merge, cancel, retirement, clocks and transfers are; what survives here must be explained.
+/// The files with merge, cancel, retirement, clocks and transfers. A surviving mutant in them must be
+/// explained.
 const FILES: [&str; 56] = [
     "core/src/forks.rs",
     "core/src/idempotency/gaps.rs",
@@ -109,7 +110,7 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-/// Tries all mutants; fails if one survives that xtask/mutants.toml does not explain.
+/// Tries all mutants. Fails if one survives without an explanation in xtask/mutants.toml.
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     let tally = tried(repo, args)?;
     for failure in &tally.failures {
@@ -122,7 +123,7 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Whether all mutants of these very sources were tried already, and none is to be complained of.
+/// Whether all mutants of exactly these sources were tried already, and the report has no complaint.
 pub(crate) fn are_tried(repo: &Repo) -> bool {
     report::holds(repo)
 }

@@ -15,7 +15,7 @@ use crate::wasm;
 pub(crate) struct Tarball {
     /// The `.tgz` file.
     pub(crate) file: PathBuf,
-    /// Changes whenever the content does.
+    /// A digest that changes whenever the content does.
     pub(crate) digest: String,
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn command(repo: &Repo) -> Result<()> {
 
 /// Brings target/npm/tallymesh-VERSION.tgz up to date.
 ///
-/// It lies under the checkout even when cargo builds elsewhere, so that package.json files
-/// and documentation can name it.
+/// It is under the checkout even when cargo builds elsewhere, so that package.json files and documentation
+/// can name it.
 pub(crate) fn build(repo: &Repo) -> Result<Tarball> {
     let module = wasm::build(repo)?;
     let version = repo.version()?;

@@ -25,13 +25,13 @@ pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
     }
 }
 
-/// The benchmarks as a command, with all built that it needs beside.
+/// The command of the benchmarks, after everything that it needs is built.
 pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
     let of = |name: &str| args.first().is_some_and(|what| what == name);
     let mut bench = repo.cargo();
     bench.args(["run", "--release", "--package", "tallymesh-bench"]);
     if of("store") {
-        // Stores that nothing else needs, and that take minutes to build.
+        // Only the benchmarks need these stores, and they take minutes to build.
         bench.args(["--features", "stores"]);
     }
     bench.arg("--").args(args);

@@ -1,5 +1,5 @@
-//! `cargo xtask soak` and `explore`: many random histories, and all orders of events of small
-//! spaces. Each writes what it found to docs/reports.
+//! `cargo xtask soak` and `explore`: many random histories, and all orders of events of small spaces. Each
+//! writes its results to docs/reports.
 
 use std::fmt::Write;
 use std::fs;
@@ -61,7 +61,7 @@ fn judge(tally: Tally) -> Result<()> {
     Ok(())
 }
 
-/// As [`soak`], with what came of it.
+/// As [`soak`], and returns the counts of tests.
 pub(crate) fn soaked(repo: &Repo, args: &SoakArgs) -> Result<Tally> {
     let SoakArgs {
         seeds,
@@ -107,7 +107,7 @@ pub(crate) fn soaked(repo: &Repo, args: &SoakArgs) -> Result<Tally> {
     Ok(tally)
 }
 
-/// As [`explore`], with what came of it.
+/// As [`explore`], and returns the counts of tests.
 pub(crate) fn explored(repo: &Repo, args: &ExploreArgs) -> Result<Tally> {
     let only: Vec<String> = args.only.iter().cloned().collect();
     let mut tally = Tally::default();
@@ -128,7 +128,7 @@ pub(crate) fn explored(repo: &Repo, args: &ExploreArgs) -> Result<Tally> {
         ("retirement", "Spaces with members"),
     ] {
         let done = program(repo, name, &only)?;
-        // No configuration of this program is named so.
+        // This program has no configuration of this name.
         if !only.is_empty() && !done.success && !done.text.contains("states") {
             continue;
         }
@@ -165,7 +165,7 @@ fn program(repo: &Repo, name: &str, arguments: &[String]) -> Result<Captured> {
     capture(repo, name, LIMIT, &mut command)
 }
 
-/// One test, which passed if the program succeeded.
+/// Counts one test, which passed if the program succeeded.
 pub(crate) fn counted(name: &str, done: &Captured) -> Tally {
     let mut tally = Tally::default();
     match done.success {
@@ -182,7 +182,7 @@ fn write(repo: &Repo, path: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// What git says of these sources.
+/// The output of a git command on these sources.
 fn git(repo: &Repo, arguments: &[&str]) -> String {
     let mut git = Command::new("git");
     ask(git.current_dir(repo.path("")).args(arguments)).unwrap_or_default()
@@ -202,7 +202,7 @@ fn today() -> String {
     ask(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default()
 }
 
-/// The head of a report: what was run, of which commit, when, and on what.
+/// The head of a report: the command, the commit, the day, and the machine.
 pub(crate) fn head(repo: &Repo, title: &str, command: &str) -> Result<String> {
     let dirty = match git(repo, &["status", "--porcelain"]).is_empty() {
         true => "",
@@ -220,7 +220,7 @@ pub(crate) fn head(repo: &Repo, title: &str, command: &str) -> Result<String> {
     Ok(text)
 }
 
-/// What this machine is, as reports tell it.
+/// A description of this machine for reports.
 pub(crate) fn machine(repo: &Repo) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let compiler = ask(Command::new("rustc")

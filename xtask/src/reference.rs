@@ -10,16 +10,16 @@ use crate::run::{say, step};
 use crate::setup;
 use crate::stamp::{self, Stamp};
 
-/// Brings target/reference up to date; returns that folder.
+/// Brings target/reference up to date, and returns the folder.
 ///
 /// # Errors
-/// When an export of the package, or something of it, has no description or names what is not there.
+/// If an export of the package, or a part of it, has no description or names something that does not exist.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
-    // Types of the bindings are among the sources.
+    // The types of the bindings are among the sources.
     let tarball = pack::build(repo)?;
     let folder = repo.path("wasm/reference");
     setup::npm_install(repo, "wasm/reference")?;
-    // It lies under the checkout even when cargo builds elsewhere, as typedoc.json names it.
+    // The folder is under the checkout even when cargo builds elsewhere, because typedoc.json names it.
     let pages = repo.path("target/reference");
     let digest = Stamp::new("reference")
         .text(&tarball.digest)

@@ -1,4 +1,4 @@
-//! Where things are: the repository, build outputs and the cache folder.
+//! The paths of the repository, the build outputs and the cache folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// What `cargo run` sets, apart from the package's description.
+/// The variables that `cargo run` sets, apart from the package's description.
 const OF_CARGO_RUN: [&str; 3] = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH"];
 
 /// The checkout that this run works on.
@@ -18,12 +18,12 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// Finds the checkout that xtask was compiled from, and the folders that go with it.
+    /// Finds the checkout from which xtask was compiled, and its folders.
     ///
     /// # Errors
-    /// When there is neither `TALLYMESH_CACHE`, `XDG_CACHE_HOME` nor `HOME`.
+    /// If none of `TALLYMESH_CACHE`, `XDG_CACHE_HOME` and `HOME` is set.
     pub(crate) fn find() -> Result<Repo> {
-        // Cargo sets the variable on `cargo run`; the compiled-in value serves direct calls.
+        // Cargo sets the variable on `cargo run`. The compiled-in value serves direct calls.
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .map(PathBuf::from)
             .filter(|dir| dir.ends_with("xtask"))
@@ -53,20 +53,20 @@ impl Repo {
         &self.target
     }
 
-    /// The folder for what takes minutes to build and serves every checkout of this user.
+    /// The folder for files that take minutes to build and serve every checkout of this user.
     pub(crate) fn cache(&self) -> &Path {
         &self.cache
     }
 
-    /// The `tallymesh` binary of the native profile; it need not exist yet.
+    /// The `tallymesh` binary of the native profile. It need not exist yet.
     pub(crate) fn node_binary(&self) -> PathBuf {
         self.target.join("release").join("tallymesh")
     }
 
     /// A cargo command that runs at the root of the checkout.
     ///
-    /// It does not see what `cargo run` tells a program about its own package: some build scripts
-    /// watch these variables, and would run again whenever xtask and a plain cargo take turns.
+    /// It runs without the variables in which `cargo run` describes the program's own package. Some build
+    /// scripts watch these variables. They would run again whenever xtask and a plain cargo take turns.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root);
@@ -86,10 +86,10 @@ impl Repo {
         command
     }
 
-    /// The version that every package of the workspace carries.
+    /// The version of every package of the workspace.
     ///
     /// # Errors
-    /// When the root Cargo.toml does not state one.
+    /// If the root Cargo.toml does not state one.
     pub(crate) fn version(&self) -> Result<String> {
         let path = self.path("Cargo.toml");
         let manifest: toml::Table = read(&path)?.parse()?;
@@ -111,7 +111,7 @@ fn cache_folder() -> Result<PathBuf> {
     Ok(base.join("tallymesh"))
 }
 
-/// Reads a text file, naming it in the error.
+/// Reads a text file. An error names the file.
 pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

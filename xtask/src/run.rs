@@ -1,7 +1,7 @@
-//! Child processes: shown or captured, never left behind.
+//! Child processes: shown or captured, and never left behind.
 //!
-//! Captured output goes to a file and not to a pipe: a grandchild that outlives its parent
-//! and holds a pipe open would hang the run.
+//! Captured output goes to a file and not to a pipe. A grandchild that outlives its parent and keeps a pipe
+//! open would block the run.
 
 use std::fs::{self, File};
 use std::io::IsTerminal;
@@ -20,16 +20,16 @@ use crate::repo::Repo;
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 const POLL: Duration = Duration::from_millis(50);
-/// Between two signs of life where there is no terminal to draw progress on.
+/// Time between two lines of progress without a terminal.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// What a child gets to clean up after the polite signal.
+/// The time that a child has to clean up after the first signal.
 const GRACE: Duration = Duration::from_secs(5);
 const TAIL_LINES: usize = 60;
-/// What a line has that names a failed test.
+/// Parts of a line that names a failed test.
 const FAILURE: [&str; 4] = [" FAILED", " panicked at ", "not ok ", "\u{2716} "];
-/// How many lines are shown from each on.
+/// Number of lines that are shown from each such line on.
 const FAILURE_LINES: usize = 8;
-/// After so many no others are shown.
+/// Most lines of failures that are shown.
 const FAILURE_LINES_MAX: usize = 80;
 
 /// Makes SIGINT, SIGTERM and SIGHUP end this run in order, with all its children.
@@ -50,7 +50,7 @@ pub(crate) fn go_on() -> Result<()> {
     Ok(())
 }
 
-/// A child with all that it starts; dropping it ends them.
+/// A child with all processes that it starts. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Group {
     child: Child,
@@ -67,7 +67,7 @@ impl Group {
         Ok(Group { child, done: None })
     }
 
-    /// The exit status, once the head of the group has ended.
+    /// The exit status, or `None` while the head of the group runs.
     pub(crate) fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         if self.done.is_none() {
             self.done = self.child.try_wait()?;
@@ -82,7 +82,7 @@ impl Group {
 
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // Nobody left to receive it is what is wanted.
+        // It is fine if no process is left to receive the signal.
         let _ = rustix::process::kill_process_group(pid, signal);
     }
 }
@@ -96,7 +96,7 @@ impl Drop for Group {
                 thread::sleep(POLL);
             }
         }
-        // Also after a normal end: what the head left behind must not outlive the run.
+        // This also runs after a normal end, because processes of the group must not outlive the run.
         self.signal(rustix::process::Signal::KILL);
         let _ = self.child.wait();
     }
@@ -117,7 +117,8 @@ pub(crate) fn shown(command: &mut Command) -> Result<()> {
             bail!("{} failed ({status})", line_of(command));
         }
         if stopped() {
-            // On a terminal the child had the same Ctrl-C; elsewhere only we were told.
+            // On a terminal the child received the same Ctrl-C. Otherwise only this process received the
+            // signal.
             let _ = child.kill();
             let _ = child.wait();
             bail!("interrupted");
@@ -126,20 +127,20 @@ pub(crate) fn shown(command: &mut Command) -> Result<()> {
     }
 }
 
-/// What a captured command left.
+/// The result of a captured command.
 #[derive(Debug)]
 pub(crate) struct Captured {
     /// Whether it ended with status 0.
     pub(crate) success: bool,
-    /// All that it wrote to standard output and standard error, in order.
+    /// Its whole standard output and standard error, in order.
     pub(crate) text: String,
-    /// The file that holds the text.
+    /// The file with the text.
     pub(crate) log: PathBuf,
 }
 
 impl Captured {
-    /// What is to be shown with an error: the lines that name a failure, each with what follows it,
-    /// and the last ones.
+    /// The part of the output to show with an error: each line that names a failure with the lines after it,
+    /// and the last lines.
     pub(crate) fn tail(&self) -> String {
         let lines: Vec<&str> = self.text.lines().collect();
         let end = lines.len().saturating_sub(TAIL_LINES);
@@ -162,8 +163,8 @@ impl Captured {
 /// Runs a command with its output in a log file named after `label`.
 ///
 /// # Errors
-/// When it cannot be started, runs longer than `limit`, or the user interrupts. A command that
-/// fails is an `Ok` with `success: false`.
+/// If it cannot be started, runs longer than `limit`, or the user interrupts. A command that fails is an `Ok`
+/// with `success: false`.
 pub(crate) fn capture(
     repo: &Repo,
     label: &str,
@@ -210,7 +211,7 @@ pub(crate) fn capture(
     })
 }
 
-/// Runs a step that is only of interest when it fails.
+/// Runs a step whose output is shown only when it fails.
 pub(crate) fn step(repo: &Repo, label: &str, command: &mut Command) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(30 * 60);
     let done = capture(repo, label, LIMIT, command)?;
@@ -234,7 +235,7 @@ pub(crate) fn ask(command: &mut Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Tells the user what is being done to the machine or the tree.
+/// Reports a change of the machine or the tree to the user.
 pub(crate) fn say(text: &str) {
     eprintln!("xtask: {text}");
 }
@@ -248,7 +249,7 @@ fn line_of(command: &Command) -> String {
         .join(" ")
 }
 
-/// A spinner on a terminal, a line a minute elsewhere.
+/// A spinner on a terminal. Otherwise a line a minute.
 struct Progress {
     label: String,
     bar: Option<ProgressBar>,

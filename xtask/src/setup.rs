@@ -1,4 +1,4 @@
-//! What the other commands need on this machine, installed when it is missing.
+//! Installs what the other commands need on this machine, if it is missing.
 
 mod apt;
 mod browser;

@@ -1,4 +1,4 @@
-//! `cargo xtask shots`: pictures of the page, and how quick it is.
+//! `cargo xtask shots`: pictures of the page, and measurements of its speed.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     let site = site::build(repo)?;
-    // The console is that of a node.
+    // The console needs a node.
     demo::build(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask site`: the page for any static host, with the documents and the package's reference beside it.
+//! `cargo xtask site`: the page for any static host, with the documents and the package's reference.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::repo::Repo;
 use crate::run::{say, step};
 use crate::web;
 
-/// Lays the site out in target/site; returns that folder.
+/// Writes the site to target/site, and returns the folder.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     web::build(repo)?;
     let reference = reference::build(repo)?;

@@ -1,5 +1,5 @@
-//! `cargo xtask size`: what a page downloads to count and to sync over WebSocket, by entry and by part,
-//! beside what else counts in JavaScript.
+//! `cargo xtask size`: the download of a page that counts and syncs over WebSocket, by entry and by part. It
+//! is compared with other JavaScript counters.
 
 mod entries;
 mod parts;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What a test run does: only what can break the limit.
+    /// The arguments of a test run: only the measurement that has a limit.
     pub(crate) fn limit_only() -> Args {
         Args {
             json: false,
@@ -103,7 +103,7 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// All tables, as Markdown that reads well in a terminal, too.
+/// All tables, as Markdown that is readable in a terminal too.
 fn tables(report: &Report) -> String {
     let mut text = loads("what a page loads", &report.entries);
     text += &format!(
@@ -136,7 +136,8 @@ fn loads(title: &str, loads: &[Load]) -> String {
     table(&rows, 2)
 }
 
-/// A table in Markdown with columns of one width; those after the first `left` stand to the right.
+/// A table in Markdown with columns of one width. The columns after the first `left` are aligned to the
+/// right.
 fn table<const N: usize>(rows: &[[String; N]], left: usize) -> String {
     let widths: [usize; N] = std::array::from_fn(|at| {
         let width = |row: &[String; N]| row[at].chars().count();
@@ -178,7 +179,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// What files weigh together, each compressed for itself, as a server sends them.
+/// The sum of the sizes of files, each compressed on its own, as a server sends them.
 fn weight_of(files: &[PathBuf]) -> Result<Weight> {
     let mut sum = Weight::default();
     for file in files {

@@ -1,4 +1,4 @@
-//! Digests that tell whether a step's inputs changed since it last ran.
+//! Digests that show whether a step's inputs changed since its last run.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Stamp(Sha256);
 
 impl Stamp {
-    /// A stamp over nothing but the name of the step.
+    /// A stamp of the name of the step alone.
     pub(crate) fn new(step: &str) -> Stamp {
         Stamp(Sha256::new()).text(step)
     }
@@ -22,7 +22,7 @@ impl Stamp {
         self
     }
 
-    /// Adds a file's content; a missing file counts as a content of its own.
+    /// Adds a file's content. A missing file counts as a content of its own.
     pub(crate) fn file(mut self, path: &Path) -> Result<Stamp> {
         if !path.exists() {
             return Ok(self.text("missing"));
@@ -33,7 +33,7 @@ impl Stamp {
         Ok(self)
     }
 
-    /// Adds every file under a folder with its relative path, skipping folders of these names.
+    /// Adds every file under a folder with its relative path, except folders of these names.
     pub(crate) fn tree(mut self, folder: &Path, skip: &[&str]) -> Result<Stamp> {
         for path in files_under(folder, skip)? {
             let relative = path.strip_prefix(folder).unwrap_or(&path);
@@ -74,12 +74,12 @@ pub(crate) fn files_under(folder: &Path, skip: &[&str]) -> Result<Vec<std::path:
     Ok(found)
 }
 
-/// Whether the stamp file holds this digest.
+/// Whether the stamp file has this digest.
 pub(crate) fn is_current(file: &Path, digest: &str) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.trim() == digest)
 }
 
-/// Records the digest of a step that has succeeded.
+/// Stores the digest of a step that has succeeded.
 pub(crate) fn record(file: &Path, digest: &str) -> Result<()> {
     fs::write(file, format!("{digest}\n"))
         .with_context(|| format!("cannot write {}", file.display()))

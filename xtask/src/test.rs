@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything, in stages, each timed against its budget.
+//! `cargo xtask test`: all tests, in stages. The time of each is compared with its budget.
 
 mod budget;
 mod long;
@@ -66,7 +66,7 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     finish(&budget, &skips, total, begun.elapsed())
 }
 
-/// Runs a stage, and another one beside it, if there is one: what came of each, and how long it took.
+/// Runs a stage, and another one at the same time if there is one. Returns the counts and the time of each.
 fn run_together(
     repo: &Repo,
     stage: &'static Stage,
@@ -81,7 +81,7 @@ fn run_together(
     thread::scope(|scope| {
         let beside = beside.map(|stage| scope.spawn(move || timed(stage)));
         let mut done = vec![timed(stage)];
-        // What panicked has told so, and ends the run.
+        // A stage that panicked has printed its message, and ends the run.
         done.extend(beside.map(|it| it.join().expect("a stage that ends")));
         done
     })

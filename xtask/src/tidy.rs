@@ -1,4 +1,4 @@
-//! House rules that no compiler checks, each with its reason.
+//! Rules of this project that no compiler checks, each with its reason.
 
 mod arrows;
 
@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use crate::repo::{self, Repo};
 use crate::stamp::files_under;
 
-/// A file that does not fit into a head should be two.
+/// A longer file is hard to read as a whole, and should be two.
 const LINES_MAX: usize = 700;
 const SKIPPED_FOLDERS: [&str; 6] = ["target", "node_modules", "dist", "built", ".git", "reports"];
 const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
 
-/// Every breach of a rule in the checkout, as `file:line: rule and reason`.
+/// All violations of the rules in the checkout, as `file:line: rule and reason`.
 pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     let root = repo.path("");
     let mut broken = Vec::new();
@@ -59,7 +59,7 @@ fn in_file(name: &Path, text: &str) -> Vec<String> {
                 broken.push(format!("{}:{}: {}", name.display(), number + 1, rule.text));
             }
         }
-        // What follows is compiled for a std host and never shipped.
+        // The code after this line is compiled for a std host and never shipped.
         if name.extension().is_some_and(|e| e == "rs") && line.trim() == "#[cfg(test)]" {
             break;
         }
@@ -129,7 +129,7 @@ static NO_CLOCK: Rule = Rule {
     },
 };
 
-/// Facts that several files must state are compared with the one that counts.
+/// Compares facts that several files must state with the one that counts.
 fn versions(repo: &Repo) -> Result<Vec<String>> {
     let version = repo.version()?;
     let mut broken = Vec::new();
@@ -170,7 +170,7 @@ fn versions(repo: &Repo) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-/// The versions in `Rust 1.N` wherever a text says so.
+/// The versions in `Rust 1.N`, wherever a text has this form.
 fn stated_rust(text: &str) -> Vec<String> {
     text.match_indices("Rust 1.")
         .map(|(at, _)| {

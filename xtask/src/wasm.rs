@@ -1,4 +1,4 @@
-//! The WebAssembly module: cargo, bindings, size optimisation; and the runner of its tests.
+//! The WebAssembly module: cargo, bindings and size optimisation. Also the runner of its tests.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,39 +13,39 @@ use crate::run::{say, shown, step};
 use crate::setup::{self, SMALL_STD};
 use crate::stamp::{self, Stamp};
 
-/// The cargo profile for what browsers download.
+/// The cargo profile of files that browsers download.
 const PROFILE: &str = "wasm";
 
 /// The passes of wasm-opt over the package's modules.
 const WASM_OPT: [&str; 15] = [
-    // Control flow made anew: a percent less to download.
+    // These rebuild the control flow, and save a percent of the download.
     "-Oz",
     "--flatten",
     "--rereloop",
     "-Oz",
-    // What can be told of values across functions: half a percent.
+    // This uses facts about values across functions, and saves half a percent.
     "--gufa-optimizing",
     "-Oz",
-    // Larger functions with one caller stay apart: brotli packs them better.
+    // Larger functions with one caller are not inlined, because brotli packs them better.
     "--one-caller-inline-max-function-size=60",
-    // So do the smallest functions, except one that is no larger than a call of it.
+    // The smallest functions are not inlined either, except one that is no larger than a call of it.
     "--always-inline-max-function-size=4",
     "--converge",
-    // What these save is less than what brotli loses by it: half a percent in all.
+    // These passes save less than brotli loses by them: half a percent in all.
     "--skip-pass=simplify-locals",
     "--skip-pass=local-cse",
     "--skip-pass=code-folding",
-    // The far end of the stack is there, which is never reached; offsets can be folded then.
+    // The lowest addresses are the far end of the stack, which is never reached. So offsets can be folded.
     "--low-memory-unused",
-    // How an address is aligned is a hint, which engines pass over on the machines that they are for, and
-    // half a percent: so there is one hint for all.
+    // The alignment of an address is only a hint. Engines ignore it on their usual machines. One hint for all
+    // saves half a percent.
     "--dealign",
-    // Puts functions of one module side by side, which brotli likes too.
+    // This puts functions of one module side by side, which also helps brotli.
     "--reorder-functions-by-name",
 ];
 
-/// Its passes over the module of the page's stories: a matter of seconds, and three percent less after
-/// brotli. `-Oz` takes four times as long and saves no more.
+/// The passes of wasm-opt over the module of the page's stories. They take seconds, and save three percent
+/// after brotli. `-Oz` takes four times as long and saves no more.
 const WASM_OPT_MEMBERS: [&str; 5] = [
     "--duplicate-function-elimination",
     "--dae",
@@ -54,8 +54,8 @@ const WASM_OPT_MEMBERS: [&str; 5] = [
     "--reorder-functions-by-name",
 ];
 
-/// Its flags for every module. The features are named one by one: with all of them on, it writes modules
-/// that V8 rejects.
+/// The flags of wasm-opt for every module. They name each feature, because with all features it writes
+/// modules that V8 rejects.
 const WASM_OPT_FORMAT: [&str; 7] = [
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
@@ -66,23 +66,23 @@ const WASM_OPT_FORMAT: [&str; 7] = [
     "--strip-target-features",
 ];
 
-/// What wasm-opt does with the names of functions at its end.
+/// The options of wasm-opt for the names of functions in its output.
 const STRIP_NAMES: &str = "--strip-debug";
 const KEEP_NAMES: &str = "--debuginfo";
 
 /// A module of the package.
 struct Module {
-    /// The name of its files in wasm/dist: the module's own, and its bindings'.
+    /// The name of its file in wasm/dist. `bindings` is the name of its bindings' files.
     wasm: &'static str,
     bindings: &'static str,
     features: &'static [&'static str],
-    /// Those of `core` and `alloc`.
+    /// The features of `core` and `alloc`.
     std_features: &'static str,
-    /// Where cargo builds it.
+    /// The folder in which cargo builds it.
     target: &'static str,
 }
 
-/// What every page downloads, and what those load on top that meet a space with members.
+/// The module that every page downloads, and the additional one for spaces with members.
 const MODULES: [Module; 2] = [
     Module {
         wasm: "tallymesh.wasm",
@@ -109,7 +109,7 @@ pub(crate) fn build(repo: &Repo) -> Result<String> {
     Ok(digests.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// The first module with the names of its functions, for looking into it; it is the one that ships else.
+/// The first module with the names of its functions, for analysis. It is otherwise the shipped one.
 pub(crate) fn named(repo: &Repo) -> Result<PathBuf> {
     let [module, _] = &MODULES;
     let folder = repo.target().join(module.target);
@@ -154,9 +154,9 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
         .file(&repo.path("wasm/package-lock.json"))? // pins wasm-opt
         .file(&compiled)?
         .finish();
-    // Beside and not inside: all that is in dist is packed.
+    // This is beside dist and not inside, because everything in dist is packed.
     let mark = repo.path(format!("wasm/node_modules/.xtask-{}", module.bindings));
-    // The package makes the calls by itself, as these types of the exports say.
+    // The package calls the exports itself, with the types in this file.
     let types = format!("{}.d.ts", module.bindings);
     let whole = [module.wasm, &types]
         .iter()
@@ -180,11 +180,12 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
 }
 
 /// Brings the module of the page's stories about members, and its bindings, in web-demo/members/dist up to
-/// date. It is no part of the package, and nobody downloads it with the page: the optimisation is short.
+/// date. It is not part of the package, and a page does not download it at its start. So the optimisation is
+/// short.
 ///
 /// Returns a digest that changes whenever these files do.
 pub(crate) fn build_members(repo: &Repo) -> Result<String> {
-    // Where the package's second module is built: all but two crates are built there already.
+    // The folder in which the package's second module is built. It already has all crates but two.
     let [_, beside] = &MODULES;
     let (mut cargo, target) = setup::module_build(repo, beside.target, beside.std_features)?;
     let package = ["--package", "tallymesh-demo-members"];
@@ -220,7 +221,7 @@ pub(crate) fn build_members(repo: &Repo) -> Result<String> {
     Ok(digest)
 }
 
-/// Leaves the names of functions in the module: wasm-opt orders functions by them.
+/// Keeps the names of functions in the module, because wasm-opt orders functions by them.
 fn generate_bindings(compiled: &Path, name: &str, folder: &Path) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
@@ -229,8 +230,8 @@ fn generate_bindings(compiled: &Path, name: &str, folder: &Path) -> Result<()> {
         .web(true)?
         .typescript(true)
         .remove_producers_section(true)
-        // The package and the page name their modules themselves and always pass them; the default path
-        // would make bundlers look for a file that is not there.
+        // The package and the page name their modules themselves and always pass them. The default path would
+        // make bundlers look for a missing file.
         .omit_default_module_path(true);
     bindgen
         .generate(folder)
@@ -252,7 +253,7 @@ fn optimise(repo: &Repo, flags: &[&str], input: &Path, output: &Path) -> Result<
     step(repo, "wasm-opt", &mut wasm_opt)
 }
 
-/// Core as one unit is quickest, and takes longest to build. These tests measure nothing.
+/// Core as one unit is fastest, and takes longest to build. These tests measure nothing.
 const UNITS: &str = "profile.release.package.tallymesh-core.codegen-units=16";
 
 /// A `cargo test` command for wasm whose test binaries this program runs.

@@ -13,7 +13,7 @@ use crate::setup;
 use crate::stamp::{self, Stamp};
 use crate::wasm;
 
-/// Brings web-demo/dist up to date; returns that folder.
+/// Brings web-demo/dist up to date, and returns the folder.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     let tarball = pack::build(repo)?;
     setup::npm_install(repo, "web-demo")?;
@@ -25,7 +25,7 @@ pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
         .text(&members)
         .tree(&repo.path("web-demo"), &["node_modules", "dist"])?
         .finish();
-    // Beside and not inside: the node embeds all that is in dist.
+    // This is beside dist and not inside, because the node embeds everything in dist.
     let mark = repo.path("web-demo/node_modules/.xtask-web-demo");
     if !(dist.join("index.html").is_file() && stamp::is_current(&mark, &digest)) {
         say("building the web demo");
@@ -47,8 +47,8 @@ pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
 
 /// Puts the package where npm would install it.
 ///
-/// The tarball is not in the demo's lock file: its hash is another one after each change, and
-/// `npm ci` would refuse it.
+/// The tarball is not in the demo's lock file. Its hash differs after each change, and `npm ci` would reject
+/// it.
 fn unpack(tarball: &Tarball, into: &Path) -> Result<()> {
     let mark = into.join(".xtask-stamp");
     if stamp::is_current(&mark, &tarball.digest) {

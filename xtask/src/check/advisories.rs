@@ -1,6 +1,6 @@
-//! Known vulnerabilities of dependencies, from a copy of the RustSec database in a folder: for networks
-//! that do not reach the database's server. The crate `rustsec` reads it, as cargo-audit does; cargo-deny
-//! wants a git repository under a name that it computes itself.
+//! Known vulnerabilities of dependencies, from a copy of the RustSec database in a folder. This is for
+//! networks without access to the database's server. The crate `rustsec` reads the copy, as in cargo-audit.
+//! cargo-deny requires a git repository under a name that it computes itself.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use rustsec::advisory::{Id, Informational};
 use rustsec::report::Settings;
 use rustsec::{Database, Lockfile, Report};
 
-/// All that the database in a folder says against the packages of a lock file, one line each.
+/// All advisories of the database in a folder for the packages of a lock file, one line each.
 ///
 /// # Errors
-/// If the folder holds no advisory: a database that can't say anything has not been asked.
+/// If the folder has no advisory, because an empty database proves nothing.
 pub(super) fn known(folder: &Path, lockfile: &Path, ignored: &[Id]) -> Result<Vec<String>> {
     let doing = || format!("the advisory database in {}", folder.display());
     let database = Database::open(folder).with_context(doing)?;
@@ -23,7 +23,7 @@ pub(super) fn known(folder: &Path, lockfile: &Path, ignored: &[Id]) -> Result<Ve
     let locked = Lockfile::load(lockfile).with_context(|| lockfile.display().to_string())?;
     let settings = Settings {
         ignore: ignored.to_vec(),
-        // As cargo-deny judges by default: what nobody maintains is found too.
+        // As cargo-deny does by default: unmaintained packages are reported too.
         informational_warnings: vec![Informational::Unmaintained, Informational::Unsound],
         ..Settings::default()
     };

@@ -1,8 +1,8 @@
 //! `cargo xtask demo --check`: load, a cut node, a cut tab, healing, and an exact comparison.
 //!
-//! Three nodes and two tabs are five replicas. Each round of load adds through the command line
-//! of every node and in both tabs; one round runs while all are connected and one while a node
-//! and a tab are cut off. What each counter must be is kept beside, as a plain sum.
+//! Three nodes and two tabs are five replicas. Each round of load adds through the command line of every node
+//! and in both tabs. One round runs while all are connected, and one while a node and a tab are cut off. The
+//! check computes the expected value of each counter as a plain sum.
 
 mod load;
 mod tabs;
@@ -29,7 +29,7 @@ type Counters = BTreeMap<String, i128>;
 const LINES: usize = 20_000;
 /// Adds in each tab in each of the two rounds.
 const TAB_ADDS: usize = 2_000;
-/// The node that is cut off, and the tab. The tab's node is another one.
+/// The node that is cut off. `CUT_TAB` is the tab, and its node is another one.
 const CUT_NODE: usize = 2;
 const CUT_TAB: usize = 1;
 const CONVERGE_LIMIT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Runs the whole check on a cluster of its own.
 ///
 /// # Errors
-/// On any difference between a replica and what was added, with the first ones in the text.
+/// If a replica differs from the expected values. The text has the first differences.
 pub(crate) fn check(repo: &Repo) -> Result<()> {
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
@@ -78,7 +78,7 @@ pub(crate) fn check(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// One round: all nodes at once through their command lines, and both tabs.
+/// One round: adds at all nodes at once through their command lines, and in both tabs.
 fn add_everywhere(repo: &Repo, cluster: &Cluster, tabs: &mut Tabs, load: &mut Load) -> Result<()> {
     let running: Vec<load::Feed> = cluster
         .nodes()
@@ -94,7 +94,7 @@ fn add_everywhere(repo: &Repo, cluster: &Cluster, tabs: &mut Tabs, load: &mut Lo
     running.into_iter().try_for_each(load::Feed::finish)
 }
 
-/// Fails unless the cut replicas lack what the others have: a cut that is none proves nothing.
+/// Fails unless the cut replicas lack changes of the others. Otherwise the cut would prove nothing.
 fn really_apart(cluster: &Cluster, tabs: &mut Tabs, expected: &Counters) -> Result<()> {
     if counters_of(&cluster.nodes()[CUT_NODE])? == *expected {
         bail!(
@@ -111,7 +111,7 @@ fn really_apart(cluster: &Cluster, tabs: &mut Tabs, expected: &Counters) -> Resu
     Ok(())
 }
 
-/// Waits until every counter at every replica is as expected; returns how long that took.
+/// Waits until every counter at every replica has its expected value. Returns how long that took.
 fn converge(cluster: &mut Cluster, tabs: &mut Tabs, expected: &Counters) -> Result<Duration> {
     let begun = Instant::now();
     loop {
@@ -150,7 +150,7 @@ fn converge(cluster: &mut Cluster, tabs: &mut Tabs, expected: &Counters) -> Resu
     }
 }
 
-/// Names every counter that a replica has wrong, lacks, or has and should not.
+/// Adds a line for every counter that is wrong, missing or unexpected at a replica.
 fn compare(replica: &str, found: &Counters, expected: &Counters, differences: &mut Vec<String>) {
     for (key, value) in expected {
         match found.get(key) {

@@ -17,10 +17,10 @@ const NODES: usize = 3;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Running nodes with their data; dropping it ends the processes and removes the data.
+/// Running nodes with their data. Dropping it ends the processes and removes the data.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    // The order matters: processes end before their folders go.
+    // The order matters: processes end before their folders are removed.
     nodes: Vec<Node>,
     folder: TempDir,
 }
@@ -34,7 +34,7 @@ pub(super) struct Node {
     data: PathBuf,
 }
 
-/// What a node writes to its ready file.
+/// The content of a node's ready file.
 #[derive(Debug, Deserialize)]
 struct Ready {
     http: String,
@@ -54,11 +54,11 @@ impl Node {
 }
 
 impl Cluster {
-    /// Starts the nodes one after the other, each with the ones before it as peers, and waits
-    /// until all serve.
+    /// Starts the nodes one after the other, each with the ones before it as peers, and waits until all
+    /// serve.
     ///
     /// # Errors
-    /// When a node ends early or is not ready in time; the text holds the end of its log.
+    /// If a node ends early or is not ready in time. The text has the end of its log.
     pub(super) fn start(binary: &Path) -> Result<Cluster> {
         let mut cluster = Cluster {
             nodes: Vec::new(),
@@ -78,7 +78,7 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The folder with the logs of this cluster; it goes when the cluster goes.
+    /// The folder with the logs of this cluster. It is removed with the cluster.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -123,7 +123,7 @@ impl Cluster {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
             go_on()?;
-            // An incomplete file is one that is still being written.
+            // An incomplete file is still being written.
             if let Some(ready) = fs::read_to_string(&ready_file)
                 .ok()
                 .and_then(|text| serde_json::from_str(&text).ok())

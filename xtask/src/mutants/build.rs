@@ -1,4 +1,4 @@
-//! All mutants in one build; those that can't be are looked at one by one.
+//! All mutants in one build. The others are checked one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,9 +21,9 @@ const VERDICTS: &str = "mutants/verdicts.json";
 #[derive(Debug)]
 pub(super) struct Planted {
     pub(super) scratch: Scratch,
-    /// Those that need a build of their own.
+    /// Mutants that need a build of their own.
     alone: BTreeSet<u32>,
-    /// Those that do not compile.
+    /// Mutants that do not compile.
     unviable: BTreeSet<u32>,
     /// The files without mutants.
     plain: BTreeMap<String, String>,
@@ -76,7 +76,7 @@ pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
             plain.insert(file.clone(), repo::read(&repo.path(file))?);
         }
     }
-    // What is tried out here must not make the other look changed.
+    // The trials run in a copy of their own, so that cargo does not see changes in the other one.
     let probe = Scratch::make(repo, "probe", &[])?;
     let files: Vec<&String> = plain.keys().collect();
     let scratch = Scratch::make(repo, "tree", &files)?;
@@ -117,7 +117,7 @@ pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
     Ok(planted)
 }
 
-/// Writes all files with all mutants but some, and notes which ones have a place.
+/// Writes all files with all mutants except some, and notes the mutants that have a place.
 fn write(
     scratch: &Scratch,
     plain: &BTreeMap<String, String>,

@@ -1,18 +1,18 @@
-//! Changes of a text that may lie within each other.
+//! Edits of a text. One edit may be inside another one.
 
 use std::ops::Range;
 
-/// A part of what replaces a range.
+/// A part of the replacement of a range.
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Text(String),
     /// A range of the old text, with the edits within it.
     Old(Range<usize>),
-    /// What one mutant alone brings in.
+    /// The text of one mutant alone.
     Of(u32, Vec<Piece>),
 }
 
-/// One range of the old text and what replaces it.
+/// One range of the old text, and its replacement.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     pub(super) range: Range<usize>,
@@ -21,18 +21,18 @@ pub(super) struct Edit {
     pub(super) ids: Vec<u32>,
 }
 
-/// Which bytes of the new text come of what.
+/// The origin of the bytes of the new text.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// What single mutants brought in.
+    /// The ranges of single mutants.
     alternatives: Vec<(Range<usize>, u32)>,
-    /// What edits made, with all their mutants.
+    /// The ranges of edits, with all their mutants.
     edits: Vec<(Range<usize>, Vec<u32>)>,
 }
 
 impl Regions {
-    /// The mutants that an error at these bytes is due to: the one that brought the place in, or
-    /// all of the innermost edit around it.
+    /// The mutants that cause an error at these bytes: the one that inserted this place, or all mutants of
+    /// the innermost edit around it.
     pub(super) fn guilty(&self, at: &Range<usize>) -> Vec<u32> {
         let around = |range: &Range<usize>| range.start <= at.start && at.end <= range.end;
         let alone = self.alternatives.iter().filter(|(range, _)| around(range));
@@ -56,7 +56,7 @@ impl Regions {
 
 /// The text with all edits made.
 pub(super) fn apply(text: &str, mut edits: Vec<Edit>) -> (String, Regions) {
-    // Outer ones first, so that those within one come after it.
+    // Outer edits come first, so that the edits within them follow.
     edits.sort_by_key(|edit| (edit.range.start, std::cmp::Reverse(edit.range.end)));
     let mut made = Made {
         text,
@@ -76,7 +76,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Writes a range of the old text with the edits within it, beginning with the `first`.
+    /// Writes a range of the old text with the edits within it, from number `first` on.
     fn old(&mut self, range: Range<usize>, first: usize) {
         let mut at = range.start;
         for number in first..self.edits.len() {

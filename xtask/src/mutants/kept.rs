@@ -1,4 +1,4 @@
-//! xtask/mutants.toml: why some mutants may survive, and mutants of our own.
+//! xtask/mutants.toml: the reasons why some mutants may survive, and mutants of our own.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::repo::{self, Repo};
 
 pub(super) const FILE: &str = "xtask/mutants.toml";
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Kept {
@@ -20,20 +20,20 @@ pub(super) struct Kept {
     own: Vec<Own>,
 }
 
-/// Why mutants may survive.
+/// A reason why mutants may survive.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Explained {
-    /// Their titles, which name no line.
+    /// The titles of the mutants, without line numbers.
     mutants: Vec<String>,
     why: String,
 }
 
-/// A mutant that is no exchange of one operator.
+/// A mutant that is not the exchange of one operator.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Own {
-    /// What is wrong with it.
+    /// A description of its fault.
     name: String,
     file: String,
     edits: Vec<Replaced>,
@@ -42,7 +42,7 @@ struct Own {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Replaced {
-    /// An expression or statements, as the file has them once.
+    /// An expression or statements that occur once in the file.
     find: String,
     replace: String,
 }
@@ -83,7 +83,7 @@ impl Kept {
         mutants.collect()
     }
 
-    /// Each title that is explained, with why it may survive.
+    /// Each explained title, with the reason why the mutant may survive.
     pub(super) fn explained(&self) -> BTreeMap<&str, &str> {
         let entries = self.explained.iter();
         let pairs = entries.flat_map(|e| e.mutants.iter().map(|m| (m.as_str(), e.why.as_str())));

@@ -12,20 +12,20 @@ use crate::setup;
 /// One small change to one file.
 #[derive(Debug, Clone)]
 pub(super) struct Mutant {
-    /// What the environment turns it on by.
+    /// The number with which the environment turns it on.
     pub(super) id: u32,
     pub(super) file: String,
-    /// Where it begins: line and column, both from 1.
+    /// Its start: line and column, both from 1.
     pub(super) at: (usize, usize),
-    /// Where it ends, likewise.
+    /// Its end: line and column, both from 1.
     pub(super) end: (usize, usize),
     pub(super) genre: Genre,
-    /// What is done and in which function, without a place.
+    /// A description of the change and its function, without a place.
     pub(super) name: String,
     pub(super) replacement: String,
-    /// The code that is changed, on one line; empty for whole functions and for our own.
+    /// The code that is changed, on one line. Empty for whole functions and for our own mutants.
     pub(super) of: String,
-    /// Of our own: what is found, and what takes its place.
+    /// For our own mutants: each text to find, and its replacement.
     pub(super) own: Vec<(String, String)>,
 }
 
@@ -38,18 +38,18 @@ pub(super) enum Genre {
     BinaryOperator,
     /// No operator before a value.
     UnaryOperator,
-    /// An arm that is never taken, where another would catch its values.
+    /// An arm that is never taken. Another arm then gets its values.
     MatchArm,
-    /// A guard that is always, or never, true.
+    /// A guard that is always true, or never.
     MatchArmGuard,
     /// A field that is taken from the base of a struct expression.
     StructField,
-    /// One of our own.
+    /// A mutant of our own.
     Own,
 }
 
 impl Mutant {
-    /// How it is called in reports and by people.
+    /// Its name in reports and for people.
     pub(super) fn title(&self) -> String {
         let file = self.file.strip_prefix("core/src/").unwrap_or(&self.file);
         match self.of.is_empty() {
@@ -96,7 +96,7 @@ struct Place {
     column: usize,
 }
 
-/// What cargo-mutants would change in these files.
+/// The mutants that cargo-mutants lists for these files.
 pub(super) fn of(repo: &Repo, files: &[String]) -> Result<Vec<Mutant>> {
     let mut command = Command::new(setup::cargo_mutants(repo)?);
     command.current_dir(repo.path("")).args([
@@ -123,7 +123,7 @@ pub(super) fn of(repo: &Repo, files: &[String]) -> Result<Vec<Mutant>> {
         at: (it.span.start.line, it.span.start.column),
         end: (it.span.end.line, it.span.end.column),
         genre: it.genre,
-        // `file:line:column: what is done`
+        // `file:line:column: description`
         name: it
             .name
             .splitn(4, ':')

@@ -1,4 +1,4 @@
-//! Where in a file each mutant goes, and how it is written so that it can be turned on.
+//! Finds the place of each mutant in a file, and writes it so that it can be turned on.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use syn::visit::{self, Visit};
 use super::edit::{Edit, Piece};
 use super::list::{Genre, Mutant};
 
-/// Makes the edits of one file for all `mutants` of it that `wanted` says yes to, and notes in each
-/// mutant what code it changes. A mutant whose place is of a form that is not known here has no edit.
+/// Makes the edits of one file for all its `mutants` that `wanted` selects. Notes in each mutant the code
+/// that it changes. A mutant whose place has an unknown form gets no edit.
 pub(super) fn edits(
     text: &str,
     mutants: &mut [&mut Mutant],
@@ -41,7 +41,7 @@ pub(super) fn edits(
     Ok(visitor.edits)
 }
 
-/// Changes of our own: of expressions, or of statements.
+/// The edits of a mutant of our own: of expressions, or of statements.
 fn own_edits(text: &str, mutant: &Mutant) -> Result<Vec<Edit>> {
     let edit = |(find, replacement): &(String, String)| {
         let at = place(text, find).with_context(|| format!("{}: {find}", mutant.title()))?;
@@ -63,7 +63,7 @@ fn own_edits(text: &str, mutant: &Mutant) -> Result<Vec<Edit>> {
     mutant.own.iter().map(edit).collect()
 }
 
-/// Where the only such text begins.
+/// The start of a text that must occur once.
 pub(super) fn place(text: &str, find: &str) -> Result<usize> {
     let mut found = text.match_indices(find);
     let (at, _) = found.next().context("there is no such text")?;
@@ -73,12 +73,12 @@ pub(super) fn place(text: &str, find: &str) -> Result<usize> {
     }
 }
 
-/// Whether a mutant is on, as code.
+/// The code that checks whether a mutant is on.
 fn is(id: u32) -> String {
     format!("crate::mutant::is({id})")
 }
 
-/// What the base of a struct expression is called that is made for it.
+/// The name of the variable for a computed base of a struct expression.
 const MADE: &str = "mutant_base";
 
 struct Planter<'a, 'm> {
@@ -93,7 +93,7 @@ struct Planter<'a, 'm> {
 type Wanted = (u32, String);
 
 impl Planter<'_, '_> {
-    /// The mutants of a genre that begin where `span` does, which change the code `of`.
+    /// The wanted mutants of a genre that begin at `span`. Notes in each that it changes the code `of`.
     fn at(
         &mut self,
         genre: Genre,
@@ -138,7 +138,7 @@ impl Planter<'_, '_> {
             syn::ReturnType::Type(_, of) if matches!(**of, syn::Type::ImplTrait(_)));
         let mut pieces = Vec::new();
         if opaque {
-            // All returns must be of one type.
+            // All returns must have one type.
             pieces.push(Piece::Text(
                 " let mutant: alloc::boxed::Box<dyn Iterator<Item = _> + '_> = ".into(),
             ));
@@ -171,7 +171,7 @@ impl Planter<'_, '_> {
         let text = |text: String| Piece::Text(text);
         let flips = found.len() == 1;
         let pieces = match it.op {
-            // With both sides and the whole negated, each is the other.
+            // If both sides and the whole are negated, each operator becomes the other.
             And(_) | Or(_) if flips => {
                 let on = is(found[0].0);
                 let inner = Piece::Of(
@@ -229,7 +229,7 @@ impl Planter<'_, '_> {
         self.push(it.span().byte_range(), found, pieces);
     }
 
-    /// Makes the edit of one arm, and tells which mutants delete it.
+    /// Makes the edit of one arm, and returns the mutants that delete it.
     fn arm(&mut self, arm: &syn::Arm) -> Vec<Wanted> {
         let pattern = arm.pat.span().byte_range();
         let deletes = self.at(Genre::MatchArm, arm.span(), Some(pattern.clone()));
@@ -279,7 +279,7 @@ impl Planter<'_, '_> {
         };
         let base = rest.span().byte_range();
         let is_default = self.text[base.clone()] == *"Default::default()";
-        // What is made for it alone is made once, as it may take its parts from where they are.
+        // A base that a call computes is evaluated once, because it may move its parts from other places.
         let is_made = matches!(**rest, syn::Expr::Call(_) | syn::Expr::MethodCall(_));
         let is_made = is_made && !is_default;
         let mut all = Vec::new();
@@ -330,7 +330,7 @@ impl Planter<'_, '_> {
         }
     }
 
-    /// A function that is to be changed can't be const.
+    /// A function with mutants cannot be const, so the keyword is removed.
     fn unconst(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let Some(word) = signature.constness else {
             return;
@@ -368,7 +368,7 @@ impl<'ast> Visit<'ast> for Planter<'_, '_> {
     fn visit_expr_binary(&mut self, it: &'ast syn::ExprBinary) {
         let whole = it.span().byte_range();
         let found = self.at(Genre::BinaryOperator, it.op.span(), Some(whole));
-        // A condition that binds names can't be put into brackets; with `||` it does not compile.
+        // A condition that binds names cannot be put into brackets. With `||` it does not compile.
         if !found.is_empty() && !binds(it) {
             self.binary(it, &found);
         }
@@ -397,7 +397,7 @@ impl<'ast> Visit<'ast> for Planter<'_, '_> {
         let deleted = it.arms.iter().flat_map(|arm| self.arm(arm));
         let deleted: Vec<Wanted> = deleted.collect();
         if !deleted.is_empty() {
-            // Changes nothing, but is where the compiler misses arms.
+            // This edit changes nothing. The compiler reports missing arms at this place.
             let range = it.span().byte_range();
             self.push(range.clone(), &deleted, vec![Piece::Old(range)]);
         }
@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// The text with all mutants in it, and what code each changes.
+    /// The text with all mutants in it, and the code that each mutant changes.
     fn planted(text: &str, mut mutants: Vec<Mutant>) -> (String, Vec<String>) {
         let edits = edits(text, &mut mutants.iter_mut().collect::<Vec<_>>(), |_| true).unwrap();
         let (new, _) = edit::apply(text, edits);

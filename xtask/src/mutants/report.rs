@@ -1,4 +1,4 @@
-//! What became of the mutants.
+//! The outcomes of the mutants, and their report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,14 +19,14 @@ use crate::test::Tally;
 const REPORT: &str = "docs/reports/mutants.md";
 const NOT_EXPLAINED: &str = "NOT EXPLAINED";
 
-/// What became of one mutant.
+/// The outcome of one mutant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Outcome {
     /// This test failed.
     Caught { by: String },
     /// This test took much too long.
     Slow { by: String },
-    /// All of so many tests that come by it passed.
+    /// All tests that reach it passed. `tests` is their number.
     Survived { tests: usize },
     /// It does not compile.
     Unviable,
@@ -42,17 +42,18 @@ impl Outcome {
 
 type Outcomes<'m> = [(&'m Mutant, Outcome)];
 
-/// What runs found out, a line a mutant; of several lines the last counts.
+/// The outcomes that runs found, one line for each mutant. If a mutant has several lines, the last one
+/// counts.
 #[derive(Debug)]
 pub(super) struct Found {
     path: PathBuf,
-    /// What was known before this run, by title and how many of that title came before.
+    /// The outcomes before this run, by title and by the number of earlier mutants with this title.
     known: BTreeMap<(String, usize), Outcome>,
     nth: BTreeMap<u32, usize>,
 }
 
 impl Found {
-    /// What earlier runs found out of these mutants.
+    /// Reads the outcomes of these mutants from earlier runs.
     pub(super) fn read(repo: &Repo, mutants: &[Mutant]) -> Found {
         let path = repo.target().join("mutants").join("found.jsonl");
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -73,12 +74,12 @@ impl Found {
         }
     }
 
-    /// What became of a mutant before.
+    /// The outcome of a mutant in an earlier run.
     pub(super) fn of(&self, mutant: &Mutant) -> Option<&Outcome> {
         self.known.get(&(mutant.title(), self.nth[&mutant.id]))
     }
 
-    /// Notes what became of a mutant.
+    /// Writes the outcome of a mutant to the file.
     pub(super) fn note(&self, mutant: &Mutant, outcome: &Outcome) -> Result<()> {
         let line = serde_json::to_string(&(mutant.title(), self.nth[&mutant.id], outcome))?;
         let mut options = fs::OpenOptions::new();
@@ -90,8 +91,8 @@ impl Found {
     }
 }
 
-/// Counts, and complains of what is not explained; of a whole run also of explanations that
-/// explain nothing.
+/// Counts the outcomes. A surviving mutant without an explanation is a failure. In a whole run, an
+/// explanation without a surviving mutant is a failure too.
 pub(super) fn judge(kept: &Kept, outcomes: &Outcomes<'_>, whole: bool) -> Result<Tally> {
     let explained = kept.explained();
     let mut tally = Tally::default();
@@ -183,7 +184,7 @@ fn line(text: &mut String, name: &str, row: &[usize; 5]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the report complains of nothing, and what it judged has not changed since.
+/// Whether the report has no complaint, and its sources have not changed since.
 pub(super) fn holds(repo: &Repo) -> bool {
     let text = fs::read_to_string(repo.path(REPORT)).unwrap_or_default();
     let commit = text
@@ -196,7 +197,7 @@ pub(super) fn holds(repo: &Repo) -> bool {
     !complains && git.status().is_ok_and(|status| status.success())
 }
 
-/// The survivors, by why they may.
+/// Writes the survivors, by their reason.
 fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<()> {
     let explained = kept.explained();
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -219,7 +220,7 @@ fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<
     Ok(())
 }
 
-/// Those that were not tried.
+/// Writes the mutants that were not tried.
 fn not_run(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
     let not_run = outcomes.iter().filter(|(_, it)| *it == Outcome::NotRun);
     let titles: Vec<String> = not_run.map(|(mutant, _)| mutant.title()).collect();
@@ -237,7 +238,7 @@ fn not_run(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Mutants of our own, each with the test that noticed.
+/// Writes the mutants of our own, each with the test that noticed it.
 fn own(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
     writeln!(text, "\n## Mutants of the algebra\n")?;
     writeln!(text, "| mutant | noticed by |\n|---|---|")?;

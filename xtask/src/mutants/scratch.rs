@@ -1,4 +1,4 @@
-//! The copy of core and its tests that is changed.
+//! The copy of core and its tests, in which mutants are planted.
 
 use std::fs;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::repo::{self, Repo};
 use crate::stamp::files_under;
 
-/// How a mutant is turned on, and how the copy tells which ones a test comes by.
+/// The code that turns a mutant on, and that reports the mutants that a test reaches.
 const SWITCH: &str = include_str!("switch.rs.txt");
 
 const LIB: &str = "core/src/lib.rs";
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
     target: PathBuf,
 }
 
-/// An error of the compiler: the file, the bytes of it, and what is wrong.
+/// An error of the compiler: the file, the bytes in it, and the message.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) file: String,
@@ -31,8 +31,8 @@ pub(super) struct Fault {
 }
 
 impl Scratch {
-    /// Copies what the tests of core need, with a workspace of these two packages around it; files
-    /// that are written by others are left to them.
+    /// Copies the files that the tests of core need, with a workspace of these two packages around them. It
+    /// leaves out the files in `but`, which other code writes.
     pub(super) fn make(repo: &Repo, name: &str, but: &[&String]) -> Result<Scratch> {
         let home = repo.target().join("mutants");
         let scratch = Scratch {
@@ -59,7 +59,7 @@ impl Scratch {
         workspace.remove("default-members");
         scratch.put("Cargo.toml", toml::to_string(&manifest)?.as_bytes())?;
         scratch.put("Cargo.lock", &fs::read(repo.path("Cargo.lock"))?)?;
-        // The copy may use std, so that more of what is put in for values compiles.
+        // The copy may use std, so that more replacement values compile.
         let lib = repo::read(&repo.path(LIB))?;
         let lib = lib.replacen("#![no_std]", "#![allow(warnings)]", 1) + "\npub mod mutant;\n";
         scratch.put(LIB, lib.as_bytes())?;
@@ -67,7 +67,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Writes a file, unless it is so already: cargo looks at times.
+    /// Writes a file, unless it has this content already, because cargo compares modification times.
     pub(super) fn put(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = self.root.join(inside);
         if fs::read(&path).is_ok_and(|old| old == bytes) {
@@ -88,7 +88,7 @@ impl Scratch {
         command
     }
 
-    /// What the compiler says against core, nothing if it compiles.
+    /// The errors of the compiler in core. Empty if it compiles.
     pub(super) fn check(&self, repo: &Repo) -> Result<Vec<Fault>> {
         let mut command = self.cargo(repo, "check");
         command.args(["--package", "tallymesh-core", "--lib"]);

@@ -1,4 +1,4 @@
-//! The tests of core, one by one: how long each takes, and which mutants it comes by.
+//! The tests of core, one by one: how long each takes, and which mutants it reaches.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,11 +16,11 @@ use crate::repo::Repo;
 use crate::run::{self, Captured, capture, say};
 
 const LIMIT: Duration = Duration::from_secs(60 * 60);
-/// What a test process may take of the address space, in kilobytes.
+/// Largest address space of a test process, in kilobytes.
 const MEMORY: u64 = 8 << 20;
 
-/// How many seeds the tests with random histories play against each mutant; whoever survives that
-/// meets [`MORE`] times as many.
+/// Number of seeds that the tests with random histories play against each mutant. A mutant that survives them
+/// gets [`MORE`] times as many.
 const SEEDS: [(&str, u64); 9] = [
     ("clones", 40),
     ("closed", 60),
@@ -32,10 +32,10 @@ const SEEDS: [(&str, u64); 9] = [
     ("stores", 150),
     ("votes", 20),
 ];
-/// Tests that take a minute and more, which is too long for each of a thousand mutants, and one that
-/// starts processes, which go by the real time.
+/// Tests that take a minute or more, which is too long for each of a thousand mutants. Also one that starts
+/// processes, which use the real time.
 const LONG: [&str; 4] = ["explore", "maelstrom", "retirement", "visitors"];
-/// They run nothing of the copy's core: one compares files, the others run nodes.
+/// Tests without any of the copy's core: one compares files, the others run nodes.
 const OTHERS: [&str; 3] = ["faults", "proofs", "retries"];
 pub(super) const MORE: u64 = 30;
 
@@ -53,24 +53,24 @@ pub(super) struct Test {
     pub(super) target: String,
     pub(super) name: String,
     pub(super) time: Duration,
-    /// The mutants that it comes by.
+    /// The mutants that it reaches.
     pub(super) seen: BTreeSet<u32>,
 }
 
 impl Test {
-    /// How many seeds it plays, if it plays any.
+    /// Number of seeds that it plays, if it plays any.
     pub(super) fn seeds(&self) -> Option<u64> {
         seeds_of(&self.target)
     }
 
-    /// How people call it.
+    /// Its name for people.
     pub(super) fn title(&self) -> String {
         format!("{}: {}", self.target, self.name)
     }
 }
 
 impl Tests {
-    /// Builds the tests on the copy, and runs each of them once, unless that was done before.
+    /// Builds the tests on the copy, and runs each of them once, unless this was done before.
     pub(super) fn find(repo: &Repo, planted: &Planted) -> Result<Tests> {
         let mut all = Vec::new();
         for (target, binary) in build(repo, &planted.scratch)? {
@@ -168,7 +168,7 @@ pub(super) fn names(scratch: &Scratch, binary: &Path) -> Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// A command for some tests of a binary, with little claim to the machine.
+/// A command for some tests of a binary, with low priority on the machine.
 pub(super) fn runner(scratch: &Scratch, binary: &Path, names: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {MEMORY}; exec nice -n 19 \"$0\" \"$@\"");

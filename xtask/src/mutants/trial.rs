@@ -1,4 +1,4 @@
-//! Running the tests against each mutant until one notices.
+//! Runs the tests against each mutant until one notices it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,32 +18,32 @@ use super::tests::{self, Test, Tests};
 use crate::repo::Repo;
 use crate::run::{self, Group, say};
 
-/// Tests as fast as that share a process.
+/// Tests up to this time share a process.
 const FAST: Duration = Duration::from_millis(110);
 const POLL: Duration = Duration::from_millis(5);
-/// A run that takes so many times as long as it should has been noticed.
+/// A run that takes this many times its usual time counts as noticed.
 pub(super) const SLOW: u32 = 20;
 const SLOW_MIN: Duration = Duration::from_secs(20);
 const BEAT: Duration = Duration::from_secs(60);
 
-/// How mutants are tried.
+/// The settings of the trials.
 pub(super) struct Course<'a> {
     pub(super) repo: &'a Repo,
     pub(super) planted: &'a Planted,
     pub(super) tests: &'a Tests,
     pub(super) found: &'a Found,
-    /// How many at a time.
+    /// Number of mutants at the same time.
     pub(super) jobs: usize,
-    /// Whether what was tried in an earlier run is not tried again.
+    /// Whether the outcomes of an earlier run are used instead of a new trial.
     pub(super) trusts: bool,
-    /// Whether those that can't be in the common build are tried.
+    /// Whether mutants outside the common build are tried.
     pub(super) alone: bool,
-    /// Whether a mutant need not meet more histories when it survives.
+    /// Whether a surviving mutant needs no further histories.
     pub(super) may_survive: &'a (dyn Fn(&Mutant) -> bool + Sync),
 }
 
 impl Course<'_> {
-    /// Tries these mutants, and tells what became of each.
+    /// Tries these mutants, and returns the outcome of each.
     pub(super) fn run<'m>(&self, mutants: &[&'m Mutant]) -> Result<Vec<(&'m Mutant, Outcome)>> {
         let mut done = BTreeMap::new();
         let mut together = Vec::new();
@@ -72,7 +72,7 @@ impl Course<'_> {
         Ok(outcomes.collect())
     }
 
-    /// Tries those of the common build, several at a time.
+    /// Tries the mutants of the common build, several at a time.
     fn together(&self, mutants: &[&Mutant]) -> Result<BTreeMap<u32, Outcome>> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(BTreeMap::new());
@@ -105,7 +105,7 @@ impl Course<'_> {
         Ok(done.into_inner().unwrap())
     }
 
-    /// Tries one mutant of the common build with the tests that come by it.
+    /// Tries one mutant of the common build with the tests that reach it.
     fn attempt(&self, mutant: &Mutant, job: usize) -> Result<Outcome> {
         let Course { repo, planted, .. } = *self;
         let tests = self.tests.all.iter();
@@ -136,7 +136,7 @@ fn through(
     let mut batches: BTreeMap<(bool, &str), Vec<&Test>> = BTreeMap::new();
     let (fast, slow): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|test| test.time < FAST);
     for test in fast {
-        // Core's own are the nearest.
+        // Core's own tests are the nearest.
         let key = (!test.target.ends_with("core"), test.target.as_str());
         batches.entry(key).or_default().push(test);
     }

@@ -1,4 +1,4 @@
-//! System packages, where apt is the way to get them.
+//! System packages, on machines with apt.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::run::{ask, say, step};
 /// Installs Debian packages, as root or through sudo.
 ///
 /// # Errors
-/// When there is no apt, no right to use it, or it fails; the text says what to install by hand.
+/// If there is no apt, no right to use it, or it fails. The text lists the packages to install by hand.
 pub(super) fn install(repo: &Repo, what: &str, packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if on_path(&["apt-get"]).is_none() {
@@ -38,7 +38,7 @@ pub(super) fn install(repo: &Repo, what: &str, packages: &[&str]) -> Result<()> 
             .args(arguments);
         command
     };
-    // A stale list is no reason to stop: the packages may be known already.
+    // A stale list is no reason to stop, because it may have the packages already.
     if let Err(error) = step(repo, "apt-get update", &mut apt(&["update"])) {
         say(&format!(
             "apt-get update did not succeed, going on: {error:#}"

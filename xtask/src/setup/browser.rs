@@ -14,13 +14,13 @@ use crate::run::say;
 pub(crate) struct Browser {
     /// The browser's executable.
     pub(crate) chrome: PathBuf,
-    /// The WebDriver server that goes with it.
+    /// The WebDriver server of this browser.
     pub(crate) driver: PathBuf,
 }
 
 /// Finds Chromium and chromedriver, or installs them.
 ///
-/// `CHROME` and `CHROMEDRIVER` name them; without, the PATH is searched.
+/// `CHROME` and `CHROMEDRIVER` name them. Without these variables, the PATH is searched.
 pub(crate) fn browser(repo: &Repo) -> Result<Browser> {
     if let Some(found) = find() {
         return Ok(found);
@@ -35,9 +35,9 @@ pub(crate) fn browser(repo: &Repo) -> Result<Browser> {
     )
 }
 
-/// Finds Firefox, or installs it; nothing where it is not to be had, since its test can be skipped.
+/// Finds Firefox, or installs it. Returns `None` if it is not available, because its test can be skipped.
 ///
-/// `FIREFOX` names it; without, the PATH is searched.
+/// `FIREFOX` names it. Without the variable, the PATH is searched.
 pub(crate) fn firefox(repo: &Repo) -> Option<PathBuf> {
     let find = || named("FIREFOX").or_else(|| on_path(&["firefox-esr", "firefox"]));
     find().or_else(|| {

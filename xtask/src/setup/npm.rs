@@ -32,7 +32,7 @@ pub(crate) fn install(repo: &Repo, folder: &str) -> Result<()> {
         &format!("npm ci in {folder}"),
         repo.npm(folder).args(["ci", "--no-audit", "--no-fund"]),
     )?;
-    // npm makes no folder for a lock file that names no package.
+    // npm makes no folder for a lock file without packages.
     std::fs::create_dir_all(at.join("node_modules"))?;
     stamp::record(&mark, &digest)
 }
@@ -40,7 +40,7 @@ pub(crate) fn install(repo: &Repo, folder: &str) -> Result<()> {
 /// The version of Node on this machine.
 ///
 /// # Errors
-/// When it is missing or too old.
+/// If it is missing or too old.
 fn node_version() -> Result<String> {
     let version = ask(Command::new("node").arg("--version"))
         .context("Node is missing: install Node 20 or later (https://nodejs.org)")?;

@@ -1,4 +1,4 @@
-//! A PostgreSQL that budgets are measured beside.
+//! PostgreSQL, for benchmarks of budgets beside it.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use anyhow::Result;
 use super::apt;
 use crate::repo::Repo;
 
-/// Where Debian has the programs of each version's server.
+/// The folder in which Debian has the programs of each server version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
 
-/// Finds the server of a PostgreSQL, or installs it.
+/// Finds the server of PostgreSQL, or installs it.
 pub(crate) fn postgres(repo: &Repo) -> Result<()> {
     let versions = Path::new(PROGRAMS).read_dir().into_iter().flatten();
     let mut programs = versions.flatten().map(|it| it.path().join("bin/postgres"));

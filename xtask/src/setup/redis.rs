@@ -1,4 +1,4 @@
-//! Programs that speak to a Redis: its own, and a client for Python.
+//! Programs for Redis: its own, and a client for Python.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub(crate) fn redis_tools(repo: &Repo) -> Result<()> {
     apt::install(repo, "redis-cli", &["redis-tools"])
 }
 
-/// Finds openssl, which makes the certificates that clients are tried with, or installs it.
+/// Finds openssl, or installs it. It makes the certificates for tests of clients.
 pub(crate) fn openssl(repo: &Repo) -> Result<()> {
     match on_path(&["openssl"]) {
         Some(_) => Ok(()),
@@ -37,7 +37,7 @@ pub(crate) fn redis_server(repo: &Repo) -> Result<()> {
     }
 }
 
-/// The folder with redis-py, in the cache folder, installed if it is missing.
+/// The folder with redis-py in the cache folder. It is installed if it is missing.
 pub(crate) fn redis_py(repo: &Repo) -> Result<PathBuf> {
     let home = repo.cache().join(format!("redis-py-{REDIS_PY}"));
     if home.is_dir() {

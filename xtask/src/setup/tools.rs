@@ -1,4 +1,4 @@
-//! cargo-deny and cargo-mutants, built once and kept in the cache folder.
+//! cargo-deny and cargo-mutants, built once and stored in the cache folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::on_path;
 use crate::repo::Repo;
 use crate::run::{say, step};
 
-/// The releases that are built when the machine has none; any installed one is used as it is.
+/// The releases that are built if the machine has none. An installed one of any release is used as it is.
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
@@ -43,7 +43,7 @@ fn cargo_tool(repo: &Repo, name: &str, version: &str) -> Result<PathBuf> {
         .tempdir_in(repo.cache())?;
     let root = building.path().join("root");
     let mut install = Command::new(repo.cargo().get_program());
-    // Outside the checkout, so that its cargo settings do not apply.
+    // Built outside the checkout, so that its cargo settings do not apply.
     install
         .current_dir(building.path())
         .args(["install", "--locked", name, "--version", version, "--root"])
@@ -57,7 +57,7 @@ fn cargo_tool(repo: &Repo, name: &str, version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Moves a finished folder to its final name; a concurrent run may have been faster.
+/// Moves a finished folder to its final name. A concurrent run may have done so before.
 pub(super) fn put_in_place(made: &std::path::Path, home: &std::path::Path) -> Result<()> {
     match fs::rename(made, home) {
         Err(_) if home.exists() => Ok(()),

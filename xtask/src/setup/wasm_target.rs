@@ -1,8 +1,8 @@
 //! A compiler with a standard library for wasm32-unknown-unknown.
 //!
-//! Rustup's target is the first choice. Where its server cannot be reached, Debian's current
-//! Rust brings the sources of std; they are compiled once into a private sysroot in the cache
-//! folder, and a wrapper script around that rustc points at it.
+//! Rustup's target is the first choice. If its server cannot be reached, Debian's current Rust has the
+//! sources of std. They are compiled once into a private sysroot in the cache folder, and a wrapper script
+//! around that rustc uses it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,20 +24,21 @@ const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 const SYSTEM_CARGO: &str = "/usr/bin/cargo";
 const SYSTEM_LINKER: &str = "/usr/bin/rust-lld";
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
-/// Changes with what this file does to make a sysroot, so that older ones are not used.
+/// Changes with the steps that make a sysroot, so that older ones are not used.
 const RECIPE: &str = "1";
 
-/// Flags of the module that is downloaded. The first one repeats .cargo/config.toml, whose flags
-/// the variable replaces. Nothing of JavaScript's is referred to, and without reference types wasm-bindgen
-/// adds no table for it. The last three inline more than "z" does, which leaves less to call and 4
-/// percent less to download; thresholds of 75 and 150 for the first, 15 and 50 for the second were
-/// worse.
+/// Flags of the module that pages download. The first one repeats .cargo/config.toml, because the variable
+/// replaces its flags.
+///
+/// The module refers to no JavaScript value. Without reference types, wasm-bindgen adds no table for them.
+/// The last three flags inline more than "z" does, which saves calls and 4 percent of the download.
+/// Thresholds of 75 and 150 for the first, and of 15 and 50 for the second, were worse.
 const MODULE_FLAGS: &str = "--cfg=sha2_backend_soft=\"compact\" -Zunstable-options \
     -Cpanic=immediate-abort -Zlocation-detail=none \
     -Ctarget-feature=-reference-types \
     -Zinline-mir=yes -Zinline-mir-threshold=100 -Cllvm-args=-inline-threshold=30";
-/// The feature of std that trades speed for size: above all it sorts by heaps, which takes ten times as
-/// long with many keys, and saves 3 KB.
+/// The feature of std that trades speed for size. Above all, it sorts by heaps, which takes ten times as long
+/// with many keys, and saves 3 KB.
 pub(crate) const SMALL_STD: &str = "optimize_for_size";
 const RUSTUP_LIMIT: Duration = Duration::from_secs(5 * 60);
 
@@ -52,8 +53,8 @@ pub(crate) struct WasmTarget {
 impl WasmTarget {
     /// A cargo command that compiles with this target's compiler.
     ///
-    /// The build has a target folder of its own: the compiler may differ from the native one,
-    /// and neither should invalidate the other's work.
+    /// The build has a target folder of its own. The compiler may differ from the native one, and neither
+    /// should invalidate the other's work.
     pub(crate) fn cargo(&self, repo: &Repo, subcommand: &str) -> Command {
         let mut command = repo.cargo();
         command.args([subcommand, "--target", TARGET]);
@@ -64,7 +65,7 @@ impl WasmTarget {
         command
     }
 
-    /// Where cargo puts the final artifacts of a profile.
+    /// The folder in which cargo puts the final artifacts of a profile.
     pub(crate) fn artifacts(&self, profile: &str) -> PathBuf {
         self.target_dir.join(TARGET).join(profile)
     }
@@ -72,10 +73,12 @@ impl WasmTarget {
 
 /// A cargo command that builds for wasm together with `core` and `alloc`, from their sources.
 ///
-/// The module that is downloaded is built so: compiled beside it, they carry no panic messages and
-/// none of the code that formats them, which is a quarter of its size. The flags for that are
-/// unstable, so the stable compiler is told to allow them. `folder` keeps builds of different
-/// features apart, which would undo each other's work; `std_features` are of `core` and `alloc`.
+/// The module that pages download is built like this. Compiled together with it, the two have no panic
+/// messages and none of the code that formats them, which is a quarter of its size. The flags for this are
+/// unstable, so the stable compiler gets a variable that allows them.
+///
+/// `folder` separates builds of different features, which would invalidate each other's work. `std_features`
+/// are the features of `core` and `alloc`.
 pub(crate) fn module_build(
     repo: &Repo,
     folder: &str,
@@ -122,7 +125,7 @@ pub(crate) fn module_build(
 
 /// Finds a way to compile for wasm, or installs one.
 ///
-/// `TALLYMESH_WASM_STD=system` skips rustup, and so serves to test the other way.
+/// `TALLYMESH_WASM_STD=system` skips rustup, to test the other way.
 pub(crate) fn wasm_target(repo: &Repo) -> Result<WasmTarget> {
     let target = |rustc| WasmTarget {
         rustc,
@@ -132,7 +135,7 @@ pub(crate) fn wasm_target(repo: &Repo) -> Result<WasmTarget> {
     if rustup_allowed && rustup_has_it(repo) {
         return Ok(target(None));
     }
-    // Before rustup is asked again: on a closed network that takes time at each run.
+    // This comes before the next call of rustup, which takes time at each run on a closed network.
     if let Some(wrapper) = sysroot_home(repo).map(|home| home.join("rustc"))
         && wrapper.is_file()
     {
@@ -148,7 +151,7 @@ fn rustup_allowed() -> bool {
     std::env::var("TALLYMESH_WASM_STD").as_deref() != Ok("system")
 }
 
-/// Whether a compiler has the sources of std beside it.
+/// Whether a compiler has the sources of std.
 fn has_sources(rustc: &mut Command) -> bool {
     ask(rustc.args(["--print", "sysroot"])).is_some_and(|root| {
         Path::new(&root)
@@ -173,10 +176,10 @@ fn rustup_has_it(repo: &Repo) -> bool {
     links(Command::new("rustc").current_dir(repo.path(""))).is_ok()
 }
 
-/// Links a test program for wasm, which takes std, the test crate and a linker.
+/// Links a test program for wasm. This needs std, the test crate and a linker.
 ///
 /// # Errors
-/// What the compiler says when one of them is missing.
+/// The compiler's message, if one of them is missing.
 fn links(rustc: &mut Command) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("probe.rs");
@@ -216,7 +219,7 @@ fn rustup_adds_it(repo: &Repo) -> Result<bool> {
 /// The cache folder of the system compiler's sysroot, if there is such a compiler.
 fn sysroot_home(repo: &Repo) -> Option<PathBuf> {
     let version = ask(Command::new(SYSTEM_RUSTC).arg("-vV"))?;
-    // A rebuilt package may keep its version and yet not accept the old one's libraries.
+    // A rebuilt package may have the same version and still reject the old one's libraries.
     let binary = fs::metadata(SYSTEM_RUSTC).ok()?;
     let modified = binary.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     let key = Stamp::new("wasm sysroot")
@@ -227,7 +230,7 @@ fn sysroot_home(repo: &Repo) -> Option<PathBuf> {
     Some(repo.cache().join(format!("wasm-sysroot-{}", &key[..16])))
 }
 
-/// Compiles std for wasm with the system's Rust; returns the wrapper to use as rustc.
+/// Compiles std for wasm with the system's Rust. Returns the wrapper to use as rustc.
 fn private_sysroot(repo: &Repo) -> Result<PathBuf> {
     install_system(repo)?;
     let home = sysroot_home(repo).context("the system has no usable /usr/bin/rustc")?;
@@ -252,24 +255,24 @@ fn private_sysroot(repo: &Repo) -> Result<PathBuf> {
             .arg(made.join("sysroot")),
     )
     .with_context(|| format!("the std made with {SYSTEM_RUSTC} does not link"))?;
-    // The wrapper names the final place, since the folder is moved there when it is complete.
+    // The wrapper names the final folder, because the folder is moved there when it is complete.
     write_wrapper(&made.join("rustc"), &home.join("sysroot"))?;
     put_in_place(&made, &home)?;
     Ok(wrapper)
 }
 
-/// The package that holds rust-lld, when Debian's link to it leads nowhere.
+/// The package of rust-lld, if Debian's link to it leads nowhere.
 fn missing_linker() -> Option<String> {
     let link = Path::new(SYSTEM_LINKER);
     if link.exists() {
         return None;
     }
-    // It reads `lld-22`, and the package has the name of the program.
+    // The link has the form `lld-22`, and the package has the name of the program.
     let program = fs::read_link(link).ok()?;
     Some(program.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Builds std, panic_abort and test in a throw-away crate; returns the folder of the rlibs.
+/// Builds std, panic_abort and test in a temporary crate. Returns the folder of the rlibs.
 fn compile_std(repo: &Repo, folder: &Path) -> Result<PathBuf> {
     let package = folder.join("throwaway");
     fs::create_dir_all(package.join("src"))?;
@@ -286,7 +289,7 @@ fn compile_std(repo: &Repo, folder: &Path) -> Result<PathBuf> {
         .args(["build", "--release", "--target", TARGET])
         .arg("-Zbuild-std=std,panic_abort,test")
         .env("RUSTC", SYSTEM_RUSTC)
-        // The unstable flag is needed once, here; what is built with the result is stable.
+        // The unstable flag is needed only here. Builds with the result are stable.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Cembed-bitcode=yes")
         .env("CARGO_TARGET_DIR", &output)

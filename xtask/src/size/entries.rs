@@ -1,4 +1,4 @@
-//! What each entry of the package downloads.
+//! The download of each entry of the package.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::{Weight, name_of, weight_of};
 use crate::repo::{self, Repo};
 
-/// What is loaded only once a replica meets a space with members, is asked for a token or has a storage.
+/// Files that a replica loads only for a space with members, for a token or for a storage.
 const MEMBERS: [&str; 2] = ["members.js", "tallymesh-members.wasm"];
-/// The same of the entry that carries its modules.
+/// The same, for the entry that contains its modules.
 const INLINE_MEMBERS: &str = "inline-members.js";
 const MODULE: &str = "tallymesh.wasm";
 
@@ -34,7 +34,7 @@ impl Load {
     }
 }
 
-/// The entries of the package; the first one is what the limit is for.
+/// The entries of the package. The limit applies to the first one.
 pub(super) fn weigh(repo: &Repo) -> Result<Vec<Load>> {
     let dist = repo.path("wasm/dist");
     let package: serde_json::Value =
@@ -66,7 +66,7 @@ pub(super) fn weigh(repo: &Repo) -> Result<Vec<Load>> {
     ])
 }
 
-/// A script of the package with all that it loads at once.
+/// A script of the package with all scripts that it loads at once.
 fn imported(entry: &Path, dist: &Path) -> Result<Vec<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut open = vec![entry.to_path_buf()];

@@ -1,5 +1,5 @@
-//! What costs how much in the first download: the module by parts of its sources, by the names of its
-//! functions, and the script by its files.
+//! The sizes of the parts of the first download. The module is divided by parts of its sources, from the
+//! names of its functions. The script is divided by its files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,11 +21,11 @@ const SHOWN_BYTES_MIN: usize = 300;
 pub(super) struct Part {
     name: String,
     raw: usize,
-    /// Its share of the file that it is in, by raw bytes.
+    /// Its share of the compressed size of its file, in proportion to the raw bytes.
     brotli: usize,
 }
 
-/// The parts of the entry that the limit is for.
+/// The parts of the entry with the limit.
 pub(super) fn weigh(repo: &Repo, entry: &Load) -> Result<Vec<Part>> {
     let dist = repo.path("wasm/dist");
     let mut parts = Vec::new();
@@ -50,7 +50,8 @@ pub(super) fn table_of(parts: &[Part]) -> String {
     table(&rows, 1)
 }
 
-/// Parts of a file, the greatest first, and the small ones as one; what no part has is the rest.
+/// Parts of a file, the greatest first, with the small ones as one part. Bytes outside of all parts are the
+/// rest.
 fn shares(file: &str, sizes: BTreeMap<String, usize>, raw: usize, brotli: usize) -> Vec<Part> {
     let (mut shown, small): (Vec<_>, Vec<_>) = sizes
         .into_iter()
@@ -72,7 +73,7 @@ fn shares(file: &str, sizes: BTreeMap<String, usize>, raw: usize, brotli: usize)
         .collect()
 }
 
-/// The bytes of each source in a script, as wasm/build.mjs notes them.
+/// The bytes of each source in a script, from the notes of wasm/build.mjs.
 fn by_sources(repo: &Repo, file: &str) -> Result<BTreeMap<String, usize>> {
     let noted = repo::read(&repo.path("wasm/dist/parts.json"))?;
     let mut all: BTreeMap<String, BTreeMap<String, usize>> =
@@ -86,7 +87,7 @@ fn by_sources(repo: &Repo, file: &str) -> Result<BTreeMap<String, usize>> {
     Ok(named.collect())
 }
 
-/// The bytes of a module's functions by the part that their names tell, and of its data.
+/// The bytes of a module's functions by the part in their names, and the bytes of its data.
 fn by_names(module: &[u8]) -> Result<BTreeMap<String, usize>> {
     let mut imported = 0;
     let mut bodies = Vec::new();
@@ -121,8 +122,8 @@ fn by_names(module: &[u8]) -> Result<BTreeMap<String, usize>> {
     Ok(sizes)
 }
 
-/// The part of the sources that a function is of: of the core its module, of the rest its crate. What a
-/// library makes for a type is of that.
+/// The part of the sources to which a function belongs: a module of the core, or the crate otherwise. Code
+/// that a library generates for a type belongs to the type's part.
 fn part_of(function: &str) -> String {
     let function = &without_digests(function);
     if let Some((_, path)) = function.split_once("tallymesh_core::") {
@@ -143,7 +144,7 @@ fn part_of(function: &str) -> String {
     }
 }
 
-/// The name without what tells crates of one name apart: `[0123456789abcdef]` after each.
+/// The name without the digests that distinguish crates of one name: `[0123456789abcdef]` after each.
 fn without_digests(function: &str) -> String {
     let mut name = String::new();
     for (at, piece) in function.split('[').enumerate() {

@@ -1,4 +1,4 @@
-//! What pages download of what else counts in JavaScript: the npm packages that bench/js pins.
+//! The downloads of other JavaScript counters: the npm packages that bench/js pins.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::repo::Repo;
 use crate::run::{ask, say};
 use crate::setup;
 
-/// What bench/js/download.mjs prints of each.
+/// The output of bench/js/download.mjs for each package.
 #[derive(Deserialize)]
 struct Bundle {
     name: String,
@@ -30,7 +30,7 @@ pub(super) fn weigh(repo: &Repo) -> Result<Vec<Load>> {
         .context("bench/js/download.mjs printed something else than its bundles")?;
     let loads = bundles.iter().map(|Bundle { name, files }| {
         let mut load = Load::of(name.as_str(), files)?;
-        // Their names are of the bundler's making.
+        // The bundler generates their names.
         load.files = files
             .iter()
             .filter_map(|file| file.extension())

@@ -1,4 +1,4 @@
-//! What each stage may take, from xtask/budgets.toml.
+//! The time budget of each stage, from xtask/budgets.toml.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,8 +21,8 @@ impl Budget {
         toml::from_str(&repo::read(&repo.path("xtask/budgets.toml"))?).context("xtask/budgets.toml")
     }
 
-    /// The time of a stage beside its budget. A stage over its budget is told, not failed: only
-    /// the total is a promise, and machines differ.
+    /// The time of a stage beside its budget. A stage over its budget is reported and does not fail. Only the
+    /// total is a promise, because machines differ.
     pub(super) fn stage_line(&self, stage: &str, took: Duration) -> Result<String> {
         let budget = self
             .stages_s

@@ -35,35 +35,39 @@ pub(super) const PARTS: [&str; 11] = [
     "interop",
     "postgres",
 ];
-/// With so many seeds the native tests play as many as in a usual run: some of those seeds take
+/// With this many seeds the native tests play as many as in a usual run. Some of these seeds take
 /// milliseconds, others seconds.
 const USUAL_SEEDS: u64 = 1_000;
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
-/// How often a node under load is killed.
+/// Number of times that a node under load is killed.
 const KILLS: u64 = 1_000;
-/// How many operations clients ask for, again and again, while nodes are killed and cut.
+/// Number of operations that clients request and repeat, while nodes are killed and cut.
 const OPERATIONS: u64 = 100_000;
-/// How long everything is done to five nodes.
+/// Length of the faults of five nodes, in seconds.
 const FAULTS_SECONDS: u64 = 600;
-/// How long two nodes bear everything that costs its sender nothing, once for each limit on descriptors.
+/// Length of the load that costs its sender nothing, in seconds. It runs on two nodes, once for each limit on
+/// descriptors.
 const ENDURANCE_SECONDS: u64 = 600;
-/// The variable that makes that shorter, for a trial.
+/// The variable that sets a shorter length, for a trial.
 const ENDURANCE: &str = "TALLYMESH_ENDURANCE_SECONDS";
-/// The longest that budgets beside PostgreSQL may take, building included.
+/// Longest time of the budgets beside PostgreSQL, including the build.
 const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
-/// How many steps replicas in all runtimes take.
+/// Number of steps of replicas in all runtimes.
 const STEPS: u64 = 3_000;
 
-/// Runs the native tests with many seeds, all hashes of what replicas send, store and read, the random histories,
-/// the exploration, the attacks, the clients that ask again, the faults, the peer that lies, the load that costs
-/// nothing, the runtimes and budgets beside PostgreSQL,
-/// tells whether the report on mutants is of these sources, which takes longer than all of that to make,
-/// and writes the reports, also when something failed. If only some parts are `chosen`, the rows of the
-/// others stay as they are.
+/// Runs the longer tests, and writes the reports, even if a test fails. The parts are:
+/// - the native tests with many seeds, and all hashes of what replicas send, store and read,
+/// - the random histories, the exploration, and the attacks,
+/// - the clients that repeat requests, and the faults,
+/// - the peer that lies, and the load that costs its sender nothing,
+/// - the runtimes, and budgets beside PostgreSQL.
+///
+/// It also checks whether the report on mutants is of these sources. A new report would take longer than all
+/// of this. If only some parts are `chosen`, the rows of the others stay as they are.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut total = Tally::default();
-    // Before there are reports that are not committed.
+    // This comes before the reports, because those are not committed.
     let of = proofs::commit_and_day(repo);
     for name in PARTS {
         if !chosen.is_empty() && chosen.iter().all(|part| part != name) {
@@ -124,7 +128,7 @@ fn soak(repo: &Repo, seeds: u64) -> Result<Tally> {
     proofs::soaked(repo, &args)
 }
 
-/// Changed bytes against decoders, merge and the sync machine: many more than in a usual run.
+/// Changed bytes against decoders, merge and the sync machine, many more than in a usual run.
 fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
     let mut command = repo.cargo();
     command
@@ -134,8 +138,8 @@ fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
     tests(repo, "hostile bytes", Runner::Rust, &mut command)
 }
 
-/// Clients that ask again through a proxy which loses and repeats: many more operations than in a usual
-/// run.
+/// Clients that repeat requests through a proxy that loses and repeats, with many more operations than in a
+/// usual run.
 fn retries(repo: &Repo) -> Result<Tally> {
     let mut command = repo.cargo();
     command
@@ -146,11 +150,11 @@ fn retries(repo: &Repo) -> Result<Tally> {
     tests(repo, "retries", Runner::Rust, &mut command)
 }
 
-/// Everything that may befall nodes, done to five of them under load, for longer than in a usual run.
-/// Writes the report, if they came through.
+/// All faults of nodes, with five of them under load, for longer than in a usual run. Writes the report if
+/// the nodes passed.
 fn faults(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/faults-table.md");
-    // The result of an earlier run must not be taken for this one's.
+    // The result of an earlier run must not be read as this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }
@@ -188,7 +192,7 @@ fn faults_report(repo: &Repo, rows: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A peer that lies to real nodes at all their doors. Writes its report, if they stood it.
+/// A peer that lies to real nodes at all their listeners. Writes its report if the nodes passed.
 fn liars(repo: &Repo) -> Result<Tally> {
     let mut command = repo.cargo();
     command
@@ -199,11 +203,11 @@ fn liars(repo: &Repo) -> Result<Tally> {
     tests(repo, "liars", Runner::Rust, &mut command)
 }
 
-/// Idle connections, silence, tickets and proofs without end, at two nodes whose honest clients must not
-/// notice. Puts its figures into the report on hostile peers, also if they are not what is promised.
+/// Idle connections, silence, and endless tickets and proofs, at two nodes whose honest clients must not
+/// notice this. Puts the figures into the report on hostile peers, even if they break its promises.
 fn endurance(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/endurance-table.md");
-    // The result of an earlier run must not be taken for this one's.
+    // The result of an earlier run must not be read as this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }
@@ -225,11 +229,11 @@ fn endurance(repo: &Repo) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Replicas in all runtimes beside one oracle, for longer than in a usual run. Writes the report, if they
-/// came through.
+/// Replicas in all runtimes, compared with one oracle, for longer than in a usual run. Writes the report if
+/// the replicas passed.
 fn interop(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/interop-table.md");
-    // The result of an earlier run must not be taken for this one's.
+    // The result of an earlier run must not be read as this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }
@@ -265,8 +269,8 @@ fn interop_report(repo: &Repo, rows: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Budgets of nodes beside the ways to keep one in PostgreSQL, for a short time: nothing that is counted
-/// may be off by one. Figures of so short a run are none, and go nowhere.
+/// Compares budgets of nodes with the ways to store one in PostgreSQL, for a short time. No count may be off
+/// by one. The figures of such a short run are not published.
 fn postgres(repo: &Repo) -> Result<Tally> {
     let args = ["postgres", "--quick", "--rounds", "1"].map(OsString::from);
     let mut command = pass_on::program(repo, &args)?;
@@ -274,7 +278,7 @@ fn postgres(repo: &Repo) -> Result<Tally> {
     Ok(proofs::counted("postgres", &done))
 }
 
-/// Writes the row of a part into the report: what it came to, and of which commit that is.
+/// Writes the row of a part into the report: its result and its commit.
 fn note(
     repo: &Repo,
     (commit, day): &(String, String),
@@ -294,7 +298,7 @@ fn note(
     Ok(())
 }
 
-/// The report with this row in the place of the part's earlier one.
+/// The report, with this row in place of the part's earlier one.
 fn report(repo: &Repo, before: &str, name: &str, row: String) -> Result<String> {
     let mut text = String::new();
     writeln!(

@@ -27,7 +27,7 @@ impl Skips {
         toml::from_str(&repo::read(&repo.path("xtask/skips.toml"))?).context("xtask/skips.toml")
     }
 
-    /// Turns each skip of a stage that is not listed into a failure beside it.
+    /// Adds a failure for each skip of a stage that is not listed.
     pub(super) fn judge(&self, stage: &str, tally: &mut Tally) {
         let unlisted: Vec<String> = tally
             .skipped
@@ -47,7 +47,7 @@ impl Skips {
         }
     }
 
-    /// The skipped tests with the reasons that the list gives.
+    /// The skipped tests, with their reasons in the list.
     pub(super) fn reasons<'a>(
         &'a self,
         tally: &'a Tally,

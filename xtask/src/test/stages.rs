@@ -15,15 +15,15 @@ use crate::{check, demo, pack, reference, setup, site, size, wasm, web};
 pub(super) struct Stage {
     /// Its name, as on the command line and in budgets.toml.
     pub(super) name: &'static str,
-    /// What it does, for people.
+    /// A description of its tests.
     pub(super) what: &'static str,
-    /// Whether it runs beside the one before it: both wait most of the time.
+    /// Whether it runs at the same time as the one before it, because both wait most of the time.
     pub(super) is_beside: bool,
     body: fn(&Repo) -> Result<Tally>,
 }
 
 impl Stage {
-    /// Runs the stage; an error counts as one failure, so that later stages still run.
+    /// Runs the stage. An error counts as one failure, so that later stages still run.
     pub(super) fn run(&self, repo: &Repo) -> Tally {
         (self.body)(repo).unwrap_or_else(|error| {
             let mut tally = Tally::default();
@@ -33,7 +33,7 @@ impl Stage {
     }
 }
 
-/// All stages. The page comes before the native build, since the node embeds it.
+/// All stages. The page comes before the native build, because the node embeds it.
 pub(super) const ALL: [Stage; 17] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
@@ -106,8 +106,8 @@ const fn stage(name: &'static str, what: &'static str, body: fn(&Repo) -> Result
     }
 }
 
-/// The packages that native tests cover: all but the half that is not Rust on this machine,
-/// and the benchmarks with their large peers.
+/// The packages with native tests: all except the wasm package, the benchmarks with their large peers, and
+/// xtask.
 const NATIVE: [&str; 7] = [
     "--workspace",
     "--exclude",
@@ -118,12 +118,12 @@ const NATIVE: [&str; 7] = [
     "xtask",
 ];
 
-/// Tests with real nodes wait for them most of the time, so more of them go on at once than there are cores.
+/// Tests with real nodes wait most of the time, so more of them run at once than there are cores.
 const TEST_THREADS: &str = "6";
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Runs a test command and counts; the output is shown if something failed.
+/// Runs a test command and counts its tests. The output is shown if something failed.
 pub(super) fn tests(
     repo: &Repo,
     label: &str,
@@ -172,7 +172,7 @@ fn package(repo: &Repo) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Whether all that the package exports is described.
+/// Checks that all exports of the package have descriptions.
 fn described(repo: &Repo) -> Tally {
     match reference::build(repo) {
         Ok(_) => Tally::pass(),
@@ -189,13 +189,13 @@ fn page(repo: &Repo) -> Result<Tally> {
     Ok(Tally::default())
 }
 
-/// Native tests, and with the same choice of features the `tallymesh` binary, so that no
-/// dependency is compiled twice.
+/// Runs the native tests, and builds the `tallymesh` binary with the same features, so that no dependency is
+/// compiled twice.
 fn native_tests(repo: &Repo) -> Result<Tally> {
     native(repo, &[])
 }
 
-/// The native tests with more in their environment.
+/// Runs the native tests with more environment variables.
 pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
     build_native(repo)?;
     tests(
@@ -216,7 +216,7 @@ fn trace(repo: &Repo) -> Result<Tally> {
     trace_with(repo, &[])
 }
 
-/// The same with more in its environment.
+/// The same, with more environment variables.
 pub(super) fn trace_with(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
     let mut command = repo.cargo();
     command
@@ -274,7 +274,7 @@ fn wasm_browser(repo: &Repo) -> Result<Tally> {
     tests(repo, "bindings in Chromium", Runner::Rust, &mut command)
 }
 
-/// Builds a library with its own panic handler, which fails as soon as anything links std.
+/// Builds a library with its own panic handler. The build fails as soon as anything links std.
 fn no_std(repo: &Repo) -> Result<Tally> {
     let mut command = setup::wasm_target(repo)?.cargo(repo, "build");
     command.args(["--release", "--manifest-path", "tests/no-std/Cargo.toml"]);
@@ -335,13 +335,12 @@ fn runtimes(repo: &Repo) -> Result<Tally> {
     tests(repo, "runtimes", Runner::Node, &mut command)
 }
 
-/// One step after the other at replicas everywhere: the tests of stage `native` do not have what this
-/// needs.
+/// Single steps at replicas in all runtimes. The stage `native` does not have what these tests need.
 fn interop(repo: &Repo) -> Result<Tally> {
     interop_with(repo, &[])
 }
 
-/// The same with more in its environment.
+/// The same, with more environment variables.
 pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
     let ready = runtimes_ready(repo)?;
     let mut command = repo.cargo();
@@ -358,8 +357,8 @@ pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Resul
     Ok(tally)
 }
 
-/// Builds and installs what tests in other runtimes need, and says where it is. They share the browser
-/// and the nodes with the tests of the pages.
+/// Builds and installs the files that tests in other runtimes need, and returns their paths. These tests
+/// share the browser and the nodes with the tests of the pages.
 fn runtimes_ready(repo: &Repo) -> Result<Vec<(&'static str, PathBuf)>> {
     web::build(repo)?;
     build_native(repo)?;

@@ -1,22 +1,22 @@
-//! Counting tests from what their runners print.
+//! Counts tests from the output of their runners.
 
 use std::fmt;
 
-/// How many tests passed, failed and were skipped.
+/// Counts of tests that passed, failed and were skipped.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Tests that passed.
     pub(crate) passed: u64,
-    /// Tests that failed, and stages that broke down.
+    /// Tests that failed, and stages that ended with an error.
     pub(crate) failed: u64,
     /// The names of tests that did not run.
     pub(crate) skipped: Vec<String>,
-    /// What to show of the failures.
+    /// The text to show for each failure.
     pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
-    /// One thing that passed.
+    /// The counts of one success.
     pub(crate) fn pass() -> Tally {
         Tally {
             passed: 1,
@@ -24,7 +24,7 @@ impl Tally {
         }
     }
 
-    /// Counts a failure and keeps what is to be shown of it.
+    /// Counts a failure and stores its text.
     pub(crate) fn fail(&mut self, why: String) {
         self.failed += 1;
         self.failures.push(why);
@@ -60,7 +60,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A test runner, by the way it reports.
+/// A test runner, by the format of its output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Runner {
     /// Rust's harness, and the one of wasm-bindgen-test, which imitates it.
@@ -72,8 +72,8 @@ pub(super) enum Runner {
 impl Runner {
     /// Counts the tests in a runner's output.
     ///
-    /// A run that failed without a failed test (it did not compile, it crashed) counts as one
-    /// failure, and so does one that ran nothing: a test that cannot fail is none.
+    /// A run that failed without a failed test (it did not compile, or it crashed) counts as one failure. A
+    /// run without any test counts as one too, because it proves nothing.
     pub(super) fn tally(self, output: &str, success: bool) -> Tally {
         // The wasm runner writes its status with carriage returns in front of the first line.
         let lines = output.split(['\n', '\r']).map(str::trim);
@@ -97,7 +97,7 @@ fn rust<'a>(lines: impl Iterator<Item = &'a str>) -> Tally {
         if let Some(result) = line.strip_prefix("test result: ") {
             tally.passed += number_before(result, " passed");
             tally.failed += number_before(result, " failed");
-            // One result line closes one binary; its ignored tests were named above it.
+            // One result line closes one binary. The names of its ignored tests are above it.
             let told = named_before + number_before(result, " ignored");
             while (tally.skipped.len() as u64) < told {
                 tally.skip("a test without a name");

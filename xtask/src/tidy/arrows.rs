@@ -1,9 +1,9 @@
-//! Which folders of `core/src` may name which others. Arrows run one way, so that a folder can be read, and
-//! left out of mind, with what stands above it.
+//! The folders of `core/src`, and which others each may name. Arrows run in one direction. So a reader can
+//! read a folder without the folders above it.
 
 use std::path::Path;
 
-/// Errors, bounds, ids, hashes: what every folder may name, and what names no folder.
+/// Errors, bounds, ids and hashes: every folder may name these, and they name no folder.
 const GROUND: [&str; 10] = [
     "closed",
     "error",
@@ -17,7 +17,7 @@ const GROUND: [&str; 10] = [
     "writer_id",
 ];
 
-/// Each folder, with all that it may name beside the ground, from below to above.
+/// Each folder with the folders that it may name beside the ground, from below to above.
 const ARROWS: [(&str, &[&str]); 11] = [
     ("state", &[]),
     ("message", &["state"]),
@@ -64,7 +64,7 @@ fn folder(name: &Path) -> Option<String> {
     Some(first.trim_end_matches(".rs").to_owned())
 }
 
-/// The arrows of a file that its folder may not have. What is compiled for tests alone is not looked at.
+/// The arrows of a file that its folder may not have. Code that is compiled for tests alone is not checked.
 pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
     let allowed = folder(name).and_then(|from| ARROWS.into_iter().find(|it| it.0 == from));
     let Some((from, allowed)) = allowed else {
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(broken(above, text).len(), 0);
     }
 
-    /// Whoever reads the table from its begin has read all that a folder names.
+    /// A reader who starts at the top of the table has read every folder that a later one names.
     #[test]
     fn each_folder_names_those_before_it() {
         for (at, (_, allowed)) in ARROWS.iter().enumerate() {

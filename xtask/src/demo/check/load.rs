@@ -1,4 +1,4 @@
-//! Adds, the same in every run, and the sums that they must come to.
+//! Adds, the same in every run, and their expected sums.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) by: i64,
 }
 
-/// Makes adds and keeps the exact sums beside.
+/// Makes adds, and computes their exact sums.
 #[derive(Debug)]
 pub(super) struct Load {
     state: u64,
@@ -40,7 +40,7 @@ impl Load {
         }
     }
 
-    /// The next adds: mostly small, some negative, a few beyond what a double can hold.
+    /// The next adds: mostly small, some negative, and a few beyond the range of a double.
     pub(super) fn lines(&mut self, count: usize) -> Vec<Line> {
         (0..count)
             .map(|_| {
@@ -56,7 +56,7 @@ impl Load {
             .collect()
     }
 
-    /// What every counter must be after all adds made so far.
+    /// The expected value of every counter after all adds made so far.
     pub(super) fn expected(&self) -> &Counters {
         &self.expected
     }
@@ -79,7 +79,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Starts to count lines at a node.
+    /// Starts to send lines to a node.
     pub(super) fn start(binary: &Path, node: &str, lines: &[Line]) -> Result<Feed> {
         let mut text = String::new();
         for line in lines {

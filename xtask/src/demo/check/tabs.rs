@@ -1,7 +1,7 @@
 //! Two browser tabs, driven by a Node script.
 //!
-//! Commands go to the script's standard input, one JSON object a line; when that ends, the
-//! script closes the browser and ends. Answers come in a file, a line each.
+//! The script reads commands from its standard input, one JSON object a line. At the end of the input it
+//! closes the browser and ends. It writes its answers to a file, a line each.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,7 +23,7 @@ const TABS: usize = 2;
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Open tabs; dropping it closes the browser.
+/// Open tabs. Dropping them closes the browser.
 #[derive(Debug)]
 pub(super) struct Tabs {
     commands: Option<ChildStdin>,
@@ -34,7 +34,7 @@ pub(super) struct Tabs {
 }
 
 impl Tabs {
-    /// Opens a tab on each of the pages and waits until both are in touch with their node.
+    /// Opens a tab on each of the pages, and waits until both are connected to their node.
     pub(super) fn open(
         repo: &Repo,
         browser: &Browser,
@@ -79,13 +79,13 @@ impl Tabs {
             .map(drop)
     }
 
-    /// Turns a tab's network switch; answers once the tab is apart, or in touch again.
+    /// Switches a tab's network off or on. Returns once the tab is disconnected, or connected again.
     pub(super) fn cut(&mut self, tab: usize, cut: bool) -> Result<()> {
         self.ask(&json!({"do": "cut", "tab": tab, "cut": cut}))
             .map(drop)
     }
 
-    /// All counters that a tab holds.
+    /// All counters of a tab.
     pub(super) fn counters(&mut self, tab: usize) -> Result<Counters> {
         let answer = self.ask(&json!({"do": "counters", "tab": tab}))?;
         let pairs: Vec<(String, String)> =
@@ -109,7 +109,7 @@ impl Tabs {
         loop {
             go_on()?;
             let text = fs::read_to_string(&self.answers)?;
-            // Only a line with its end is whole.
+            // Only a line with its end is complete.
             if let Some(line) = text
                 .split_inclusive('\n')
                 .filter(|line| line.ends_with('\n'))
