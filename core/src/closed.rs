@@ -1,4 +1,7 @@
-//! State that only spaces with members have.
+//! Fields that a small program leaves out.
+//!
+//! A program without the feature `guests` speaks in spaces without members only, and has no use for
+//! them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -30,10 +33,10 @@ impl<T: 'static> Empty for Vec<T> {
     const NOTHING: &'static Vec<T> = &Vec::new();
 }
 
-/// What only spaces with members fill.
+/// A field that a program without the feature `guests` leaves out.
 ///
-/// A program without them holds nothing of it: there it reads as empty, and is neither stored,
-/// copied nor dropped, which spares a page the code for that. It must not be written there.
+/// The field is always empty there. The program neither stores, copies nor drops it, which spares a page
+/// the code for that. A write to it panics there, so a constant guards each write.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Closed<T>(
     #[cfg(feature = "guests")] T,

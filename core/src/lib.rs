@@ -221,10 +221,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// Whether lists get room for all that they are to have before it is put in. Where not, they grow: that
-/// is less code, and the allocator of a page finds the room for it in place mostly.
-pub(crate) const ROOMY: bool = cfg!(feature = "guests");
-
 mod closed;
 mod error;
 mod forks;
@@ -234,6 +230,7 @@ mod idempotency;
 mod json;
 mod layers;
 pub mod limits;
+mod list;
 mod membership;
 mod message;
 mod once;
@@ -248,16 +245,7 @@ pub mod sync;
 pub mod wire;
 mod writer_id;
 
-use alloc::vec::Vec;
-
-/// An empty list that so many are to be put into.
-#[inline(always)]
-pub(crate) fn list<T>(count: usize) -> Vec<T> {
-    match ROOMY {
-        true => Vec::with_capacity(count),
-        false => Vec::new(),
-    }
-}
+pub(crate) use list::list;
 
 #[cfg(feature = "budgets")]
 pub use error::Short;

@@ -43,6 +43,11 @@
 //! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
 //! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to
 //! [idempotency](crate::idempotency). They lie here because each read of a counter has to respect them.
+//!
+//! # What it needs
+//! It names no module of the core but seven of the ground: `error` (four variants), `limits`, `hash`, `sort`,
+//! `list`, `closed` and `writer_id`. The crate `tests/state-alone` compiles it with these alone, without any
+//! feature, and runs its laws, which are in `state/tests.rs`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -58,6 +63,7 @@ pub(crate) mod operation;
 pub(crate) mod page;
 mod read;
 pub(crate) mod recent;
+mod shape;
 pub(crate) mod sheet;
 pub(crate) mod slot;
 #[cfg(any(test, target_family = "wasm"))]
@@ -70,12 +76,12 @@ pub(crate) mod writers;
 
 use crate::closed::Closed;
 use crate::writer_id::{Space, WriterId};
-use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 use changes::{StateMark, Touched};
 use counter::Act;
 use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
+use shape::{FORKS, MEMBERS};
 use slot::Slot;
 use writers::Numbers;
 
@@ -315,3 +321,6 @@ impl<I: KeyIndex> State<I> {
 pub(crate) fn place(handle: KeyId) -> (usize, u32) {
     (handle.0 as usize / PAGE, handle.0 % PAGE as u32)
 }
+
+#[cfg(test)]
+mod tests;

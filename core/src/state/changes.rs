@@ -4,9 +4,9 @@
 //! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
 //! skips whole groups that did not change, and an add pays one comparison.
 
-use crate::PACED;
 use crate::closed::Closed;
 use crate::state::page::Page;
+use crate::state::shape::PACED;
 use alloc::vec::Vec;
 
 /// Pages in a group.
@@ -111,6 +111,7 @@ impl Touched {
 }
 
 #[cfg(test)]
+#[cfg(feature = "members")]
 mod tests {
     use super::*;
 

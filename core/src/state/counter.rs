@@ -24,8 +24,8 @@
 //! Records that may still matter to somebody wait until they are
 //! [stable](crate::membership::stability#collection).
 
-use crate::MEMBERS;
 use crate::state::page::{OWN, Row};
+use crate::state::shape::MEMBERS;
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
 };

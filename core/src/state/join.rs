@@ -19,11 +19,11 @@
 use super::delta::{Delta, KeySide};
 use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, Joined, PAGE, Row, bits};
+use super::shape::{FORKS, MEMBERS};
 use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
 use crate::closed::Closed;
 use crate::error::Error;
-use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
@@ -111,7 +111,7 @@ struct Known {
 
 impl<I: KeyIndex> State<I> {
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
-    /// only after [`advance`](Replica::advance), which must follow before anything else.
+    /// only after the caller has moved the clocks, which must follow before anything else.
     pub(crate) fn install(
         &mut self,
         message: &Delta,
@@ -513,6 +513,7 @@ fn join_unlike(
 }
 
 #[cfg(test)]
+#[cfg(feature = "members")]
 mod tests {
     use super::*;
 

@@ -36,7 +36,7 @@ impl Op {
 }
 
 /// A counter of a transaction that is being made.
-#[cfg_attr(feature = "budgets", derive(Clone))]
+#[derive(Clone)]
 pub(crate) struct Draft {
     pub(crate) handle: KeyId,
     pub(crate) slots: Vec<Slot>,

@@ -8,9 +8,9 @@
 //! Everything else that a slot may have is rare, and lies beside the columns: lives, watermarks, retired
 //! writers. So plain shards stay this small.
 
-use crate::PACED;
 use crate::state::changes::Touch;
 use crate::state::counter::find;
+use crate::state::shape::PACED;
 use crate::state::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;

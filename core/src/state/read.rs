@@ -16,12 +16,12 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl<I: KeyIndex> State<I> {
-    /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
+    /// The counter's value, `None` if it is absent or has expired by [`set_time`](State::set_time).
     pub(crate) fn value(&self, key: &str) -> Option<i128> {
         self.value_at(self.keys.find(key)?)
     }
 
-    /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
+    /// The value of the counter that goes by `handle`, as [`value`](State::value).
     pub(crate) fn value_at(&self, handle: KeyId) -> Option<i128> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
@@ -89,7 +89,7 @@ impl<I: KeyIndex> State<I> {
         shards.into_iter()
     }
 
-    /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
+    /// Calls `take` with each of the [`shards`](State::shards) of one counter.
     pub(crate) fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);

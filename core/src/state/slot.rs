@@ -15,9 +15,9 @@
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
 //! which names the transaction that made it. A delta contains a record if it contains its stamp.
 
-use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::state::page::Row;
+use crate::state::shape::MEMBERS;
 use crate::state::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;

@@ -69,7 +69,6 @@ impl VersionVector {
     }
 
     /// What both hold together.
-    #[cfg(any(feature = "members", feature = "tokens"))]
     pub fn joined(&self, other: &VersionVector) -> VersionVector {
         let mut entries = self.0.clone();
         for (writer, clock) in other.iter() {

@@ -7,7 +7,7 @@ use crate::state::slot::{RankedBase, Slot, Stamp};
 
 impl<I: KeyIndex> State<I> {
     /// A number that changes whenever anything about the counter does: by an operation, by a merge,
-    /// and when it expires by [`set_time`](Replica::set_time). It stays while nothing happens to the
+    /// and when it expires by [`set_time`](State::set_time). It stays while nothing happens to the
     /// counter, whatever happens to others, but for retirement and collection, which may move what
     /// it is made of. 0 if nothing is known of the counter.
     ///
@@ -87,11 +87,12 @@ impl<I: KeyIndex> State<I> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "guests")]
 mod tests {
     use super::*;
     use crate::state::page::Row;
     use crate::state::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
-    use crate::{Space, WriterId};
+    use crate::writer_id::{Space, WriterId};
     use alloc::boxed::Box;
     use alloc::vec::Vec;
 

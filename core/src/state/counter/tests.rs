@@ -1,7 +1,9 @@
 //! Slots by hand, at the edges of what they mean.
 
 use super::*;
-use crate::state::slot::{Fold, Moved, Withdrawal};
+#[cfg(feature = "guests")]
+use crate::state::slot::Fold;
+use crate::state::slot::{Moved, Withdrawal};
 use alloc::vec;
 
 const ME: Stamp = Stamp {
@@ -103,6 +105,7 @@ fn a_cut_takes_what_it_saw_up_to_its_clock() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_child_counts_from_its_parents_life_on_and_until_a_cut_reaches_it() {
     let life = |born| Extra {
         born,
@@ -125,6 +128,7 @@ fn a_child_counts_from_its_parents_life_on_and_until_a_cut_reaches_it() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn children_of_children_count_and_circles_do_not() {
     let under = |slot: Slot, writer| {
         let mut slot = child(slot, 5, 0);
@@ -149,6 +153,7 @@ fn children_of_children_count_and_circles_do_not() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn an_expiry_ends_with_a_cut_or_a_lift_that_reaches_it() {
     let until = |slots: &[Slot]| sum(slots, &ids()).expiry();
     let mut one = slot(
@@ -194,6 +199,7 @@ fn an_expiry_ends_with_a_cut_or_a_lift_that_reaches_it() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_fold_is_a_child_like_any_other() {
     let fold = |clock| Fold {
         clock,
@@ -237,6 +243,7 @@ fn a_heir_may_hold_more_than_an_add_may_make() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn no_total_reaches_the_bound() {
     let ids = ids();
     let near = WIDE_MAX - 2;
@@ -288,6 +295,7 @@ fn a_new_life_says_so_where_an_old_one_may_be_known() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_cancel_notes_what_it_sees_alive_and_nothing_else() {
     let ids = ids();
     let mut dead = plain(2, 4, 9);
@@ -386,6 +394,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn what_can_mean_nothing_any_more_is_dropped() {
     let kept = |slots: &[Slot]| {
         let mut slots = slots.to_vec();
@@ -438,6 +447,7 @@ fn what_can_mean_nothing_any_more_is_dropped() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_lift_stays_as_long_as_there_is_something_to_lift() {
     let lifts = |slots: &[Slot]| {
         let mut slots = slots.to_vec();
@@ -482,6 +492,7 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn what_is_withdrawn_does_not_count_where_no_cut_covers_it() {
     let value = |slot: &Slot| sum(core::slice::from_ref(slot), &ids()).value();
     // 5 at 3, 2 at 7, and 10 at 9.
@@ -502,6 +513,7 @@ fn what_is_withdrawn_does_not_count_where_no_cut_covers_it() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
     let mut one = plain(1, 9, 17);
     withdraw(&mut one, 9, 10, 7);
@@ -531,6 +543,7 @@ fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_withdrawal_of_an_earlier_life_is_void() {
     let life = Extra {
         born: 8,

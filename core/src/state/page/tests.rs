@@ -50,6 +50,7 @@ fn a_column_is_a_map_of_64_places() {
 }
 
 #[test]
+#[cfg(feature = "members")]
 fn newer_rows_are_found_among_those_that_are_looked_at() {
     let it = column(4, &[0, 1, 31, 62, 63]);
     let set = |slots: &[u32]| slots.iter().fold(0, |set, slot| set | 1u64 << slot);

@@ -88,6 +88,7 @@ fn a_total_comes_back_whole() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_cut_of_an_earlier_life_is_none() {
     let extra = Extra {
         born: 5,
@@ -136,6 +137,7 @@ fn an_expiry_that_was_taken_away_does_not_come_back() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn a_side_is_empty_without_records_only() {
     assert!(Side::new(3).is_empty());
     let parts: [fn(&mut Side); 5] = [
@@ -176,6 +178,7 @@ fn a_side_is_empty_without_records_only() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn records_are_kept_that_are_newer() {
     let all = [by(1, 10), by(2, 20), by(4, 40), by(3, 30)];
     assert_eq!(stamps(&full()), all);
@@ -193,6 +196,7 @@ fn records_are_kept_that_are_newer() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn renumbering_reaches_each_record() {
     let mut side = full();
     side.renumber(|number| number + 100);
@@ -245,6 +249,7 @@ fn withdrawal(clock: u64, several: bool, by: Stamp) -> Withdrawal {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn of_two_withdrawals_of_one_add_the_one_above_stays() {
     let above = |a: Stamp, b: Stamp| a.writer > b.writer;
     let [first, last] = [
@@ -264,6 +269,7 @@ fn of_two_withdrawals_of_one_add_the_one_above_stays() {
 }
 
 #[test]
+#[cfg(feature = "guests")]
 fn one_that_stands_for_several_takes_their_place() {
     let single = |clock| withdrawal(clock, false, by(2, 9));
     let mut side = Side::new(3);

@@ -1,0 +1,44 @@
+//! The state of the core, compiled alone: `core/src/state/`, the ground modules that it names, and nothing
+//! else of the core. The errors below are all that the state, and a name of a space, can refuse.
+
+#![no_std]
+#![forbid(unsafe_code)]
+// The layers above call what is not used here.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+/// Files of the core, in place.
+#[path = "../../../core/src"]
+mod core_src {
+    pub(crate) mod closed;
+    pub(crate) mod hash;
+    pub(crate) mod limits;
+    pub(crate) mod list;
+    pub(crate) mod sort;
+    pub(crate) mod state;
+    pub(crate) mod writer_id;
+}
+
+pub(crate) use core_src::list::list;
+pub(crate) use core_src::{closed, hash, limits, sort, state, writer_id};
+
+/// The errors that these files make, of those in `core/src/error.rs`.
+mod error {
+    /// Why an operation or a delta was refused.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Error {
+        KeyLength { bytes: usize },
+        SpaceName { bytes: usize },
+        ExpiryRange { at: u64 },
+        UnknownHandle { handle: u32 },
+        CountersFull { counters: usize },
+    }
+
+    /// The detail of an error, as it is.
+    pub(crate) fn detail<T>(value: T) -> T {
+        value
+    }
+}
