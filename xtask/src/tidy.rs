@@ -1,6 +1,7 @@
 //! Rules of this project that no compiler checks, each with its reason.
 
 mod arrows;
+mod state;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
 pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     let root = repo.path("");
     let mut broken = Vec::new();
+    let mut state_lines = 0;
     for file in files_under(&root, &SKIPPED_FOLDERS)? {
         let name = file.strip_prefix(&root).unwrap_or(&file).to_path_buf();
         let is_code = name
@@ -26,8 +28,10 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
         if is_code {
             let text = repo::read(&file)?;
             broken.extend(in_file(&name, &text));
+            state_lines += state::lines(&name, &text);
         }
     }
+    broken.extend(state::broken(state_lines));
     broken.extend(versions(repo)?);
     Ok(broken)
 }
