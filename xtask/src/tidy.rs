@@ -2,6 +2,7 @@
 
 mod arrows;
 mod state;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
 pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     let root = repo.path("");
     let mut broken = Vec::new();
+    let mut core = Vec::new();
     let mut state_lines = 0;
     for file in files_under(&root, &SKIPPED_FOLDERS)? {
         let name = file.strip_prefix(&root).unwrap_or(&file).to_path_buf();
@@ -29,9 +31,13 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
             let text = repo::read(&file)?;
             broken.extend(in_file(&name, &text));
             state_lines += state::lines(&name, &text);
+            if words::covers(&name) {
+                core.push((name, text));
+            }
         }
     }
     broken.extend(state::broken(state_lines));
+    broken.extend(words::broken(&core));
     broken.extend(versions(repo)?);
     Ok(broken)
 }

@@ -1,0 +1,291 @@
+//! Words that docs/glossary.md retires: they may not come back into the code of core, and the sentences of
+//! its docs begin with their subject.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+/// A word that is retired. One in small letters is found as a part of a name, also in capitals: `window` in
+/// `WindowKey`. One with a capital or a `_` is found as a whole name: `Sync` and not `SyncMachine`.
+struct Word {
+    was: &'static str,
+    write: &'static str,
+    /// How often it still stands in core. It may only go down.
+    left: usize,
+    /// The files in which the word has another meaning, which is its own.
+    but_in: &'static [&'static str],
+}
+
+const fn gone(was: &'static str, write: &'static str) -> Word {
+    left(was, write, 0)
+}
+
+const fn left(was: &'static str, write: &'static str, left: usize) -> Word {
+    let but_in = &[];
+    Word {
+        was,
+        write,
+        left,
+        but_in,
+    }
+}
+
+const WORDS: [Word; 9] = [
+    gone("Sync", "SyncMachine"),
+    gone("Handle", "KeyId"),
+    left("window", "period", 5),
+    Word {
+        but_in: &[
+            "core/src/idempotency/shares.rs",
+            "core/src/limits.rs",
+            "core/src/sync/shares.rs",
+        ],
+        ..left(
+            "ticket",
+            "sequence or number; a ticket is a signed token of access",
+            2,
+        )
+    },
+    left("Roster", "WriterTable", 18),
+    left("Card", "WriterState", 28),
+    left("Fact", "MembershipRecord", 28),
+    left("Walk", "Scan", 18),
+    left("lease_ms", "guest_timeout_ms", 3),
+];
+
+/// The first words that hide the subject of a sentence.
+const OPENERS: [&str; 5] = ["Of", "What", "Whoever", "Who", "That"];
+
+/// Files of core whose docs still have sentences that begin so, one a line. The list may only shrink.
+const UNCLEAR: &str = include_str!("unclear.txt");
+
+/// Whether a file has the code of core.
+pub(super) fn covers(name: &Path) -> bool {
+    name.starts_with("core/src") && !super::is_test(name)
+}
+
+/// The breaches in the files of core.
+pub(super) fn broken(files: &[(PathBuf, String)]) -> Vec<String> {
+    let mut broken: Vec<String> = WORDS.iter().flat_map(|word| retired(files, word)).collect();
+    let listed: Vec<&str> = UNCLEAR.lines().collect();
+    broken.extend(unclear(files, &listed));
+    broken
+}
+
+/// The breaches of one word: each place of one that is gone, and the number of one that is left if that is
+/// another one than the table has.
+fn retired(files: &[(PathBuf, String)], word: &Word) -> Vec<String> {
+    let Word {
+        was, write, left, ..
+    } = word;
+    let mut places = Vec::new();
+    for (name, text) in files {
+        if word.but_in.iter().any(|it| name == Path::new(it)) {
+            continue;
+        }
+        for (number, line) in shipped(text) {
+            let found = identifiers(line);
+            let count = found.into_iter().filter(|it| has(it, was)).count();
+            let place = format!("{}:{number}", name.display());
+            places.extend(std::iter::repeat_n(place, count));
+        }
+    }
+    let count = places.len();
+    if *left == 0 {
+        let say = |place| format!("{place}: `{was}` is retired: write {write} (docs/glossary.md)");
+        return places.into_iter().map(say).collect();
+    }
+    let say = match count.cmp(left) {
+        Ordering::Equal => return Vec::new(),
+        Ordering::Greater => {
+            format!("{count} times, at most {left}: write {write} (docs/glossary.md)")
+        }
+        Ordering::Less => format!("{count} times by now: put that into xtask/src/tidy/words.rs"),
+    };
+    vec![format!("core/src: `{was}` stands {say}")]
+}
+
+/// Whether a name is or has a retired word.
+fn has(name: &str, was: &str) -> bool {
+    if was.contains(|it: char| it.is_ascii_uppercase() || it == '_') {
+        return name == was;
+    }
+    parts(name).iter().any(|part| part == was)
+}
+
+/// The words of a name, in small letters.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut was_small = false;
+    for it in name.chars() {
+        let is_small = !it.is_ascii_uppercase();
+        if it == '_' || was_small && !is_small {
+            parts.push(String::new());
+        }
+        was_small = is_small && it != '_';
+        if it != '_' {
+            parts
+                .last_mut()
+                .expect("one at least")
+                .push(it.to_ascii_lowercase());
+        }
+    }
+    parts
+}
+
+/// The files whose docs have sentences that hide their subject and are not listed, and the other way round.
+fn unclear(files: &[(PathBuf, String)], unclear: &[&str]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (name, text) in files {
+        let listed = unclear.iter().any(|it| name == Path::new(it));
+        let sentences = unclear_sentences(text);
+        match sentences.first() {
+            None if listed => broken.push(format!(
+                "{}: its docs are clear by now: take it off the list in xtask/src/tidy/unclear.txt",
+                name.display()
+            )),
+            Some(first) if !listed => broken.push(format!(
+                "{}: a sentence of the docs hides its subject, begin with a noun: {first}",
+                name.display()
+            )),
+            _ => {}
+        }
+    }
+    let is_gone = |it: &&&str| !files.iter().any(|(name, _)| name == Path::new(it));
+    let say =
+        |it: &&str| format!("{it}: it is gone: take it off the list in xtask/src/tidy/unclear.txt");
+    broken.extend(unclear.iter().filter(is_gone).map(say));
+    broken
+}
+
+/// The lines of a file before its tests, with their numbers.
+fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate();
+    let lines = lines.take_while(|(_, line)| line.trim_end() != "mod tests {");
+    lines.map(|(at, line)| (at + 1, line))
+}
+
+/// The identifiers of a line of code, without comments and texts.
+fn identifiers(line: &str) -> Vec<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let outside = code.split('"').step_by(2);
+    let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let words = outside.flat_map(move |part| part.split(move |it: char| !is_word(it)));
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// The sentences of the docs of a file that begin with one of the [`OPENERS`].
+fn unclear_sentences(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut begins, mut is_code) = (true, false);
+    for (_, line) in shipped(text) {
+        let line = line.trim_start();
+        let Some(doc) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+            begins = true;
+            continue;
+        };
+        let doc = doc.trim();
+        if doc.starts_with("```") {
+            is_code = !is_code;
+        }
+        let is_apart = doc.is_empty() || doc.starts_with(['#', '|', '`']);
+        if is_code || is_apart {
+            begins = true;
+            continue;
+        }
+        let item = doc.trim_start_matches(|it: char| it.is_ascii_digit());
+        let item = ["- ", "* ", ". "]
+            .iter()
+            .find_map(|it| item.strip_prefix(it));
+        begins |= item.is_some();
+        for word in item.unwrap_or(doc).split_whitespace() {
+            let plain = word.trim_start_matches(['*', '(', '"']);
+            if begins && OPENERS.contains(&plain.trim_end_matches([',', '*'])) {
+                found.push(doc.to_owned());
+            }
+            begins = word
+                .trim_end_matches(['*', ')', '"'])
+                .ends_with(['.', '?', '!']);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Vec<(PathBuf, String)> {
+        vec![(PathBuf::from("core/src/one.rs"), text.to_owned())]
+    }
+
+    #[test]
+    fn each_retired_word_is_found_in_code_alone() {
+        for word in &WORDS {
+            let with = |left| Word { left, ..*word };
+            let was = word.was;
+            let text = format!("fn one(it: &{was}) {{}}\n");
+            let count = |left| retired(&file(&text), &with(left)).len();
+            assert_eq!([0, 1, 2].map(count), [1, 0, 1], "{was}");
+            let text = format!("// {was}\nlet it = \"{was}\";\nmod tests {{\n{was}();\n");
+            assert_eq!(retired(&file(&text), &with(0)).len(), 0, "{was}");
+            for place in word.but_in {
+                let there = [(PathBuf::from(place), format!("{was}();\n"))];
+                assert_eq!(retired(&there, &with(0)).len(), 0, "{was}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_is_found_as_a_part_of_a_name() {
+        for name in [
+            "window",
+            "Window",
+            "WindowKey",
+            "WINDOW_MAX",
+            "of_window",
+            "OfWindow",
+        ] {
+            assert!(has(name, "window"), "{name}");
+        }
+        for name in ["windows", "SyncWindows", "windowed"] {
+            assert!(!has(name, "window"), "{name}");
+        }
+        assert!(has("lease_ms", "lease_ms") && !has("LEASE_MS_MAX", "lease_ms"));
+        assert!(has("Sync", "Sync") && !has("SyncMachine", "Sync") && !has("sync", "Sync"));
+    }
+
+    #[test]
+    fn each_word_has_one_entry() {
+        let mut words: Vec<&str> = WORDS.iter().map(|it| it.was).collect();
+        words.sort_unstable();
+        assert!(words.windows(2).all(|it| it[0] != it[1]));
+    }
+
+    #[test]
+    fn a_sentence_that_hides_its_subject_is_found() {
+        let hidden = [
+            "/// Of two rows the newer stays.\n",
+            "//! The row stays. What is older\n//! goes.\n",
+            "/// The row stays.\n    /// Whoever reads it is told.\n",
+            "/// - **Who** asks is told.\n",
+            "/// 1. That is all.\n",
+            "/// Rows\n///\n/// What is newer stays.\n",
+        ];
+        for text in hidden {
+            assert_eq!(unclear_sentences(text).len(), 1, "{text}");
+            assert_eq!(unclear(&file(text), &[]).len(), 1);
+            assert_eq!(unclear(&file(text), &["core/src/one.rs"]).len(), 0);
+        }
+        let clear = [
+            "/// The newer of two rows stays, and\n/// What it says with it.\n",
+            "// Of two rows\n",
+            "/// # What may be collected?\n",
+            "/// ```\n/// // Of two\n/// Of::two();\n/// ```\n",
+            "/// Offers and Whatever: Thatch.\n",
+        ];
+        for text in clear {
+            assert_eq!(unclear_sentences(text), Vec::<String>::new());
+            assert_eq!(unclear(&file(text), &["core/src/one.rs"]).len(), 1);
+        }
+    }
+}
