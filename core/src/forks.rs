@@ -198,7 +198,7 @@ impl ForkLog {
     }
 
     /// The evidence of faults that were detected, up to
-    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
+    /// [`FAULTS_KEPT_MAX`]: the first ones of those that are alike.
     pub(crate) fn faults(&self) -> &[Fault] {
         &self.faults
     }

@@ -93,6 +93,23 @@ fn checked(repo: &Repo, advisories_in: Option<&Path>) -> Result<Tally> {
     let mut targets = fuzz::cargo(repo, "check");
     external(repo, &mut tally, "fuzz targets", targets.args(["--bins"]))?;
 
+    // Before the docs of the public items, which take the same place.
+    let mut links = repo.cargo();
+    links
+        .args([
+            "doc",
+            "--release",
+            "--package",
+            "tallymesh-core",
+            "--no-deps",
+        ])
+        .arg("--document-private-items")
+        .env(
+            "RUSTDOCFLAGS",
+            "-D warnings -A rustdoc::private-intra-doc-links",
+        );
+    external(repo, &mut tally, "private docs", &mut links)?;
+
     let mut docs = repo.cargo();
     docs.args(["doc", "--release", "--workspace", "--no-deps"])
         .env("RUSTDOCFLAGS", "-D warnings");

@@ -56,7 +56,7 @@ impl Membership {
         }
     }
 
-    /// Remembers writers that are forgotten at once, as [`remember`](Replica::remember) would one after
+    /// Remembers writers that are forgotten at once, as [`remember`](Self::remember) would one after
     /// the other, which moves for each of them all that come after it.
     pub(crate) fn remember_all(&mut self, forgotten: Vec<(WriterId, u64)>) {
         let roster = &mut *self.table;

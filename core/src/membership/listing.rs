@@ -87,7 +87,7 @@ impl Membership {
     }
 
     /// How many other members have said that they hold all of a writer up to a clock. A member says
-    /// so of members' writers only, when somebody [asks](Replica::ask_for_acknowledgement) or waits
+    /// so of members' writers only, when somebody [asks](Self::ask_for_acknowledgement) or waits
     /// for it, and only once those whom it speaks for hold it too.
     pub(crate) fn holders(&self, state: &State, writer: &WriterId, clock: u64) -> usize {
         let Some(writer) = state.numbers.get(writer) else {
@@ -106,7 +106,7 @@ impl Membership {
         owners.iter().filter(holds).count()
     }
 
-    /// Has the next [acknowledgement](Replica::acknowledge) be made also if nobody waits, and ask
+    /// Has the next acknowledgement be made also if nobody waits, and ask
     /// the other members for theirs.
     pub(crate) fn ask_for_acknowledgement(&mut self) {
         if self.is_member() {

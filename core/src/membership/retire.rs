@@ -33,7 +33,7 @@ impl Membership {
         cards.filter_map(|(card, at)| Some((state.writers[at as usize], card.retired?.upto)))
     }
 
-    /// How many writers were left alone by the last [`absorb`](Replica::absorb), because their totals do
+    /// How many writers were left alone by the last `Replica::absorb`, because their totals do
     /// not fit into this replica's. They are tried again each time: the values that they count in are
     /// right, and a delete of the counter frees them.
     pub(crate) fn stuck_writers(&self) -> usize {

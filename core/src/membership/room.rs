@@ -13,6 +13,8 @@
 //!
 //! The own writer has its place from the begin on, also before its first transaction. But it takes no
 //! place in what is told or stored until then, so a start that adds nothing leaves nothing.
+//!
+//! [`KEY_TABLE_BYTES_MAX`]: crate::limits::KEY_TABLE_BYTES_MAX
 
 use super::Membership;
 use crate::error::{Error, detail};

@@ -55,7 +55,7 @@ impl Membership {
         self.take_in(state, *writer, false)
     }
 
-    /// Takes in a writer as [`admit`](Replica::admit) does, of a program that never is a member. Such come
+    /// Takes in a writer as [`admit`](Self::admit) does, of a program that never is a member. Such come
     /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
     /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
     /// starts again should not have to face that.
@@ -137,7 +137,7 @@ impl Membership {
     }
 
     /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
-    /// held here: as [`progress`](Replica::progress) of each.
+    /// held here: as [`progress`](Self::progress) of each.
     pub(crate) fn levels(&self, state: &State) -> impl Iterator<Item = (WriterId, u64, bool)> {
         let held = self.members_part(|number| state.clocks[number as usize]);
         self.attached_numbers().map(move |number| {

@@ -368,7 +368,7 @@ impl Membership {
         VersionVector::from_sorted(state.numbers.iter().filter_map(clocks).collect())
     }
 
-    /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
+    /// Takes a member's word for what is [settled](Self::settled), if this replica has seen all
     /// that the member had, which was this: otherwise something could be missing here still that
     /// was made before it was settled.
     pub(crate) fn take_settled(

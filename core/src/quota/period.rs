@@ -1,4 +1,4 @@
-//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::account).
+//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::quota::account).
 //!
 //! A period is one period of one key. It is named by its end, by the number of the configuration that its
 //! limit was born with, and by the key. What each writer may still allow in it is a counter, and so is what

@@ -1,4 +1,4 @@
-//! Keys of what sequences are kept as, beside those of [budgets](crate::account).
+//! Keys of what sequences are kept as, beside those of [budgets](crate::quota::account).
 //!
 //! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
 //! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and

@@ -181,7 +181,7 @@ impl Rejoin {
     }
 
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
-    /// there is nothing more to know; `early` as for [`Self::note_early`].
+    /// there is nothing more to know; `early` as for [`Membership::note_early`].
     pub(crate) fn drop_former(&mut self, state: &State, members: &Membership, early: bool) {
         for at in 0..self.former.len() {
             let upto = members.last_of(state, &self.former[at].writer).unwrap_or(0);

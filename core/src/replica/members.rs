@@ -118,7 +118,7 @@ impl Replica {
     }
 
     /// Whether a start of a member's, or the end of one, waits for this member's acknowledgement, which waits
-    /// for those who are attached here: until then the start has [no vote](Self::has_vote), and it is not
+    /// for those who are attached here: until then the start has [no vote](crate::membership::Membership::has_vote), and it is not
     /// certain what counts of the one that ended.
     pub(crate) fn holds_up_members(&self) -> bool {
         self.membership.holds_up_members(&self.state)

@@ -150,7 +150,7 @@ impl Replica {
     }
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
-    /// only after [`advance`](Replica::advance), which must follow before anything else.
+    /// only after [`conclude`](Replica::conclude), which must follow before anything else.
     pub(super) fn install(
         &mut self,
         message: &Message,
