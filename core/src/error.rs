@@ -34,13 +34,13 @@ pub struct Short {
     /// What was asked for.
     pub asked: u64,
     /// What was there to be had.
-    pub held: crate::replica::Holding,
+    pub held: crate::ledger::Holding,
 }
 
 #[cfg(feature = "budgets")]
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let crate::replica::Holding {
+        let crate::ledger::Holding {
             here,
             pending,
             elsewhere,
@@ -191,7 +191,7 @@ pub enum Error {
     #[cfg(feature = "budgets")]
     WrongKind {
         /// What goes by it.
-        kind: crate::quota::account::Kind,
+        kind: crate::ledger::account::Kind,
     },
     /// No budget of this name is known here.
     #[cfg(feature = "budgets")]

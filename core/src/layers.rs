@@ -2,7 +2,7 @@
 
 /// What the layers above find keys by.
 #[cfg(feature = "budgets")]
-pub(crate) type Index = crate::quota::index::QuotaIndex;
+pub(crate) type Index = crate::ledger::index::QuotaIndex;
 /// What the layers above find keys by.
 #[cfg(not(feature = "budgets"))]
 pub(crate) type Index = crate::state::keys::NoIndex;

@@ -229,13 +229,13 @@ mod idempotency;
 #[cfg(feature = "json")]
 mod json;
 mod layers;
+#[cfg(feature = "budgets")]
+mod ledger;
 pub mod limits;
 mod list;
 mod membership;
 mod message;
 mod once;
-#[cfg(feature = "budgets")]
-mod quota;
 mod rejoin;
 mod replica;
 mod reserved;
@@ -258,13 +258,15 @@ pub use message::journal::Journal;
 pub use message::records::{Configuration, Limit, Owner};
 pub use once::Once;
 #[cfg(feature = "budgets")]
-pub use quota::account::{Kind, LeaseId, budget_name};
+pub use ledger::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
-pub use quota::period::period_end;
+pub use ledger::period::period_end;
+#[cfg(feature = "budgets")]
+pub use ledger::{Holding, Stock};
 pub use rejoin::{Again, AgainOp, Returned};
 #[cfg(feature = "budgets")]
 pub use replica::{
-    Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
+    Budget, Flow, Holder, Lease, Period, Reached, Sequence, Watched, lease_until,
 };
 pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]

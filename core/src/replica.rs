@@ -55,7 +55,7 @@ mod walk;
 
 pub use crate::membership::listing::{Fate, Listed, Member};
 #[cfg(feature = "budgets")]
-pub use budgets::{Budget, Flow, Holder, Holding, Lease, Stock, lease_until};
+pub use budgets::{Budget, Flow, Holder, Lease, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]
@@ -80,7 +80,7 @@ use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::membership::room::Bringer;
 #[cfg(feature = "budgets")]
-use crate::quota::account::is_reserved;
+use crate::ledger::account::is_reserved;
 use crate::rejoin::Rejoin;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]

@@ -19,14 +19,14 @@ mod overdrawn;
 mod pending;
 mod stock;
 
-pub use crate::quota::Stock;
 pub use leases::{Lease, lease_until};
 pub(super) use pending::Pending;
 
 use super::{Replica, Transaction, place};
 use crate::error::{Error, Short};
 use crate::limits::TRANSACTION_OPS_MAX;
-use crate::quota::account::{
+use crate::ledger::Holding;
+use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
 use crate::state::keys::KeyId;
@@ -163,18 +163,6 @@ impl Flow {
         steps.retain(|step| step.1 != 0);
         steps
     }
-}
-
-/// What of a budget is held where, as far as is known here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
-    /// What this replica may use now.
-    pub here: i128,
-    /// What it may use once all members have acknowledged it: it was made under idempotency keys, and
-    /// may have been made elsewhere too.
-    pub pending: i128,
-    /// What others hold.
-    pub elsewhere: i128,
 }
 
 /// What a budget comes to.

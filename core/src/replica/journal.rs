@@ -201,7 +201,7 @@ impl Replica {
             match base {
                 None if self.step(draft, clock, it.op, &mut again).is_err() => {
                     #[cfg(feature = "budgets")]
-                    if crate::quota::account::is_reserved(&it.key) {
+                    if crate::ledger::account::is_reserved(&it.key) {
                         return None; // all parts of it or none
                     }
                     continue;

@@ -16,12 +16,12 @@
 
 mod over;
 
-use super::budgets::{Holding, Stock};
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
+use crate::ledger::{Holding, Stock};
 use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::message::records::{Configuration, Limit, Owner};
-use crate::quota::period::{
+use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
     share_key,
 };

@@ -20,7 +20,7 @@ pub use watch::{Reached, Watched};
 use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::limits::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
-use crate::quota::sequence::{Piece, SequenceKey, check_sequence};
+use crate::ledger::sequence::{Piece, SequenceKey, check_sequence};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;

@@ -16,7 +16,8 @@ mod sequences;
 mod share;
 
 use super::{Link, Millis, SyncMachine};
-use crate::replica::{Holding, Replica, Stock};
+use crate::ledger::{Holding, Stock};
+use crate::replica::Replica;
 use crate::wire::{Body, GIVES, LENDS, Want};
 use crate::writer_id::WriterId;
 use alloc::string::String;

@@ -3,10 +3,10 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
-use crate::quota::Stock;
-use crate::quota::account::check_name;
-use crate::quota::period::PeriodId;
-use crate::quota::sequence::check_sequence;
+use crate::ledger::Stock;
+use crate::ledger::account::check_name;
+use crate::ledger::period::PeriodId;
+use crate::ledger::sequence::check_sequence;
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -6,9 +6,9 @@
 //! as a guest makes nothing of it again.
 
 use crate::message::journal::Did;
-use crate::quota::account::{Account, Part};
-use crate::quota::period::{PeriodKey, is_known_key};
-use crate::quota::sequence::SequenceKey;
+use crate::ledger::account::{Account, Part};
+use crate::ledger::period::{PeriodKey, is_known_key};
+use crate::ledger::sequence::SequenceKey;
 use crate::replica::Replica;
 use crate::state::operation::Op;
 use alloc::collections::BTreeMap;

@@ -9,9 +9,9 @@
 use crate::error::Error;
 use crate::message::journal::Dids;
 use crate::message::records::HEIRS_MAX;
-use crate::quota::account::Account;
-use crate::quota::period::{PeriodKey, rights_key};
-use crate::quota::sequence::SequenceKey;
+use crate::ledger::account::Account;
+use crate::ledger::period::{PeriodKey, rights_key};
+use crate::ledger::sequence::SequenceKey;
 use crate::replica::{Replica, place};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;

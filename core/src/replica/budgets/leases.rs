@@ -12,7 +12,7 @@ use super::Flow;
 use crate::error::Error;
 use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::membership::stability::Quorum;
-use crate::quota::account::{Account, LeaseId, LeaseKey, Part};
+use crate::ledger::account::{Account, LeaseId, LeaseKey, Part};
 use crate::replica::{Replica, Transaction};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;

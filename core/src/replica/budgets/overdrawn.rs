@@ -3,9 +3,9 @@
 
 use crate::forks::{Evidence, Fault};
 use crate::message::Message;
-use crate::quota::account::{Account, is_reserved};
-use crate::quota::period::PeriodKey;
-use crate::quota::sequence::SequenceKey;
+use crate::ledger::account::{Account, is_reserved};
+use crate::ledger::period::PeriodKey;
+use crate::ledger::sequence::SequenceKey;
 use crate::replica::Replica;
 use crate::state::keys::KeyId;
 use alloc::vec::Vec;

@@ -4,7 +4,7 @@
 //! of both. What that one had paid in is gone then. So it can be spent only once everybody who counts
 //! has acknowledged it: whoever had made another has withdrawn one of the two before that.
 
-use crate::quota::account::Account;
+use crate::ledger::account::Account;
 use crate::replica::Replica;
 use crate::state::counter;
 use crate::state::keys::KeyId;

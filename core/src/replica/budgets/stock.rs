@@ -1,9 +1,9 @@
 //! What requests for rights need to know of a budget, and how they are granted.
 
-use super::{Flow, Holding, Used};
+use super::{Flow, Used};
 use crate::error::Error;
-use crate::quota::Stock;
-use crate::quota::account::{Account, Part};
+use crate::ledger::{Holding, Stock};
+use crate::ledger::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::periods::used_of;
 use crate::state::keys::KeyId;

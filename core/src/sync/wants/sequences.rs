@@ -13,7 +13,8 @@
 
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
-use crate::replica::{Given, Replica, Stock, Watching};
+use crate::ledger::Stock;
+use crate::replica::{Given, Replica, Watching};
 use crate::sync::{Level, Link, Millis, Peer, Question, SyncMachine};
 use crate::wire::{Body, DEALS, Digests, Draw};
 use crate::writer_id::WriterId;

@@ -1,4 +1,4 @@
-//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::quota::account).
+//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::ledger::account).
 //!
 //! A period is one period of one key. It is named by its end, by the number of the configuration that its
 //! limit was born with, and by the key. What each writer may still allow in it is a counter, and so is what
@@ -8,7 +8,7 @@
 use crate::error::{Error, Limited};
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::message::records::{Configuration, Owner};
-use crate::quota::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
+use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
@@ -169,8 +169,8 @@ mod tests {
                 assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
                 assert_eq!(PeriodKey::parse(&key), Some(it));
                 assert_eq!(it.end(), u64::MAX);
-                assert_eq!(crate::quota::account::Account::parse(&key), None);
-                assert_eq!(crate::quota::sequence::SequenceKey::parse(&key), None);
+                assert_eq!(crate::ledger::account::Account::parse(&key), None);
+                assert_eq!(crate::ledger::sequence::SequenceKey::parse(&key), None);
                 keys.push(key);
             }
         }

@@ -1,4 +1,4 @@
-//! Keys of what sequences are kept as, beside those of [budgets](crate::quota::account).
+//! Keys of what sequences are kept as, beside those of [budgets](crate::ledger::account).
 //!
 //! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
 //! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and
@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Limited};
 use crate::limits::SEQUENCE_NAME_BYTES_MAX;
-use crate::quota::account::{NUMBER_CHARS, held, is_reserved, number};
+use crate::ledger::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
@@ -167,7 +167,7 @@ mod tests {
                 let key = SequenceKey { piece, name }.key();
                 assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
                 assert_eq!(SequenceKey::parse(&key), Some(SequenceKey { piece, name }));
-                assert_eq!(crate::quota::account::Account::parse(&key), None);
+                assert_eq!(crate::ledger::account::Account::parse(&key), None);
                 keys.push(key);
             }
         }

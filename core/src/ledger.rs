@@ -1,0 +1,34 @@
+//! Ledger keys: under which keys budgets, leases, sequences and rate limits are kept.
+//!
+//! All of these are plain counters under keys that begin with [`RESERVED`](crate::RESERVED). Merge, the wire,
+//! stores and collection treat such a counter like any other, also in a program that knows no quota. This
+//! folder is the codec of these keys, and their index in the key table ([`index`]). It has no operations:
+//! these stand above the replica, in `quota`.
+
+pub(crate) mod account;
+pub(crate) mod index;
+pub(crate) mod period;
+pub(crate) mod sequence;
+
+/// Of what a member may run short: both are held and moved in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stock {
+    /// Rights to spend.
+    Rights,
+    /// Room to mint, under a cap.
+    Room,
+    /// What a limit allows in a period; its name is that of the [period](crate::Period).
+    Period,
+}
+
+/// What of a budget is held where, as far as is known here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// What this replica may use now.
+    pub here: i128,
+    /// What it may use once all members have acknowledged it: it was made under idempotency keys, and
+    /// may have been made elsewhere too.
+    pub pending: i128,
+    /// What others hold.
+    pub elsewhere: i128,
+}
