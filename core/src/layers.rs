@@ -9,3 +9,13 @@ pub(crate) type Index = crate::state::keys::NoIndex;
 
 /// The state of a replica, with that index.
 pub(crate) type State = crate::state::State<Index>;
+
+/// The layer of budgets, leases, sequences and rate limits.
+#[cfg(feature = "budgets")]
+pub(crate) type Quota = crate::quota::Quota;
+/// The null object in a program without budgets, leases, sequences and rate limits.
+#[cfg(not(feature = "budgets"))]
+pub(crate) type Quota = crate::replica::NoQuota;
+
+#[cfg(feature = "budgets")]
+pub(crate) use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};

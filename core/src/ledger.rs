@@ -10,7 +10,7 @@ pub(crate) mod index;
 pub(crate) mod period;
 pub(crate) mod sequence;
 
-/// Of what a member may run short: both are held and moved in the same way.
+/// A kind of right that a member may run short of. All kinds are held and moved in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stock {
     /// Rights to spend.
@@ -21,7 +21,7 @@ pub enum Stock {
     Period,
 }
 
-/// What of a budget is held where, as far as is known here.
+/// How much of a budget is held where, as far as this replica knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// What this replica may use now.

@@ -236,6 +236,8 @@ mod list;
 mod membership;
 mod message;
 mod once;
+#[cfg(feature = "budgets")]
+mod quota;
 mod rejoin;
 mod replica;
 mod reserved;
@@ -253,21 +255,27 @@ pub use error::{Detail, Error, Limited, Missing, Rule};
 pub use forks::{Contents, Evidence, Fault};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
-pub use message::Message;
-pub use message::journal::Journal;
-pub use message::records::{Configuration, Limit, Owner};
-pub use once::Once;
 #[cfg(feature = "budgets")]
 pub use ledger::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use ledger::period::period_end;
 #[cfg(feature = "budgets")]
 pub use ledger::{Holding, Stock};
-pub use rejoin::{Again, AgainOp, Returned};
+pub use message::Message;
+pub use message::journal::Journal;
+pub use message::records::{Configuration, Limit, Owner};
+pub use once::Once;
 #[cfg(feature = "budgets")]
-pub use replica::{
-    Budget, Flow, Holder, Lease, Period, Reached, Sequence, Watched, lease_until,
-};
+pub use quota::budget::{Budget, Flow, Holder};
+#[cfg(feature = "budgets")]
+pub use quota::lease::{Lease, lease_until};
+#[cfg(feature = "budgets")]
+pub use quota::period::Period;
+#[cfg(feature = "budgets")]
+pub use quota::sequence::{Reached, Sequence, Watched};
+#[cfg(feature = "budgets")]
+pub use quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
+pub use rejoin::{Again, AgainOp, Returned};
 pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};

@@ -17,12 +17,10 @@
 mod absorb;
 #[cfg(feature = "members")]
 mod adds;
-#[cfg(feature = "budgets")]
-mod budgets;
 mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
-mod collect;
+pub(crate) mod collect;
 mod forget;
 mod fork;
 mod former;
@@ -37,15 +35,12 @@ mod local;
 mod members;
 mod merge;
 mod ops;
-#[cfg(feature = "budgets")]
-mod periods;
+mod quota;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
 #[cfg(test)]
 mod room_tests;
-#[cfg(feature = "budgets")]
-mod sequences;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
@@ -54,19 +49,14 @@ mod votes;
 mod walk;
 
 pub use crate::membership::listing::{Fate, Listed, Member};
-#[cfg(feature = "budgets")]
-pub use budgets::{Budget, Flow, Holder, Lease, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use merge::Merged;
-#[cfg(feature = "budgets")]
-pub use periods::Period;
-#[cfg(feature = "budgets")]
-pub(crate) use sequences::{Given, Watching};
-#[cfg(feature = "budgets")]
-pub use sequences::{Reached, Sequence, Watched};
+#[cfg(not(feature = "budgets"))]
+pub(crate) use quota::NoQuota;
+pub(crate) use quota::QuotaHooks;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
@@ -75,12 +65,10 @@ pub(crate) use walk::Walk;
 use crate::error::{Error, detail};
 use crate::forks::{Fault, ForkLog};
 use crate::idempotency::IdempotencyLog;
-use crate::layers::State;
+use crate::layers::{Quota, State};
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::membership::room::Bringer;
-#[cfg(feature = "budgets")]
-use crate::ledger::account::is_reserved;
 use crate::rejoin::Rejoin;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
@@ -119,17 +107,7 @@ pub struct Replica {
     pub(crate) membership: Membership,
     pub(crate) rejoin: Rejoin,
     pub(crate) idempotency: IdempotencyLog,
-    #[cfg(feature = "budgets")]
-    pending: budgets::Pending,
-    #[cfg(feature = "budgets")]
-    used: budgets::Used,
-    #[cfg(feature = "budgets")]
-    sequences: sequences::Sequences,
-    #[cfg(feature = "budgets")]
-    periods: periods::Periods,
-    /// Whether this writer follows one of a member's, and is to be announced as its next start.
-    #[cfg(feature = "budgets")]
-    is_next_start: bool,
+    pub(crate) quota: Quota,
     /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
     #[cfg(feature = "guests")]
     adds_only: bool,
@@ -144,16 +122,7 @@ impl Replica {
             membership: Membership::new(),
             rejoin: Rejoin::default(),
             idempotency: IdempotencyLog::default(),
-            #[cfg(feature = "budgets")]
-            pending: budgets::Pending::default(),
-            #[cfg(feature = "budgets")]
-            used: budgets::Used::default(),
-            #[cfg(feature = "budgets")]
-            sequences: sequences::Sequences::default(),
-            #[cfg(feature = "budgets")]
-            periods: periods::Periods::default(),
-            #[cfg(feature = "budgets")]
-            is_next_start: false,
+            quota: Quota::default(),
             #[cfg(feature = "guests")]
             adds_only: false,
         }
@@ -234,8 +203,7 @@ impl Replica {
     #[cold]
     fn add_new(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         self.membership.next_clock(&self.state)?;
-        #[cfg(feature = "budgets")]
-        self.check_plain(key)?;
+        Quota::check(&self.state, key)?;
         let handle = self.state.keys.find_or_insert(key)?;
         self.add_first(handle, by)?;
         Ok(handle)
@@ -249,8 +217,7 @@ impl Replica {
                 handle: detail(handle.0),
             });
         }
-        #[cfg(feature = "budgets")]
-        self.check_plain_at(handle)?;
+        Quota::check_at(&self.state, handle)?;
         let clock = self.membership.next_clock(&self.state)?;
         let (page_at, slot) = place(handle);
         let keeps = self.membership.keeps_journal();
@@ -340,19 +307,11 @@ impl Replica {
         for (at, page) in self.state.pages.iter().enumerate() {
             for slot in bits(self.state.existing(page)) {
                 let handle = KeyId((at * PAGE) as u32 + slot);
-                #[cfg(feature = "budgets")]
-                if self.is_reserved(handle) {
-                    continue;
+                if !Quota::owns(&self.state, handle) {
+                    take(handle);
                 }
-                take(handle);
             }
         }
-    }
-
-    /// Whether a handle is of a part of a budget, and not of a counter.
-    #[cfg(feature = "budgets")]
-    fn is_reserved(&self, handle: KeyId) -> bool {
-        !self.state.keys.index.are_plain() && self.state.keys.get(handle).is_some_and(is_reserved)
     }
 
     /// Each counter that exists, in no stated order.
@@ -364,8 +323,7 @@ impl Replica {
             .flat_map(move |(at, page)| {
                 bits(self.state.existing(page)).filter_map(move |slot| {
                     let handle = KeyId(at as u32 * PAGE as u32 + slot);
-                    #[cfg(feature = "budgets")]
-                    if self.is_reserved(handle) {
+                    if Quota::owns(&self.state, handle) {
                         return None;
                     }
                     Some((handle, self.state.keys.get(handle)?))
@@ -379,8 +337,7 @@ impl Replica {
         for page in &self.state.pages {
             count += self.state.existing(page).count_ones() as usize;
         }
-        #[cfg(feature = "budgets")]
-        for (handle, _) in self.state.keys.index.reserved(&self.state.keys) {
+        for handle in Quota::owned(&self.state) {
             count -= usize::from(self.value_at(handle).is_some());
         }
         count

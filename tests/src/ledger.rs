@@ -169,7 +169,7 @@ impl Sums {
 }
 
 fn check_one(name: &str, sums: Sums, replica: &Replica) -> Result<(), String> {
-    let Some(budget) = replica.budget(name) else {
+    let Some(budget) = replica.quota().budget(name) else {
         return match sums.exists {
             true => Err(format!("there is no {name}, expected {sums:?}")),
             false => Ok(()),
@@ -188,14 +188,14 @@ fn check_one(name: &str, sums: Sums, replica: &Replica) -> Result<(), String> {
     if budget.value < budget.floor || over {
         return Err(format!("{name} is out of its bounds: {budget:?}"));
     }
-    let holders = replica.holders_of(name);
+    let holders = replica.quota().holders_of(name);
     let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
     let room: i128 = holders.iter().map(|it| it.room).sum();
     let free = budget.cap.map_or(0, |cap| cap - budget.value);
     if rights != budget.value - budget.floor || room != free {
         return Err(format!("{name}: {budget:?} is held as {holders:?}"));
     }
-    let leases = replica.leases_of(name);
+    let leases = replica.quota().leases_of(name);
     match holders.iter().any(|it| it.rights < 0 || it.room < 0)
         || leases.iter().any(|it| it.left < 0)
     {

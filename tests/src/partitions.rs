@@ -183,11 +183,15 @@ impl World {
         let first = &mut self.nodes[0].replica;
         match work {
             Work::Limit(_) => {}
-            Work::Budget(minted) | Work::Retired(minted) => first.flow(NAME, Flow::Mint(minted))?,
+            Work::Budget(minted) | Work::Retired(minted) => {
+                first.quota_mut().flow(NAME, Flow::Mint(minted))?
+            }
             Work::Sequence(watched) => {
-                first.begin_sequence(NAME, &mut Vec::new())?;
+                first.quota_mut().begin_sequence(NAME, &mut Vec::new())?;
                 for nth in (1..=WATCHES_MAX as u64).filter(|_| watched > 0) {
-                    first.watch_number(NAME, nth * watched, &mut Vec::new())?;
+                    first
+                        .quota_mut()
+                        .watch_number(NAME, nth * watched, &mut Vec::new())?;
                 }
             }
         }
@@ -234,11 +238,11 @@ impl World {
             return Ok(());
         };
         let replica = &self.nodes[at].replica;
-        let Some(budget) = replica.budget(NAME) else {
+        let Some(budget) = replica.quota().budget(NAME) else {
             return Ok(());
         };
         let least = i128::from(minted) - i128::from(self.own.taken);
-        let holders = replica.holders_of(NAME);
+        let holders = replica.quota().holders_of(NAME);
         let rights: i128 = holders.iter().map(|it| it.rights).sum();
         let less = holders.iter().any(|it| it.rights < 0);
         let out = budget.value < least || budget.value > i128::from(minted);

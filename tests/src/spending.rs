@@ -230,7 +230,11 @@ impl World {
         self.found(MEMBERS)?;
         let cap = (plan.given_back > 0).then_some(Flow::RaiseCap(plan.minted));
         for flow in cap.into_iter().chain([Flow::Mint(plan.minted)]) {
-            self.nodes[0].replica.flow(NAME, flow).map_err(text)?;
+            self.nodes[0]
+                .replica
+                .quota_mut()
+                .flow(NAME, flow)
+                .map_err(text)?;
         }
         self.changed(0)?;
         self.pass(500)?;
@@ -269,7 +273,7 @@ impl World {
             false => self.count_overdrawn()?,
         }
         for (at, node) in self.living().filter(|_| exact) {
-            let budget = node.replica.budget(NAME).ok_or("it is gone")?;
+            let budget = node.replica.quota().budget(NAME).ok_or("it is gone")?;
             if budget.value != 0 {
                 return Err(format!("all is spent, and {at} sees {budget:?}"));
             }

@@ -179,6 +179,7 @@ impl World {
         for at in 0..plan.begins {
             let replica = &mut self.nodes[at].replica;
             replica
+                .quota_mut()
                 .begin_sequence(NAME, &mut Vec::new())
                 .map_err(text)?;
             self.changed(at)?;
@@ -207,7 +208,10 @@ impl World {
         if self.own.figures.issued == 0 && begins == 1 {
             return Err("nothing was handed out".into());
         }
-        let seen = self.nodes.iter().map(|it| it.replica.sequence(NAME));
+        let seen = self
+            .nodes
+            .iter()
+            .map(|it| it.replica.quota().sequence(NAME));
         let seen: Vec<Option<Sequence>> = seen.collect();
         if seen.iter().any(|it| *it != seen[0]) {
             return Err(format!("the members see {seen:?}"));
@@ -256,7 +260,10 @@ impl World {
 
     /// The least number that no member has reserved.
     fn next(&self) -> u64 {
-        let known = self.nodes.iter().map(|it| it.replica.sequence(NAME));
+        let known = self
+            .nodes
+            .iter()
+            .map(|it| it.replica.quota().sequence(NAME));
         known.flatten().map(|it| it.next).max().unwrap_or_default()
     }
 
@@ -270,7 +277,10 @@ impl World {
             return Ok(());
         }
         let replica = &mut self.nodes[at].replica;
-        match replica.watch_number(NAME, number, &mut Vec::new()) {
+        match replica
+            .quota_mut()
+            .watch_number(NAME, number, &mut Vec::new())
+        {
             Ok(()) => {
                 self.own.watched.insert(number);
                 self.own.fresh.insert(number);
@@ -341,9 +351,9 @@ impl World {
     /// Hands out a number. Returns false if this member has none.
     fn draw(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
-        match replica.draw(NAME, &mut Vec::new()) {
+        match replica.quota_mut().draw(NAME, &mut Vec::new()) {
             Ok(number) => {
-                let known = replica.sequence(NAME).ok_or("it is gone")?;
+                let known = replica.quota().sequence(NAME).ok_or("it is gone")?;
                 let held = known.held.iter().map(|it| it.0.end - it.0.start);
                 self.own.figures.ahead += held.sum::<u64>();
                 self.own.drawn.insert(number);

@@ -92,7 +92,7 @@ impl Trace {
     /// Adds all results of reads at a replica: counters, parts of budgets, the clock of each writer, and the
     /// members.
     pub fn reads(&mut self, replica: &Replica) {
-        let counters = replica.counters().chain(replica.budget_parts());
+        let counters = replica.counters().chain(replica.quota().budget_parts());
         let read = |(handle, key): (_, &str)| {
             let (value, expiry) = (replica.value_at(handle), replica.expiry_at(handle));
             (key.to_owned(), value, expiry)

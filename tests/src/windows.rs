@@ -188,6 +188,7 @@ impl World {
         let first = limit("api", plan.limit, plan.period_ms);
         self.nodes[0]
             .replica
+            .quota_mut()
             .propose_limits(&[first])
             .map_err(text)?;
         self.changed(0)?;
@@ -242,10 +243,15 @@ impl World {
             let mut members = 0..self.nodes.len();
             let at = members.find(|at| self.nodes[*at].replica.is_member());
             let at = at.ok_or("nobody is a member")?;
-            if self.nodes[at].replica.period("last").is_ok() {
+            if self.nodes[at].replica.quota().period("last").is_ok() {
                 return Ok(at);
             }
-            if self.nodes[at].replica.propose_limits(&last).is_ok() {
+            if self.nodes[at]
+                .replica
+                .quota_mut()
+                .propose_limits(&last)
+                .is_ok()
+            {
                 self.changed(at)?;
             }
             self.pass(3_000)?;
@@ -262,7 +268,7 @@ impl World {
         if self.allow(at, "last", cost, None)? {
             return Ok(cost);
         }
-        if let Ok(period) = self.nodes[at].replica.period("last") {
+        if let Ok(period) = self.nodes[at].replica.quota().period("last") {
             let now = self.now;
             let sync = &mut self.nodes[at].sync;
             sync.lack_rights(now, &period.name, Stock::Period, cost);
@@ -284,7 +290,7 @@ impl World {
         if !self.nodes[at].alive {
             return Ok(());
         }
-        match self.nodes[at].replica.propose_limits(&limits) {
+        match self.nodes[at].replica.quota_mut().propose_limits(&limits) {
             Ok(()) | Err(Error::NotAMember) => self.changed(at),
             Err(error) => Err(text(error)),
         }

@@ -6,9 +6,9 @@
 //! configuration is kept beside them.
 
 use crate::error::{Error, Limited};
+use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::message::records::{Configuration, Owner};
-use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
@@ -40,7 +40,7 @@ impl PeriodId<'_> {
     }
 }
 
-/// When the period is over that goes by this [name](crate::replica::Period::name), in milliseconds since 1970.
+/// When the period is over that goes by this [name](crate::Period::name), in milliseconds since 1970.
 pub fn period_end(name: &str) -> Option<u64> {
     Some(PeriodId::parse(name)?.end)
 }

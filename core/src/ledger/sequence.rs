@@ -6,8 +6,8 @@
 //! number that is watched it is kept that it is, and who handed it out.
 
 use crate::error::{Error, Limited};
-use crate::limits::SEQUENCE_NAME_BYTES_MAX;
 use crate::ledger::account::{NUMBER_CHARS, held, is_reserved, number};
+use crate::limits::SEQUENCE_NAME_BYTES_MAX;
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;

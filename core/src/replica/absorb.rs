@@ -5,8 +5,9 @@
 //! certain, and once its keyed transactions are
 //! [stable](crate::membership::stability).
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::error::Error;
+use crate::layers::Quota;
 use crate::message::records::{Card, Retired, Says};
 use crate::state::counter;
 use crate::state::keys::KeyId;
@@ -42,8 +43,7 @@ impl Replica {
         self.idempotency
             .withdraw(&mut self.state, &mut self.membership, &mut |_, _| ())?;
         let taken = self.absorb_ready()?;
-        #[cfg(feature = "budgets")]
-        self.inherit()?;
+        Quota::absorbed(self)?;
         Ok(taken)
     }
 

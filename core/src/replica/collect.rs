@@ -3,9 +3,10 @@
 
 mod sweep;
 
-use super::{Mark, Replica};
+use super::{Mark, QuotaHooks, Replica};
 use crate::closed::Empty;
 use crate::error::Error;
+use crate::layers::Quota;
 use crate::membership::Membership;
 use crate::message::records::{Ack, Says};
 use crate::state::counter;
@@ -127,11 +128,7 @@ impl Replica {
             self.idempotency
                 .waits_for_keyed(&self.membership, &quorum, n)
         });
-        #[cfg(feature = "budgets")]
-        {
-            self.membership.table.waiting |= !self.has_none_pending() || self.awaits_known();
-            self.membership.table.waiting |= self.keeps_spent_leases();
-        }
+        self.membership.table.waiting |= self.quota.waits(&self.state, &self.membership);
         self.state.collected |= changed;
         if changed {
             self.state.void_walks();
@@ -163,18 +160,9 @@ impl Replica {
         if MEMBERS {
             self.rejoin.note_former(&self.state, &self.membership);
         }
-        let handles = self.counters().map(|(handle, _)| handle);
-        #[cfg(feature = "budgets")]
-        let handles = handles.chain(
-            self.state
-                .keys
-                .index
-                .reserved(&self.state.keys)
-                .map(|(handle, _)| handle),
-        );
-        let handles: Vec<KeyId> = handles.collect();
-        #[cfg(feature = "budgets")]
-        self.pending.clear();
+        let mut handles: Vec<KeyId> = self.counters().map(|(handle, _)| handle).collect();
+        handles.extend(Quota::owned(&self.state));
+        self.quota.cleared();
         *self.forks.sums = Empty::EMPTY;
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
@@ -184,4 +172,4 @@ impl Replica {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

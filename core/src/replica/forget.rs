@@ -1,7 +1,8 @@
 //! Forgetting retired writers: their stamps become their successors', and their numbers are free.
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::DUTIES;
+use crate::layers::Quota;
 use crate::membership::stability::Quorum;
 use crate::message::Message;
 use crate::message::records::Retired;
@@ -36,8 +37,7 @@ impl Replica {
             };
             let is_kept = to.clock <= kept[to.writer as usize] && upto <= kept[at];
             let free = is_kept && !named[at] && !left[at] && self.membership.is_stable(quorum, to);
-            #[cfg(feature = "budgets")]
-            let free = free && !self.has_accounts(number);
+            let free = free && !Quota::keeps(&self.state, number);
             match free {
                 true => gone.push((number, to, upto)),
                 false => self.membership.table.waiting = true,

@@ -1,9 +1,10 @@
 //! Rejoin: beginning again under a fresh writer, and making unconfirmed transactions again.
 //! [The rules](crate::rejoin) stand with the parts.
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::closed::Empty;
 use crate::error::{Error, detail};
+use crate::layers::Quota;
 use crate::message::Message;
 use crate::message::journal::{Did, Dids, Journal};
 use crate::once::Once;
@@ -86,22 +87,17 @@ impl Replica {
             journal.survivors = self.rejoin.survivors(&self.state, OWN);
         }
         let keyed = self.idempotency.known_keyed(&self.state, &self.membership);
-        #[cfg(feature = "budgets")]
-        let owner = self
-            .membership
-            .owner_of(OWN)
-            .filter(|_| self.membership.is_member());
+        let owner = match self.membership.is_member() {
+            true => self.membership.owner_of(OWN),
+            false => None,
+        };
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
             self.idempotency
                 .claim_keyed(&self.state, &mut self.membership, before, last, made);
         }
-        #[cfg(feature = "budgets")]
-        {
-            let members = self.membership.configuration();
-            self.is_next_start = owner.is_some_and(|it| members.is_some_and(|all| all.has(&it)));
-        }
+        self.quota.begun_again(owner, &self.membership);
         Ok(journal)
     }
 
@@ -174,8 +170,7 @@ impl Replica {
         once: Option<Once>,
         changed: &mut dyn FnMut(KeyId),
     ) -> Option<Vec<AgainOp>> {
-        #[cfg(feature = "budgets")]
-        let did = self.flows_again(did)?;
+        let did = Quota::made_again(self, did)?;
         let Ok(clock) = self.membership.next_clock(&self.state) else {
             return Some(Vec::new());
         };
@@ -200,8 +195,7 @@ impl Replica {
             }
             match base {
                 None if self.step(draft, clock, it.op, &mut again).is_err() => {
-                    #[cfg(feature = "budgets")]
-                    if crate::ledger::account::is_reserved(&it.key) {
+                    if Quota::owns(&self.state, handle) {
                         return None; // all parts of it or none
                     }
                     continue;

@@ -1,8 +1,9 @@
 //! Operations under idempotency keys, as a replica makes them and is asked for them.
 
-use super::{Replica, Transaction};
+use super::{QuotaHooks, Replica, Transaction};
 use crate::error::Error;
 use crate::idempotency::{Asked, Asker, KeyedBounds};
+use crate::layers::Quota;
 use crate::once::Once;
 use crate::state::keys::KeyId;
 use crate::state::operation::Draft;
@@ -33,14 +34,7 @@ impl Transaction<'_> {
         asker: Option<&Asker>,
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
-        #[cfg(feature = "budgets")]
-        if !self.draws.is_empty() {
-            return Err(Error::NumberOnce);
-        }
-        #[cfg(feature = "budgets")]
-        if self.leases {
-            return Err(Error::LeaseOnce);
-        }
+        Quota::check_once(&self.quota)?;
         self.replica
             .remember_keyed(self.clock, (once, asker), &self.drafts)?;
         self.finish(changed);
@@ -115,8 +109,7 @@ impl Replica {
     ) -> Result<(), Error> {
         let log = &mut self.idempotency;
         log.remember(&self.state, clock, (once, asker), drafts)?;
-        #[cfg(feature = "budgets")]
-        self.note_pending(clock, drafts);
+        self.quota.note_once(&self.state, clock, drafts);
         if self.membership.keeps_journal() {
             self.rejoin.journal.keyed.push((clock, once));
         }

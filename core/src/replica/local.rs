@@ -1,6 +1,6 @@
 //! The private state of a replica as text, for tests that must know whether two replicas are the same.
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::membership::table::{Attached, Roster};
 use crate::state::page::OWN;
 use alloc::format;
@@ -68,12 +68,7 @@ impl Replica {
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.state.collected;
         let keyed = self.idempotency.keyed_text(&self.state, &self.membership);
-        #[cfg(feature = "budgets")]
-        let keyed = {
-            let key = |handle| self.state.keys.get(handle);
-            let pending = self.pending.iter().map(|it| (key(*it.0), it.1));
-            format!("{keyed} {:?}", pending.collect::<Vec<_>>())
-        };
+        let keyed = keyed + &self.quota.local_text(&self.state);
         format!(
             "{own} {collected} {attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps} {keyed}"

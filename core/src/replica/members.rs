@@ -1,7 +1,7 @@
 //! Membership, as a program operates it: founding, announcing, leaving and fencing.
 //! [The rules](crate::membership) stand with the parts.
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::error::Error;
 use crate::membership::votes::checked;
 use crate::message::records::{Admit, Configuration, Fence, Intro, Owner, Says};
@@ -45,8 +45,7 @@ impl Replica {
                 .note(&self.state, writer, Says::Admit(Admit { turn: 0, by }));
         }
         self.membership.table.configuration = Some((by, configuration));
-        #[cfg(feature = "budgets")]
-        self.note_configuration();
+        self.quota.configured(&self.membership);
         self.membership.table.established = true;
         self.membership.made(&mut self.state, clock);
         self.membership.table.cards[OWN as usize].base = None;

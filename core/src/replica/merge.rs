@@ -1,8 +1,10 @@
 //! Merge: the only way in which another replica's shards get in.
 
-use super::Replica;
+use super::quota::Accounts;
+use super::{QuotaHooks, Replica};
 use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
+use crate::layers::Quota;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::sort::sort_by;
@@ -104,8 +106,7 @@ impl Replica {
             let id = |at: &usize| last.delta.writers[*at].writer;
             ids = forgotten.iter().map(id).collect();
         }
-        #[cfg(feature = "budgets")]
-        let mut accounts = Vec::new();
+        let mut accounts = Accounts::default();
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
             let mut gone_here = Forgotten::default();
@@ -117,16 +118,12 @@ impl Replica {
             self.install(&chunk, &gone_here, &mut found)?;
             self.idempotency
                 .take_keyed(&mut self.state, &mut self.membership, &chunk, &gone_here);
-            #[cfg(feature = "budgets")]
-            self.note_accounts(&chunk, &mut accounts);
+            Quota::merged(&self.state, &chunk, &mut accounts);
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
-        #[cfg(feature = "budgets")]
-        {
-            self.note_accounts(last, &mut accounts);
-            self.report_overdrawn(accounts);
-        }
+        Quota::merged(&self.state, last, &mut accounts);
+        Quota::report(&self.state, &mut self.forks, accounts);
         self.membership
             .greet(&mut self.state, last, live, newcomer)?;
         if MEMBERS && self.membership.configuration().is_some() {

@@ -1,7 +1,8 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
-use super::{Replica, place};
+use super::{QuotaHooks, Replica, place};
 use crate::error::{Error, detail};
+use crate::layers::Quota;
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter;
@@ -10,8 +11,6 @@ use crate::state::operation::{Draft, Op, check};
 #[cfg(feature = "members")]
 use crate::state::page::Row;
 use crate::state::slot::{Base, NEVER, Slot};
-#[cfg(feature = "budgets")]
-use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Replica {
@@ -39,8 +38,7 @@ impl Replica {
                 handle: detail(handle.0),
             });
         }
-        #[cfg(feature = "budgets")]
-        self.check_plain_at(handle)?;
+        Quota::check_at(&self.state, handle)?;
         let clock = self.membership.next_clock(&self.state)?;
         let mut draft = self.state.draft(handle);
         let mut did = Dids::default();
@@ -102,10 +100,7 @@ impl Replica {
             return false;
         };
         let is_small = |&(handle, by): &(KeyId, i64)| {
-            let is_small = self.state.is_small(handle, by);
-            #[cfg(feature = "budgets")]
-            let is_small = is_small && self.check_plain_at(handle).is_ok();
-            is_small
+            self.state.is_small(handle, by) && Quota::check_at(&self.state, handle).is_ok()
         };
         if !adds.iter().all(is_small) {
             return false;
@@ -170,8 +165,7 @@ impl Replica {
     ) -> Result<bool, Error> {
         #[cfg(feature = "guests")]
         self.check_role(op, &counter::Sum::default())?;
-        #[cfg(feature = "budgets")]
-        self.check_plain(key)?;
+        Quota::check(&self.state, key)?;
         let handle = match self.state.keys.find(key) {
             Some(handle) => handle,
             None if op.creates() => self.state.keys.find_or_insert(key)?,
@@ -187,7 +181,7 @@ impl Replica {
 
     /// Makes an operation on a draft; notes what it did, if that is to be kept. One that is refused
     /// leaves the draft as it was: a counter that has just expired begins again, which fits.
-    pub(super) fn step(
+    pub(crate) fn step(
         &self,
         draft: &mut Draft,
         clock: u64,
@@ -235,7 +229,7 @@ impl Replica {
     }
 
     /// Makes what was drafted visible.
-    pub(super) fn commit(&mut self, clock: u64, draft: &mut Draft) {
+    pub(crate) fn commit(&mut self, clock: u64, draft: &mut Draft) {
         if draft.changed {
             let mut slots = core::mem::take(&mut draft.slots);
             counter::normalize(&mut slots);
@@ -247,39 +241,6 @@ impl Replica {
     /// Replaces a counter's slots.
     pub(super) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
         self.state.put_slots(handle, slots)
-    }
-
-    /// One transaction on counters that are no plain ones; adds each that changed to `changed`.
-    #[cfg(feature = "budgets")]
-    pub(super) fn make(
-        &mut self,
-        steps: &[(String, Op)],
-        changed: &mut Vec<KeyId>,
-    ) -> Result<(), Error> {
-        let clock = self.membership.next_clock(&self.state)?;
-        let mut drafts: Vec<Draft> = Vec::new();
-        let mut did = Dids::default();
-        let mut done = Ok(());
-        for (key, op) in steps {
-            done = self.state.keys.find_or_insert(key).and_then(|handle| {
-                let at = self.state.draft_of(&mut drafts, handle);
-                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
-            });
-            if done.is_err() {
-                break;
-            }
-        }
-        for draft in &mut drafts {
-            if done.is_ok() {
-                changed.push(draft.handle);
-                self.commit(clock, draft);
-            }
-            self.state.forget_unused(draft.handle);
-        }
-        if done.is_ok() {
-            self.rejoin.keep(clock, did);
-        }
-        done
     }
 }
 

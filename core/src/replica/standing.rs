@@ -1,6 +1,6 @@
 //! Admission rules, as merges and the sync machine ask for them: [the rules](crate::membership::admission).
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::MEMBERS;
 use crate::error::Error;
 use crate::membership::admission::Forgotten;
@@ -160,8 +160,7 @@ impl Replica {
                 self.membership.table.prospect = None;
             }
             self.membership.table.configuration = Some((by, theirs.clone()));
-            #[cfg(feature = "budgets")]
-            self.note_configuration();
+            self.quota.configured(&self.membership);
         }
     }
 }

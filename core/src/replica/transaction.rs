@@ -1,7 +1,8 @@
 //! A transaction that is made step by step: each operation sees what the ones before it did, and
 //! its outcome can be looked at before the next one.
 
-use super::Replica;
+use super::quota::Noted;
+use super::{QuotaHooks, Replica};
 use crate::error::{Error, detail};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
@@ -13,22 +14,15 @@ use alloc::vec::Vec;
 /// A transaction that is being made. Nobody sees anything of it before it is
 /// [committed](Transaction::commit); if it is dropped, nothing has happened.
 pub struct Transaction<'a> {
-    pub(super) replica: &'a mut Replica,
-    pub(super) clock: u64,
+    pub(crate) replica: &'a mut Replica,
+    pub(crate) clock: u64,
     /// Ascending by handle.
-    pub(super) drafts: Vec<Draft>,
-    pub(super) did: Dids,
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) did: Dids,
     /// How many operations were made.
-    pub(super) ops: usize,
-    /// What was used of own accounts of budgets.
-    #[cfg(feature = "budgets")]
-    pub(super) uses: Vec<(KeyId, u64)>,
-    /// Whether a lease was given.
-    #[cfg(feature = "budgets")]
-    pub(super) leases: bool,
-    /// Numbers of sequences that are handed out.
-    #[cfg(feature = "budgets")]
-    pub(super) draws: Vec<super::sequences::Draw>,
+    pub(crate) ops: usize,
+    /// What the quota is told once it is committed.
+    pub(crate) quota: Noted,
 }
 
 impl Replica {
@@ -45,12 +39,7 @@ impl Replica {
             drafts: Vec::new(),
             did: Dids::default(),
             ops: 0,
-            #[cfg(feature = "budgets")]
-            uses: Vec::new(),
-            #[cfg(feature = "budgets")]
-            leases: false,
-            #[cfg(feature = "budgets")]
-            draws: Vec::new(),
+            quota: Noted::default(),
         })
     }
 }
@@ -120,15 +109,8 @@ impl Transaction<'_> {
             }
             self.replica.commit(self.clock, &mut draft);
         }
-        #[cfg(feature = "budgets")]
-        for (handle, amount) in core::mem::take(&mut self.uses) {
-            let used = self.replica.used.entry(handle).or_default();
-            *used = used.saturating_add(amount);
-        }
-        #[cfg(feature = "budgets")]
-        for draw in core::mem::take(&mut self.draws) {
-            self.replica.note_drawn(draw);
-        }
+        let noted = core::mem::take(&mut self.quota);
+        self.replica.quota.committed(noted);
         let did = core::mem::take(&mut self.did);
         self.replica.rejoin.keep(self.clock, did);
     }

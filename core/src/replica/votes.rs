@@ -11,7 +11,7 @@
 //! So two configurations of one number never both take effect.
 //! [Which votes count](crate::membership::votes) stands with the reading half.
 
-use super::Replica;
+use super::{QuotaHooks, Replica};
 use crate::error::Error;
 use crate::membership::votes::checked;
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
@@ -33,20 +33,8 @@ impl Replica {
         self.propose(Ruling { members, limits })
     }
 
-    /// Proposes what the next configuration is to allow in each period, as
-    /// [`propose_members`](Replica::propose_members) does members. What is in `born` does not matter.
-    ///
-    /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, and as [`Limit::check`]; [`Error::LimitsFull`].
-    #[cfg(feature = "budgets")]
-    pub fn propose_limits(&mut self, limits: &[Limit]) -> Result<(), Error> {
-        let members = self.membership.configuration().map(|it| it.members.clone());
-        let members = members.unwrap_or_default();
-        let limits = self.limits_to_propose(limits)?;
-        self.propose(Ruling { members, limits })
-    }
-
-    fn propose(&mut self, ruling: Ruling) -> Result<(), Error> {
+    /// Proposes the next configuration.
+    pub(crate) fn propose(&mut self, ruling: Ruling) -> Result<(), Error> {
         if !self.membership.is_member() {
             return Err(Error::NotAMember);
         }
@@ -166,8 +154,7 @@ impl Replica {
         let by = crate::state::slot::Stamp { writer: OWN, clock };
         self.membership.table.configuration = Some((by, next));
         self.membership.table.proposal = None;
-        #[cfg(feature = "budgets")]
-        self.note_configuration();
+        self.quota.configured(&self.membership);
         self.membership.made(&mut self.state, clock);
         Ok(())
     }

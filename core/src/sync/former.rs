@@ -277,7 +277,7 @@ impl SyncMachine {
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
         // What it holds of budgets goes along; if the clock is at its end, it is taken over later.
         #[cfg(feature = "budgets")]
-        let _ = replica.hand_over(writer);
+        let _ = replica.quota_mut().hand_over(writer);
         let left = replica.to_leave(replica.told_as_guest());
         let mut state = replica.delta(&VersionVector::default());
         replica.tell_memory(&mut state, RETURNS_SENT_MAX);

@@ -647,9 +647,9 @@ impl SyncMachine {
             replica.absorb()?;
             #[cfg(feature = "budgets")]
             {
-                replica.note_known(&mut self.changed)?;
-                replica.end_periods(&mut self.changed)?;
-                replica.end_leases(&mut self.changed)?;
+                replica.quota_mut().note_known(&mut self.changed)?;
+                replica.quota_mut().end_periods(&mut self.changed)?;
+                replica.quota_mut().end_leases(&mut self.changed)?;
             }
             replica.acknowledge()?;
             self.hurry_guests(now, replica);

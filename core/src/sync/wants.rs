@@ -255,7 +255,7 @@ impl SyncMachine {
         self.look_at_sequences(now, replica);
         let mut used: Vec<StockId> = Vec::new();
         let recent = &mut self.wants.recent;
-        replica.take_used(&mut |name, stock, amount| {
+        replica.quota_mut().take_used(&mut |name, stock, amount| {
             recent.note(now, name, stock, amount);
             used.push((name.into(), stock));
         });
@@ -355,7 +355,7 @@ impl SyncMachine {
     /// Asks the richest member for more if little is left of what was used of late.
     fn ask_ahead(&mut self, now: Millis, replica: &Replica, id: &StockId) {
         let recent = self.wants.recent.amount(now, id).min(i64::MAX as u64);
-        let here = replica.stock(&id.0, id.1).map(|it| it.here);
+        let here = replica.quota().stock(&id.0, id.1).map(|it| it.here);
         let low = here.filter(|here| *here < LOW * i128::from(recent));
         let Some(here) = low.filter(|_| self.wants.recent.is_due(now, id, AHEAD_AGAIN_MS)) else {
             return;
@@ -388,7 +388,7 @@ impl SyncMachine {
     /// What is held of a stock, by whom of those that can be asked, and how much of it is needed here.
     fn lack(&self, replica: &Replica, id: &StockId) -> Option<Lack> {
         let (name, stock) = (id.0.as_str(), id.1);
-        let holding = replica.stock(name, stock)?;
+        let holding = replica.quota().stock(name, stock)?;
         let own = replica.writer();
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
@@ -401,7 +401,7 @@ impl SyncMachine {
             if known || !replica.is_counted_member(&writer) {
                 continue;
             }
-            let held = replica.stock_of(name, stock, writer).max(0);
+            let held = replica.quota().stock_of(name, stock, writer).max(0);
             let held = u64::try_from(held).unwrap_or(u64::MAX);
             if held > 0 {
                 let link = peer.link;

@@ -358,7 +358,7 @@ fn kept(folder: &Path, space: &str, scope: Scope<'_>) -> Result<Side, Failure> {
     let digest = replica.as_ref().map_or([0; 16], Replica::digest);
     if let Some(replica) = &replica {
         let counters = replica.counters().filter(|_| scope.counters);
-        let all = counters.chain(replica.budget_parts());
+        let all = counters.chain(replica.quota().budget_parts());
         for (counter, key) in all.filter(|it| scope.has(it.1)) {
             let shards = replica.shards(counter);
             let parts = shards.map(|it| (it.writer.to_string(), it.total.to_string()));

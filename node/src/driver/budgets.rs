@@ -183,27 +183,31 @@ impl Operation {
         match self {
             Operation::Count { key, op } => return Ok(Made::Told(transaction.apply(key, *op)?)),
             Operation::Next { key } => {
-                let number = transaction.draw(key)?;
-                let watched = transaction.is_watched(key, number);
+                let number = transaction.quota_mut().draw(key)?;
+                let watched = transaction.quota().is_watched(key, number);
                 return Ok(Made::Number { number, watched });
             }
-            Operation::Begin { key } => transaction.begin_sequence(key)?,
-            Operation::Allow { key, cost } => transaction.allow(key, *cost)?,
+            Operation::Begin { key } => transaction.quota_mut().begin_sequence(key)?,
+            Operation::Allow { key, cost } => transaction.quota_mut().allow(key, *cost)?,
             Operation::Watch {
                 key,
                 number,
                 watched,
             } => match watched {
-                true => transaction.watch_number(key, *number)?,
-                false => transaction.end_watch(key, *number)?,
+                true => transaction.quota_mut().watch_number(key, *number)?,
+                false => transaction.quota_mut().end_watch(key, *number)?,
             },
-            Operation::Flow { key, flow } => transaction.flow(key, *flow)?,
+            Operation::Flow { key, flow } => transaction.quota_mut().flow(key, *flow)?,
             Operation::Lease {
                 key,
                 id,
                 ms,
                 amount,
-            } => return Ok(Made::Leased(transaction.lease(key, *id, *ms, *amount)?)),
+            } => {
+                return Ok(Made::Leased(
+                    transaction.quota_mut().lease(key, *id, *ms, *amount)?,
+                ));
+            }
             Operation::Grant {
                 key,
                 to,
@@ -212,7 +216,7 @@ impl Operation {
             } => grant(transaction, key, to, *stock, *amount)?,
             Operation::Transfer { from, to } => {
                 let to: Vec<(&str, u64)> = to.iter().map(|(key, it)| (key.as_str(), *it)).collect();
-                transaction.transfer(from, &to)?;
+                transaction.quota_mut().transfer(from, &to)?;
             }
         }
         Ok(Made::Done)
@@ -364,7 +368,7 @@ pub struct BudgetPage {
 impl OpenSpace {
     /// A budget without who holds what, `None` if there is none of this name.
     pub(super) fn budget_row(&self, name: &str) -> Option<BudgetRow> {
-        let budget = self.replica.budget(name)?;
+        let budget = self.replica.quota().budget(name)?;
         Some(BudgetRow::new(name.to_owned(), budget))
     }
 
@@ -378,7 +382,7 @@ impl OpenSpace {
     pub(super) fn budgets(&self, query: &Query) -> BudgetPage {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut more = false;
-        self.replica.each_budget(&mut |name| {
+        self.replica.quota().each_budget(&mut |name| {
             let fits =
                 || names.len() < query.limit || names.last().is_some_and(|it| name < it.as_str());
             if !query.wants(name) {
@@ -412,7 +416,7 @@ impl OpenSpace {
         let owners: HashMap<WriterId, OwnerKey> = owners.collect();
         let own = self.replica.writer();
         for row in &mut rows {
-            let holders = self.replica.holders_of(&row.key).into_iter();
+            let holders = self.replica.quota().holders_of(&row.key).into_iter();
             let holders = holders.map(|it| HolderRow {
                 writer: it.writer.to_string(),
                 owner: owners.get(&it.writer).copied(),
@@ -422,7 +426,7 @@ impl OpenSpace {
                 room: row.cap.map(|_| it.room),
             });
             row.holders = Some(holders.collect());
-            let mut leases = self.replica.leases_of(&row.key);
+            let mut leases = self.replica.quota().leases_of(&row.key);
             leases.sort_unstable_by_key(|it| (it.until, it.id));
             row.leases = leases.into_iter().map(LeaseRow::from).collect();
         }

@@ -194,7 +194,7 @@ pub(crate) fn grant(
     };
     // Of limits only requests of members move anything.
     let flow = stock.grant(writer, amount).ok_or(Error::NoBudget)?;
-    let moved = transaction.flow(key, flow);
+    let moved = transaction.quota_mut().flow(key, flow);
     moved.map_err(|error| match error {
         Error::UnknownWriter { .. } => nobody(),
         error => error.into(),

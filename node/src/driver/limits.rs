@@ -111,12 +111,16 @@ impl OpenSpace {
 
     /// The present period of a key.
     pub(super) fn period(&self, key: &str) -> Result<PeriodRow, Refusal> {
-        let period = self.replica.period(key).map_err(|error| Refusal::Op {
-            index: 0,
-            on: "limit of",
-            key: key.to_owned(),
-            error: error.into(),
-        })?;
+        let period = self
+            .replica
+            .quota()
+            .period(key)
+            .map_err(|error| Refusal::Op {
+                index: 0,
+                on: "limit of",
+                key: key.to_owned(),
+                error: error.into(),
+            })?;
         Ok(PeriodRow::new(key, period))
     }
 }

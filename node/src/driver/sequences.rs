@@ -128,7 +128,7 @@ impl OpenSpace {
             gaps,
             lost,
             watched,
-        } = self.replica.sequence(key)?;
+        } = self.replica.quota().sequence(key)?;
         let roster = self.replica.roster();
         let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
         let owners: HashMap<WriterId, OwnerKey> = owners.collect();
@@ -179,7 +179,7 @@ impl OpenSpace {
     pub(super) fn sequences(&self, query: &Query) -> SequencePage {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut more = false;
-        self.replica.each_sequence(&mut |name| {
+        self.replica.quota().each_sequence(&mut |name| {
             if query.wants(name) {
                 names.insert(name.to_owned());
             }

@@ -417,7 +417,7 @@ impl OpenSpace {
         let mut events = std::mem::take(&mut self.events);
         // The parts of a budget change together, and are told of as one.
         events.dedup_by(|later, before| {
-            let budget = |it: &(KeyId, Event)| self.replica.budget_at(it.0);
+            let budget = |it: &(KeyId, Event)| self.replica.quota().budget_at(it.0);
             later.1 == before.1 && budget(later).is_some() && budget(later) == budget(before)
         });
         let told = |(counter, event): (KeyId, Event)| {

@@ -58,7 +58,7 @@ impl<'a> Writing<'_, '_, 'a> {
             Command::BudgetMint => Flow::Mint(quantity(args.at(2))?),
             _ => spend(args)?,
         };
-        let made = self.tx.flow(name, flow);
+        let made = self.tx.quota_mut().flow(name, flow);
         made.map_err(OperationError::from)?;
         told(command, args, self.tx, reply)
     }
@@ -70,7 +70,10 @@ impl<'a> Writing<'_, '_, 'a> {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let (id, amount) = (lease_id(args.at(2))?, quantity(args.at(3))?);
-        let given = self.tx.lease(name, id, quantity(args.at(4))?, amount);
+        let given = self
+            .tx
+            .quota_mut()
+            .lease(name, id, quantity(args.at(4))?, amount);
         let lease = given.map_err(OperationError::from)?;
         reply.number(lease.until.into());
         Ok(())
@@ -92,7 +95,7 @@ impl<'a> Writing<'_, '_, 'a> {
         let pairs = (2..args.len()).step_by(2);
         let shares = pairs.map(|at| Ok((key(args.at(at))?, quantity(args.at(at + 1))?)));
         let shares: Result<Vec<(&str, u64)>, ReplyError<'a>> = shares.collect();
-        let made = self.tx.transfer(from, &shares?);
+        let made = self.tx.quota_mut().transfer(from, &shares?);
         made.map_err(OperationError::from)?;
         Ok(())
     }
@@ -215,7 +218,7 @@ pub(super) fn holders<'a>(
     replica: &Replica,
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
-    let holders = replica.holders_of(key(args.at(1))?);
+    let holders = replica.quota().holders_of(key(args.at(1))?);
     reply.array(holders.len());
     for holder in holders {
         reply.array(4);
@@ -234,7 +237,7 @@ pub(super) fn leases<'a>(
     replica: &Replica,
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
-    let mut leases = replica.leases_of(key(args.at(1))?);
+    let mut leases = replica.quota().leases_of(key(args.at(1))?);
     leases.sort_unstable_by_key(|it| (it.until, it.id));
     reply.array(leases.len());
     for lease in leases {
@@ -258,7 +261,7 @@ pub(super) fn list<'a>(
     }
     let (prefix, after) = (args.at(1), args.at(2));
     let mut names: BTreeSet<String> = BTreeSet::new();
-    replica.each_budget(&mut |name| {
+    replica.quota().each_budget(&mut |name| {
         let wanted = name.as_bytes().starts_with(prefix);
         let last = names.last().filter(|_| names.len() == LIST_MAX);
         let fits = last.is_none_or(|last| name < last.as_str());

@@ -33,11 +33,11 @@ impl View for Replica {
     }
 
     fn budget(&self, name: &str) -> Option<Budget> {
-        Replica::budget(self, name)
+        self.quota().budget(name)
     }
 
     fn period(&self, key: &str) -> Option<Period> {
-        Replica::period(self, key).ok()
+        self.quota().period(key).ok()
     }
 }
 
@@ -51,11 +51,11 @@ impl View for Transaction<'_> {
     }
 
     fn budget(&self, name: &str) -> Option<Budget> {
-        Transaction::budget(self, name)
+        self.quota().budget(name)
     }
 
     fn period(&self, key: &str) -> Option<Period> {
-        Transaction::period(self, key).ok()
+        self.quota().period(key).ok()
     }
 }
 

@@ -176,8 +176,8 @@ pub(super) fn prepare(
     };
     match u64::try_from(asked.by) {
         // Of what there is, however little, all is taken.
-        Ok(by) if asked.saturates => replica.bring_in_for(key, by.min(1), changed),
-        Ok(by) => replica.bring_in_for(key, by, changed),
+        Ok(by) if asked.saturates => replica.quota_mut().bring_in_for(key, by.min(1), changed),
+        Ok(by) => replica.quota_mut().bring_in_for(key, by, changed),
         Err(_) => Ok(()),
     }
 }
@@ -217,7 +217,7 @@ impl<'a> Writing<'_, '_, 'a> {
         let cost = asked.by.unsigned_abs();
         let (here, used) = (period.left.here, period.used());
         self.within(asked, cost, here, used, |writing, cost| {
-            writing.tx.allow(key, cost)
+            writing.tx.quota_mut().allow(key, cost)
         })
     }
 
@@ -235,14 +235,14 @@ impl<'a> Writing<'_, '_, 'a> {
         if asked.by < 0 {
             let here = budget.rights.here;
             let spent = self.within(asked, amount, here, budget.value, |writing, amount| {
-                writing.tx.flow(key, Flow::Spend(amount))
+                writing.tx.quota_mut().flow(key, Flow::Spend(amount))
             })?;
             return Ok(-spent);
         }
         self.check_role(Role::Editor, "'increx' that mints")?;
         let here = budget.room.map_or(i128::MAX, |it| it.here);
         self.within(asked, amount, here, budget.value, |writing, amount| {
-            writing.tx.flow(key, Flow::Mint(amount))
+            writing.tx.quota_mut().flow(key, Flow::Mint(amount))
         })
     }
 

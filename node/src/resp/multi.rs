@@ -311,7 +311,7 @@ impl Session {
         for counter in changed {
             if told.binary_search(counter).is_err() {
                 let replica = host.replica(space);
-                let event = match replica.budget_at(*counter) {
+                let event = match replica.quota().budget_at(*counter) {
                     Some(_) => Event::Budget,
                     // Of sequences and periods nobody is told.
                     None if replica

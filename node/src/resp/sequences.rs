@@ -22,13 +22,23 @@ impl<'a> Writing<'_, '_, 'a> {
         let name = key(args.at(1))?;
         match command {
             Command::SequenceNext => {
-                let next = self.tx.draw(name).map_err(OperationError::from)?;
+                let next = self
+                    .tx
+                    .quota_mut()
+                    .draw(name)
+                    .map_err(OperationError::from)?;
                 reply.integer(next.cast_signed()); // at most 2^63 - 2
                 return Ok(());
             }
-            Command::SequenceBegin => self.tx.begin_sequence(name),
-            Command::SequenceWatch => self.tx.watch_number(name, of_sequence(args.at(2))?),
-            _ => self.tx.end_watch(name, of_sequence(args.at(2))?),
+            Command::SequenceBegin => self.tx.quota_mut().begin_sequence(name),
+            Command::SequenceWatch => self
+                .tx
+                .quota_mut()
+                .watch_number(name, of_sequence(args.at(2))?),
+            _ => self
+                .tx
+                .quota_mut()
+                .end_watch(name, of_sequence(args.at(2))?),
         }
         .map_err(OperationError::from)?;
         reply.ok();
@@ -50,7 +60,7 @@ pub(super) fn get<'a>(
     replica: &Replica,
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
-    let Some(known) = replica.sequence(key(args.at(1))?) else {
+    let Some(known) = replica.quota().sequence(key(args.at(1))?) else {
         reply.null();
         return Ok(());
     };
@@ -96,7 +106,7 @@ pub(super) fn list<'a>(
     }
     let (prefix, after) = (args.at(1), args.at(2));
     let mut names: Vec<String> = Vec::new();
-    replica.each_sequence(&mut |name| {
+    replica.quota().each_sequence(&mut |name| {
         let wanted = name.as_bytes().starts_with(prefix);
         let follows = after.is_empty() || name.as_bytes() > after;
         if wanted && follows && names.len() < LIST_MAX {

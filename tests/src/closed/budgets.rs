@@ -150,11 +150,11 @@ impl Books {
     ) -> Result<usize, String> {
         let mut keys = counters;
         for name in NAMES {
-            let holders = replica.holders_of(name);
+            let holders = replica.quota().holders_of(name);
             if let Some(gone) = holders.iter().find(|it| !living.contains(&it.writer)) {
                 return Err(format!("{name}: {gone:?} is gone"));
             }
-            let leases = replica.leases_of(name);
+            let leases = replica.quota().leases_of(name);
             if !leases.is_empty() {
                 return Err(format!("{name} is still on lease: {leases:?}"));
             }
@@ -200,7 +200,7 @@ impl World {
         }
         let super::Actor { replica, view, .. } = &mut self.actors[at];
         // A mint at a replica without the cap would make a different budget of the same name.
-        let has_cap = replica.kind_of(NAMES[CAPPED]) == Some(Kind::CappedBudget);
+        let has_cap = replica.quota().kind_of(NAMES[CAPPED]) == Some(Kind::CappedBudget);
         let makes = matches!(flows[0], (CAPPED, Flow::RaiseCap(_)));
         if !has_cap && !makes && flows.iter().any(|flow| flow.0 == CAPPED) {
             return Ok(());
@@ -212,7 +212,7 @@ impl World {
         }
         let before = replica.clock();
         let on_lease = |replica: &Replica| -> i128 {
-            let own = |name| replica.leases_of(name).into_iter();
+            let own = |name| replica.quota().leases_of(name).into_iter();
             let own = NAMES.into_iter().flat_map(own);
             let own = own.filter(|it| it.writer == replica.writer());
             own.map(|it| it.left).sum()
@@ -260,7 +260,7 @@ impl World {
         let replica = &mut self.actors[at].replica;
         let mut changed = Vec::new();
         replica.set_time(self.now);
-        let done = replica.end_leases(&mut changed);
+        let done = replica.quota_mut().end_leases(&mut changed);
         done.map_err(|error| error.to_string())?;
         if let Some(books) = &mut self.ledger {
             books.figures.came_back += u64::from(!changed.is_empty());
@@ -281,7 +281,7 @@ impl World {
                 .iter()
                 .filter(|it| it.alive && it.replica.is_member())
             {
-                let Some(budget) = actor.replica.budget(name) else {
+                let Some(budget) = actor.replica.quota().budget(name) else {
                     continue;
                 };
                 let held = budget.room.unwrap_or_default();
@@ -314,7 +314,7 @@ fn make(
 ) -> Result<(), Error> {
     let mut transaction = replica.begin()?;
     for (name, flow) in flows {
-        transaction.flow(NAMES[*name], *flow)?;
+        transaction.quota_mut().flow(NAMES[*name], *flow)?;
     }
     match number {
         Some(number) => transaction.commit_once(once(number), &mut Vec::new()),
@@ -331,7 +331,7 @@ fn of_own_lease(random: &mut Random, replica: &Replica, (name, flow): &mut (Name
         return;
     };
     let own = |name: Name| {
-        let leases = replica.leases_of(NAMES[name]).into_iter();
+        let leases = replica.quota().leases_of(NAMES[name]).into_iter();
         leases
             .filter(|it| it.writer == replica.writer())
             .map(move |it| (name, it.id))

@@ -39,9 +39,14 @@ impl Log {
             return Err("the configuration was not kept".into());
         }
         let mut names = Vec::new();
-        replica.each_budget(&mut |name| names.push(name.to_owned()));
+        replica
+            .quota()
+            .each_budget(&mut |name| names.push(name.to_owned()));
         for name in names {
-            let (was, is) = (replica.holders_of(&name), again.holders_of(&name));
+            let (was, is) = (
+                replica.quota().holders_of(&name),
+                again.quota().holders_of(&name),
+            );
             if was != is {
                 return Err(format!("{name}: held as {was:?} was kept as {is:?}"));
             }

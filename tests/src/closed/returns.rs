@@ -156,7 +156,7 @@ impl World {
         let key = owner.unwrap_or([99; 32]);
         let writer = WriterId::mint(&Space::default(), &key, &nonce);
         if along {
-            let done = self.actors[at].replica.hand_over(writer);
+            let done = self.actors[at].replica.quota_mut().hand_over(writer);
             done.map_err(|error| error.to_string())?;
             self.settle(at)?;
         }

@@ -92,8 +92,8 @@ impl World {
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let replica = &mut self.nodes[at].replica;
         let made = match self.own.plan.work {
-            Work::Sequence(_) => replica.draw(NAME, &mut Vec::new()),
-            _ => replica.flow(NAME, Flow::Spend(1)).map(|()| 0),
+            Work::Sequence(_) => replica.quota_mut().draw(NAME, &mut Vec::new()),
+            _ => replica.quota_mut().flow(NAME, Flow::Spend(1)).map(|()| 0),
         };
         match made {
             Ok(number) => {

@@ -90,7 +90,7 @@ impl World {
         };
         self.own.figures.left += minted - self.own.figures.made;
         for at in 0..MEMBERS {
-            let here = self.nodes[at].replica.budget(NAME);
+            let here = self.nodes[at].replica.quota().budget(NAME);
             let here = here.map_or(0, |it| it.rights.here);
             let half = usize::from(apart.contains(&at));
             self.own.figures.halves[half].held += u64::try_from(here).unwrap_or(0);
@@ -107,7 +107,7 @@ impl World {
     pub(super) fn lose_one(&mut self) {
         let gone = self.random.index(MEMBERS);
         self.own.cuts.gone = Some((gone, self.nodes[gone].replica.writer()));
-        let held = self.nodes[gone].replica.budget(NAME);
+        let held = self.nodes[gone].replica.quota().budget(NAME);
         let held = held.map_or(0, |it| it.rights.here);
         let stranded = u64::try_from(held).unwrap_or(0);
         self.own.figures.stranded.push(stranded);
@@ -139,7 +139,7 @@ impl World {
         };
         // The successor has added the retired writer's rights to its own.
         let holds = |at: usize| {
-            let holders = self.nodes[at].replica.holders_of(NAME);
+            let holders = self.nodes[at].replica.quota().holders_of(NAME);
             holders.iter().any(|it| it.writer == writer)
         };
         let heir = |at: &usize| self.nodes[*at].replica.taken_over(&writer).is_some();

@@ -62,7 +62,7 @@ impl World<'_> {
             },
             flow => flow,
         };
-        match guarded(|| replica.flow(NAMES[0], flow))? {
+        match guarded(|| replica.quota_mut().flow(NAMES[0], flow))? {
             Ok(()) => {}
             Err(
                 Error::RightsShort(_)

@@ -301,7 +301,7 @@ impl Space<'_> {
                     return Err(format!("{writer} is still known: {}", self.tell(nodes)));
                 }
             }
-            let holders = node.replica.holders_of(NAMES[0]);
+            let holders = node.replica.quota().holders_of(NAMES[0]);
             if holders.iter().any(|it| !living.contains(&it.writer)) {
                 return Err(format!("{holders:?} hold something: {}", self.tell(nodes)));
             }
@@ -317,7 +317,7 @@ impl Space<'_> {
     fn check_rights(&self, nodes: &Nodes) -> Result<(), String> {
         let replicas = nodes.iter().flatten();
         let replicas = replicas.map(|node| &self.world.node(*node).replica);
-        let budgets = replicas.filter_map(|replica| replica.budget(NAMES[0]));
+        let budgets = replicas.filter_map(|replica| replica.quota().budget(NAMES[0]));
         let (mut here, mut all) = (0, None);
         for budget in budgets {
             here += budget.rights.here;

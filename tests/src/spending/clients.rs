@@ -100,10 +100,10 @@ impl World {
         self.set_time(at);
         let replica = &mut self.nodes[at].replica;
         let made = match keyed {
-            false => replica.flow(NAME, flow),
+            false => replica.quota_mut().flow(NAME, flow),
             true if replica.asked(&once) != Asked::New => Ok(()),
             true => replica.begin().and_then(|mut tx| {
-                tx.flow(NAME, flow)?;
+                tx.quota_mut().flow(NAME, flow)?;
                 tx.commit_once(once, &mut Vec::new())
             }),
         };
@@ -233,7 +233,7 @@ impl World {
         let replica = &self.nodes[at].replica;
         let held = |other: usize| {
             let writer = self.nodes[other].replica.writer();
-            let holders = replica.holders_of(NAME);
+            let holders = replica.quota().holders_of(NAME);
             let mut held = holders.iter().filter(|it| it.writer == writer);
             held.next().map_or(0, |it| it.rights)
         };
@@ -258,13 +258,19 @@ impl World {
         let to = self.nodes[from].replica.writer();
         let linked = self.is_linked(at, from);
         let replica = &mut self.nodes[at].replica;
-        let here = replica.budget(NAME).map_or(0, |it| it.rights.here);
+        let here = replica.quota().budget(NAME).map_or(0, |it| it.rights.here);
         let here = u64::try_from(here).unwrap_or(0);
         let amount = match self.own.policy {
             Policy::Missing => missing.min(here),
             _ => here.div_ceil(2),
         };
-        if !linked || amount == 0 || replica.flow(NAME, Flow::Grant { to, amount }).is_err() {
+        if !linked
+            || amount == 0
+            || replica
+                .quota_mut()
+                .flow(NAME, Flow::Grant { to, amount })
+                .is_err()
+        {
             return Ok(());
         }
         self.own.figures.moves += 1;

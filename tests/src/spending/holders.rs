@@ -122,7 +122,7 @@ impl World {
         self.set_time(at);
         let replica = &mut self.nodes[at].replica;
         let given = replica.begin().and_then(|mut transaction| {
-            transaction.lease(NAME, id, ms, amount)?;
+            transaction.quota_mut().lease(NAME, id, ms, amount)?;
             transaction.commit(&mut Vec::new());
             Ok(())
         });
@@ -184,7 +184,7 @@ impl World {
             let own = leases.iter().filter(|it| (it.id, it.writer) == (id, own));
             own.map(|it| it.left).sum()
         };
-        let before = left(node.replica.leases_of(NAME));
+        let before = left(node.replica.quota().leases_of(NAME));
         let once = Once::new(id.to_string().as_bytes(), b"told");
         if node.replica.asked(&once) != Asked::New {
             self.next(number, State::Idle, LEASE_MS);
@@ -192,7 +192,9 @@ impl World {
         }
         let amount = spent;
         let told = node.replica.begin().and_then(|mut transaction| {
-            transaction.flow(NAME, Flow::SpendLeased { id, amount })?;
+            transaction
+                .quota_mut()
+                .flow(NAME, Flow::SpendLeased { id, amount })?;
             transaction.commit_once(once, &mut Vec::new())
         });
         // The process that gave the lease still runs, so the reserved units must be there.

@@ -26,14 +26,14 @@ impl World {
             return Ok(()); // two copies may overspend, which is counted at the end
         }
         let (plan, replica) = (&self.own.plan, &self.nodes[at].replica);
-        let Some(budget) = replica.budget(NAME) else {
+        let Some(budget) = replica.quota().budget(NAME) else {
             return Ok(());
         };
         // A view may see both duplicates of one key, and may miss a unit that was given back.
         let exact = !plan.keyed && plan.given_back == 0 && plan.holders == 0 && !self.may_be_lost();
         let least = i128::from(plan.minted) - i128::from(self.own.taken);
         let least = if exact { least.max(0) } else { 0 };
-        let holders = replica.holders_of(NAME);
+        let holders = replica.quota().holders_of(NAME);
         let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
         let room: i128 = holders.iter().map(|it| it.room).sum();
         let wrong = budget.value < least || budget.value > i128::from(plan.minted);
@@ -58,10 +58,10 @@ impl World {
         // After two processes wrote under one writer, a part of the value or of the rights may be lost.
         let none = |replica: &Replica| match self.own.struck.copied {
             Some(_) => {
-                let holders = replica.holders_of(NAME);
+                let holders = replica.quota().holders_of(NAME);
                 holders.iter().map(|it| it.rights).sum::<i128>() <= 0
             }
-            None => replica.budget(NAME).is_some_and(|it| it.value <= 0),
+            None => replica.quota().budget(NAME).is_some_and(|it| it.value <= 0),
         };
         let awaited = self.nodes.iter().filter(|it| !it.is_gone());
         let mut awaited = awaited.map(|it| it.alive && none(&it.replica));

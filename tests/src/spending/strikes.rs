@@ -91,7 +91,7 @@ impl World {
     fn copy_one(&mut self) -> Result<(), String> {
         let at = self.random.index(MEMBERS);
         let replica = &self.nodes[at].replica;
-        let held = replica.budget(NAME).map_or(0, |it| it.rights.here);
+        let held = replica.quota().budget(NAME).map_or(0, |it| it.rights.here);
         // A replica that has just started has no rights yet. Both copies would then retire its earlier writer
         // and receive its rights.
         if !self.nodes[at].alive || !replica.is_established() || held <= 0 {

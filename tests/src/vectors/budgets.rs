@@ -6,6 +6,7 @@ use tallymesh_core::{Flow, LeaseId, Limit, Message, Replica};
 
 fn flow(replica: &mut Replica, name: &str, flow: Flow) {
     replica
+        .quota_mut()
         .flow(name, flow)
         .expect("a vector's operation has what it takes");
 }
@@ -65,7 +66,7 @@ fn limits() -> Message {
         period_ms: 60_000,
         born: 0,
     };
-    let proposed = one.propose_limits(&[limit]);
+    let proposed = one.quota_mut().propose_limits(&[limit]);
     proposed.expect("a member proposes");
     for _ in 0..3 {
         tell(&one, &mut two);
@@ -74,7 +75,7 @@ fn limits() -> Message {
         one.vote().expect("a vector's clock is small");
     }
     one.set_time(1_800_000_000_000);
-    let allowed = one.allow("login", 1, &mut Vec::new());
+    let allowed = one.quota_mut().allow("login", 1, &mut Vec::new());
     allowed.expect("a share is left");
     one.delta(&known)
 }

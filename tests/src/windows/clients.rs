@@ -102,7 +102,7 @@ impl World {
 
     /// Adds a request in the present period to the figures, and whether it was allowed at once.
     fn meter(&mut self, at: usize, key: &str, cost: u64, allowed: bool) {
-        let Ok(period) = self.nodes[at].replica.period(key) else {
+        let Ok(period) = self.nodes[at].replica.quota().period(key) else {
             return;
         };
         let members = self.own.plan.members;
@@ -119,7 +119,7 @@ impl World {
     /// A client that does not wait was rejected.
     fn lacks(&mut self, at: usize, key: &str, cost: u64) -> Result<(), String> {
         self.own.figures.refused += 1;
-        let Ok(period) = self.nodes[at].replica.period(key) else {
+        let Ok(period) = self.nodes[at].replica.quota().period(key) else {
             return Ok(());
         };
         let now = self.now;
@@ -135,7 +135,7 @@ impl World {
         let node = &mut self.nodes[at];
         let mut any = false;
         for it in &mut self.own.waiting[at] {
-            let Ok(period) = node.replica.period(it.key) else {
+            let Ok(period) = node.replica.quota().period(it.key) else {
                 continue;
             };
             if it.want.as_ref().is_some_and(|want| want.0 == period.name) {
@@ -173,7 +173,7 @@ impl World {
         self.set_time(at);
         let replica = &mut self.nodes[at].replica;
         let writer = replica.writer();
-        match replica.allow(key, cost, &mut Vec::new()) {
+        match replica.quota_mut().allow(key, cost, &mut Vec::new()) {
             Ok(period) => {
                 let clock = replica.clock();
                 let mut all = self.nodes.iter();

@@ -62,15 +62,15 @@ impl World {
             .known
             .entry(least)
             .or_insert(EPOCH_MS + self.now);
-        own.figures.counters = own.figures.counters.max(replica.period_counters());
+        own.figures.counters = own.figures.counters.max(replica.quota().period_counters());
         let clock = self.wall(at);
         let replica = &self.nodes[at].replica;
         let mut shares: BTreeMap<&str, i128> = BTreeMap::new();
-        for (name, amount) in replica.period_shares() {
+        for (name, amount) in replica.quota().period_shares() {
             *shares.entry(name).or_default() += amount;
         }
         let mut rights: BTreeMap<&str, i128> = BTreeMap::new();
-        for (name, _, held) in replica.period_rights() {
+        for (name, _, held) in replica.quota().period_rights() {
             if clock < window(name).0 && held < 0 {
                 return Err(format!("{at} sees {held} in {name}"));
             }
@@ -154,17 +154,17 @@ impl World {
         for (at, node) in self.nodes.iter().enumerate() {
             // A guest drops a deleted counter once it has the deletion as stable, and this may be later.
             let left = match node.replica.is_member() {
-                true => node.replica.period_counters(),
-                false => node.replica.period_rights().count(),
+                true => node.replica.quota().period_counters(),
+                false => node.replica.quota().period_rights().count(),
             };
             if left > 0 || node.replica.digest() != digest {
-                let of: Vec<_> = node.replica.period_rights().collect();
+                let of: Vec<_> = node.replica.quota().period_rights().collect();
                 let told = self.tell();
                 return Some(format!(
                     "{at} keeps {left} counters of windows: {of:?}; {told}"
                 ));
             }
-            let parts = node.replica.budget_parts().count();
+            let parts = node.replica.quota().budget_parts().count();
             if parts > 4 {
                 return Some(format!("{at} keeps {parts} reserved counters"));
             }

@@ -62,7 +62,10 @@ pub(crate) struct Event {
 
 impl World {
     pub(crate) fn mint(&mut self, at: usize, name: &str, amount: u64) -> Result<(), Error> {
-        self.members[at].replica.flow(name, Flow::Mint(amount))?;
+        self.members[at]
+            .replica
+            .quota_mut()
+            .flow(name, Flow::Mint(amount))?;
         self.handle(at, Input::Changed);
         Ok(())
     }
@@ -76,21 +79,23 @@ impl World {
     ) -> Result<(), Error> {
         let to = self.members[to].replica.writer();
         let grant = Flow::Grant { to, amount };
-        self.members[at].replica.flow(name, grant)?;
+        self.members[at].replica.quota_mut().flow(name, grant)?;
         self.handle(at, Input::Changed);
         Ok(())
     }
 
     pub(crate) fn begin(&mut self, at: usize, name: &str) -> Result<(), Error> {
         let replica = &mut self.members[at].replica;
-        replica.begin_sequence(name, &mut Vec::new())?;
+        replica.quota_mut().begin_sequence(name, &mut Vec::new())?;
         self.handle(at, Input::Changed);
         Ok(())
     }
 
     pub(crate) fn watch(&mut self, at: usize, name: &str, number: u64) -> Result<(), Error> {
         let replica = &mut self.members[at].replica;
-        replica.watch_number(name, number, &mut Vec::new())?;
+        replica
+            .quota_mut()
+            .watch_number(name, number, &mut Vec::new())?;
         self.handle(at, Input::Changed);
         Ok(())
     }
@@ -163,22 +168,22 @@ impl Member {
     fn make(&mut self, deed: &Deed) -> Result<Option<Outcome>, Error> {
         let made = match deed {
             Deed::Spend { name, amount } => {
-                let spent = self.replica.flow(name, Flow::Spend(*amount));
+                let spent = self.replica.quota_mut().flow(name, Flow::Spend(*amount));
                 spent.map(|()| Outcome::Spent)
             }
             Deed::Transfer { from, to } => {
                 let to: Vec<(&str, u64)> = to.iter().map(|it| (it.0.as_str(), it.1)).collect();
                 let mut transaction = self.replica.begin()?;
-                transaction.transfer(from, &to).map(|()| {
+                transaction.quota_mut().transfer(from, &to).map(|()| {
                     transaction.commit(&mut Vec::new());
                     Outcome::Transferred
                 })
             }
             Deed::Next { name } => {
-                let drawn = self.replica.draw(name, &mut Vec::new());
+                let drawn = self.replica.quota_mut().draw(name, &mut Vec::new());
                 drawn.map(|number| Outcome::HandedOut {
                     number,
-                    watched: self.replica.sequence(name).is_some_and(|known| {
+                    watched: self.replica.quota().sequence(name).is_some_and(|known| {
                         let mut watched = known.watched.iter();
                         watched.any(|it| it.number == number)
                     }),
@@ -199,7 +204,7 @@ impl Member {
         match deed {
             Deed::Next { .. } => Outcome::NumbersShort,
             _ => {
-                let budget = self.replica.budget(deed.takes().0);
+                let budget = self.replica.quota().budget(deed.takes().0);
                 Outcome::RightsShort(budget.map(|it| it.rights).unwrap_or_default())
             }
         }

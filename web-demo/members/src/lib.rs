@@ -86,7 +86,7 @@ impl Members {
     /// Pays into a budget at a member, which holds the rights to all of that then.
     ///
     /// # Errors
-    /// As `Replica::flow`.
+    /// As `QuotaMut::flow`.
     pub fn mint(&mut self, at: usize, name: &str, amount: u32) -> Result<(), JsError> {
         self.0.mint(at, name, u64::from(amount)).map_err(failed)
     }
@@ -94,7 +94,7 @@ impl Members {
     /// Moves rights from one member to another.
     ///
     /// # Errors
-    /// As `Replica::flow`; if fewer are held.
+    /// As `QuotaMut::flow`; if fewer are held.
     pub fn grant(&mut self, at: usize, name: &str, to: usize, amount: u32) -> Result<(), JsError> {
         self.0
             .grant(at, name, to, u64::from(amount))
@@ -105,7 +105,7 @@ impl Members {
     /// refused then.
     ///
     /// # Errors
-    /// As `Replica::flow`, but for rights that are short.
+    /// As `QuotaMut::flow`, but for rights that are short.
     pub fn spend(
         &mut self,
         at: usize,
@@ -122,7 +122,7 @@ impl Members {
     /// or waits, and is refused, as a spend.
     ///
     /// # Errors
-    /// As `Transaction::transfer`, but for rights that are short.
+    /// As `QuotaTransaction::transfer`, but for rights that are short.
     pub fn transfer(
         &mut self,
         at: usize,
@@ -140,7 +140,7 @@ impl Members {
     /// Begins a sequence at a member.
     ///
     /// # Errors
-    /// As `Replica::begin_sequence`.
+    /// As `QuotaMut::begin_sequence`.
     pub fn begin(&mut self, at: usize, name: &str) -> Result<(), JsError> {
         self.0.begin(at, name).map_err(failed)
     }
@@ -148,7 +148,7 @@ impl Members {
     /// Watches a number of a sequence.
     ///
     /// # Errors
-    /// As `Replica::watch_number`.
+    /// As `QuotaMut::watch_number`.
     pub fn watch(&mut self, at: usize, name: &str, number: u32) -> Result<(), JsError> {
         self.0.watch(at, name, u64::from(number)).map_err(failed)
     }
@@ -156,7 +156,7 @@ impl Members {
     /// Has a member hand a number out; or waits, and is refused, as a spend.
     ///
     /// # Errors
-    /// As `Replica::draw`, but for numbers that are short.
+    /// As `QuotaMut::draw`, but for numbers that are short.
     pub fn next(&mut self, at: usize, name: String, wait_ms: u32) -> Result<(), JsError> {
         self.0.ask(at, Deed::Next { name }, wait_ms).map_err(failed)
     }

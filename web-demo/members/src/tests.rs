@@ -49,7 +49,10 @@ fn what_is_held_is_spent_in_a_cut_and_the_rest_after_it() {
     world.run(world.now() + 3_000).expect("time");
     assert!(matches!(spend(&mut world, 2, 60), Some(Outcome::Spent)));
     for member in &world.members {
-        assert_eq!(member.replica.budget("gift").map(|it| it.value), Some(0));
+        assert_eq!(
+            member.replica.quota().budget("gift").map(|it| it.value),
+            Some(0)
+        );
     }
     assert_eq!(world.found.lowest.get("gift"), Some(&0));
     assert_eq!((world.found.astray, world.found.faults), (0, 0));

@@ -72,14 +72,18 @@ pub(crate) fn state(world: &World) -> String {
 fn member(world: &World, member: &Member) -> String {
     let replica = &member.replica;
     let (mut budgets, mut sequences) = (Vec::new(), Vec::new());
-    replica.each_budget(&mut |name| budgets.push(String::from(name)));
-    replica.each_sequence(&mut |name| sequences.push(String::from(name)));
+    replica
+        .quota()
+        .each_budget(&mut |name| budgets.push(String::from(name)));
+    replica
+        .quota()
+        .each_sequence(&mut |name| sequences.push(String::from(name)));
     let budgets = budgets.into_iter().map(|name| {
         let told = budget(world, member, &name);
         (name, told)
     });
     let sequences = sequences.into_iter().filter_map(|name| {
-        let told = sequence(world, &replica.sequence(&name)?);
+        let told = sequence(world, &replica.quota().sequence(&name)?);
         Some((name, told))
     });
     let waiting = member.waiting.iter().map(|it| {
@@ -102,8 +106,8 @@ fn place(world: &World, writer: WriterId) -> String {
 }
 
 fn budget(world: &World, member: &Member, name: &str) -> String {
-    let value = member.replica.budget(name).map_or(0, |it| it.value);
-    let holders = member.replica.holders_of(name);
+    let value = member.replica.quota().budget(name).map_or(0, |it| it.value);
+    let holders = member.replica.quota().holders_of(name);
     let held = world.members.iter().map(|it| {
         let writer = it.replica.writer();
         let holder = holders.iter().find(|it| it.writer == writer);

@@ -228,17 +228,19 @@ impl World {
     fn look(&mut self, at: usize) {
         let (replica, found) = (&self.members[at].replica, &mut self.found);
         let mut names = Vec::new();
-        replica.each_budget(&mut |name| names.push(String::from(name)));
+        replica
+            .quota()
+            .each_budget(&mut |name| names.push(String::from(name)));
         found.views += 1;
         if names.is_empty() {
             return;
         }
         let mut sum = 0;
         for name in names {
-            let Some(budget) = replica.budget(&name) else {
+            let Some(budget) = replica.quota().budget(&name) else {
                 continue;
             };
-            let holders = replica.holders_of(&name);
+            let holders = replica.quota().holders_of(&name);
             let rights: i128 = holders.iter().map(|it| it.rights).sum();
             let held = holders.iter().map(|it| it.rights);
             let least = held.chain([budget.value]).min().unwrap_or_default();

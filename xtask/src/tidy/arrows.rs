@@ -18,13 +18,13 @@ const GROUND: [&str; 10] = [
 ];
 
 /// Each folder with the folders that it may name beside the ground, from below to above.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),
     ("membership", &["message", "state"]),
     ("ledger", &["message", "state"]),
-    ("wire", &["forks", "message", "ledger", "state"]),
+    ("wire", &["forks", "ledger", "message", "state"]),
     ("rejoin", &["membership", "message", "state"]),
     ("idempotency", &["membership", "message", "state", "wire"]),
     (
@@ -34,10 +34,20 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "idempotency",
             "membership",
             "message",
-            "ledger",
             "rejoin",
             "state",
             "wire",
+        ],
+    ),
+    (
+        "quota",
+        &[
+            "forks",
+            "ledger",
+            "membership",
+            "message",
+            "replica",
+            "state",
         ],
     ),
     (
@@ -45,9 +55,10 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &[
             "forks",
             "idempotency",
+            "ledger",
             "membership",
             "message",
-            "ledger",
+            "quota",
             "rejoin",
             "replica",
             "state",
@@ -74,6 +85,18 @@ pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
     for (number, line) in text.lines().enumerate() {
         if line.trim() == "mod tests {" {
             break;
+        }
+        let is_its = |of: &&&str| line.starts_with(&format!("impl {of}"));
+        if from != "replica"
+            && let Some(of) = ["Replica ", "Transaction<"].iter().find(is_its)
+        {
+            broken.push(format!(
+                "{}:{}: methods of `{}` are in core/src/replica alone: a layer above has views of its own \
+                 (xtask/src/tidy/arrows.rs)",
+                name.display(),
+                number + 1,
+                of.trim_end_matches([' ', '<'])
+            ));
         }
         let code = line.split("//").next().unwrap_or_default();
         for rest in code.split("crate::").skip(1) {
@@ -112,6 +135,10 @@ mod tests {
             0
         );
         assert_eq!(broken(Path::new("node/src/state.rs"), text).len(), 0);
+        let own = "impl Replica {\nimpl Transaction<'_> {\nimpl Clone for Replica {\n";
+        let views = Path::new("core/src/quota/budget.rs");
+        assert_eq!(broken(views, own).len(), 2);
+        assert_eq!(broken(Path::new("core/src/replica/ops.rs"), own).len(), 0);
         let above = Path::new("core/src/rejoin.rs");
         assert_eq!(broken(above, text).len(), 0);
     }

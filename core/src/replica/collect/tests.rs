@@ -311,7 +311,7 @@ fn a_lift_goes_with_what_it_lifts() {
 }
 
 /// Two members who know each other, and a tab of the first.
-pub(in crate::replica) fn space() -> [Replica; 3] {
+pub(crate) fn space() -> [Replica; 3] {
     let owners: [Owner; 2] = [[1; 32], [2; 32]];
     let space = crate::Space::default();
     let start =

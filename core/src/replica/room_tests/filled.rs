@@ -2,12 +2,12 @@
 //! start; and of each other one why its state can't.
 
 use super::*;
+use crate::ledger::account::LeaseId;
+use crate::ledger::sequence::{Piece, SequenceKey};
 use crate::limits::*;
 use crate::message::KeyedAdd;
 use crate::once::Once;
-use crate::ledger::account::LeaseId;
-use crate::ledger::sequence::{Piece, SequenceKey};
-use crate::replica::budgets::Flow;
+use crate::quota::budget::Flow;
 use crate::sync::Party;
 use crate::wire::encode_adds;
 use crate::{Asker, KeyedBounds};
@@ -49,14 +49,16 @@ const TABLE: [(&str, Tried); 52] = [
         Filled(longest_budget, |it| {
             format!(
                 "{:?}",
-                it.budget(&long(BUDGET_NAME_BYTES_MAX)).map(|it| it.value)
+                it.quota()
+                    .budget(&long(BUDGET_NAME_BYTES_MAX))
+                    .map(|it| it.value)
             )
         }),
     ),
     (
         "LEASED_NAME_BYTES_MAX",
         Filled(leases, |it| {
-            format!("{:?}", it.leases_of(&long(LEASED_NAME_BYTES_MAX)))
+            format!("{:?}", it.quota().leases_of(&long(LEASED_NAME_BYTES_MAX)))
         }),
     ),
     ("LEASE_MS_MIN", With("LEASED_NAME_BYTES_MAX")),
@@ -67,7 +69,8 @@ const TABLE: [(&str, Tried); 52] = [
         Filled(longest_sequence, |it| {
             format!(
                 "{:?}",
-                it.sequence(&long(SEQUENCE_NAME_BYTES_MAX))
+                it.quota()
+                    .sequence(&long(SEQUENCE_NAME_BYTES_MAX))
                     .map(|it| (it.next, it.held))
             )
         }),
@@ -75,19 +78,28 @@ const TABLE: [(&str, Tried); 52] = [
     (
         "SEQUENCE_NUMBER_MAX",
         Filled(last_number, |it| {
-            format!("{:?}", it.sequence("last").map(|it| (it.next, it.held)))
+            format!(
+                "{:?}",
+                it.quota().sequence("last").map(|it| (it.next, it.held))
+            )
         }),
     ),
     (
         "NUMBERS_AT_ONCE_MAX",
         Filled(many_numbers, |it| {
-            format!("{:?}", it.sequence("many").map(|it| (it.next, it.held)))
+            format!(
+                "{:?}",
+                it.quota().sequence("many").map(|it| (it.next, it.held))
+            )
         }),
     ),
     (
         "WATCHES_MAX",
         Filled(watches, |it| {
-            format!("{:?}", it.sequence("watched").map(|it| it.watched.len()))
+            format!(
+                "{:?}",
+                it.quota().sequence("watched").map(|it| it.watched.len())
+            )
         }),
     ),
     (
@@ -97,7 +109,9 @@ const TABLE: [(&str, Tried); 52] = [
     ("LIMIT_NAME_BYTES_MAX", With("LIMITS_MAX")),
     (
         "WINDOW_KEY_BYTES_MAX",
-        Filled(longest_period, |it| format!("{:?}", it.period_counters())),
+        Filled(longest_period, |it| {
+            format!("{:?}", it.quota().period_counters())
+        }),
     ),
     ("PERIOD_MS_MIN", With("LIMITS_MAX")),
     ("PERIOD_MS_MAX", With("LIMITS_MAX")),
@@ -241,10 +255,10 @@ fn every_bound_is_filled_stored_and_read_back() {
         .expect("a start");
     let name = long(BUDGET_NAME_BYTES_MAX);
     assert_eq!(again.add("k", 1).map(|_| ()), Ok(()));
-    assert_eq!(again.flow(&name, Flow::Mint(1)), Ok(()));
+    assert_eq!(again.quota_mut().flow(&name, Flow::Mint(1)), Ok(()));
     let third = restarted(&again, 3);
     assert_eq!(third.value("k"), Some(1));
-    let value = |one: &Replica| one.budget(&name).map(|it| it.value);
+    let value = |one: &Replica| one.quota().budget(&name).map(|it| it.value);
     assert_eq!((value(&third), value(&again)), (Some(11), Some(11)));
 }
 
@@ -336,20 +350,22 @@ fn longest_key(one: &mut Replica) {
 
 fn longest_budget(one: &mut Replica) {
     assert!(
-        one.flow(&long(BUDGET_NAME_BYTES_MAX + 1), Flow::Mint(1))
+        one.quota_mut()
+            .flow(&long(BUDGET_NAME_BYTES_MAX + 1), Flow::Mint(1))
             .is_err()
     );
-    one.flow(&long(BUDGET_NAME_BYTES_MAX), Flow::Mint(10))
+    one.quota_mut()
+        .flow(&long(BUDGET_NAME_BYTES_MAX), Flow::Mint(10))
         .expect("the longest name");
 }
 
 fn leases(one: &mut Replica) {
     let name = long(LEASED_NAME_BYTES_MAX);
-    one.flow(&name, Flow::Mint(10)).expect("minted");
+    one.quota_mut().flow(&name, Flow::Mint(10)).expect("minted");
     let mut transaction = one.begin().expect("begun");
     let mut lease = |byte: u8, ms: u64| {
         let id = LeaseId::from_bytes([byte; 16]);
-        transaction.lease(&name, id, ms, 3).map(|_| ())
+        transaction.quota_mut().lease(&name, id, ms, 3).map(|_| ())
     };
     assert!(lease(1, LEASE_MS_MIN - 1).is_err() && lease(1, LEASE_MS_MAX + 1).is_err());
     assert_eq!(
@@ -357,31 +373,40 @@ fn leases(one: &mut Replica) {
         (Ok(()), Ok(()))
     );
     transaction.commit(&mut Vec::new());
-    assert_eq!(one.leases_of(&name).len(), 2);
+    assert_eq!(one.quota().leases_of(&name).len(), 2);
 }
 
 /// Numbers may be given of what this replica has begun.
 fn all_is_sure(one: &mut Replica, name: &str) {
-    for (given, _) in one.look_at_sequence(name) {
-        let sure = one.numbers_are_sure(name, given, &mut Vec::new());
+    for (given, _) in one.quota_mut().look_at_sequence(name) {
+        let sure = one
+            .quota_mut()
+            .numbers_are_sure(name, given, &mut Vec::new());
         sure.expect("held by all");
     }
 }
 
 fn begun(one: &mut Replica, name: &str) {
-    one.begin_sequence(name, &mut Vec::new()).expect("begun");
+    one.quota_mut()
+        .begin_sequence(name, &mut Vec::new())
+        .expect("begun");
     all_is_sure(one, name);
 }
 
 /// How many numbers were given of those that are asked for.
 fn given(one: &mut Replica, name: &str, count: u64) -> u64 {
-    let given = one.give_numbers(name, one.writer(), count, &mut Vec::new());
+    let own = one.writer();
+    let given = one
+        .quota_mut()
+        .give_numbers(name, own, count, &mut Vec::new());
     all_is_sure(one, name);
     given.expect("a member gives")
 }
 
 fn longest_sequence(one: &mut Replica) {
-    let longer = one.begin_sequence(&long(SEQUENCE_NAME_BYTES_MAX + 1), &mut Vec::new());
+    let longer = one
+        .quota_mut()
+        .begin_sequence(&long(SEQUENCE_NAME_BYTES_MAX + 1), &mut Vec::new());
     assert!(longer.is_err());
     begun(one, &long(SEQUENCE_NAME_BYTES_MAX));
 }
@@ -393,7 +418,8 @@ fn last_number(one: &mut Replica) {
         name: "last",
     };
     let by = Op::Add(SEQUENCE_NUMBER_MAX.cast_signed() - 3);
-    one.make(&[(rest.key(), by)], &mut Vec::new())
+    one.quota_mut()
+        .make(&[(rest.key(), by)], &mut Vec::new())
         .expect("made");
     assert_eq!((given(one, "last", 100), given(one, "last", 1)), (3, 0));
 }
@@ -407,10 +433,13 @@ fn many_numbers(one: &mut Replica) {
 fn watches(one: &mut Replica) {
     begun(one, "watched");
     for number in 1..=WATCHES_MAX as u64 {
-        one.watch_number("watched", number, &mut Vec::new())
+        one.quota_mut()
+            .watch_number("watched", number, &mut Vec::new())
             .expect("room");
     }
-    let more = one.watch_number("watched", SEQUENCE_NUMBER_MAX, &mut Vec::new());
+    let more = one
+        .quota_mut()
+        .watch_number("watched", SEQUENCE_NUMBER_MAX, &mut Vec::new());
     assert_eq!(more, Err(Error::WatchesFull));
 }
 
@@ -425,8 +454,9 @@ fn rate_limits(one: &mut Replica) {
         born: 0,
     };
     let limits: Vec<Limit> = (0..=LIMITS_MAX).map(limit).collect();
-    assert!(one.propose_limits(&limits).is_err());
-    one.propose_limits(&limits[..LIMITS_MAX])
+    assert!(one.quota_mut().propose_limits(&limits).is_err());
+    one.quota_mut()
+        .propose_limits(&limits[..LIMITS_MAX])
         .expect("as many as may be");
     let known = one.configuration().map(|it| it.limits.len());
     assert_eq!(known, Some(LIMITS_MAX));
@@ -434,10 +464,14 @@ fn rate_limits(one: &mut Replica) {
 
 fn longest_period(one: &mut Replica) {
     let key = |bytes: usize| format!("limited:{}", long(bytes - "limited:".len()));
-    let longer = one.allow(&key(WINDOW_KEY_BYTES_MAX + 1), 1, &mut Vec::new());
+    let longer = one
+        .quota_mut()
+        .allow(&key(WINDOW_KEY_BYTES_MAX + 1), 1, &mut Vec::new());
     assert!(longer.is_err());
-    let longest = one.allow(&key(WINDOW_KEY_BYTES_MAX), 1, &mut Vec::new());
-    assert!(longest.is_ok() && one.period_counters() > 0);
+    let longest = one
+        .quota_mut()
+        .allow(&key(WINDOW_KEY_BYTES_MAX), 1, &mut Vec::new());
+    assert!(longest.is_ok() && one.quota().period_counters() > 0);
 }
 
 fn largest_transaction(one: &mut Replica) {

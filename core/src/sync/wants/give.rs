@@ -107,7 +107,7 @@ impl SyncMachine {
             here: amount(lack.holding.here),
             needed: lack.needed,
             recent: self.wants.recent.amount(now, &id),
-            theirs: amount(replica.stock_of(&id.0, stock, to)),
+            theirs: amount(replica.quota().stock_of(&id.0, stock, to)),
             need,
             their_recent: recent,
         };
@@ -116,7 +116,9 @@ impl SyncMachine {
             return;
         }
         // If it is refused, as this writer is at the end of its clocks, others are asked.
-        let granted = replica.grant((&id.0, stock), to, share, &mut self.changed);
+        let granted = replica
+            .quota_mut()
+            .grant((&id.0, stock), to, share, &mut self.changed);
         if granted.is_ok() {
             let clock = replica.clock();
             self.wants.given.note(own, to, id, clock);

@@ -1,8 +1,8 @@
 //! How much was used here of late: what rights are kept near.
 
 use super::StockId;
-use crate::ledger::period::lasting_name;
 use crate::ledger::Stock;
+use crate::ledger::period::lasting_name;
 use crate::sync::Millis;
 use alloc::collections::BTreeMap;
 

@@ -14,7 +14,8 @@
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
 use crate::ledger::Stock;
-use crate::replica::{Given, Replica, Watching};
+use crate::quota::sequence::{Given, Watching};
+use crate::replica::Replica;
 use crate::sync::{Level, Link, Millis, Peer, Question, SyncMachine};
 use crate::wire::{Body, DEALS, Digests, Draw};
 use crate::writer_id::WriterId;
@@ -151,7 +152,7 @@ impl Sequences {
 impl SyncMachine {
     /// Begins to wait for so many numbers of a sequence: the member that gives them is asked with the next
     /// [`Input::Tick`](crate::sync::Input), which is due at once, and again until as many are
-    /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
+    /// [here](crate::QuotaRef::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
     /// then [ends](SyncMachine::end_numbers) it.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
         self.open_draws(now, name, count, until, Why::Waited)
@@ -205,12 +206,13 @@ impl SyncMachine {
 
     /// Asks for what is lacking, sees whether what was given may be used, and notes what was handed out.
     pub(super) fn look_at_sequences(&mut self, now: Millis, replica: &mut Replica) {
-        for (name, count) in replica.take_numbers_used() {
+        for (name, count) in replica.quota_mut().take_numbers_used() {
             let numbers = &mut self.wants.sequences;
             numbers.recent.note(now, &name, Stock::Rights, count);
             numbers.drawn.insert(name.clone(), now);
             let recent = self.recent_numbers(now, &name);
-            if replica.numbers_here(&name) + replica.numbers_coming(&name) < recent {
+            if replica.quota().numbers_here(&name) + replica.quota().numbers_coming(&name) < recent
+            {
                 self.want_unwaited(now, &name, recent, Why::Ahead);
             }
         }
@@ -236,18 +238,18 @@ impl SyncMachine {
             .sequences
             .drawn
             .retain(|_, at| *at + IDLE_MS > now);
-        for name in replica.watched_sequences() {
+        for name in replica.quota().watched_sequences() {
             self.give_back(now, replica, &name);
         }
     }
 
     /// Gives numbers back that nobody asks for here, and that are to be handed out before a watched one.
     fn give_back(&mut self, now: Millis, replica: &mut Replica, name: &str) {
-        let here = replica.numbers_here(name);
+        let here = replica.quota().numbers_here(name);
         if here == 0 || self.wants.sequences.is_asked(name) {
             return;
         }
-        if !matches!(replica.watching(name), Watching::At(_)) {
+        if !matches!(replica.quota().watching(name), Watching::At(_)) {
             return;
         }
         let idle_at = self.wants.sequences.drawn.get(name).map(|at| at + IDLE_MS);
@@ -263,10 +265,12 @@ impl SyncMachine {
             return;
         }
         let own = replica.writer();
-        let holder = replica.rest_holder(name).filter(|it| *it != own);
+        let holder = replica.quota().rest_holder(name).filter(|it| *it != own);
         if let Some(holder) = holder.filter(|it| self.dealer(*it).is_some()) {
             // At the end of its clocks this writer goes on as another one.
-            let given = replica.give_back(name, holder, keep, &mut self.changed);
+            let given = replica
+                .quota_mut()
+                .give_back(name, holder, keep, &mut self.changed);
             if given.is_ok_and(|it| it > 0) {
                 self.local_change(now);
             }
@@ -284,7 +288,7 @@ impl SyncMachine {
 
     fn look_at_sequence(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         self.look_at_proofs(now, replica, name);
-        let here = replica.numbers_here(name);
+        let here = replica.quota().numbers_here(name);
         let open = &mut self.wants.sequences.open;
         let is_here = |it: &Open| it.name == name && it.count <= here;
         open.retain(|it| it.why != Why::Ahead || !is_here(it));
@@ -296,12 +300,12 @@ impl SyncMachine {
                 (lacked.count, lacked.until) = (0, lacked.until.min(now + KEPT_MS));
             }
         }
-        let have = here.saturating_add(replica.numbers_coming(name));
+        let have = here.saturating_add(replica.quota().numbers_coming(name));
         let [asked, ahead] = self.wants.sequences.wants(name);
         let recent = self.recent_numbers(now, name);
         let watching = match ahead {
             0 => Watching::Nothing,
-            _ => replica.watching(name),
+            _ => replica.quota().watching(name),
         };
         // Before a watched number no more is taken than would be kept.
         let ahead = match watching {
@@ -310,7 +314,7 @@ impl SyncMachine {
         };
         let need = asked.saturating_sub(have);
         let missing = asked.saturating_add(ahead).saturating_sub(have);
-        let holder = replica.rest_holder(name).filter(|_| missing > 0);
+        let holder = replica.quota().rest_holder(name).filter(|_| missing > 0);
         let Some(holder) = holder else {
             self.wants.sequences.rounds.remove(name);
             return;
@@ -329,13 +333,13 @@ impl SyncMachine {
         }
         let Some(link) = link else {
             // Before a watched number each moment counts.
-            *due = match replica.watching(name) {
+            *due = match replica.quota().watching(name) {
                 Watching::Nothing => now + UNREACHED_AGAIN_MS,
                 _ => now + 1,
             };
             return;
         };
-        let wait = match replica.watching(name) {
+        let wait = match replica.quota().watching(name) {
             Watching::At(_) => WATCHED_AGAIN_MS,
             _ => (ASK_AGAIN_MS << (*tries).min(8)).min(ASK_AGAIN_MS_MAX),
         };
@@ -360,7 +364,7 @@ impl SyncMachine {
 
     /// Finds out what of that which was given may be used.
     fn look_at_proofs(&mut self, now: Millis, replica: &mut Replica, name: &str) {
-        let unsure = replica.look_at_sequence(name);
+        let unsure = replica.quota_mut().look_at_sequence(name);
         let (proofs, others): (Vec<Proof>, Vec<Proof>) =
             core::mem::take(&mut self.wants.sequences.proofs)
                 .into_iter()
@@ -402,7 +406,9 @@ impl SyncMachine {
                     }
                     false => {
                         // At the end of its clocks this writer goes on as another one.
-                        _ = replica.numbers_are_sure(name, given, &mut self.changed);
+                        _ = replica
+                            .quota_mut()
+                            .numbers_are_sure(name, given, &mut self.changed);
                         self.local_change(now);
                         (proof.question, proof.reads) = (None, false);
                         proof.again = now + REST_AGAIN_MS;
@@ -426,22 +432,31 @@ impl SyncMachine {
         let all = need.saturating_add(recent.saturating_mul(AHEAD)).max(1);
         let members = replica.configuration().map_or(1, |it| it.members.len());
         let members = members.max(1) as u64;
-        let watching = replica.watching(name);
+        let watching = replica.quota().watching(name);
         // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
         let given = match watching {
-            Watching::Nothing => replica.give_numbers(name, to, all, &mut self.changed),
+            Watching::Nothing => replica
+                .quota_mut()
+                .give_numbers(name, to, all, &mut self.changed),
             Watching::Before(left) => {
                 let share = left / (2 * members);
                 let count = all.min(need.saturating_add(share)).clamp(1, left);
-                replica.give_numbers(name, to, count, &mut self.changed)
+                replica
+                    .quota_mut()
+                    .give_numbers(name, to, count, &mut self.changed)
             }
             Watching::At(_) if need == 0 => Ok(0),
             Watching::At(others_have) => {
-                let share = replica.numbers_here(name) / (2 * members);
+                let share = replica.quota().numbers_here(name) / (2 * members);
                 let count = need.saturating_add(share.min(recent / KEPT_SHARE));
-                match replica.pass_on(name, to, count, &mut self.changed) {
+                match replica
+                    .quota_mut()
+                    .pass_on(name, to, count, &mut self.changed)
+                {
                     Ok(0) if others_have && self.keeps_back(now, replica, name) => Ok(0),
-                    Ok(0) => replica.give_numbers(name, to, 1, &mut self.changed),
+                    Ok(0) => replica
+                        .quota_mut()
+                        .give_numbers(name, to, 1, &mut self.changed),
                     passed => passed,
                 }
             }
@@ -455,7 +470,7 @@ impl SyncMachine {
 
     /// Whether the next number is kept back still, as others have some that come before it.
     fn keeps_back(&mut self, now: Millis, replica: &Replica, name: &str) -> bool {
-        let next = replica.sequence(name).map_or(0, |it| it.next);
+        let next = replica.quota().sequence(name).map_or(0, |it| it.next);
         let fresh = KeptBack {
             number: next,
             until: now + PATIENCE_MS,
@@ -499,7 +514,7 @@ impl SyncMachine {
         if self.give(now, replica, to, &name, [need, recent]) {
             let clock = replica.clock();
             self.wants.sequences.note_given(own, to, name, clock);
-        } else if replica.rest_holder(&name) == Some(own)
+        } else if replica.quota().rest_holder(&name) == Some(own)
             && self.wants.sequences.asked_for.len() < ASKED_FOR_MAX
         {
             self.wants

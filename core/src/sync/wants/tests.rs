@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::message::records::Owner;
-use crate::replica::{Flow, Mark};
+use crate::quota::budget::Flow;
+use crate::replica::Mark;
 use crate::sync::{Input, Output, Role, SyncConfig};
 use crate::wire::{Frame, GIVES, Hello, REMEMBERS, VERSION};
 use crate::writer_id::Space;
@@ -135,7 +136,7 @@ impl Mesh {
     }
 
     fn flow(&mut self, at: usize, flow: Flow) -> Result<(), Error> {
-        let done = self.ends[at].0.flow(GIFT, flow);
+        let done = self.ends[at].0.quota_mut().flow(GIFT, flow);
         self.input(at, Input::Changed);
         done
     }
@@ -152,7 +153,7 @@ impl Mesh {
     }
 
     fn here(&self, at: usize) -> i128 {
-        self.ends[at].0.budget(GIFT).unwrap().rights.here
+        self.ends[at].0.quota().budget(GIFT).unwrap().rights.here
     }
 
     fn all(&self) -> [i128; 3] {
@@ -385,7 +386,7 @@ fn room_under_a_cap_is_asked_for_in_the_same_way() {
     mesh.run(50);
     assert!(mesh.supply(2, want).is_met());
     mesh.flow(2, Flow::Mint(20)).unwrap();
-    let rest = mesh.ends[2].0.budget(GIFT).unwrap();
+    let rest = mesh.ends[2].0.quota().budget(GIFT).unwrap();
     assert_eq!((rest.value, rest.cap), (20, Some(50)));
 }
 

@@ -346,7 +346,7 @@ impl OpenSpace {
             }
             let before = self.replica.clock();
             match limits {
-                Some(limits) => self.replica.propose_limits(&limits)?,
+                Some(limits) => self.replica.quota_mut().propose_limits(&limits)?,
                 None => self.replica.propose_members(&wanted)?,
             }
             self.wrote |= self.replica.clock() != before;

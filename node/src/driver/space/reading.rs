@@ -101,8 +101,8 @@ impl OpenSpace {
         let key = self.replica.key(counter)?;
         match key.starts_with(RESERVED) {
             true => {
-                let sequence = self.replica.sequence_at(counter);
-                self.replica.budget_at(counter).or(sequence)
+                let sequence = self.replica.quota().sequence_at(counter);
+                self.replica.quota().budget_at(counter).or(sequence)
             }
             false => Some(key),
         }
@@ -118,8 +118,8 @@ impl OpenSpace {
                 continue;
             };
             if key.starts_with(RESERVED) {
-                budgets.extend(self.replica.budget_at(*counter));
-                sequences.extend(self.replica.sequence_at(*counter));
+                budgets.extend(self.replica.quota().budget_at(*counter));
+                sequences.extend(self.replica.quota().sequence_at(*counter));
                 continue;
             }
             changes.counters.push(Change {
@@ -138,7 +138,7 @@ impl OpenSpace {
     /// kinds do, of the counters that budgets are kept as. It ends early where they are many.
     pub(in crate::driver) fn audit(&self, query: &Query) -> AuditPage {
         let (page, next) = match query.prefix.starts_with(RESERVED) {
-            true => first(self.replica.budget_parts(), query),
+            true => first(self.replica.quota().budget_parts(), query),
             false => first(self.replica.counters(), query),
         };
         let mut audited = AuditPage {

@@ -123,7 +123,7 @@ impl OpenSpace {
                 let supply = self.sync.supply(&self.replica, want.id);
                 supply.is_none_or(|it| it.is_met())
             }
-            None => self.replica.numbers_here(name) >= *amount,
+            None => self.replica.quota().numbers_here(name) >= *amount,
         }
     }
 
@@ -189,7 +189,7 @@ impl OpenSpace {
                 });
                 &full?.0
             }
-            Operation::Allow { key, .. } => &self.replica.period(key).ok()?.name,
+            Operation::Allow { key, .. } => &self.replica.quota().period(key).ok()?.name,
             operation => operation.key(),
         };
         // What operations before it take of the same has to be there, too.
@@ -204,7 +204,7 @@ impl OpenSpace {
 
     /// How much of a budget may be used here now.
     fn held(&self, name: &str, stock: Stock) -> Option<i128> {
-        Some(self.replica.stock(name, stock)?.here)
+        Some(self.replica.quota().stock(name, stock)?.here)
     }
 
     /// When what waits for rights has waited for long enough.

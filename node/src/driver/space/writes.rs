@@ -48,7 +48,7 @@ impl OpenSpace {
             if let Operation::Allow { key, cost } = operation {
                 // No part of the transaction, which may be withdrawn.
                 let replica = self.writable()?;
-                replica.bring_in_for(key, *cost, &mut changed)?;
+                replica.quota_mut().bring_in_for(key, *cost, &mut changed)?;
             }
         }
         for counter in changed {
@@ -107,7 +107,7 @@ impl OpenSpace {
         let done = done.collect();
         for counter in changed {
             let key = self.replica.key(counter).unwrap_or_default();
-            let event = match self.replica.budget_at(counter) {
+            let event = match self.replica.quota().budget_at(counter) {
                 Some(_) => Event::Budget,
                 // A sequence's, of which Redis clients are told nothing.
                 None if key.starts_with(RESERVED) => Event::Merge,

@@ -242,6 +242,7 @@ fn subscribers_are_told_of_budgets_and_not_of_expiries() {
     );
     // A budget that another member brought is a budget here.
     client.node.replicas[0]
+        .quota_mut()
         .flow("gift", BudgetFlow::Spend(1))
         .expect("rights");
     assert!(client.send("BUDGET.GET gift").contains("|value|$1|9|"));

@@ -18,7 +18,10 @@ fn client() -> Client {
         period_ms: PERIOD_MS,
         born: 0,
     };
-    replica.propose_limits(&[limit]).expect("it is decided");
+    replica
+        .quota_mut()
+        .propose_limits(&[limit])
+        .expect("it is decided");
     client
 }
 
@@ -245,7 +248,10 @@ fn it_waits_for_what_others_hold() {
     assert_eq!(client.send("CLIENT RIGHTS-WAIT 700"), "+OK|");
     let (out, flow) = client.feed(&request("INCREX api:ann BYINT 11"));
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
-    let window = client.node.replicas[0].period("api:ann").expect("covered");
+    let window = client.node.replicas[0]
+        .quota()
+        .period("api:ann")
+        .expect("covered");
     let lack = client.session.lack().expect("it says what");
     assert_eq!(
         (&lack.name, lack.stock, lack.amount),
@@ -254,6 +260,7 @@ fn it_waits_for_what_others_hold() {
     client.session.answer_rights(0);
     assert_eq!(show(&client.feed(b"").0), "*2|:0|:0|", "nobody has as much");
     client.node.replicas[0]
+        .quota_mut()
         .flow("gift", BudgetFlow::Mint(1))
         .expect("minted");
     let (_, flow) = client.feed(&request("INCREX gift BYINT -2"));
@@ -270,6 +277,7 @@ fn a_writer_mints_nothing_and_sets_no_expiry() {
     let mut client = client();
     client.session = Session::new(7, Arc::new(config));
     client.node.replicas[0]
+        .quota_mut()
         .flow("gift", BudgetFlow::Mint(5))
         .expect("minted");
     assert_eq!(client.send("AUTH writer"), "+OK|");

@@ -40,7 +40,7 @@ impl Client {
     }
 
     fn flow(&mut self, flow: BudgetFlow) {
-        let made = self.node.replicas[0].flow("gift", flow);
+        let made = self.node.replicas[0].quota_mut().flow("gift", flow);
         made.expect("it is held");
     }
 }

@@ -5,20 +5,20 @@
 //! again, and what was spent is spent if there is enough for it: never against the floor. Who comes back
 //! as a guest makes nothing of it again.
 
-use crate::message::journal::Did;
+use super::QuotaRef;
 use crate::ledger::account::{Account, Part};
 use crate::ledger::period::{PeriodKey, is_known_key};
 use crate::ledger::sequence::SequenceKey;
-use crate::replica::Replica;
+use crate::message::journal::Did;
 use crate::state::operation::Op;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-impl Replica {
+impl QuotaRef<'_> {
     /// The operations of a former writer's transaction as this one is to make them; `None` if this one
     /// can't: too little is held here for it, or it is no member's.
-    pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
+    pub(super) fn flows_again(self, did: Vec<Did>) -> Option<Vec<Did>> {
         // What was given of a sequence, or handed out, was so under that writer. What was allowed in a
         // period was allowed, whatever is left of it now. A watch is anybody's.
         let is_watch = |it: &Did| SequenceKey::parse(&it.key).is_some_and(|key| key.is_watch());
@@ -44,7 +44,7 @@ impl Replica {
                 continue;
             };
             // Whoever held it: what was moved to others is as it was before.
-            let part = match account.part.held_by(self.writer()) {
+            let part = match account.part.held_by(self.state.writer()) {
                 // What was spent of a lease is spent of the rights now.
                 Part::Leased(own, _) => Part::Rights(own),
                 part => part,
@@ -52,7 +52,7 @@ impl Replica {
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
         // Nobody else holds anything, and nothing is taken of it.
-        let may_hold = self.membership.is_member() || self.is_next_start;
+        let may_hold = self.membership.is_member() || self.quota.is_next_start;
         // Nor does anybody else make a budget.
         let is_value = |key| Account::parse(key).is_some_and(|it| it.part == Part::Value);
         if !may_hold && sums.iter().any(|(key, by)| *by != 0 || is_value(key)) {
@@ -61,7 +61,7 @@ impl Replica {
         for (key, by) in sums {
             let account = Account::parse(&key)?;
             let held = account.part.holder().is_some();
-            let here = self.value(&key).unwrap_or(0) - self.pending_of(&key);
+            let here = self.state.value(&key).unwrap_or(0) - self.pending_of(&key);
             if held && by < 0 && here + by < 0 {
                 return None;
             }

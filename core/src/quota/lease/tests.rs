@@ -1,8 +1,9 @@
 use super::*;
 use crate::error::Short;
 use crate::limits::LEASED_NAME_BYTES_MAX;
-use crate::replica::budgets::tests::{check_sums, flow_once, members, pass, rights, settle, value};
-use crate::replica::budgets::{Budget, Flow};
+use crate::quota::budget::tests::{check_sums, flow_once, members, pass, rights, settle, value};
+use crate::quota::budget::{Budget, Flow};
+use crate::replica::Replica;
 use crate::{Limited, Once, Owner, Space, VersionVector};
 use alloc::string::ToString;
 use alloc::vec;
@@ -21,7 +22,7 @@ fn spend(amount: u64) -> Flow {
 }
 
 fn budget(replica: &Replica) -> Budget {
-    replica.budget("gift").unwrap()
+    replica.quota().budget("gift").unwrap()
 }
 
 /// What is left of a budget: the value, what is held here, and what is on lease.
@@ -37,18 +38,18 @@ fn left(replica: &Replica) -> (i128, i128, i128) {
 #[test]
 fn what_is_on_lease_is_spent_by_its_holder_alone() {
     let [mut one, mut two] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow("gift", lease(ID, 6)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", lease(ID, 6)).unwrap();
     assert_eq!(left(&one), (10, 4, 6));
-    let short = one.flow("gift", Flow::Spend(5)).unwrap_err();
+    let short = one.quota_mut().flow("gift", Flow::Spend(5)).unwrap_err();
     assert_eq!(
         short.to_string(),
         "5 are asked for, and 4 are held here, 6 elsewhere as far as is known here"
     );
-    one.flow("gift", spend(2)).unwrap();
+    one.quota_mut().flow("gift", spend(2)).unwrap();
     pass(&one, &mut two);
     for replica in [&one, &two] {
-        let of = replica.leases_of("gift");
+        let of = replica.quota().leases_of("gift");
         let it = Lease {
             id: ID,
             writer: one.writer(),
@@ -61,26 +62,27 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
     }
     // Another member takes nothing of it, though it knows of it.
     assert_eq!(
-        two.flow("gift", spend(1)).unwrap_err().code(),
+        two.quota_mut().flow("gift", spend(1)).unwrap_err().code(),
         "rights_short"
     );
-    let ended = two.flow("gift", Flow::EndLease { id: ID });
+    let ended = two.quota_mut().flow("gift", Flow::EndLease { id: ID });
     assert_eq!(ended, Err(Error::NoLease));
     // Beyond that it is spent of the rights, as all of one that is not known here.
-    one.flow("gift", spend(5)).unwrap();
+    one.quota_mut().flow("gift", spend(5)).unwrap();
     assert_eq!(left(&one), (3, 3, 0));
-    let short = one.flow("gift", spend(4));
+    let short = one.quota_mut().flow("gift", spend(4));
     let asked = |it: &Short| (it.asked, it.held.here);
     assert!(matches!(&short, Err(Error::RightsShort(it)) if asked(it) == (4, 3)));
     assert_eq!(left(&one), (3, 3, 0));
-    one.flow(
-        "gift",
-        Flow::SpendLeased {
-            id: OTHER,
-            amount: 1,
-        },
-    )
-    .unwrap();
+    one.quota_mut()
+        .flow(
+            "gift",
+            Flow::SpendLeased {
+                id: OTHER,
+                amount: 1,
+            },
+        )
+        .unwrap();
     assert_eq!(left(&one), (2, 2, 0));
     // All members know, and nothing is kept of it.
     let mut both = [one, two];
@@ -95,19 +97,24 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
 #[test]
 fn what_is_left_comes_back_when_the_holder_ends_it_or_when_its_time_is_over() {
     let [mut one, two] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow("gift", lease(ID, 6)).unwrap();
-    one.flow("gift", lease(OTHER, 3)).unwrap();
-    one.flow("gift", Flow::EndLease { id: ID }).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", lease(ID, 6)).unwrap();
+    one.quota_mut().flow("gift", lease(OTHER, 3)).unwrap();
+    one.quota_mut()
+        .flow("gift", Flow::EndLease { id: ID })
+        .unwrap();
     assert_eq!(left(&one), (10, 7, 3));
-    let again = one.flow("gift", Flow::EndLease { id: ID }).unwrap_err();
+    let again = one
+        .quota_mut()
+        .flow("gift", Flow::EndLease { id: ID })
+        .unwrap_err();
     assert_eq!((again.code(), left(&one)), ("no_lease", (10, 7, 3)));
     let mut changed = Vec::new();
     one.set_time(UNTIL - 1);
-    one.end_leases(&mut changed).unwrap();
+    one.quota_mut().end_leases(&mut changed).unwrap();
     assert_eq!((left(&one), changed.len()), ((10, 7, 3), 0));
     one.set_time(UNTIL);
-    one.end_leases(&mut changed).unwrap();
+    one.quota_mut().end_leases(&mut changed).unwrap();
     assert_eq!((left(&one), changed.len()), ((10, 10, 0), 2));
     let mut both = [one, two];
     settle(&mut both);
@@ -126,7 +133,7 @@ fn what_is_told_to_two_members_counts_once() {
         for first in [0, 1] {
             let mut both = members();
             for replica in &mut both {
-                replica.flow("gift", Flow::Mint(20)).unwrap();
+                replica.quota_mut().flow("gift", Flow::Mint(20)).unwrap();
             }
             let [one, two] = &mut both;
             pass(two, one);
@@ -135,19 +142,22 @@ fn what_is_told_to_two_members_counts_once() {
                 0 => [one, two],
                 _ => [two, one],
             };
-            giver.flow("gift", lease(ID, 6)).unwrap();
+            giver.quota_mut().flow("gift", lease(ID, 6)).unwrap();
             flow_once(giver, "order", &[("gift", spend(5))]);
             flow_once(other, "order", &[("gift", spend(5))]);
             assert_eq!(left(giver), (35, 14, 1));
             if ends {
-                giver.flow("gift", Flow::EndLease { id: ID }).unwrap();
+                giver
+                    .quota_mut()
+                    .flow("gift", Flow::EndLease { id: ID })
+                    .unwrap();
             }
             // Nothing is forgotten before all know of it.
-            giver.end_leases(&mut Vec::new()).unwrap();
+            giver.quota_mut().end_leases(&mut Vec::new()).unwrap();
             settle(&mut both);
             for replica in &mut both {
                 replica.set_time(UNTIL);
-                replica.end_leases(&mut Vec::new()).unwrap();
+                replica.quota_mut().end_leases(&mut Vec::new()).unwrap();
             }
             settle(&mut both);
             let here: i128 = both.iter().map(|it| left(it).1).sum();
@@ -169,15 +179,17 @@ fn what_is_told_to_two_members_counts_once() {
 #[test]
 fn a_lease_makes_no_room_under_a_cap() {
     let [mut one, _] = members();
-    one.flow("seats", Flow::RaiseCap(10)).unwrap();
-    one.flow("seats", Flow::Mint(10)).unwrap();
-    one.flow("seats", lease(ID, 6)).unwrap();
-    assert!(one.flow("seats", Flow::Mint(1)).is_err());
-    one.flow("seats", spend(2)).unwrap();
+    one.quota_mut().flow("seats", Flow::RaiseCap(10)).unwrap();
+    one.quota_mut().flow("seats", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("seats", lease(ID, 6)).unwrap();
+    assert!(one.quota_mut().flow("seats", Flow::Mint(1)).is_err());
+    one.quota_mut().flow("seats", spend(2)).unwrap();
     check_sums(&one);
-    one.flow("seats", Flow::Mint(2)).unwrap();
-    one.flow("seats", Flow::EndLease { id: ID }).unwrap();
-    let seats = one.budget("seats").unwrap();
+    one.quota_mut().flow("seats", Flow::Mint(2)).unwrap();
+    one.quota_mut()
+        .flow("seats", Flow::EndLease { id: ID })
+        .unwrap();
+    let seats = one.quota().budget("seats").unwrap();
     assert_eq!((seats.value, seats.rights.here), (10, 10));
     check_sums(&one);
 }
@@ -185,8 +197,8 @@ fn a_lease_makes_no_room_under_a_cap() {
 #[test]
 fn whoever_takes_over_a_member_takes_over_its_leases() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
-    two.flow("gift", lease(ID, 6)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", lease(ID, 6)).unwrap();
     let owner: Owner = [2; 32];
     let writer = WriterId::mint(&Space::default(), &owner, &[8; 16]);
     let stored = two.snapshot().encode_stored();
@@ -197,7 +209,7 @@ fn whoever_takes_over_a_member_takes_over_its_leases() {
     pass(&next, &mut one);
     let mut both = [one, next];
     settle(&mut both);
-    let of = both[1].leases_of("gift");
+    let of = both[1].quota().leases_of("gift");
     assert_eq!(
         of,
         vec![Lease {
@@ -207,13 +219,13 @@ fn whoever_takes_over_a_member_takes_over_its_leases() {
             until: UNTIL
         }]
     );
-    both[1].flow("gift", spend(6)).unwrap();
+    both[1].quota_mut().flow("gift", spend(6)).unwrap();
     assert_eq!(left(&both[1]), (4, 4, 0));
     // A replica that goes on under another writer takes them along.
-    both[1].flow("gift", lease(OTHER, 3)).unwrap();
+    both[1].quota_mut().flow("gift", lease(OTHER, 3)).unwrap();
     let fresh = WriterId::from_bytes([77; 16]);
-    both[1].hand_over(fresh).unwrap();
-    let of = both[1].leases_of("gift");
+    both[1].quota_mut().hand_over(fresh).unwrap();
+    let of = both[1].quota().leases_of("gift");
     assert_eq!((of.len(), of[0].writer, of[0].left), (1, fresh, 3));
     check_sums(&both[1]);
 }
@@ -231,11 +243,14 @@ fn a_lease_has_a_length_and_a_bound_on_its_holders_clock() {
 #[test]
 fn a_lease_is_given_once_by_its_id() {
     let [mut one, _] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     one.set_time(1_000);
     let ask = |one: &mut Replica, amount| {
         let mut transaction = one.begin().unwrap();
-        let lease = transaction.lease("gift", ID, 60_000, amount).unwrap();
+        let lease = transaction
+            .quota_mut()
+            .lease("gift", ID, 60_000, amount)
+            .unwrap();
         transaction.commit(&mut Vec::new());
         (lease.left, lease.until)
     };
@@ -245,7 +260,10 @@ fn a_lease_is_given_once_by_its_id() {
     assert_eq!(left(&one), (10, 4, 6));
     // The key is its id: another one would make it usable only when all know of it.
     let mut transaction = one.begin().unwrap();
-    transaction.lease("gift", OTHER, 60_000, 1).unwrap();
+    transaction
+        .quota_mut()
+        .lease("gift", OTHER, 60_000, 1)
+        .unwrap();
     let once = Once::new(b"key", b"content");
     let refused = transaction.commit_once(once, &mut Vec::new());
     assert_eq!(refused, Err(Error::LeaseOnce));
@@ -267,8 +285,8 @@ fn a_lease_is_given_once_by_its_id() {
 fn what_is_refused_of_a_lease_changes_nothing() {
     let [mut one, mut two] = members();
     let long = "x".repeat(LEASED_NAME_BYTES_MAX + 1);
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow(&long, Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow(&long, Flow::Mint(10)).unwrap();
     one.add("counter", 1).unwrap();
     let before = (one.canonical_bytes(), one.clock());
     let over = 1 << 63;
@@ -284,15 +302,15 @@ fn what_is_refused_of_a_lease_changes_nothing() {
         ("counter", lease(ID, 1), "wrong_kind"),
         (&long, lease(ID, 1), "too_large"),
     ] {
-        let refused = one.flow(name, flow).unwrap_err();
+        let refused = one.quota_mut().flow(name, flow).unwrap_err();
         assert_eq!(refused.code(), code, "{name} {flow:?}");
         assert_eq!((one.canonical_bytes(), one.clock()), before);
     }
-    let refused = one.flow(&long, lease(ID, 1)).unwrap_err();
+    let refused = one.quota_mut().flow(&long, lease(ID, 1)).unwrap_err();
     let what = Limited::LeasedName;
     let (size, max) = (LEASED_NAME_BYTES_MAX + 1, LEASED_NAME_BYTES_MAX);
     assert_eq!(refused, Error::TooLarge { what, size, max });
-    let held = two.flow("gift", lease(ID, 1));
+    let held = two.quota_mut().flow("gift", lease(ID, 1));
     assert_eq!(held, Err(Error::NoBudget));
 }
 
@@ -301,21 +319,23 @@ fn what_is_refused_of_a_lease_changes_nothing() {
 #[test]
 fn what_was_spent_of_a_lease_is_made_again_of_the_rights() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
     one.force_members(&[[1; 32]]).unwrap();
     one.fence_strays().unwrap();
     one.absorb().unwrap();
     // It has not heard of that.
-    two.flow("gift", Flow::Mint(6)).unwrap();
-    two.flow("gift", lease(ID, 5)).unwrap();
-    two.flow("gift", spend(4)).unwrap();
-    two.flow("gift", Flow::EndLease { id: ID }).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(6)).unwrap();
+    two.quota_mut().flow("gift", lease(ID, 5)).unwrap();
+    two.quota_mut().flow("gift", spend(4)).unwrap();
+    two.quota_mut()
+        .flow("gift", Flow::EndLease { id: ID })
+        .unwrap();
     let whole = one.delta(&VersionVector::default());
     let fresh = WriterId::from_bytes([88; 16]);
     let journal = two.begin_again(fresh, &whole, &mut |_| ()).unwrap();
     let upto = one.last_of(&journal.writer().unwrap());
-    two.is_next_start = true;
+    two.quota.is_next_start = true;
     let returned = two.make_again(journal, upto, 0, &mut |_| ());
     let again = returned.again.iter().map(|it| (it.refused, it.clock));
     let expected = [

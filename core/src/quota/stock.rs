@@ -1,11 +1,11 @@
 //! What requests for rights need to know of a budget, and how they are granted.
 
-use super::{Flow, Used};
+use super::budget::Flow;
+use super::period::used_of;
+use super::{QuotaMut, QuotaRef};
 use crate::error::Error;
-use crate::ledger::{Holding, Stock};
 use crate::ledger::account::{Account, Part};
-use crate::replica::Replica;
-use crate::replica::periods::used_of;
+use crate::ledger::{Holding, Stock};
 use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -30,10 +30,10 @@ impl Stock {
     }
 }
 
-impl Replica {
+impl QuotaRef<'_> {
     /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap, or
     /// if the period is over.
-    pub fn stock(&self, name: &str, stock: Stock) -> Option<Holding> {
+    pub fn stock(self, name: &str, stock: Stock) -> Option<Holding> {
         if stock == Stock::Period {
             return self.period_stock(name);
         }
@@ -46,20 +46,22 @@ impl Replica {
     }
 
     /// How much of a stock a writer holds, as is known here.
-    pub(crate) fn stock_of(&self, name: &str, stock: Stock, writer: WriterId) -> i128 {
+    pub(crate) fn stock_of(self, name: &str, stock: Stock, writer: WriterId) -> i128 {
         let Some(part) = stock.part(writer) else {
             return self.period_stock_of(name, writer);
         };
         let account = self.account(name);
         let key = account.map(|it| it.key_of(part));
-        key.and_then(|key| self.value(&key)).unwrap_or(0)
+        key.and_then(|key| self.state.value(&key)).unwrap_or(0)
     }
+}
 
+impl QuotaMut<'_> {
     /// Moves some of a stock to another member, as a transaction of its own, and adds each counter that
     /// changed to `changed`.
     ///
     /// # Errors
-    /// As [`Transaction::flow`](crate::replica::Transaction::flow). Nothing is changed then.
+    /// As [`QuotaTransaction::flow`](crate::quota::QuotaTransaction::flow). Nothing is changed then.
     pub(crate) fn grant(
         &mut self,
         (name, stock): (&str, Stock),
@@ -70,29 +72,29 @@ impl Replica {
         let Some(flow) = stock.grant(to, amount) else {
             return self.grant_period(name, to, amount, changed);
         };
-        let mut transaction = self.begin()?;
-        transaction.flow(name, flow)?;
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().flow(name, flow)?;
         transaction.commit(changed);
         Ok(())
     }
 
     /// Calls `take` with each stock that something was used of here since the last call, and how much.
     pub(crate) fn take_used(&mut self, take: &mut dyn FnMut(&str, Stock, u64)) {
-        if self.used.is_empty() {
+        if self.replica.quota.used.is_empty() {
             return;
         }
-        let used: Used = core::mem::take(&mut self.used);
+        let used = core::mem::take(&mut self.replica.quota.used);
         for (handle, amount) in used {
-            let key = self.state.keys.get(handle);
-            if let Some((name, stock)) = key.and_then(|key| used_of(key, self.writer())) {
+            let key = self.replica.state.keys.get(handle);
+            if let Some((name, stock)) = key.and_then(|key| used_of(key, self.replica.writer())) {
                 take(name, stock, amount);
                 continue;
             }
             match key.and_then(Account::parse) {
-                Some(Account { part, name, .. }) if part == Part::Rights(self.writer()) => {
+                Some(Account { part, name, .. }) if part == Part::Rights(self.replica.writer()) => {
                     take(name, Stock::Rights, amount);
                 }
-                Some(Account { part, name, .. }) if part == Part::Room(self.writer()) => {
+                Some(Account { part, name, .. }) if part == Part::Room(self.replica.writer()) => {
                     take(name, Stock::Room, amount);
                 }
                 _ => {}

@@ -6,21 +6,21 @@
 //! gave it forgot, or if two held the rest. So nothing is used before most members hold durably that it
 //! was given: neither a range nor a rest that was made, or taken over. And a range is used by one process
 //! only: what is left of it when that one is over is a gap, also if it starts again from its store, which
-//! may be an old copy. A rest goes to whoever [absorbs](Replica::absorb) its writer, as rights do, and so
+//! may be an old copy. A rest goes to whoever [absorbs](crate::Replica::absorb) its writer, as rights do, and so
 //! has seen what most members hold of it.
 //!
 //! How far a range was used is counted in the state for all to see, and in memory for the use of it.
-//! Near a number that is watched, ranges go back to the writer that gives them (`sequences/watch.rs`).
+//! Near a number that is watched, ranges go back to the writer that gives them (`sequence/watch.rs`).
 
 mod watch;
 
 pub(crate) use watch::Watching;
 pub use watch::{Reached, Watched};
 
-use super::{Replica, Transaction};
+use super::{QuotaMut, QuotaRef, QuotaTransaction};
 use crate::error::Error;
-use crate::limits::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
 use crate::ledger::sequence::{Piece, SequenceKey, check_sequence};
+use crate::limits::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
@@ -93,22 +93,24 @@ pub(crate) enum Given {
     Range(u64),
 }
 
-impl Replica {
-    /// Begins a sequence, as a transaction of its own, and adds each counter that changed to
-    /// `changed`.
-    ///
-    /// # Errors
-    /// As [`Transaction::begin_sequence`]. Nothing is changed then.
-    pub fn begin_sequence(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
-        let mut transaction = self.begin()?;
-        transaction.begin_sequence(name)?;
-        transaction.commit(changed);
-        Ok(())
+impl Sequences {
+    /// Notes that a number was handed out.
+    pub(super) fn note_drawn(&mut self, draw: Draw) {
+        let Draw { name, end, number } = draw;
+        if let Some(own) = self.own.get_mut(&name) {
+            match own.ranges.get_mut(&end).filter(|_| number + 1 < end) {
+                Some(left) => left.next = number + 1,
+                None => _ = own.ranges.remove(&end),
+            }
+        }
+        *self.used.entry(name).or_default() += 1;
     }
+}
 
+impl<'a> QuotaRef<'a> {
     /// What is known of a sequence, `None` if there is none of this name. Its cost follows how many ranges
     /// there are of it.
-    pub fn sequence(&self, name: &str) -> Option<Sequence> {
+    pub fn sequence(self, name: &str) -> Option<Sequence> {
         let (mut known, mut lost) = (Sequence::default(), 0);
         let mut drawn = BTreeMap::new();
         for (key, value) in self.pieces(name) {
@@ -137,19 +139,19 @@ impl Replica {
     }
 
     /// All that is kept of a sequence and is not empty.
-    fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (SequenceKey<'a>, u64)> {
+    fn pieces(self, name: &str) -> impl Iterator<Item = (SequenceKey<'a>, u64)> {
         self.state
             .keys
             .index
             .of_sequence(&self.state.keys, name)
-            .filter_map(|(handle, key)| {
-                let value = u64::try_from(self.value_at(handle)?).ok()?;
+            .filter_map(move |(handle, key)| {
+                let value = u64::try_from(self.state.value_at(handle)?).ok()?;
                 (value > 0).then_some((key, value))
             })
     }
 
     /// Calls `take` with the name of each sequence, in the order of their bytes.
-    pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
+    pub fn each_sequence(self, take: &mut dyn FnMut(&str)) {
         for name in self.state.keys.index.sequences() {
             let is_rest = |key: &SequenceKey<'_>| matches!(key.piece, Piece::Rest(_));
             if self.pieces(name).any(|(key, _)| is_rest(&key)) {
@@ -159,139 +161,38 @@ impl Replica {
     }
 
     /// The name of the sequence of which something is kept in a counter.
-    pub fn sequence_at(&self, handle: KeyId) -> Option<&str> {
+    pub fn sequence_at(self, handle: KeyId) -> Option<&'a str> {
         let key = self.state.keys.get(handle).and_then(SequenceKey::parse);
         key.map(|key| key.name)
     }
 
-    /// Hands out the next of the numbers that are here, as a transaction of its own, and adds each counter
-    /// that changed to `changed`.
-    ///
-    /// # Errors
-    /// As [`Transaction::draw`]. Nothing is changed then.
-    pub fn draw(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<u64, Error> {
-        let mut transaction = self.begin()?;
-        let number = transaction.draw(name)?;
-        transaction.commit(changed);
-        Ok(number)
-    }
-
-    /// Notes that a number was handed out.
-    pub(super) fn note_drawn(&mut self, draw: Draw) {
-        let Draw { name, end, number } = draw;
-        if let Some(own) = self.sequences.own.get_mut(&name) {
-            match own.ranges.get_mut(&end).filter(|_| number + 1 < end) {
-                Some(left) => left.next = number + 1,
-                None => _ = own.ranges.remove(&end),
-            }
-        }
-        *self.sequences.used.entry(name).or_default() += 1;
-    }
-
     /// How many numbers of a sequence can be handed out here now.
-    pub fn numbers_here(&self, name: &str) -> u64 {
+    pub fn numbers_here(self, name: &str) -> u64 {
         self.numbers_of(name, true)
     }
 
     /// How many numbers were given to this writer that can't be handed out yet.
-    pub(crate) fn numbers_coming(&self, name: &str) -> u64 {
+    pub(crate) fn numbers_coming(self, name: &str) -> u64 {
         self.numbers_of(name, false)
     }
 
-    fn numbers_of(&self, name: &str, sure: bool) -> u64 {
-        let own = self.sequences.own.get(name);
-        let own = own.filter(|_| self.sequences.by == Some(self.writer()));
+    fn numbers_of(self, name: &str, sure: bool) -> u64 {
+        let own = self.quota.sequences.own.get(name);
+        let own = own.filter(|_| self.quota.sequences.by == Some(self.state.writer()));
         let ranges = own.into_iter().flat_map(|own| &own.ranges);
         let ranges = ranges.filter(|it| it.1.sure == sure);
         ranges.map(|(end, left)| end - left.next).sum()
     }
 
-    /// Notes what was given to this writer of a sequence by now. Tells what of that is not sure, and which
-    /// transactions members have to hold before it is.
-    pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
-        let writer = self.writer();
-        if self.sequences.by != Some(writer) {
-            self.sequences.own.clear();
-            self.sequences.by = Some(writer);
-        }
-        let mut own = self.sequences.own.remove(name).unwrap_or_default();
-        let mut unsure = Vec::new();
-        let mut has_rest = false;
-        for (handle, key) in self.state.keys.index.of_sequence(&self.state.keys, name) {
-            let value = self.value_at(handle).and_then(|it| u64::try_from(it).ok());
-            let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
-                continue;
-            };
-            match key.piece {
-                Piece::Rest(_) => {
-                    has_rest = true;
-                    if !own.may_give {
-                        unsure.push((Given::Rest, self.made_by(handle)));
-                    }
-                }
-                Piece::Range { end, .. } => {
-                    let next = end.saturating_sub(value);
-                    let left = own.ranges.entry(end).or_insert(Left { next, sure: false });
-                    if !left.sure {
-                        unsure.push((Given::Range(end), self.made_by(handle)));
-                    }
-                }
-                _ => {}
-            }
-        }
-        own.may_give &= has_rest;
-        self.sequences.own.insert(name.into(), own);
-        unsure
-    }
-
     /// The transactions that a counter comes from.
-    fn made_by(&self, handle: KeyId) -> VersionVector {
-        let shards = self.shards(handle);
+    fn made_by(self, handle: KeyId) -> VersionVector {
+        let shards = self.state.shards(handle);
         let each = shards.map(|it| VersionVector::of(it.writer, it.clock));
         each.fold(VersionVector::default(), |all, one| all.joined(&one))
     }
 
-    /// Most members hold what was given. A rest may be used then unless there is another one: if nothing
-    /// was given of it yet, it goes.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`].
-    pub(crate) fn numbers_are_sure(
-        &mut self,
-        name: &str,
-        given: Given,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<(), Error> {
-        let writer = self.writer();
-        let rests = self
-            .pieces(name)
-            .filter_map(|(key, value)| match key.piece {
-                Piece::Rest(holder) => Some((holder == writer, value)),
-                _ => None,
-            });
-        let rests: Vec<(bool, u64)> = rests.collect();
-        let Some(own) = self.sequences.own.get_mut(name) else {
-            return Ok(());
-        };
-        match given {
-            Given::Range(end) => {
-                if let Some(left) = own.ranges.get_mut(&end) {
-                    left.sure = true;
-                }
-            }
-            Given::Rest => {
-                own.may_give = rests.len() == 1 && rests[0].0;
-                if !own.may_give && rests.contains(&(true, 1)) {
-                    let piece = Piece::Rest(writer);
-                    self.make(&[(SequenceKey { piece, name }.key(), Op::Delete)], changed)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Whose the rest of a sequence is, as far as is known; `None` if there is none, or more than one.
-    pub(crate) fn rest_holder(&self, name: &str) -> Option<WriterId> {
+    pub(crate) fn rest_holder(self, name: &str) -> Option<WriterId> {
         let mut holders = self.pieces(name).filter_map(|(key, _)| match key.piece {
             Piece::Rest(holder) => Some(holder),
             _ => None,
@@ -300,56 +201,17 @@ impl Replica {
     }
 
     /// The number of a sequence that this replica would give next, `None` if it may not give any.
-    fn next_to_give(&self, name: &str) -> Option<u64> {
-        let own = self.sequences.own.get(name);
-        own.filter(|it| it.may_give && self.sequences.by == Some(self.writer()))?;
-        let piece = Piece::Rest(self.writer());
-        let next = self.value(&SequenceKey { piece, name }.key());
+    fn next_to_give(self, name: &str) -> Option<u64> {
+        let own = self.quota.sequences.own.get(name);
+        own.filter(|it| it.may_give && self.quota.sequences.by == Some(self.state.writer()))?;
+        let piece = Piece::Rest(self.state.writer());
+        let next = self.state.value(&SequenceKey { piece, name }.key());
         let next = next.and_then(|it| u64::try_from(it).ok());
         next.filter(|it| *it > 0 && self.membership.is_member())
     }
 
-    /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
-    /// many; none if this replica may not.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
-    pub(crate) fn give_numbers(
-        &mut self,
-        name: &str,
-        to: WriterId,
-        count: u64,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<u64, Error> {
-        let to_member = to == self.writer() || self.membership.is_counted_member(&self.state, &to);
-        let Some(next) = self.next_to_give(name).filter(|_| to_member) else {
-            return Ok(0);
-        };
-        let rest = SequenceKey {
-            piece: Piece::Rest(self.writer()),
-            name,
-        };
-        let left = SEQUENCE_NUMBER_MAX.saturating_sub(next - 1);
-        let count = count.min(NUMBERS_AT_ONCE_MAX).min(left);
-        if count == 0 {
-            return Ok(0);
-        }
-        let range = SequenceKey {
-            piece: Piece::Range {
-                holder: to,
-                end: next + count,
-            },
-            name,
-        };
-        let by = Op::Add(count.cast_signed());
-        let mut steps = Vec::from([(rest.key(), by), (range.key(), by)]);
-        self.fold_gaps(name, &mut steps);
-        self.make(&steps, changed)?;
-        Ok(count)
-    }
-
     /// Goes on to count the oldest gaps only, if there are many. Only who has the rest does.
-    fn fold_gaps(&self, name: &str, steps: &mut Vec<(String, Op)>) {
+    fn fold_gaps(self, name: &str, steps: &mut Vec<(String, Op)>) {
         let mut gaps: Vec<(u64, u64)> = Vec::new();
         let mut watched: Vec<u64> = Vec::new();
         for (key, value) in self.pieces(name) {
@@ -376,26 +238,188 @@ impl Replica {
         let gone = gaps.iter().map(|it| key(Piece::Gap { end: it.0 }));
         steps.extend(gone.map(|key| (key, Op::Delete)));
     }
+}
+
+impl QuotaMut<'_> {
+    /// Begins a sequence, as a transaction of its own, and adds each counter that changed to
+    /// `changed`.
+    ///
+    /// # Errors
+    /// As [`QuotaTransaction::begin_sequence`]. Nothing is changed then.
+    pub fn begin_sequence(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().begin_sequence(name)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
+    /// Hands out the next of the numbers that are here, as a transaction of its own, and adds each counter
+    /// that changed to `changed`.
+    ///
+    /// # Errors
+    /// As [`QuotaTransaction::draw`]. Nothing is changed then.
+    pub fn draw(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<u64, Error> {
+        let mut transaction = self.replica.begin()?;
+        let number = transaction.quota_mut().draw(name)?;
+        transaction.commit(changed);
+        Ok(number)
+    }
+
+    /// Notes what was given to this writer of a sequence by now. Tells what of that is not sure, and which
+    /// transactions members have to hold before it is.
+    pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
+        let writer = self.replica.writer();
+        if self.replica.quota.sequences.by != Some(writer) {
+            self.replica.quota.sequences.own.clear();
+            self.replica.quota.sequences.by = Some(writer);
+        }
+        let mut own = self
+            .replica
+            .quota
+            .sequences
+            .own
+            .remove(name)
+            .unwrap_or_default();
+        let mut unsure = Vec::new();
+        let mut has_rest = false;
+        for (handle, key) in self
+            .replica
+            .state
+            .keys
+            .index
+            .of_sequence(&self.replica.state.keys, name)
+        {
+            let value = self
+                .replica
+                .value_at(handle)
+                .and_then(|it| u64::try_from(it).ok());
+            let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
+                continue;
+            };
+            match key.piece {
+                Piece::Rest(_) => {
+                    has_rest = true;
+                    if !own.may_give {
+                        unsure.push((Given::Rest, self.read().made_by(handle)));
+                    }
+                }
+                Piece::Range { end, .. } => {
+                    let next = end.saturating_sub(value);
+                    let left = own.ranges.entry(end).or_insert(Left { next, sure: false });
+                    if !left.sure {
+                        unsure.push((Given::Range(end), self.read().made_by(handle)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        own.may_give &= has_rest;
+        self.replica.quota.sequences.own.insert(name.into(), own);
+        unsure
+    }
+
+    /// Most members hold what was given. A rest may be used then unless there is another one: if nothing
+    /// was given of it yet, it goes.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn numbers_are_sure(
+        &mut self,
+        name: &str,
+        given: Given,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<(), Error> {
+        let writer = self.replica.writer();
+        let rests = self
+            .read()
+            .pieces(name)
+            .filter_map(|(key, value)| match key.piece {
+                Piece::Rest(holder) => Some((holder == writer, value)),
+                _ => None,
+            });
+        let rests: Vec<(bool, u64)> = rests.collect();
+        let Some(own) = self.replica.quota.sequences.own.get_mut(name) else {
+            return Ok(());
+        };
+        match given {
+            Given::Range(end) => {
+                if let Some(left) = own.ranges.get_mut(&end) {
+                    left.sure = true;
+                }
+            }
+            Given::Rest => {
+                own.may_give = rests.len() == 1 && rests[0].0;
+                if !own.may_give && rests.contains(&(true, 1)) {
+                    let piece = Piece::Rest(writer);
+                    self.make(&[(SequenceKey { piece, name }.key(), Op::Delete)], changed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
+    /// many; none if this replica may not.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub(crate) fn give_numbers(
+        &mut self,
+        name: &str,
+        to: WriterId,
+        count: u64,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<u64, Error> {
+        let to_member = to == self.replica.writer()
+            || self
+                .replica
+                .membership
+                .is_counted_member(&self.replica.state, &to);
+        let Some(next) = self.read().next_to_give(name).filter(|_| to_member) else {
+            return Ok(0);
+        };
+        let rest = SequenceKey {
+            piece: Piece::Rest(self.replica.writer()),
+            name,
+        };
+        let left = SEQUENCE_NUMBER_MAX.saturating_sub(next - 1);
+        let count = count.min(NUMBERS_AT_ONCE_MAX).min(left);
+        if count == 0 {
+            return Ok(0);
+        }
+        let range = SequenceKey {
+            piece: Piece::Range {
+                holder: to,
+                end: next + count,
+            },
+            name,
+        };
+        let by = Op::Add(count.cast_signed());
+        let mut steps = Vec::from([(rest.key(), by), (range.key(), by)]);
+        self.read().fold_gaps(name, &mut steps);
+        self.make(&steps, changed)?;
+        Ok(count)
+    }
 
     /// How many numbers were handed out of which sequences since the last call.
     pub(crate) fn take_numbers_used(&mut self) -> BTreeMap<String, u64> {
-        core::mem::take(&mut self.sequences.used)
+        core::mem::take(&mut self.replica.quota.sequences.used)
     }
 }
 
-impl Transaction<'_> {
+impl QuotaTransaction<'_, '_> {
     /// Begins a sequence. Its first number can be handed out once most members hold that, and
     /// nobody else has begun one of the name, which [`SyncMachine`](crate::sync::SyncMachine) finds out.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`] of a key, and
+    /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`](crate::Replica::add) of a key, and
     /// [`Error::TooLarge`] over [`SEQUENCE_NAME_BYTES_MAX`](crate::limits::SEQUENCE_NAME_BYTES_MAX);
     /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
         check_sequence(name)?;
-        let piece = Piece::Rest(self.replica.writer());
+        let piece = Piece::Rest(self.transaction.replica.writer());
         let key = SequenceKey { piece, name }.key();
-        if self.replica.sequence(name).is_some() || self.value(&key).is_some() {
+        if self.read().sequence(name).is_some() || self.transaction.value(&key).is_some() {
             return Err(Error::SequenceExists);
         }
         self.draw_on(&key, Op::Add(1))
@@ -403,19 +427,19 @@ impl Transaction<'_> {
 
     /// Makes an operation on a counter of a sequence.
     fn draw_on(&mut self, key: &str, op: Op) -> Result<(), Error> {
-        let ops = self.ops + 1;
+        let ops = self.transaction.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops });
         }
-        if !self.replica.is_member() {
+        if !self.transaction.replica.is_member() {
             return Err(Error::NotAMember);
         }
-        let replica = &mut *self.replica;
+        let replica = &mut *self.transaction.replica;
         let handle = replica.state.keys.find_or_insert(key)?;
-        let at = replica.state.draft_of(&mut self.drafts, handle);
-        let draft = &mut self.drafts[at];
-        replica.step(draft, self.clock, op, &mut self.did)?;
-        self.ops = ops;
+        let at = replica.state.draft_of(&mut self.transaction.drafts, handle);
+        let draft = &mut self.transaction.drafts[at];
+        replica.step(draft, self.transaction.clock, op, &mut self.transaction.did)?;
+        self.transaction.ops = ops;
         Ok(())
     }
 
@@ -428,34 +452,39 @@ impl Transaction<'_> {
     pub fn draw(&mut self, name: &str) -> Result<u64, Error> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
-            return Err(match self.replica.sequence(name) {
-                _ if !self.replica.is_member() => Error::NotAMember,
+            return Err(match self.read().sequence(name) {
+                _ if !self.transaction.replica.is_member() => Error::NotAMember,
                 Some(_) => Error::NumbersShort,
                 None => Error::NoSequence,
             });
         };
-        let holder = self.replica.writer();
+        let holder = self.transaction.replica.writer();
         let piece = Piece::Range { holder, end };
         let last = number + 1 == end;
         let op = if last { Op::Delete } else { Op::Add(-1) };
         // Both or neither.
-        if self.ops + 2 > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops: self.ops + 2 });
+        if self.transaction.ops + 2 > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge {
+                ops: self.transaction.ops + 2,
+            });
         }
         self.draw_on(&SequenceKey { piece, name }.key(), op)?;
         self.note_watched(name, number)?;
         let name = name.into();
-        self.draws.push(Draw { name, end, number });
+        self.transaction
+            .quota
+            .draws
+            .push(Draw { name, end, number });
         Ok(number)
     }
 
     /// The next number that may be handed out here, and the end of its range.
     fn next_number(&self, name: &str) -> Option<(u64, u64)> {
-        let numbers = &self.replica.sequences;
+        let numbers = &self.transaction.replica.quota.sequences;
         let own = numbers.own.get(name);
-        let own = own.filter(|_| numbers.by == Some(self.replica.writer()))?;
+        let own = own.filter(|_| numbers.by == Some(self.transaction.replica.writer()))?;
         let mut sure = own.ranges.iter().filter(|it| it.1.sure).map(|(end, left)| {
-            let drawn = self.draws.iter().rev();
+            let drawn = self.transaction.quota.draws.iter().rev();
             let mut drawn = drawn.filter(|it| it.end == *end && it.name == name);
             (*end, drawn.next().map_or(left.next, |it| it.number + 1))
         });

@@ -3,7 +3,7 @@
 //! Each unit that is not spent is a right that some writer holds. The rights of a writer are a plain
 //! counter of their own, to which anybody may add and from which one writer alone takes: the one who
 //! holds them, or, once that one is over, who absorbed it, and so has seen all that it took
-//! (`budgets/inherit.rs`). Whoever takes has therefore seen all that was taken before, and enough that
+//! (`quota/inherit.rs`). Whoever takes has therefore seen all that was taken before, and enough that
 //! came in; the others only add. So no causal cut shows less than nothing in it.
 //!
 //! All parts of an operation are made in one transaction. In each view the rights add up to the value
@@ -12,32 +12,21 @@
 //! The idea of rights that are held and moved is that of the bounded counter: Balegas et al.,
 //! "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
 
-mod again;
-mod inherit;
-mod leases;
-mod overdrawn;
-mod pending;
-mod stock;
-
-pub use leases::{Lease, lease_until};
-pub(super) use pending::Pending;
-
-use super::{Replica, Transaction, place};
+use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::error::{Error, Short};
-use crate::limits::TRANSACTION_OPS_MAX;
+use crate::layers::State;
 use crate::ledger::Holding;
 use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
+use crate::limits::TRANSACTION_OPS_MAX;
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
+use crate::state::place;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-
-/// How much was used of own accounts, for the sync machine to take.
-pub(super) type Used = BTreeMap<KeyId, u64>;
 
 /// An operation on a budget. Amounts are at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +127,7 @@ impl Flow {
     }
 
     /// What it adds to which part, if `own` makes it.
-    fn steps(self, own: WriterId, capped: bool, by: i64) -> Vec<(Part, i64)> {
+    pub(super) fn steps(self, own: WriterId, capped: bool, by: i64) -> Vec<(Part, i64)> {
         let (rights, room) = (Part::Rights(own), Part::Room(own));
         let mut steps = Vec::from(match self {
             Flow::Mint(_) => [(Part::Value, by), (rights, by)],
@@ -203,30 +192,18 @@ fn check_typed(key: &str) -> Result<(), Error> {
     }
 }
 
-impl Replica {
-    /// Makes one operation on a budget, as a transaction of its own.
-    ///
-    /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, and as [`Transaction::flow`]. Nothing is changed
-    /// then.
-    pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
-        let mut transaction = self.begin()?;
-        transaction.flow(name, flow)?;
-        transaction.commit(&mut Vec::new());
-        Ok(())
-    }
-
+impl<'a> QuotaRef<'a> {
     /// What a budget comes to here, `None` if there is none of this name.
-    pub fn budget(&self, name: &str) -> Option<Budget> {
+    pub fn budget(self, name: &str) -> Option<Budget> {
         let account = self.account(name)?;
-        Some(self.budget_of(&account, &|key| self.value(key)))
+        Some(self.budget_of(&account, &|key| self.state.value(key)))
     }
 
     /// What a budget comes to, by what its parts show.
-    fn budget_of(&self, account: &Account<'_>, value: &dyn Fn(&str) -> Option<i128>) -> Budget {
+    fn budget_of(self, account: &Account<'_>, value: &dyn Fn(&str) -> Option<i128>) -> Budget {
         let value = |part| value(&account.key_of(part)).unwrap_or(0);
         let (of_value, floor) = (value(Part::Value), value(Part::Floor));
-        let own = self.writer();
+        let own = self.state.writer();
         let holding = |part, all: i128| {
             let held = value(part);
             let pending = self.pending_of(&account.key_of(part));
@@ -255,26 +232,21 @@ impl Replica {
 
     /// What goes by a name here. If there are things of several kinds, the budget with a cap comes before
     /// the one without, and both before a counter.
-    pub fn kind_of(&self, name: &str) -> Option<Kind> {
-        match self.account(name) {
-            Some(Account { capped: true, .. }) => Some(Kind::CappedBudget),
-            Some(_) => Some(Kind::Budget),
-            None if is_reserved(name) => None,
-            None => self.value(name).map(|_| Kind::Counter),
-        }
+    pub fn kind_of(self, name: &str) -> Option<Kind> {
+        kind_of(self.state, name)
     }
 
     /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
-    pub fn budget_at(&self, handle: KeyId) -> Option<&str> {
+    pub fn budget_at(self, handle: KeyId) -> Option<&'a str> {
         budget_name(self.state.keys.get(handle)?)
     }
 
     /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
     /// is named twice.
-    pub fn each_budget(&self, take: &mut dyn FnMut(&str)) {
+    pub fn each_budget(self, take: &mut dyn FnMut(&str)) {
         for (handle, key) in self.state.keys.index.reserved(&self.state.keys) {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
-            if let Some(account) = value.filter(|_| self.value_at(handle).is_some()) {
+            if let Some(account) = value.filter(|_| self.state.value_at(handle).is_some()) {
                 take(account.name);
             }
         }
@@ -282,7 +254,7 @@ impl Replica {
 
     /// Who holds what of a budget, ascending by writer. Its cost follows the writers that hold anything of
     /// any budget.
-    pub fn holders_of(&self, name: &str) -> Vec<Holder> {
+    pub fn holders_of(self, name: &str) -> Vec<Holder> {
         let Some(account) = self.account(name) else {
             return Vec::new();
         };
@@ -291,7 +263,7 @@ impl Replica {
             *leased.entry(lease.writer).or_default() += lease.left;
         }
         let holder = |writer| {
-            let held = |part| self.value(&account.key_of(part));
+            let held = |part| self.state.value(&account.key_of(part));
             let rights = held(Part::Rights(writer));
             let room = held(Part::Room(writer)).filter(|_| account.capped);
             let leased = leased.get(&writer).copied();
@@ -308,64 +280,112 @@ impl Replica {
 
     /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
     /// replicas.
-    pub fn budget_parts(&self) -> impl Iterator<Item = (KeyId, &str)> {
+    pub fn budget_parts(self) -> impl Iterator<Item = (KeyId, &'a str)> {
         let reserved = self.state.keys.index.reserved(&self.state.keys);
-        reserved.filter(|(handle, _)| self.value_at(*handle).is_some())
+        reserved.filter(move |(handle, _)| self.state.value_at(*handle).is_some())
+    }
+
+    pub(super) fn account<'n>(self, name: &'n str) -> Option<Account<'n>> {
+        account(self.state, name)
+    }
+}
+
+/// The keys of the budget that goes by a name, the one with a cap first.
+fn account<'n>(state: &State, name: &'n str) -> Option<Account<'n>> {
+    if state.keys.index.are_plain() || check_name(name).is_err() {
+        return None;
+    }
+    let account = |capped| Account {
+        capped,
+        part: Part::Value,
+        name,
+    };
+    let mut both = [true, false].into_iter().map(account);
+    both.find(|it| state.value(&it.key()).is_some())
+}
+
+fn kind_of(state: &State, name: &str) -> Option<Kind> {
+    match account(state, name) {
+        Some(Account { capped: true, .. }) => Some(Kind::CappedBudget),
+        Some(_) => Some(Kind::Budget),
+        None if is_reserved(name) => None,
+        None => state.value(name).map(|_| Kind::Counter),
+    }
+}
+
+/// Refuses a plain operation on what is no plain counter.
+pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
+    check_typed(key)?;
+    if state.keys.index.are_plain() || state.value(key).is_some() {
+        return Ok(());
+    }
+    match kind_of(state, key) {
+        None | Some(Kind::Counter) => Ok(()),
+        Some(kind) => Err(Error::WrongKind { kind }),
+    }
+}
+
+/// As [`check_plain`], of a key that goes by a handle.
+pub(super) fn check_plain_at(state: &State, handle: KeyId) -> Result<(), Error> {
+    if state.keys.index.are_plain() {
+        return Ok(());
+    }
+    let (page_at, slot) = place(handle);
+    let page = state.pages.get(page_at);
+    let is_row = page.is_some_and(|page| page.own.has(slot) && !page.is_odd(slot));
+    match state.keys.get(handle) {
+        Some(key) if is_row => check_typed(key),
+        Some(key) => check_plain(state, key),
+        None => Ok(()),
+    }
+}
+
+impl QuotaMut<'_> {
+    /// Makes one operation on a budget, as a transaction of its own.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, and as [`QuotaTransaction::flow`]. Nothing is changed
+    /// then.
+    pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().flow(name, flow)?;
+        transaction.commit(&mut Vec::new());
+        Ok(())
+    }
+}
+
+impl QuotaPreview<'_, '_> {
+    /// What a budget comes to after the operations so far, as [`QuotaRef::budget`].
+    pub fn budget(self, name: &str) -> Option<Budget> {
+        check_name(name).ok()?;
+        let account = self.account(name)?;
+        let value = |key: &str| self.transaction.value(key);
+        Some(self.transaction.replica.quota().budget_of(&account, &value))
     }
 
     /// The keys of the budget that goes by a name, the one with a cap first.
-    fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
-        if self.state.keys.index.are_plain() || check_name(name).is_err() {
-            return None;
-        }
+    fn account<'n>(self, name: &'n str) -> Option<Account<'n>> {
         let account = |capped| Account {
             capped,
             part: Part::Value,
             name,
         };
         let mut both = [true, false].into_iter().map(account);
-        both.find(|it| self.value(&it.key()).is_some())
-    }
-
-    /// Refuses a plain operation on what is no plain counter.
-    pub(super) fn check_plain(&self, key: &str) -> Result<(), Error> {
-        check_typed(key)?;
-        if self.state.keys.index.are_plain() || self.value(key).is_some() {
-            return Ok(());
-        }
-        match self.kind_of(key) {
-            None | Some(Kind::Counter) => Ok(()),
-            Some(kind) => Err(Error::WrongKind { kind }),
-        }
-    }
-
-    /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
-    pub(super) fn check_plain_at(&self, handle: KeyId) -> Result<(), Error> {
-        if self.state.keys.index.are_plain() {
-            return Ok(());
-        }
-        let (page_at, slot) = place(handle);
-        let page = self.state.pages.get(page_at);
-        let is_row = page.is_some_and(|page| page.own.has(slot) && !page.is_odd(slot));
-        match self.state.keys.get(handle) {
-            Some(key) if is_row => check_typed(key),
-            Some(key) => self.check_plain(key),
-            None => Ok(()),
-        }
+        both.find(|it| self.transaction.value(&it.key()).is_some())
     }
 }
 
 /// Drafts as they were, `None` where there was none.
 pub(super) type Saved = Vec<(KeyId, Option<Draft>)>;
 
-impl Transaction<'_> {
+impl QuotaTransaction<'_, '_> {
     /// Makes an operation on a budget, on what the operations before it did.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::WrongKind`], [`Error::NoBudget`],
     /// [`Error::RightsShort`] and [`Error::RoomShort`] if too little is held here,
     /// [`Error::AmountRange`], [`Error::UnknownWriter`] if it moves something to one that is no other
-    /// member's present writer; of a name as [`Replica::add`] of a key, and [`Error::TooLarge`] over
+    /// member's present writer; of a name as [`Replica::add`](crate::Replica::add) of a key, and [`Error::TooLarge`] over
     /// [`BUDGET_NAME_BYTES_MAX`](crate::limits::BUDGET_NAME_BYTES_MAX); [`Error::Overflow`] and
     /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
     pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
@@ -375,7 +395,7 @@ impl Transaction<'_> {
     /// Spends an amount of one budget and pays it into others, to each its share.
     ///
     /// # Errors
-    /// As [`flow`](Transaction::flow), and [`Error::AmountRange`] if the shares together are over its
+    /// As [`flow`](QuotaTransaction::flow), and [`Error::AmountRange`] if the shares together are over its
     /// limit. The transaction stays as it was then, and may go on.
     pub fn transfer(&mut self, from: &str, to: &[(&str, u64)]) -> Result<(), Error> {
         let shares = to.iter().map(|share| share.1);
@@ -387,57 +407,60 @@ impl Transaction<'_> {
         })
     }
 
-    /// What a budget comes to after the operations so far, as [`Replica::budget`].
-    pub fn budget(&self, name: &str) -> Option<Budget> {
-        check_name(name).ok()?;
-        let account = self.account(name)?;
-        let value = |key: &str| self.value(key);
-        Some(self.replica.budget_of(&account, &value))
-    }
-
     /// Makes something that notes which drafts it is about to change, and if it is refused puts these
     /// back.
     fn all_or_nothing(
         &mut self,
         make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (ops, did, uses) = (self.ops, self.did.len(), self.uses.len());
+        let (ops, did, uses) = (
+            self.transaction.ops,
+            self.transaction.did.len(),
+            self.transaction.quota.uses.len(),
+        );
         let mut saved = Saved::new();
         let done = make(self, &mut saved);
         if done.is_ok() {
             return done;
         }
         for (handle, draft) in saved.into_iter().rev() {
-            let Ok(at) = self.drafts.binary_search_by_key(&handle, |it| it.handle) else {
+            let Ok(at) = self
+                .transaction
+                .drafts
+                .binary_search_by_key(&handle, |it| it.handle)
+            else {
                 continue;
             };
             match draft {
-                Some(draft) => self.drafts[at] = draft,
+                Some(draft) => self.transaction.drafts[at] = draft,
                 None => {
-                    self.drafts.remove(at);
-                    self.replica.state.forget_unused(handle);
+                    self.transaction.drafts.remove(at);
+                    self.transaction.replica.state.forget_unused(handle);
                 }
             }
         }
-        self.did.truncate(did);
-        self.uses.truncate(uses);
-        self.ops = ops;
+        self.transaction.did.truncate(did);
+        self.transaction.quota.uses.truncate(uses);
+        self.transaction.ops = ops;
         done
     }
 
     fn make_flow(&mut self, name: &str, flow: Flow, saved: &mut Saved) -> Result<(), Error> {
         check_name(name)?;
-        self.ops += 1;
-        if self.ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops: self.ops });
+        self.transaction.ops += 1;
+        if self.transaction.ops > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge {
+                ops: self.transaction.ops,
+            });
         }
-        if !self.replica.is_member() {
+        if !self.transaction.replica.is_member() {
             return Err(Error::NotAMember);
         }
         let amount = flow.amount();
         let by = i64::try_from(amount).map_err(|_| Error::AmountRange { amount })?;
         if let Some(writer) = flow.to()
-            && (writer == self.replica.writer() || !self.replica.is_counted_member(&writer))
+            && (writer == self.transaction.replica.writer()
+                || !self.transaction.replica.is_counted_member(&writer))
         {
             return Err(Error::UnknownWriter { writer });
         }
@@ -461,33 +484,25 @@ impl Transaction<'_> {
         for (part, by) in steps {
             let handle = self.add_to(&account.key_of(part), by, saved)?;
             if uses && by < 0 && matches!(part, Part::Rights(_) | Part::Room(_)) {
-                self.uses.push((handle, by.unsigned_abs()));
+                self.transaction
+                    .quota
+                    .uses
+                    .push((handle, by.unsigned_abs()));
             }
         }
-        self.leases |= leases;
+        self.transaction.quota.leases |= leases;
         Ok(())
-    }
-
-    /// The keys of the budget that goes by a name, the one with a cap first.
-    fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
-        let account = |capped| Account {
-            capped,
-            part: Part::Value,
-            name,
-        };
-        let mut both = [true, false].into_iter().map(account);
-        both.find(|it| self.value(&it.key()).is_some())
     }
 
     /// The budget that an operation is on, or is to make.
     fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
-        if let Some(account) = self.account(name) {
+        if let Some(account) = self.preview().account(name) {
             return match flow.needs_cap() && !account.capped {
                 true => Err(Error::WrongKind { kind: Kind::Budget }),
                 false => Ok(account),
             };
         }
-        if self.value(name).is_some() {
+        if self.transaction.value(name).is_some() {
             let kind = Kind::Counter;
             return Err(Error::WrongKind { kind });
         }
@@ -501,17 +516,17 @@ impl Transaction<'_> {
 
     /// Refuses to take more of a part than is held here.
     fn check_held(&self, account: &Account<'_>, part: Part, asked: u64) -> Result<(), Error> {
-        let value = |part| self.value(&account.key_of(part)).unwrap_or(0);
+        let value = |part| self.transaction.value(&account.key_of(part)).unwrap_or(0);
         let all = match part {
             Part::Rights(_) => value(Part::Value) - value(Part::Floor),
             Part::Room(_) => value(Part::Cap) - value(Part::Value),
             Part::Value | Part::Floor | Part::Cap | Part::Leased(..) => return Ok(()),
         };
         let own = value(part);
-        if own >= i128::from(asked) && self.replica.has_none_pending() {
+        if own >= i128::from(asked) && self.transaction.replica.quota.pending.is_empty() {
             return Ok(());
         }
-        let pending = self.replica.pending_of(&account.key_of(part));
+        let pending = self.read().pending_of(&account.key_of(part));
         let here = own - pending;
         if here >= i128::from(asked) {
             return Ok(());
@@ -530,16 +545,27 @@ impl Transaction<'_> {
     }
 
     pub(super) fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<KeyId, Error> {
-        let replica = &mut *self.replica;
+        let replica = &mut *self.transaction.replica;
         let handle = replica.state.keys.find_or_insert(key)?;
-        let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
-        saved.push((handle, known.ok().map(|at| self.drafts[at].clone())));
-        let at = replica.state.draft_of(&mut self.drafts, handle);
-        let draft = &mut self.drafts[at];
-        let done = replica.step(draft, self.clock, Op::Add(by), &mut self.did);
+        let known = self
+            .transaction
+            .drafts
+            .binary_search_by_key(&handle, |it| it.handle);
+        saved.push((
+            handle,
+            known.ok().map(|at| self.transaction.drafts[at].clone()),
+        ));
+        let at = replica.state.draft_of(&mut self.transaction.drafts, handle);
+        let draft = &mut self.transaction.drafts[at];
+        let done = replica.step(
+            draft,
+            self.transaction.clock,
+            Op::Add(by),
+            &mut self.transaction.did,
+        );
         done.map(|_| handle)
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

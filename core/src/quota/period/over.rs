@@ -6,8 +6,9 @@
 //! counter.
 
 use crate::error::Error;
+use crate::layers::State;
 use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::replica::Replica;
+use crate::quota::{QuotaMut, QuotaRef};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
@@ -24,36 +25,14 @@ const TURNS_MAX: u64 = 8;
 /// So many transactions are made at once.
 const AT_ONCE: usize = 8;
 
-impl Replica {
-    /// Whether a period that ends then is over by this clock.
-    pub(in crate::replica) fn is_over(&self, end: u64) -> bool {
-        self.state.time >= end
-    }
+/// Whether a period that ends then is over by this clock.
+pub(crate) fn is_over(state: &State, end: u64) -> bool {
+    state.time >= end
+}
 
-    /// Deletes what is kept of periods that have been over for long enough; adds each counter that changed
-    /// to `changed`.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`].
-    pub(crate) fn end_periods(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
-        if !self.membership.is_established() {
-            return Ok(());
-        }
-        for _ in 0..AT_ONCE {
-            let over = self.over_periods();
-            if over.is_empty() {
-                break;
-            }
-            let key =
-                |handle: &KeyId| Some((String::from(self.state.keys.get(*handle)?), Op::Delete));
-            let steps: Vec<(String, Op)> = over.iter().filter_map(key).collect();
-            self.make(&steps, changed)?;
-        }
-        Ok(())
-    }
-
+impl QuotaRef<'_> {
     /// What is left of periods that are over, and is to be deleted here, as much as a transaction takes.
-    fn over_periods(&self) -> Vec<KeyId> {
+    fn over_periods(self) -> Vec<KeyId> {
         let owner = self.membership.owner_of(OWN);
         let members = self
             .membership
@@ -68,7 +47,35 @@ impl Replica {
         };
         let ended = self.state.keys.index.periods();
         let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time);
-        let left = ended.filter(|it| due(it.0) && self.value_at(it.1).is_some());
+        let left = ended.filter(|it| due(it.0) && self.state.value_at(it.1).is_some());
         left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()
+    }
+}
+
+impl QuotaMut<'_> {
+    /// Deletes what is kept of periods that have been over for long enough; adds each counter that changed
+    /// to `changed`.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn end_periods(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
+        if !self.replica.membership.is_established() {
+            return Ok(());
+        }
+        for _ in 0..AT_ONCE {
+            let over = self.read().over_periods();
+            if over.is_empty() {
+                break;
+            }
+            let key = |handle: &KeyId| {
+                Some((
+                    String::from(self.replica.state.keys.get(*handle)?),
+                    Op::Delete,
+                ))
+            };
+            let steps: Vec<(String, Op)> = over.iter().filter_map(key).collect();
+            self.make(&steps, changed)?;
+        }
+        Ok(())
     }
 }

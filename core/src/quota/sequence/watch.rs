@@ -6,13 +6,13 @@
 //!
 //! All numbers below a watched one are to be handed out before it. So when it is the next to be given, it
 //! is kept back, and members give what nobody waits for back to the writer that gives, which
-//! [passes it on](Replica::pass_on) to who asks. Ranges that were given back are used like any other: once
+//! [passes it on](QuotaMut::pass_on) to who asks. Ranges that were given back are used like any other: once
 //! most members hold that they were. How long a number is kept back, `sync/wants/sequences.rs` decides.
 
 use super::{Left, Piece, Sequence, SequenceKey};
 use crate::error::Error;
 use crate::limits::{SEQUENCE_NUMBER_MAX, WATCHES_MAX};
-use crate::replica::{Replica, Transaction};
+use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
@@ -85,43 +85,10 @@ impl Sequence {
     }
 }
 
-impl Replica {
-    /// Watches a number, as a transaction of its own, and adds each counter that changed to `changed`.
-    ///
-    /// # Errors
-    /// As [`Transaction::watch_number`]. Nothing is changed then.
-    pub fn watch_number(
-        &mut self,
-        name: &str,
-        number: u64,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<(), Error> {
-        let mut transaction = self.begin()?;
-        transaction.watch_number(name, number)?;
-        transaction.commit(changed);
-        Ok(())
-    }
-
-    /// Ends the watch of a number, as a transaction of its own, and adds each counter that changed to
-    /// `changed`.
-    ///
-    /// # Errors
-    /// As [`Transaction::end_watch`]. Nothing is changed then.
-    pub fn end_watch(
-        &mut self,
-        name: &str,
-        number: u64,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<(), Error> {
-        let mut transaction = self.begin()?;
-        transaction.end_watch(name, number)?;
-        transaction.commit(changed);
-        Ok(())
-    }
-
+impl QuotaRef<'_> {
     /// The sequences of which numbers are watched and this process has some.
-    pub(crate) fn watched_sequences(&self) -> Vec<String> {
-        let own = |name: &&str| self.sequences.own.contains_key(*name);
+    pub(crate) fn watched_sequences(self) -> Vec<String> {
+        let own = |name: &&str| self.quota.sequences.own.contains_key(*name);
         self.state
             .keys
             .index
@@ -132,7 +99,7 @@ impl Replica {
     }
 
     /// What watches say of the numbers that are to be given next.
-    pub(crate) fn watching(&self, name: &str) -> Watching {
+    pub(crate) fn watching(self, name: &str) -> Watching {
         let Some(known) = self.sequence(name).filter(|it| !it.watched.is_empty()) else {
             return Watching::Nothing;
         };
@@ -155,6 +122,50 @@ impl Replica {
         }
     }
 
+    /// The ranges of which this process hands numbers out, ascending: the next number, and the end.
+    fn own_ranges(self, name: &str) -> Vec<(u64, u64)> {
+        let own = self.quota.sequences.own.get(name);
+        let own = own.filter(|_| self.quota.sequences.by == Some(self.state.writer()));
+        let ranges = own.into_iter().flat_map(|own| &own.ranges);
+        let ranges = ranges.filter(|it| it.1.sure && it.1.next < *it.0);
+        ranges.map(|(end, left)| (left.next, *end)).collect()
+    }
+}
+
+impl QuotaMut<'_> {
+    /// Watches a number, as a transaction of its own, and adds each counter that changed to `changed`.
+    ///
+    /// # Errors
+    /// As [`QuotaTransaction::watch_number`]. Nothing is changed then.
+    pub fn watch_number(
+        &mut self,
+        name: &str,
+        number: u64,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<(), Error> {
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().watch_number(name, number)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
+    /// Ends the watch of a number, as a transaction of its own, and adds each counter that changed to
+    /// `changed`.
+    ///
+    /// # Errors
+    /// As [`QuotaTransaction::end_watch`]. Nothing is changed then.
+    pub fn end_watch(
+        &mut self,
+        name: &str,
+        number: u64,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<(), Error> {
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().end_watch(name, number)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
     /// Gives the first `count` of the numbers that were given back to this writer to a member, or fewer if
     /// there are fewer. Tells how many; none if this replica gives no numbers.
     ///
@@ -167,13 +178,17 @@ impl Replica {
         count: u64,
         changed: &mut Vec<KeyId>,
     ) -> Result<u64, Error> {
-        let may = to != self.writer() && self.membership.is_counted_member(&self.state, &to);
-        if !may || count == 0 || self.next_to_give(name).is_none() {
+        let may = to != self.replica.writer()
+            && self
+                .replica
+                .membership
+                .is_counted_member(&self.replica.state, &to);
+        if !may || count == 0 || self.read().next_to_give(name).is_none() {
             return Ok(0);
         }
         let mut left = count;
         let mut moves = Vec::new();
-        for (next, end) in self.own_ranges(name) {
+        for (next, end) in self.read().own_ranges(name) {
             let upto = end.min(next.saturating_add(left));
             left -= upto - next;
             moves.push(Move {
@@ -202,12 +217,17 @@ impl Replica {
         keep: u64,
         changed: &mut Vec<KeyId>,
     ) -> Result<u64, Error> {
-        if !self.membership.is_member() || !self.membership.is_counted_member(&self.state, &to) {
+        if !self.replica.membership.is_member()
+            || !self
+                .replica
+                .membership
+                .is_counted_member(&self.replica.state, &to)
+        {
             return Ok(0);
         }
         let mut left = keep;
         let mut moves = Vec::new();
-        for (next, end) in self.own_ranges(name) {
+        for (next, end) in self.read().own_ranges(name) {
             let from = end.min(next.saturating_add(left));
             left -= from - next;
             if from < end {
@@ -223,15 +243,6 @@ impl Replica {
         Ok(moves.iter().map(|it| it.upto - it.from).sum())
     }
 
-    /// The ranges of which this process hands numbers out, ascending: the next number, and the end.
-    fn own_ranges(&self, name: &str) -> Vec<(u64, u64)> {
-        let own = self.sequences.own.get(name);
-        let own = own.filter(|_| self.sequences.by == Some(self.writer()));
-        let ranges = own.into_iter().flat_map(|own| &own.ranges);
-        let ranges = ranges.filter(|it| it.1.sure && it.1.next < *it.0);
-        ranges.map(|(end, left)| (left.next, *end)).collect()
-    }
-
     /// Moves numbers of own ranges to a member, where those that follow one another become one range.
     ///
     /// What is kept of a range goes by another end if that moves. It may be used on at once: most members
@@ -243,7 +254,7 @@ impl Replica {
         to: WriterId,
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
-        let own = self.writer();
+        let own = self.replica.writer();
         let key = |holder, end| {
             let piece = Piece::Range { holder, end };
             SequenceKey { piece, name }.key()
@@ -272,7 +283,7 @@ impl Replica {
             return Ok(());
         }
         self.make(&steps, changed)?;
-        if let Some(own) = self.sequences.own.get_mut(name) {
+        if let Some(own) = self.replica.quota.sequences.own.get_mut(name) {
             for it in moves {
                 match own.ranges.get_mut(&it.end).filter(|_| it.upto < it.end) {
                     Some(left) => left.next = it.upto,
@@ -296,9 +307,17 @@ struct Move {
     end: u64,
 }
 
-impl Transaction<'_> {
+impl QuotaPreview<'_, '_> {
+    /// Whether a number of a sequence is watched.
+    pub fn is_watched(self, name: &str, number: u64) -> bool {
+        let piece = Piece::Watch { number };
+        self.transaction.value(&SequenceKey { piece, name }.key()) > Some(0)
+    }
+}
+
+impl QuotaTransaction<'_, '_> {
     /// Watches a number of a sequence: all members see when it was handed out, and by whom, until the
-    /// watch is [ended](Transaction::end_watch). A number that is watched already is left as it is.
+    /// watch is [ended](QuotaTransaction::end_watch). A number that is watched already is left as it is.
     ///
     /// # Errors
     /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumberRange`] unless it is from 1 to
@@ -330,7 +349,7 @@ impl Transaction<'_> {
             Piece::Watch { number: of } | Piece::Drawn { number: of, .. } => of == number,
             _ => false,
         };
-        let keys = self.replica.pieces(name).map(|(key, _)| key);
+        let keys = self.read().pieces(name).map(|(key, _)| key);
         let keys: Vec<String> = keys
             .filter(|it| is_its(it.piece))
             .map(|it| it.key())
@@ -341,33 +360,29 @@ impl Transaction<'_> {
 
     fn known_sequence(&self, name: &str) -> Result<Sequence, Error> {
         super::check_sequence(name)?;
-        match self.replica.sequence(name) {
-            _ if !self.replica.is_member() => Err(Error::NotAMember),
+        match self.read().sequence(name) {
+            _ if !self.transaction.replica.is_member() => Err(Error::NotAMember),
             Some(known) => Ok(known),
             None => Err(Error::NoSequence),
         }
     }
 
-    /// Whether a number of a sequence is watched.
-    pub fn is_watched(&self, name: &str, number: u64) -> bool {
-        let piece = Piece::Watch { number };
-        self.value(&SequenceKey { piece, name }.key()) > Some(0)
-    }
-
     /// Notes that this transaction hands out a number, if it is watched.
     pub(super) fn note_watched(&mut self, name: &str, number: u64) -> Result<(), Error> {
-        if !self.is_watched(name, number) {
+        if !self.preview().is_watched(name, number) {
             return Ok(());
         }
-        let known = self.replica.sequence(name).unwrap_or_default();
+        let known = self.read().sequence(name).unwrap_or_default();
         let held = known.held.iter().map(|it| it.0.start..it.0.end.min(number));
         let held: u64 = held.map(|it| it.end.saturating_sub(it.start)).sum();
         let drawn = self
+            .transaction
+            .quota
             .draws
             .iter()
             .filter(|it| it.name == name && it.number < number);
         let below = held.saturating_sub(drawn.count() as u64);
-        let by = self.replica.writer();
+        let by = self.transaction.replica.writer();
         let piece = Piece::Drawn { by, number };
         let by = Op::Add((below + 1).cast_signed());
         self.draw_on(&SequenceKey { piece, name }.key(), by)

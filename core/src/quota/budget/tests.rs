@@ -2,18 +2,19 @@
 
 mod retirement;
 
-pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::error::Rule;
 use crate::message::Message;
 use crate::once::Once;
+use crate::replica::Replica;
+pub(super) use crate::replica::collect::tests::space;
 use crate::state::vector::VersionVector;
 use crate::{Evidence, Space, WriterId};
 use alloc::string::{String, ToString};
 use alloc::vec;
 
 /// Tells one all that another has.
-pub(in crate::replica) fn pass(from: &Replica, to: &mut Replica) {
+pub(crate) fn pass(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector_with_keys());
     let message = Message::decode(&message.encode()).unwrap();
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
@@ -24,7 +25,7 @@ pub(in crate::replica) fn pass(from: &Replica, to: &mut Replica) {
 }
 
 /// Two members that know of each other's all.
-pub(in crate::replica) fn members() -> [Replica; 2] {
+pub(crate) fn members() -> [Replica; 2] {
     let [mut one, two, mut tab] = space();
     pass(&one, &mut tab);
     tab.leave().unwrap();
@@ -35,13 +36,13 @@ pub(in crate::replica) fn members() -> [Replica; 2] {
 }
 
 /// What is held here, what is pending, and what is held elsewhere.
-pub(super) fn rights(replica: &Replica, name: &str) -> (i128, i128, i128) {
-    let held = replica.budget(name).unwrap().rights;
+pub(in crate::quota) fn rights(replica: &Replica, name: &str) -> (i128, i128, i128) {
+    let held = replica.quota().budget(name).unwrap().rights;
     (held.here, held.pending, held.elsewhere)
 }
 
-pub(super) fn value(replica: &Replica, name: &str) -> i128 {
-    replica.budget(name).unwrap().value
+pub(in crate::quota) fn value(replica: &Replica, name: &str) -> i128 {
+    replica.quota().budget(name).unwrap().value
 }
 
 fn short(asked: u64, here: i128, elsewhere: i128) -> Box<Short> {
@@ -54,12 +55,14 @@ fn short(asked: u64, here: i128, elsewhere: i128) -> Box<Short> {
 }
 
 /// The rights add up to the value less the floor, and the room to the cap less the value.
-pub(super) fn check_sums(replica: &Replica) {
+pub(in crate::quota) fn check_sums(replica: &Replica) {
     let mut names: Vec<String> = Vec::new();
-    replica.each_budget(&mut |name| names.push(name.into()));
+    replica
+        .quota()
+        .each_budget(&mut |name| names.push(name.into()));
     for name in names {
-        let budget = replica.budget(&name).unwrap();
-        let holders = replica.holders_of(&name);
+        let budget = replica.quota().budget(&name).unwrap();
+        let holders = replica.quota().holders_of(&name);
         let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
         let room: i128 = holders.iter().map(|it| it.room).sum();
         assert_eq!(rights, budget.value - budget.floor, "{name}");
@@ -72,8 +75,8 @@ pub(super) fn check_sums(replica: &Replica) {
 #[test]
 fn what_is_held_here_can_be_spent_and_no_more() {
     let [mut one, mut two] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow("gift", Flow::Spend(4)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Spend(4)).unwrap();
     pass(&one, &mut two);
     for replica in [&one, &two] {
         assert_eq!(value(replica, "gift"), 6);
@@ -81,9 +84,9 @@ fn what_is_held_here_can_be_spent_and_no_more() {
     }
     assert_eq!(rights(&one, "gift"), (6, 0, 0));
     assert_eq!(rights(&two, "gift"), (0, 0, 6));
-    let refused = two.flow("gift", Flow::Spend(1));
+    let refused = two.quota_mut().flow("gift", Flow::Spend(1));
     assert_eq!(refused, Err(Error::RightsShort(short(1, 0, 6))));
-    let refused = one.flow("gift", Flow::Spend(7)).unwrap_err();
+    let refused = one.quota_mut().flow("gift", Flow::Spend(7)).unwrap_err();
     assert_eq!(refused, Error::RightsShort(short(7, 6, 0)));
     assert_eq!(
         (refused.code(), refused.to_string()),
@@ -93,15 +96,17 @@ fn what_is_held_here_can_be_spent_and_no_more() {
         )
     );
     let to = two.writer();
-    one.flow("gift", Flow::Grant { to, amount: 5 }).unwrap();
+    one.quota_mut()
+        .flow("gift", Flow::Grant { to, amount: 5 })
+        .unwrap();
     assert_eq!(rights(&one, "gift"), (1, 0, 5));
     pass(&one, &mut two);
     assert_eq!(rights(&two, "gift"), (5, 0, 1));
-    two.flow("gift", Flow::Spend(5)).unwrap();
-    one.flow("gift", Flow::Spend(1)).unwrap();
+    two.quota_mut().flow("gift", Flow::Spend(5)).unwrap();
+    one.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     pass(&two, &mut one);
     assert_eq!((value(&one, "gift"), rights(&one, "gift")), (0, (0, 0, 0)));
-    let holders = one.holders_of("gift");
+    let holders = one.quota().holders_of("gift");
     let writers: Vec<WriterId> = holders.iter().map(|it| it.writer).collect();
     let mut both = vec![one.writer(), two.writer()];
     both.sort_unstable();
@@ -112,8 +117,8 @@ fn what_is_held_here_can_be_spent_and_no_more() {
 #[test]
 fn what_is_refused_changes_nothing() {
     let [mut one, two, mut tab] = space();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow("capped", Flow::RaiseCap(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("capped", Flow::RaiseCap(10)).unwrap();
     one.add("counter", 1).unwrap();
     let (own, to) = (one.writer(), two.writer());
     let before = (one.canonical_bytes(), one.clock());
@@ -174,55 +179,68 @@ fn what_is_refused_changes_nothing() {
         ("", Flow::Mint(1), Error::KeyLength { bytes: 0 }),
         ("\0bvx", Flow::Mint(1), Error::ReservedKey),
     ] {
-        assert_eq!(one.flow(name, flow), Err(error), "{name} {flow:?}");
+        assert_eq!(
+            one.quota_mut().flow(name, flow),
+            Err(error),
+            "{name} {flow:?}"
+        );
         assert_eq!((one.canonical_bytes(), one.clock()), before);
     }
-    let refused = one.flow(&long, Flow::Mint(1));
+    let refused = one.quota_mut().flow(&long, Flow::Mint(1));
     assert_eq!(refused.unwrap_err().code(), "too_large");
-    one.flow(&long[..477], Flow::Mint(1)).unwrap();
+    one.quota_mut().flow(&long[..477], Flow::Mint(1)).unwrap();
     // Only members hold anything.
     pass(&one, &mut tab);
-    assert_eq!(tab.flow("gift", Flow::Mint(1)), Err(Error::NotAMember));
+    assert_eq!(
+        tab.quota_mut().flow("gift", Flow::Mint(1)),
+        Err(Error::NotAMember)
+    );
     assert_eq!(value(&tab, "gift"), 10);
     let mut open = Replica::new(Space::default(), own);
-    assert_eq!(open.flow("gift", Flow::Mint(1)), Err(Error::NotAMember));
+    assert_eq!(
+        open.quota_mut().flow("gift", Flow::Mint(1)),
+        Err(Error::NotAMember)
+    );
 }
 
 #[test]
 fn a_floor_and_a_cap_are_held_from_both_sides() {
     let [mut one, mut two] = members();
-    one.flow("debt", Flow::LowerFloor(5)).unwrap();
-    one.flow("debt", Flow::Spend(5)).unwrap();
+    one.quota_mut().flow("debt", Flow::LowerFloor(5)).unwrap();
+    one.quota_mut().flow("debt", Flow::Spend(5)).unwrap();
     assert_eq!(value(&one, "debt"), -5);
-    assert!(one.flow("debt", Flow::Spend(1)).is_err());
-    one.flow("debt", Flow::Mint(3)).unwrap();
-    one.flow("debt", Flow::RaiseFloor(2)).unwrap();
-    let debt = one.budget("debt").unwrap();
+    assert!(one.quota_mut().flow("debt", Flow::Spend(1)).is_err());
+    one.quota_mut().flow("debt", Flow::Mint(3)).unwrap();
+    one.quota_mut().flow("debt", Flow::RaiseFloor(2)).unwrap();
+    let debt = one.quota().budget("debt").unwrap();
     assert_eq!((debt.value, debt.floor, debt.cap), (-2, -3, None));
     assert_eq!(rights(&one, "debt"), (1, 0, 0));
 
-    one.flow("seats", Flow::RaiseCap(10)).unwrap();
-    one.flow("seats", Flow::Mint(8)).unwrap();
-    one.flow("seats", Flow::LowerCap(1)).unwrap();
+    one.quota_mut().flow("seats", Flow::RaiseCap(10)).unwrap();
+    one.quota_mut().flow("seats", Flow::Mint(8)).unwrap();
+    one.quota_mut().flow("seats", Flow::LowerCap(1)).unwrap();
     let to = two.writer();
-    one.flow("seats", Flow::Grant { to, amount: 6 }).unwrap();
+    one.quota_mut()
+        .flow("seats", Flow::Grant { to, amount: 6 })
+        .unwrap();
     pass(&one, &mut two);
     assert_eq!(
-        two.flow("seats", Flow::Mint(1)),
+        two.quota_mut().flow("seats", Flow::Mint(1)),
         Err(Error::RoomShort(short(1, 0, 1)))
     );
-    two.flow("seats", Flow::Spend(6)).unwrap();
-    two.flow("seats", Flow::Mint(1)).unwrap();
+    two.quota_mut().flow("seats", Flow::Spend(6)).unwrap();
+    two.quota_mut().flow("seats", Flow::Mint(1)).unwrap();
     let to = one.writer();
-    two.flow("seats", Flow::GrantRoom { to, amount: 4 })
+    two.quota_mut()
+        .flow("seats", Flow::GrantRoom { to, amount: 4 })
         .unwrap();
     pass(&two, &mut one);
-    let seats = one.budget("seats").unwrap();
+    let seats = one.quota().budget("seats").unwrap();
     assert_eq!((seats.value, seats.floor, seats.cap), (3, 0, Some(9)));
     let room = seats.room.unwrap();
     assert_eq!((room.here, room.elsewhere), (5, 1));
-    one.flow("seats", Flow::Mint(5)).unwrap();
-    assert!(one.flow("seats", Flow::Mint(1)).is_err());
+    one.quota_mut().flow("seats", Flow::Mint(5)).unwrap();
+    assert!(one.quota_mut().flow("seats", Flow::Mint(1)).is_err());
     check_sums(&one);
     check_sums(&two);
 }
@@ -230,11 +248,12 @@ fn a_floor_and_a_cap_are_held_from_both_sides() {
 #[test]
 fn a_transfer_is_made_as_a_whole_or_not_at_all() {
     let [mut one, mut two] = members();
-    one.flow("till", Flow::Mint(100)).unwrap();
-    one.flow("bonus", Flow::Mint(0)).unwrap();
+    one.quota_mut().flow("till", Flow::Mint(100)).unwrap();
+    one.quota_mut().flow("bonus", Flow::Mint(0)).unwrap();
     let mut transaction = one.begin().unwrap();
     transaction.apply("sales", Op::Add(1)).unwrap();
     transaction
+        .quota_mut()
         .transfer("till", &[("bonus", 7), ("tax", 3)])
         .unwrap();
     transaction.commit(&mut Vec::new());
@@ -252,7 +271,10 @@ fn a_transfer_is_made_as_a_whole_or_not_at_all() {
         vec![("new", max), ("tax", max)],
         vec![("tax", 1), ("sales", 1)],
     ] {
-        assert!(transaction.transfer("till", &shares).is_err(), "{shares:?}");
+        assert!(
+            transaction.quota_mut().transfer("till", &shares).is_err(),
+            "{shares:?}"
+        );
         assert_eq!(
             transaction.value(
                 &Account {
@@ -267,12 +289,18 @@ fn a_transfer_is_made_as_a_whole_or_not_at_all() {
     }
     transaction.commit(&mut Vec::new());
     assert_eq!(one.canonical_bytes(), before);
-    assert_eq!(one.kind_of("new"), None);
+    assert_eq!(one.quota().kind_of("new"), None);
     // What came first may be spent by what comes later.
     let mut transaction = one.begin().unwrap();
-    transaction.transfer("till", &[("new", 90)]).unwrap();
-    transaction.flow("new", Flow::Spend(90)).unwrap();
-    assert!(transaction.flow("new", Flow::Spend(1)).is_err());
+    transaction
+        .quota_mut()
+        .transfer("till", &[("new", 90)])
+        .unwrap();
+    transaction
+        .quota_mut()
+        .flow("new", Flow::Spend(90))
+        .unwrap();
+    assert!(transaction.quota_mut().flow("new", Flow::Spend(1)).is_err());
     transaction.commit(&mut Vec::new());
     assert_eq!((value(&one, "till"), value(&one, "new")), (0, 0));
     check_sums(&one);
@@ -281,7 +309,7 @@ fn a_transfer_is_made_as_a_whole_or_not_at_all() {
 #[test]
 fn an_operation_of_another_kind_is_refused() {
     let [mut one, mut two] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     one.add("counter", 1).unwrap();
     let before = one.canonical_bytes();
     let refused = Err(Error::WrongKind { kind: Kind::Budget });
@@ -311,28 +339,29 @@ fn an_operation_of_another_kind_is_refused() {
     let part = one.handle("\0bvgift").unwrap();
     assert_eq!(one.add_at(part, 1), Err(Error::ReservedKey));
     assert_eq!(one.canonical_bytes(), before);
-    let kinds = ["gift", "counter", "none"].map(|name| one.kind_of(name));
+    let kinds = ["gift", "counter", "none"].map(|name| one.quota().kind_of(name));
     assert_eq!(kinds, [Some(Kind::Budget), Some(Kind::Counter), None]);
     // Two who had not heard of each other: each keeps what it is.
     two.add("gift", 3).unwrap();
-    two.flow("counter", Flow::RaiseCap(1)).unwrap();
+    two.quota_mut().flow("counter", Flow::RaiseCap(1)).unwrap();
     pass(&two, &mut one);
     assert_eq!((one.value("gift"), value(&one, "gift")), (Some(3), 10));
     one.add("gift", 1).unwrap();
-    one.flow("gift", Flow::Spend(1)).unwrap();
+    one.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     assert_eq!((one.value("gift"), value(&one, "gift")), (Some(4), 9));
-    assert_eq!(one.kind_of("counter"), Some(Kind::CappedBudget));
+    assert_eq!(one.quota().kind_of("counter"), Some(Kind::CappedBudget));
 }
 
 #[test]
 fn of_two_budgets_of_a_name_the_one_with_a_cap_goes_first() {
     let [mut one, mut two] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    two.flow("gift", Flow::RaiseCap(3)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::RaiseCap(3)).unwrap();
     pass(&two, &mut one);
-    assert_eq!(one.budget("gift").unwrap().cap, Some(3));
+    assert_eq!(one.quota().budget("gift").unwrap().cap, Some(3));
     let mut names = 0;
-    one.each_budget(&mut |name| names += usize::from(name == "gift"));
+    one.quota()
+        .each_budget(&mut |name| names += usize::from(name == "gift"));
     assert_eq!(names, 2);
 }
 
@@ -341,15 +370,18 @@ fn budgets_are_no_counters() {
     let [mut one, mut two, _] = space();
     let before: Vec<String> = one.counters().map(|it| it.1.into()).collect();
     let len = one.len();
-    one.flow("gift", Flow::Mint(10)).unwrap();
-    one.flow("seats", Flow::RaiseCap(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("seats", Flow::RaiseCap(10)).unwrap();
     let mut changed = Vec::new();
     let message = one.delta(&two.vector());
     two.merge_live(&message, Some(one.writer()), &mut |handle| {
         changed.push(handle)
     })
     .unwrap();
-    let mut named: Vec<&str> = changed.iter().filter_map(|it| two.budget_at(*it)).collect();
+    let mut named: Vec<&str> = changed
+        .iter()
+        .filter_map(|it| two.quota().budget_at(*it))
+        .collect();
     named.sort_unstable();
     named.dedup();
     assert_eq!(named, ["gift", "seats"]);
@@ -361,18 +393,20 @@ fn budgets_are_no_counters() {
         replica.each_counter(&mut |_| handles += 1);
         assert_eq!(handles, len);
         let mut names = Vec::new();
-        replica.each_budget(&mut |name| names.push(String::from(name)));
+        replica
+            .quota()
+            .each_budget(&mut |name| names.push(String::from(name)));
         names.sort_unstable();
         assert_eq!(names, ["gift", "seats"]);
     }
-    assert_eq!(one.budget_at(one.handle("k").unwrap()), None);
+    assert_eq!(one.quota().budget_at(one.handle("k").unwrap()), None);
 }
 
 /// Nobody brings rights along into a space that gets members later.
 #[test]
 fn a_space_without_members_takes_no_budgets() {
     let [mut one, _] = members();
-    one.flow("gift", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     let mut message = one.delta(&VersionVector::default());
     let told = Message::decode(&message.encode());
     assert_eq!(told.as_ref(), Ok(&message));
@@ -387,20 +421,23 @@ fn once(key: &str) -> Once {
     Once::new(key.as_bytes(), b"")
 }
 
-pub(super) fn flow_once(replica: &mut Replica, key: &str, flows: &[(&str, Flow)]) {
+pub(in crate::quota) fn flow_once(replica: &mut Replica, key: &str, flows: &[(&str, Flow)]) {
     let mut transaction = replica.begin().unwrap();
     for (name, flow) in flows {
-        transaction.flow(name, *flow).unwrap();
+        transaction.quota_mut().flow(name, *flow).unwrap();
     }
     transaction.commit_once(once(key), &mut Vec::new()).unwrap();
 }
 
 /// All acknowledge all.
-pub(super) fn settle(replicas: &mut [Replica]) {
+pub(in crate::quota) fn settle(replicas: &mut [Replica]) {
     for _ in 0..6 {
         for from in 0..replicas.len() {
             replicas[from].absorb().unwrap();
-            replicas[from].end_leases(&mut Vec::new()).unwrap();
+            replicas[from]
+                .quota_mut()
+                .end_leases(&mut Vec::new())
+                .unwrap();
             replicas[from].acknowledge().unwrap();
             let mark = replicas[from].mark();
             replicas[from].collect(&mark);
@@ -415,9 +452,11 @@ pub(super) fn settle(replicas: &mut [Replica]) {
 #[test]
 fn a_spend_that_two_made_under_one_key_gives_its_rights_back_once() {
     let [mut one, mut two] = members();
-    one.flow("gift", Flow::Mint(20)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(20)).unwrap();
     let to = two.writer();
-    one.flow("gift", Flow::Grant { to, amount: 10 }).unwrap();
+    one.quota_mut()
+        .flow("gift", Flow::Grant { to, amount: 10 })
+        .unwrap();
     pass(&one, &mut two);
     flow_once(&mut one, "order", &[("gift", Flow::Spend(6))]);
     flow_once(&mut two, "order", &[("gift", Flow::Spend(6))]);
@@ -442,14 +481,17 @@ fn what_came_in_under_a_key_is_spent_once_all_know_of_it() {
             (value(replica, "gift"), rights(replica, "gift")),
             (10, (0, 10, 0))
         );
-        let refused = replica.flow("gift", Flow::Spend(1)).unwrap_err();
+        let refused = replica
+            .quota_mut()
+            .flow("gift", Flow::Spend(1))
+            .unwrap_err();
         assert_eq!(
             refused.to_string(),
             "1 are asked for, and 0 are held here, 10 more once all members know of them, 0 elsewhere as far as is known here"
         );
         // What comes in without a key can be spent.
-        replica.flow("gift", Flow::Mint(2)).unwrap();
-        replica.flow("gift", Flow::Spend(1)).unwrap();
+        replica.quota_mut().flow("gift", Flow::Mint(2)).unwrap();
+        replica.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     }
     let mut both = [one, two];
     settle(&mut both);
@@ -460,13 +502,13 @@ fn what_came_in_under_a_key_is_spent_once_all_know_of_it() {
     here.sort_unstable();
     assert_eq!((value(&both[0], "gift"), here), (12, vec![(1, 0), (11, 0)]));
     check_sums(&both[0]);
-    assert!(both.iter().all(|it| it.has_none_pending()));
+    assert!(both.iter().all(|it| it.quota.pending.is_empty()));
 }
 
 #[test]
 fn what_a_transfer_under_a_key_brings_is_pending_and_what_it_spends_is_gone() {
     let [mut one, mut two] = members();
-    one.flow("till", Flow::Mint(10)).unwrap();
+    one.quota_mut().flow("till", Flow::Mint(10)).unwrap();
     let cashback = [("till", Flow::Spend(4)), ("bonus", Flow::Mint(4))];
     flow_once(&mut one, "order", &cashback);
     assert_eq!(rights(&one, "till"), (6, 0, 0));
@@ -488,9 +530,11 @@ fn what_a_transfer_under_a_key_brings_is_pending_and_what_it_spends_is_gone() {
 #[test]
 fn an_overdrawn_account_is_a_fault() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     let to = one.writer();
-    two.flow("gift", Flow::Grant { to, amount: 10 }).unwrap();
+    two.quota_mut()
+        .flow("gift", Flow::Grant { to, amount: 10 })
+        .unwrap();
     pass(&two, &mut one);
     // A member that lies.
     let key = Account {
@@ -512,7 +556,7 @@ fn an_overdrawn_account_is_a_fault() {
     let name = "gift".into();
     assert_eq!(fault.evidence, Evidence::Overdrawn { name, held: -1 });
     assert_eq!(
-        one.flow("gift", Flow::Spend(1)),
+        one.quota_mut().flow("gift", Flow::Spend(1)),
         Err(Error::RightsShort(short(1, -1, 11)))
     );
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Owner;
+use crate::quota::inherit::has_accounts;
 
 /// A member ends, and starts again from what its store has.
 fn restart(old: &Replica, owner: Owner, nonce: u8) -> Replica {
@@ -23,29 +24,30 @@ fn knows(replica: &Replica, writer: WriterId) -> bool {
 #[test]
 fn the_next_start_gets_what_the_one_before_held_once_all_know_of_it() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
-    two.flow("seats", Flow::RaiseCap(7)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("seats", Flow::RaiseCap(7)).unwrap();
     pass(&two, &mut one);
     let old = two.writer();
     let mut two = restart(&two, [2; 32], 8);
     // Others may know of spends that its disk does not.
     two.absorb().unwrap();
     assert_eq!(rights(&two, "gift"), (0, 0, 10));
-    assert!(two.flow("gift", Flow::Spend(1)).is_err());
+    assert!(two.quota_mut().flow("gift", Flow::Spend(1)).is_err());
     // And may not have heard of its end.
-    one.flow("gift", Flow::Mint(5)).unwrap();
-    one.flow("gift", Flow::Grant { to: old, amount: 3 })
+    one.quota_mut().flow("gift", Flow::Mint(5)).unwrap();
+    one.quota_mut()
+        .flow("gift", Flow::Grant { to: old, amount: 3 })
         .unwrap();
     let mut both = [one, two];
     settle(&mut both);
     let [one, two] = &mut both;
     assert_eq!(rights(two, "gift"), (13, 0, 2));
-    assert_eq!(two.budget("seats").unwrap().room.unwrap().here, 7);
-    two.flow("gift", Flow::Spend(13)).unwrap();
+    assert_eq!(two.quota().budget("seats").unwrap().room.unwrap().here, 7);
+    two.quota_mut().flow("gift", Flow::Spend(13)).unwrap();
     pass(two, one);
     assert_eq!(value(one, "gift"), 2);
     assert!(!knows(one, old) && !knows(two, old));
-    assert_eq!(one.holders_of("gift").len(), 2);
+    assert_eq!(one.quota().holders_of("gift").len(), 2);
     assert_eq!(one.canonical_bytes(), two.canonical_bytes());
     check_sums(one);
 }
@@ -55,12 +57,13 @@ fn the_next_start_gets_what_the_one_before_held_once_all_know_of_it() {
 fn what_was_on_the_way_to_a_writer_that_is_over_is_not_stranded() {
     let [mut one, mut two] = members();
     let old = two.writer();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
-    one.flow("gift", Flow::Mint(4)).unwrap();
+    one.quota_mut().flow("gift", Flow::Mint(4)).unwrap();
     let mut two = restart(&two, [2; 32], 8);
     let mut late = one.clone();
-    late.flow("gift", Flow::Grant { to: old, amount: 4 })
+    late.quota_mut()
+        .flow("gift", Flow::Grant { to: old, amount: 4 })
         .unwrap();
     // The first one acknowledges what it has heard, and tells of the grant only after that.
     pass(&two, &mut late);
@@ -78,16 +81,16 @@ fn what_was_on_the_way_to_a_writer_that_is_over_is_not_stranded() {
 #[test]
 fn a_writer_is_not_forgotten_before_its_accounts_are_empty() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
     let old = two.writer();
     let two = restart(&two, [2; 32], 8);
     let mut both = [one, two];
     settle(&mut both);
     let number = both[0].state.numbers.get(&both[0].writer()).unwrap();
-    assert!(!both[0].has_accounts(number));
+    assert!(!has_accounts(&both[0].state, number));
     let number = both[1].state.numbers.get(&both[1].writer()).unwrap();
-    assert!(both[1].has_accounts(number));
+    assert!(has_accounts(&both[1].state, number));
     assert!(
         both.iter()
             .all(|it| it.state.keys.index.held_by(old).next().is_none())
@@ -101,15 +104,15 @@ fn a_writer_is_not_forgotten_before_its_accounts_are_empty() {
 #[test]
 fn a_replica_takes_its_rights_along_to_another_writer() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     flow_once(&mut two, "pay", &[("bonus", Flow::Mint(3))]);
     let fresh = WriterId::from_bytes([77; 16]);
-    two.hand_over(fresh).unwrap();
+    two.quota_mut().hand_over(fresh).unwrap();
     assert_eq!(rights(&two, "gift"), (0, 0, 10));
     // What may have been made twice stays until that is certain.
     assert_eq!(rights(&two, "bonus"), (0, 3, 0));
     pass(&two, &mut one);
-    let holders = one.holders_of("gift");
+    let holders = one.quota().holders_of("gift");
     let full: Vec<_> = holders.iter().filter(|it| it.rights > 0).collect();
     assert_eq!((full.len(), full[0].writer, full[0].rights), (1, fresh, 10));
     check_sums(&one);
@@ -118,19 +121,21 @@ fn a_replica_takes_its_rights_along_to_another_writer() {
 /// A member whose writer was declared dead while it went on.
 fn given_up() -> (Replica, Replica, crate::Journal) {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
-    two.flow("gift", Flow::Spend(1)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     pass(&two, &mut one);
     one.force_members(&[[1; 32]]).unwrap();
     one.fence_strays().unwrap();
     one.absorb().unwrap();
     // It has not heard of that.
-    two.flow("gift", Flow::Spend(4)).unwrap();
-    two.flow("gift", Flow::Mint(6)).unwrap();
-    two.flow("gift", Flow::Spend(5)).unwrap();
+    two.quota_mut().flow("gift", Flow::Spend(4)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(6)).unwrap();
+    two.quota_mut().flow("gift", Flow::Spend(5)).unwrap();
     let to = one.writer();
-    two.flow("gift", Flow::Grant { to, amount: 2 }).unwrap();
-    two.flow("bonus", Flow::Mint(2)).unwrap();
+    two.quota_mut()
+        .flow("gift", Flow::Grant { to, amount: 2 })
+        .unwrap();
+    two.quota_mut().flow("bonus", Flow::Mint(2)).unwrap();
     two.add("plain", 1).unwrap();
     let whole = one.delta(&VersionVector::default());
     let fresh = WriterId::from_bytes([88; 16]);
@@ -144,8 +149,8 @@ fn what_can_not_be_spent_again_is_handed_back() {
     assert_eq!(rights(&one, "gift"), (9, 0, 0));
     let upto = one.last_of(&journal.writer().unwrap());
     // Others have taken it out of the members, and so it would be handed back all.
-    assert!(!two.is_next_start);
-    two.is_next_start = true;
+    assert!(!two.quota.is_next_start);
+    two.quota.is_next_start = true;
     let returned = two.make_again(journal, upto, 0, &mut |_| ());
     let again: Vec<_> = returned
         .again
@@ -174,14 +179,14 @@ fn what_can_not_be_spent_again_is_handed_back() {
 #[test]
 fn what_was_inherited_is_not_inherited_again() {
     let [mut one, mut two] = members();
-    two.flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
     one.force_members(&[[1; 32]]).unwrap();
     one.fence_strays().unwrap();
     let whole = one.delta(&VersionVector::default());
     one.absorb().unwrap();
     assert_eq!(rights(&one, "gift"), (10, 0, 0));
-    one.flow("gift", Flow::Spend(1)).unwrap();
+    one.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     let fresh = WriterId::from_bytes([88; 16]);
     let journal = one.begin_again(fresh, &whole, &mut |_| ()).unwrap();
     let upto = whole.hi(&journal.writer().unwrap());
@@ -201,9 +206,9 @@ fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
     one.force_members(&[[1; 32]]).unwrap();
     one.fence_strays().unwrap();
     one.absorb().unwrap();
-    two.flow("debt", Flow::Mint(1)).unwrap();
-    two.flow("debt", Flow::LowerFloor(5)).unwrap();
-    two.flow("debt", Flow::Spend(6)).unwrap();
+    two.quota_mut().flow("debt", Flow::Mint(1)).unwrap();
+    two.quota_mut().flow("debt", Flow::LowerFloor(5)).unwrap();
+    two.quota_mut().flow("debt", Flow::Spend(6)).unwrap();
     let state = two.delta(&VersionVector::default());
     // It is a member's there.
     let mut fresh = two.clone();
@@ -219,10 +224,10 @@ fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
         .clone()
         .make_again(journal.clone(), Some(0), 0, &mut |_| ());
     assert!(refused.again.iter().all(|it| it.refused));
-    fresh.is_next_start = true;
+    fresh.quota.is_next_start = true;
     let returned = fresh.make_again(journal, Some(0), 0, &mut |_| ());
     let refused: Vec<bool> = returned.again.iter().map(|it| it.refused).collect();
     assert_eq!(refused, [false, true]);
-    let debt = fresh.budget("debt").unwrap();
+    let debt = fresh.quota().budget("debt").unwrap();
     assert_eq!((debt.value, debt.floor, debt.rights.here), (0, -5, 5));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::message::Message;
+use crate::replica::Replica;
 use crate::writer_id::Space;
 use alloc::vec;
 
@@ -27,7 +28,7 @@ fn alone() -> Replica {
 }
 
 fn allow(replica: &mut Replica, key: &str, cost: u64) -> Result<(i128, i128), Error> {
-    let period = replica.allow(key, cost, &mut Vec::new())?;
+    let period = replica.quota_mut().allow(key, cost, &mut Vec::new())?;
     Ok((period.left.here, period.left.elsewhere))
 }
 
@@ -53,8 +54,8 @@ fn tend(both: &mut [Replica; 2]) {
             replica.vote().unwrap();
             replica.fence_strays().unwrap();
             replica.absorb().unwrap();
-            replica.note_known(&mut Vec::new()).unwrap();
-            replica.end_periods(&mut Vec::new()).unwrap();
+            replica.quota_mut().note_known(&mut Vec::new()).unwrap();
+            replica.quota_mut().end_periods(&mut Vec::new()).unwrap();
             replica.acknowledge().unwrap();
             let kept = replica.mark();
             replica.collect(&kept);
@@ -127,11 +128,13 @@ fn shares_of_all_members_are_the_limit() {
 #[test]
 fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing() {
     let mut one = alone();
-    assert_eq!(one.period("login").unwrap_err(), Error::NoLimit);
-    one.propose_limits(&[limit("login", 5, 1_000)]).unwrap();
+    assert_eq!(one.quota().period("login").unwrap_err(), Error::NoLimit);
+    one.quota_mut()
+        .propose_limits(&[limit("login", 5, 1_000)])
+        .unwrap();
     let before = one.clock();
     assert_eq!(short(allow(&mut one, "login", 6)), (6, 5));
-    assert_eq!((one.clock(), one.period_counters()), (before, 0));
+    assert_eq!((one.clock(), one.quota().period_counters()), (before, 0));
     assert_eq!(allow(&mut one, "login", 3), Ok((2, 0)));
     let before = one.clock();
     assert_eq!(short(allow(&mut one, "login", 3)), (3, 2));
@@ -143,33 +146,39 @@ fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing(
     assert_eq!(short(allow(&mut one, "login", 1)), (1, 0));
     one.set_time(BEGIN + 1_000);
     assert_eq!(allow(&mut one, "login", 1), Ok((4, 0)));
-    let period = one.period("login").unwrap();
+    let period = one.quota().period("login").unwrap();
     assert_eq!((period.begins, period.ends), (BEGIN + 1_000, BEGIN + 2_000));
     // The first one goes, and the second one stays until it is its turn.
-    assert_eq!(one.period_counters(), 6);
+    assert_eq!(one.quota().period_counters(), 6);
     one.set_time(BEGIN + 3_000);
-    one.end_periods(&mut Vec::new()).unwrap();
+    one.quota_mut().end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
     one.collect(&kept);
-    assert_eq!(one.period_counters(), 2);
+    assert_eq!(one.quota().period_counters(), 2);
     one.set_time(BEGIN + 4_000);
-    one.end_periods(&mut Vec::new()).unwrap();
+    one.quota_mut().end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
     one.collect(&kept);
-    assert_eq!(one.period_counters(), 0);
+    assert_eq!(one.quota().period_counters(), 0);
 }
 
 #[test]
 fn a_limit_is_begun_anew_if_its_period_changes_and_not_if_it_is_raised() {
     let mut one = alone();
-    one.propose_limits(&[limit("a", 5, 1_000)]).unwrap();
+    one.quota_mut()
+        .propose_limits(&[limit("a", 5, 1_000)])
+        .unwrap();
     assert_eq!(allow(&mut one, "a", 1), Ok((4, 0)));
     let born = |one: &Replica| one.configuration().unwrap().limits[0].born;
     let first = born(&one);
-    one.propose_limits(&[limit("a", 9, 1_000)]).unwrap();
+    one.quota_mut()
+        .propose_limits(&[limit("a", 9, 1_000)])
+        .unwrap();
     assert_eq!(born(&one), first);
     assert_eq!(allow(&mut one, "a", 1), Ok((3, 0)));
-    one.propose_limits(&[limit("a", 9, 2_000)]).unwrap();
+    one.quota_mut()
+        .propose_limits(&[limit("a", 9, 2_000)])
+        .unwrap();
     assert_eq!(born(&one), first + 2);
     assert_eq!(allow(&mut one, "a", 1), Ok((8, 0)));
 }
@@ -177,7 +186,7 @@ fn a_limit_is_begun_anew_if_its_period_changes_and_not_if_it_is_raised() {
 #[test]
 fn what_can_be_no_limit_is_refused() {
     let mut one = alone();
-    let mut refused = |it: Limit| one.propose_limits(&[it]).unwrap_err().code();
+    let mut refused = |it: Limit| one.quota_mut().propose_limits(&[it]).unwrap_err().code();
     assert_eq!(refused(limit("", 1, 1_000)), "limit_name");
     assert_eq!(refused(limit(&"x".repeat(129), 1, 1_000)), "limit_name");
     assert_eq!(refused(limit("\0", 1, 1_000)), "limit_name");
@@ -187,8 +196,11 @@ fn what_can_be_no_limit_is_refused() {
     assert_eq!(refused(limit("a", 1, 366 * 86_400_000 + 1)), "period_range");
     let many = (0..=LIMITS_MAX).map(|it| limit(&alloc::format!("{it}"), 1, 1_000));
     let many: Vec<Limit> = many.collect();
-    assert_eq!(one.propose_limits(&many).unwrap_err().code(), "limits_full");
-    one.propose_limits(&many[1..]).unwrap();
+    assert_eq!(
+        one.quota_mut().propose_limits(&many).unwrap_err().code(),
+        "limits_full"
+    );
+    one.quota_mut().propose_limits(&many[1..]).unwrap();
     assert_eq!(one.configuration().unwrap().limits.len(), LIMITS_MAX);
     // All of it is told, and read again.
     let bytes = one.snapshot().encode();
@@ -202,13 +214,19 @@ fn what_can_be_no_limit_is_refused() {
 #[test]
 fn a_share_that_grows_is_used_in_the_first_period_after_all_knew_of_it() {
     let mut both = members();
-    both[0].propose_limits(&[limit("a", 10, 1_000)]).unwrap();
+    both[0]
+        .quota_mut()
+        .propose_limits(&[limit("a", 10, 1_000)])
+        .unwrap();
     tend(&mut both);
-    let here = |replica: &Replica| replica.period("a").unwrap().left.here;
+    let here = |replica: &Replica| replica.quota().period("a").unwrap().left.here;
     assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
     let time = |both: &mut [Replica; 2], at: u64| both.iter_mut().for_each(|it| it.set_time(at));
     time(&mut both, BEGIN + 4_500);
-    both[0].propose_limits(&[limit("a", 20, 1_000)]).unwrap();
+    both[0]
+        .quota_mut()
+        .propose_limits(&[limit("a", 20, 1_000)])
+        .unwrap();
     assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
     tend(&mut both);
     assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
@@ -218,7 +236,10 @@ fn a_share_that_grows_is_used_in_the_first_period_after_all_knew_of_it() {
     time(&mut both, BEGIN + 6_000);
     assert_eq!((here(&both[0]), here(&both[1])), (10, 10));
     // One that is lowered holds from when it is heard of.
-    both[0].propose_limits(&[limit("a", 4, 1_000)]).unwrap();
+    both[0]
+        .quota_mut()
+        .propose_limits(&[limit("a", 4, 1_000)])
+        .unwrap();
     both[0].vote().unwrap();
     let [one, two] = &mut both;
     pass(one, two);
@@ -237,9 +258,12 @@ fn a_share_that_grows_is_used_in_the_first_period_after_all_knew_of_it() {
 #[test]
 fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
     let mut both = members();
-    both[0].propose_limits(&[limit("a", 10, 60_000)]).unwrap();
+    both[0]
+        .quota_mut()
+        .propose_limits(&[limit("a", 10, 60_000)])
+        .unwrap();
     tend(&mut both);
-    let name = both[1].period("a").unwrap().name;
+    let name = both[1].quota().period("a").unwrap().name;
     assert_eq!(allow(&mut both[1], "a", 2), Ok((3, 5)));
     // It ends, and begins again from a state without that.
     let mut again = Replica::new(Space::default(), WriterId::from_bytes([3; 16]));
@@ -254,15 +278,18 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
         .unwrap();
     tend(&mut both);
     // What the one before it held is its own, and no more.
-    assert_eq!(both[1].period("a").unwrap().left.here, 3);
-    let shares: Vec<(&str, i128)> = both[1].period_shares().collect();
+    assert_eq!(both[1].quota().period("a").unwrap().left.here, 3);
+    let shares: Vec<(&str, i128)> = both[1].quota().period_shares().collect();
     assert_eq!(shares, [(&*name, 5)]);
 }
 
 #[test]
 fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
     let mut both = members();
-    both[0].propose_limits(&[limit("a", 10, 1_000)]).unwrap();
+    both[0]
+        .quota_mut()
+        .propose_limits(&[limit("a", 10, 1_000)])
+        .unwrap();
     tend(&mut both);
     assert_eq!(allow(&mut both[0], "a", 1), Ok((4, 5)));
     let [one, two] = &mut both;
@@ -270,14 +297,23 @@ fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
     // The other one does not hear of this before it deletes what it knows.
     assert_eq!(allow(one, "a", 3), Ok((1, 5)));
     two.set_time(BEGIN + 60_000);
-    two.end_periods(&mut Vec::new()).unwrap();
-    assert!(two.period_rights().next().is_none());
+    two.quota_mut().end_periods(&mut Vec::new()).unwrap();
+    assert!(two.quota().period_rights().next().is_none());
     pass(one, two);
-    assert_eq!(two.period_rights().map(|it| it.2).collect::<Vec<_>>(), [-3]);
+    assert_eq!(
+        two.quota()
+            .period_rights()
+            .map(|it| it.2)
+            .collect::<Vec<_>>(),
+        [-3]
+    );
     assert_eq!(two.fault_count(), 0);
     one.set_time(BEGIN + 60_000);
     tend(&mut both);
     for replica in &both {
-        assert_eq!((replica.period_counters(), replica.fault_count()), (0, 0));
+        assert_eq!(
+            (replica.quota().period_counters(), replica.fault_count()),
+            (0, 0)
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! A period of a key is a budget that nobody has to begin. Each member brings its share of
 //! the limit in by itself, with its first use of the period, by its own wall clock; what it holds it allows,
 //! and rights move to those who are short as those of budgets do (`sync/wants.rs`). When a period is over
-//! nobody uses anything of it, and what was kept of it is deleted (`periods/over.rs`).
+//! nobody uses anything of it, and what was kept of it is deleted (`period/over.rs`).
 //!
 //! What all members bring into a period never adds up to more than the limit:
 //! - **Once for each owner, not for each start.** That a share was brought in is a counter of the period. A
@@ -16,15 +16,18 @@
 
 mod over;
 
-use super::{Replica, Transaction};
+pub(super) use over::is_over;
+
+use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::error::{Error, Short};
-use crate::ledger::{Holding, Stock};
-use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::message::records::{Configuration, Limit, Owner};
 use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
     share_key,
 };
+use crate::ledger::{Holding, Stock};
+use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
+use crate::membership::Membership;
+use crate::message::records::{Configuration, Limit, Owner, Ruling};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
@@ -98,13 +101,13 @@ impl Configuration {
     }
 }
 
-impl Replica {
+impl Periods {
     /// Notes the present configuration, which follows those before it or begins anew.
-    pub(super) fn note_configuration(&mut self) {
-        let Some((_, present)) = &self.membership.table.configuration else {
+    pub(super) fn note_configuration(&mut self, membership: &Membership) {
+        let Some((_, present)) = &membership.table.configuration else {
             return;
         };
-        let decided = &mut self.periods.decided;
+        let decided = &mut self.decided;
         if let Some(last) = decided.last() {
             if last == present {
                 return;
@@ -118,36 +121,36 @@ impl Replica {
             decided.remove(0);
         }
     }
+}
 
-    /// Limits as the next configuration has them.
-    pub(super) fn limits_to_propose(&self, limits: &[Limit]) -> Result<Vec<Limit>, Error> {
-        let present = self
-            .membership
-            .configuration()
-            .map_or(&[][..], |it| &it.limits);
-        let number = self.membership.next_number().map_or(0, |it| it.1);
-        let mut limits = limits.to_vec();
-        limits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        limits.dedup_by(|a, b| a.name == b.name);
-        if limits.len() > LIMITS_MAX {
-            let limits = limits.len();
-            return Err(Error::LimitsFull { limits });
-        }
-        for limit in &mut limits {
-            limit.check()?;
-            let same = |it: &&Limit| (&it.name, it.period_ms) == (&limit.name, limit.period_ms);
-            limit.born = present.iter().find(same).map_or(number, |it| it.born);
-        }
-        Ok(limits)
+/// Limits as the next configuration has them.
+fn limits_to_propose(membership: &Membership, limits: &[Limit]) -> Result<Vec<Limit>, Error> {
+    let present = membership.configuration();
+    let present = present.map_or(&[][..], |it| &it.limits);
+    let number = membership.next_number().map_or(0, |it| it.1);
+    let mut limits = limits.to_vec();
+    limits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    limits.dedup_by(|a, b| a.name == b.name);
+    if limits.len() > LIMITS_MAX {
+        let limits = limits.len();
+        return Err(Error::LimitsFull { limits });
     }
+    for limit in &mut limits {
+        limit.check()?;
+        let same = |it: &&Limit| (&it.name, it.period_ms) == (&limit.name, limit.period_ms);
+        limit.born = present.iter().find(same).map_or(number, |it| it.born);
+    }
+    Ok(limits)
+}
 
+impl<'a> QuotaRef<'a> {
     /// The present period of a key.
     ///
     /// # Errors
     /// [`Error::NoLimit`] if no limit covers it, [`Error::NotAMember`] if this replica is none; of a key as
-    /// [`Replica::add`], and [`Error::TooLarge`] over
+    /// [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
     /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
-    pub fn period(&self, key: &str) -> Result<Period, Error> {
+    pub fn period(self, key: &str) -> Result<Period, Error> {
         check_period_key(key)?;
         let limit = self
             .membership
@@ -170,64 +173,8 @@ impl Replica {
         })
     }
 
-    /// Allows so much of a key in its present period if it is left here, as transactions of its own, and
-    /// adds each counter that changed to `changed`. Tells what is left then.
-    ///
-    /// # Errors
-    /// As [`Replica::period`], and [`Error::LimitReached`], [`Error::AmountRange`]. Nothing is changed then.
-    pub fn allow(
-        &mut self,
-        key: &str,
-        cost: u64,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<Period, Error> {
-        self.bring_in_for(key, cost, changed)?;
-        let mut transaction = self.begin()?;
-        transaction.allow(key, cost)?;
-        transaction.commit(changed);
-        self.period(key)
-    }
-
-    /// Brings the own share into the present period of a key, as a transaction of its own, if that has to
-    /// be before so much of it is [allowed](Transaction::allow), and is enough for it. It has to be one of
-    /// its own, as what is made under an idempotency key may be withdrawn.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
-    pub fn bring_in_for(
-        &mut self,
-        key: &str,
-        cost: u64,
-        changed: &mut Vec<KeyId>,
-    ) -> Result<(), Error> {
-        match self.period(key) {
-            Ok(period) if period.left.here >= i128::from(cost) => {
-                self.bring_in(&period.name, changed)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Brings the own share into a period, if it may and has not.
-    pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
-        let (Some(owner), share) = (self.membership.owner_of(OWN), self.own_share(name)) else {
-            return Ok(());
-        };
-        let Ok(by) = i64::try_from(share) else {
-            return Ok(());
-        };
-        if by == 0 {
-            return Ok(());
-        }
-        let steps = [
-            (share_key(&owner, name), Op::Add(by)),
-            (rights_key(self.writer(), name), Op::Add(by)),
-        ];
-        self.make(&steps, changed)
-    }
-
     /// What this writer may bring into a period, and has not.
-    fn own_share(&self, name: &str) -> u64 {
+    fn own_share(self, name: &str) -> u64 {
         let (Some(owner), Some(period)) = (self.membership.owner_of(OWN), PeriodId::parse(name))
         else {
             return 0;
@@ -243,7 +190,7 @@ impl Replica {
         let is_now = (begins..period.end).contains(&self.state.time);
         // One whose period is another one's would have the same name.
         let is_whole = period.end % limit.period_ms == 0;
-        if !is_now || !is_whole || self.value(&share_key(&owner, name)).is_some() {
+        if !is_now || !is_whole || self.state.value(&share_key(&owner, name)).is_some() {
             return 0;
         }
         match self.may_begin(&owner, begins) {
@@ -254,8 +201,11 @@ impl Replica {
 
     /// Whether no earlier start of the owner's can have brought a share into a period that began then
     /// without its being seen here.
-    fn may_begin(&self, owner: &Owner, begins: u64) -> bool {
-        let Some((_, began)) = self.membership.incarnation(&self.state, &self.writer()) else {
+    fn may_begin(self, owner: &Owner, begins: u64) -> bool {
+        let Some((_, began)) = self
+            .membership
+            .incarnation(&self.state, &self.state.writer())
+        else {
             return false;
         };
         if !self.membership.is_established() {
@@ -269,7 +219,8 @@ impl Replica {
                 .retired
                 .is_some()
         };
-        self.membership.is_sure_member(&self.state, &self.writer())
+        self.membership
+            .is_sure_member(&self.state, &self.state.writer())
             && self
                 .membership
                 .incarnations(owner)
@@ -277,10 +228,10 @@ impl Replica {
     }
 
     /// What an owner may bring in of a limit for a period that begins then.
-    fn share_in(&self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
-        let decided = &self.periods.decided;
+    fn share_in(self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
+        let decided = &self.quota.periods.decided;
         let is_known = |it: &&Configuration| {
-            let at = self.value(&known_key(it));
+            let at = self.state.value(&known_key(it));
             at.is_some_and(|at| at + i128::from(SKEW_MS_MAX) < i128::from(begins))
         };
         let known = decided
@@ -298,9 +249,9 @@ impl Replica {
     }
 
     /// What is left in a period, as far as is known here: with what members may still bring in.
-    fn left_in(&self, name: &str) -> Holding {
-        let own = self.writer();
-        let held = |writer| self.value(&rights_key(writer, name)).unwrap_or(0);
+    fn left_in(self, name: &str) -> Holding {
+        let own = self.state.writer();
+        let held = |writer| self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let here = held(own) + i128::from(self.own_share(name));
         let others = self.state.keys.index.holders().filter(|it| *it != own);
         let mut elsewhere: i128 = others.map(held).sum();
@@ -320,33 +271,166 @@ impl Replica {
     }
 
     /// What another owner may still bring into a period, as far as is known here.
-    fn share_to_come(&self, owner: &Owner, name: &str) -> i128 {
+    fn share_to_come(self, owner: &Owner, name: &str) -> i128 {
         let period = PeriodId::parse(name);
         let of = |it: PeriodId<'_>| {
             let present = self.membership.configuration()?;
             let limit = present
                 .limit_of(it.key)
                 .filter(|limit| limit.born == it.born)?;
-            let brought = self.value(&share_key(owner, name)).is_some();
+            let brought = self.state.value(&share_key(owner, name)).is_some();
             (!brought).then(|| i128::from(present.share(owner, limit)))
         };
         period.and_then(of).unwrap_or(0)
     }
 
     /// What is left in a period, `None` if it is over.
-    pub(super) fn period_stock(&self, name: &str) -> Option<Holding> {
+    pub(super) fn period_stock(self, name: &str) -> Option<Holding> {
         let period = PeriodId::parse(name)?;
-        (!self.is_over(period.end)).then(|| self.left_in(name))
+        (!is_over(self.state, period.end)).then(|| self.left_in(name))
     }
 
     /// What a writer holds of a period, or may bring in.
-    pub(super) fn period_stock_of(&self, name: &str, writer: WriterId) -> i128 {
-        let held = self.value(&rights_key(writer, name)).unwrap_or(0);
+    pub(super) fn period_stock_of(self, name: &str, writer: WriterId) -> i128 {
+        let held = self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let owner = self
             .membership
             .incarnation(&self.state, &writer)
             .map(|it| it.0);
         held + owner.map_or(0, |it| self.share_to_come(&it, name))
+    }
+
+    /// Each period that something is left of, the writer and how much it holds, in no stated order: for
+    /// whoever compares replicas.
+    pub fn period_rights(self) -> impl Iterator<Item = (&'a str, WriterId, i128)> {
+        self.state
+            .keys
+            .index
+            .periods()
+            .filter_map(move |(_, handle)| {
+                let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
+                let held = self.state.value_at(handle)?;
+                match key.part {
+                    PeriodPart::Rights(writer) => Some((key.name, writer, held)),
+                    PeriodPart::Share(_) => None,
+                }
+            })
+    }
+
+    /// Each share that was brought into a period and is still known, in no stated order.
+    pub fn period_shares(self) -> impl Iterator<Item = (&'a str, i128)> {
+        self.state
+            .keys
+            .index
+            .periods()
+            .filter_map(move |(_, handle)| {
+                let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
+                let brought = self.state.value_at(handle)?;
+                matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
+            })
+    }
+
+    /// How many counters are kept of periods.
+    pub fn period_counters(self) -> usize {
+        self.state.keys.index.periods().count()
+    }
+
+    /// Whether it is not known yet that all members know of the present configuration, and limits wait for
+    /// that.
+    pub(super) fn awaits_known(self) -> bool {
+        let present = self
+            .membership
+            .configuration()
+            .filter(|it| !it.limits.is_empty());
+        present.is_some_and(|it| self.state.value(&known_key(it)).is_none())
+    }
+
+    fn is_known_to_all(self) -> bool {
+        let Some((by, present)) = &self.membership.table.configuration else {
+            return false;
+        };
+        // Who is out may not know it, and go on, until what counts of it is certain.
+        let is_out = self.membership.starts().any(|number| {
+            let card = &self.membership.table.cards[number as usize];
+            let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
+            announce.is_some_and(|it| !present.has(&it.owner))
+        });
+        let quorum = self.membership.quorum(self.state);
+        !is_out && quorum.firm && self.membership.acknowledged(&quorum, *by)
+    }
+}
+
+impl QuotaMut<'_> {
+    /// Proposes what the next configuration is to allow in each period, as
+    /// [`propose_members`](crate::Replica::propose_members) does members. What is in `born` does not matter.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, and as [`Limit::check`]; [`Error::LimitsFull`].
+    pub fn propose_limits(&mut self, limits: &[Limit]) -> Result<(), Error> {
+        let membership = &self.replica.membership;
+        let members = membership.configuration().map(|it| it.members.clone());
+        let members = members.unwrap_or_default();
+        let limits = limits_to_propose(membership, limits)?;
+        self.replica.propose(Ruling { members, limits })
+    }
+
+    /// Allows so much of a key in its present period if it is left here, as transactions of its own, and
+    /// adds each counter that changed to `changed`. Tells what is left then.
+    ///
+    /// # Errors
+    /// As [`QuotaRef::period`], and [`Error::LimitReached`], [`Error::AmountRange`]. Nothing is changed then.
+    pub fn allow(
+        &mut self,
+        key: &str,
+        cost: u64,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<Period, Error> {
+        self.bring_in_for(key, cost, changed)?;
+        let mut transaction = self.replica.begin()?;
+        transaction.quota_mut().allow(key, cost)?;
+        transaction.commit(changed);
+        self.read().period(key)
+    }
+
+    /// Brings the own share into the present period of a key, as a transaction of its own, if that has to
+    /// be before so much of it is [allowed](QuotaTransaction::allow), and is enough for it. It has to be one of
+    /// its own, as what is made under an idempotency key may be withdrawn.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub fn bring_in_for(
+        &mut self,
+        key: &str,
+        cost: u64,
+        changed: &mut Vec<KeyId>,
+    ) -> Result<(), Error> {
+        match self.read().period(key) {
+            Ok(period) if period.left.here >= i128::from(cost) => {
+                self.bring_in(&period.name, changed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the own share into a period, if it may and has not.
+    pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
+        let (Some(owner), share) = (
+            self.replica.membership.owner_of(OWN),
+            self.read().own_share(name),
+        ) else {
+            return Ok(());
+        };
+        let Ok(by) = i64::try_from(share) else {
+            return Ok(());
+        };
+        if by == 0 {
+            return Ok(());
+        }
+        let steps = [
+            (share_key(&owner, name), Op::Add(by)),
+            (rights_key(self.replica.writer(), name), Op::Add(by)),
+        ];
+        self.make(&steps, changed)
     }
 
     /// Moves rights of a period to another member.
@@ -358,13 +442,13 @@ impl Replica {
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         self.bring_in(name, changed)?;
-        let own = rights_key(self.writer(), name);
-        let held = self.value(&own).unwrap_or(0);
+        let own = rights_key(self.replica.writer(), name);
+        let held = self.replica.value(&own).unwrap_or(0);
         let Ok(by) = i64::try_from(amount) else {
             return Err(Error::AmountRange { amount });
         };
         if held < i128::from(amount) {
-            let held = self.left_in(name);
+            let held = self.read().left_in(name);
             let short = Short {
                 asked: amount,
                 held,
@@ -375,131 +459,97 @@ impl Replica {
         self.make(&steps, changed)
     }
 
-    /// Each period that something is left of, the writer and how much it holds, in no stated order: for
-    /// whoever compares replicas.
-    pub fn period_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
-        self.state.keys.index.periods().filter_map(|(_, handle)| {
-            let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
-            let held = self.value_at(handle)?;
-            match key.part {
-                PeriodPart::Rights(writer) => Some((key.name, writer, held)),
-                PeriodPart::Share(_) => None,
-            }
-        })
-    }
-
-    /// Each share that was brought into a period and is still known, in no stated order.
-    pub fn period_shares(&self) -> impl Iterator<Item = (&str, i128)> {
-        self.state.keys.index.periods().filter_map(|(_, handle)| {
-            let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
-            let brought = self.value_at(handle)?;
-            matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
-        })
-    }
-
-    /// How many counters are kept of periods.
-    pub fn period_counters(&self) -> usize {
-        self.state.keys.index.periods().count()
-    }
-
     /// Notes when all members know of the present configuration, if it has limits and they do by now.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
     pub(crate) fn note_known(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
-        if !self.membership.is_established() || !self.awaits_known() || !self.is_known_to_all() {
+        if !self.replica.membership.is_established()
+            || !self.read().awaits_known()
+            || !self.read().is_known_to_all()
+        {
             return Ok(());
         }
         let (Some(present), Ok(now)) = (
-            self.membership.configuration(),
-            i64::try_from(self.state.time),
+            self.replica.membership.configuration(),
+            i64::try_from(self.replica.state.time),
         ) else {
             return Ok(());
         };
         let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
-        let reserved = self.state.keys.index.reserved(&self.state.keys);
-        let older =
-            reserved.filter(|(handle, key)| is_known_key(key) && self.value_at(*handle).is_some());
+        let reserved = self
+            .replica
+            .state
+            .keys
+            .index
+            .reserved(&self.replica.state.keys);
+        let older = reserved
+            .filter(|(handle, key)| is_known_key(key) && self.replica.value_at(*handle).is_some());
         // Periods that go on may rely on those before it.
-        let last = self.periods.decided.iter().rev().take(KNOWN_KEPT);
+        let last = self
+            .replica
+            .quota
+            .periods
+            .decided
+            .iter()
+            .rev()
+            .take(KNOWN_KEPT);
         let last: Vec<String> = last.map(known_key).collect();
         let remembered = |key: &str| last.iter().any(|it| it == key);
         let older = older.filter(|(_, key)| !remembered(key));
         steps.extend(older.map(|(_, key)| (String::from(key), Op::Delete)));
         self.make(&steps, changed)
     }
-
-    /// Whether it is not known yet that all members know of the present configuration, and limits wait for
-    /// that.
-    pub(super) fn awaits_known(&self) -> bool {
-        let present = self
-            .membership
-            .configuration()
-            .filter(|it| !it.limits.is_empty());
-        present.is_some_and(|it| self.value(&known_key(it)).is_none())
-    }
-
-    fn is_known_to_all(&self) -> bool {
-        let Some((by, present)) = &self.membership.table.configuration else {
-            return false;
-        };
-        // Who is out may not know it, and go on, until what counts of it is certain.
-        let is_out = self.membership.starts().any(|number| {
-            let card = &self.membership.table.cards[number as usize];
-            let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
-            announce.is_some_and(|it| !present.has(&it.owner))
-        });
-        let quorum = self.membership.quorum(&self.state);
-        !is_out && quorum.firm && self.membership.acknowledged(&quorum, *by)
-    }
 }
 
-impl Transaction<'_> {
+impl QuotaPreview<'_, '_> {
     /// The present period of a key, with what this transaction has used of it by now.
     ///
     /// # Errors
-    /// As [`Replica::period`].
-    pub fn period(&self, key: &str) -> Result<Period, Error> {
-        let mut period = self.replica.period(key)?;
-        let rights = rights_key(self.replica.writer(), &period.name);
-        let before = self.replica.value(&rights).unwrap_or(0);
+    /// As [`QuotaRef::period`].
+    pub fn period(self, key: &str) -> Result<Period, Error> {
+        let mut period = self.transaction.replica.quota().period(key)?;
+        let rights = rights_key(self.transaction.replica.writer(), &period.name);
+        let before = self.transaction.replica.value(&rights).unwrap_or(0);
         // What was not brought in counts, as it is there to be had.
-        period.left.here -= before - self.value(&rights).unwrap_or(0);
+        period.left.here -= before - self.transaction.value(&rights).unwrap_or(0);
         Ok(period)
     }
+}
 
+impl QuotaTransaction<'_, '_> {
     /// Allows so much of a key in its present period, of what was brought in here by now
-    /// ([`Replica::bring_in_for`] is to be called before) and is left, with whatever else the transaction
+    /// ([`QuotaMut::bring_in_for`] is to be called before) and is left, with whatever else the transaction
     /// does.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::NoLimit`] if no limit covers the key,
     /// [`Error::LimitReached`] if less is left here, [`Error::AmountRange`]; of a key as
-    /// [`Replica::period`]; [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go
+    /// [`QuotaRef::period`]; [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go
     /// on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
-        let ops = self.ops + 1;
+        let ops = self.transaction.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops });
         }
-        if !self.replica.is_member() {
+        if !self.transaction.replica.is_member() {
             return Err(Error::NotAMember);
         }
         let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;
         let Period {
             name: period, left, ..
-        } = self.period(key)?;
-        let rights = rights_key(self.replica.writer(), &period);
-        let here = self.value(&rights).unwrap_or(0);
+        } = self.preview().period(key)?;
+        let rights = rights_key(self.transaction.replica.writer(), &period);
+        let here = self.transaction.value(&rights).unwrap_or(0);
         if here < i128::from(cost) {
             let (asked, held) = (cost, left);
             return Err(Error::LimitReached(Box::new(Short { asked, held })));
         }
         if cost > 0 {
             let handle = self.add_to(&rights, -by, &mut Vec::new())?;
-            self.uses.push((handle, cost));
+            self.transaction.quota.uses.push((handle, cost));
         }
-        self.ops = ops;
+        self.transaction.ops = ops;
         Ok(())
     }
 }

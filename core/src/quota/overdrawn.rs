@@ -1,0 +1,47 @@
+//! Accounts that have less than nothing, which no correct writer leaves: two processes spent under one
+//! writer id, or a member spent what it never had.
+
+use super::period::is_over;
+use crate::forks::{Evidence, Fault, ForkLog};
+use crate::layers::State;
+use crate::ledger::account::{Account, is_reserved};
+use crate::ledger::period::PeriodKey;
+use crate::ledger::sequence::SequenceKey;
+use crate::message::Message;
+use crate::state::keys::KeyId;
+use alloc::vec::Vec;
+
+/// Adds the accounts that a message has something of, and that are known here.
+pub(super) fn note_accounts(state: &State, message: &Message, accounts: &mut Vec<KeyId>) {
+    let reserved = message.delta.keys.iter().take_while(|key| is_reserved(key));
+    accounts.extend(reserved.filter_map(|key| state.keys.find(key)));
+}
+
+/// Reports those of the accounts that have less than nothing.
+pub(super) fn report(state: &State, forks: &mut ForkLog, accounts: Vec<KeyId>) {
+    for handle in accounts {
+        let Some(held) = state.value_at(handle).filter(|held| *held < 0) else {
+            continue;
+        };
+        let whose = state.keys.get(handle).and_then(|key| {
+            if let Some(period) = PeriodKey::parse(key) {
+                // Of one that is over, others may have deleted what came in, and not what was used.
+                let open = !is_over(state, period.end());
+                return Some((period.holder().filter(|_| open)?, period.name));
+            }
+            match Account::parse(key) {
+                Some(account) => Some((account.part.holder()?, account.name)),
+                None => SequenceKey::parse(key).and_then(|it| Some((it.holder()?, it.name))),
+            }
+        });
+        let Some((writer, name)) = whose else {
+            continue;
+        };
+        let (name, clock) = (name.into(), state.held(&writer));
+        forks.note_fault(|| Fault {
+            writer,
+            clock,
+            evidence: Evidence::Overdrawn { name, held },
+        });
+    }
+}
