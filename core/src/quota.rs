@@ -119,6 +119,19 @@ impl<'a> QuotaRef<'a> {
 
 /// The operations on budgets, leases, sequences and rate limits of a replica: see
 /// [`Replica::quota_mut`](crate::Replica::quota_mut). Each is a transaction of its own.
+///
+/// ```
+/// use tallymesh_core::{Flow, Replica, Space, WriterId};
+/// # fn main() -> Result<(), tallymesh_core::Error> {
+/// let (space, owner, nonce) = (Space::default(), [7; 32], [1; 16]);
+/// let mut replica = Replica::new(space.clone(), WriterId::mint(&space, &owner, &nonce));
+/// replica.found(&owner, &nonce, 0)?;
+/// replica.quota_mut().flow("gift", Flow::Mint(10))?;
+/// replica.quota_mut().flow("gift", Flow::Spend(4))?;
+/// assert_eq!(replica.quota().budget("gift").map(|it| it.value), Some(6));
+/// # Ok(())
+/// # }
+/// ```
 pub struct QuotaMut<'a> {
     replica: &'a mut Replica,
 }

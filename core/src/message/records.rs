@@ -57,6 +57,17 @@ impl Configuration {
     pub fn has(&self, owner: &Owner) -> bool {
         self.members.binary_search(owner).is_ok()
     }
+
+    /// The limit that covers a key: the one of its name, or else of what stands before its first colon.
+    pub fn limit_of(&self, key: &str) -> Option<&Limit> {
+        let named = |name: &str| {
+            let at = self
+                .limits
+                .binary_search_by(|it| it.name.as_str().cmp(name));
+            at.ok().map(|at| &self.limits[at])
+        };
+        named(key).or_else(|| named(key.split_once(':')?.0))
+    }
 }
 
 /// How much is allowed in each period of each key that it covers: the key that is its name, and those

@@ -64,7 +64,7 @@ pub enum Flow {
     Lease {
         /// Its id. What is leased again under an id with the same end is added to it.
         id: LeaseId,
-        /// When what is left of it [comes back](lease_until), in milliseconds since 1970.
+        /// When what is left of it [comes back](crate::lease_until), in milliseconds since 1970.
         until: u64,
         /// How many.
         amount: u64,

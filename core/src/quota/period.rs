@@ -72,33 +72,20 @@ impl Period {
     }
 }
 
-impl Configuration {
-    /// The limit that covers a key: the one of its name, or else of what stands before its first colon.
-    pub fn limit_of(&self, key: &str) -> Option<&Limit> {
-        let named = |name: &str| {
-            let at = self
-                .limits
-                .binary_search_by(|it| it.name.as_str().cmp(name));
-            at.ok().map(|at| &self.limits[at])
-        };
-        named(key).or_else(|| named(key.split_once(':')?.0))
-    }
-
-    /// What an owner may bring in of a limit; nothing if it is no member, or the limit is none of this
-    /// configuration.
-    fn share(&self, owner: &Owner, limit: &Limit) -> u64 {
-        let same = |it: &&Limit| {
-            it.name == limit.name && (it.born, it.period_ms) == (limit.born, limit.period_ms)
-        };
-        let (Ok(rank), Some(limit)) = (
-            self.members.binary_search(owner),
-            self.limits.iter().find(same),
-        ) else {
-            return 0;
-        };
-        let members = self.members.len() as u64;
-        limit.limit / members + u64::from((rank as u64) < limit.limit % members)
-    }
+/// The share that an owner may bring in of a limit; nothing if it is no member, or the limit is none of
+/// this configuration.
+fn share(configuration: &Configuration, owner: &Owner, limit: &Limit) -> u64 {
+    let same = |it: &&Limit| {
+        it.name == limit.name && (it.born, it.period_ms) == (limit.born, limit.period_ms)
+    };
+    let (Ok(rank), Some(limit)) = (
+        configuration.members.binary_search(owner),
+        configuration.limits.iter().find(same),
+    ) else {
+        return 0;
+    };
+    let members = configuration.members.len() as u64;
+    limit.limit / members + u64::from((rank as u64) < limit.limit % members)
 }
 
 impl Periods {
@@ -204,7 +191,7 @@ impl<'a> QuotaRef<'a> {
     fn may_begin(self, owner: &Owner, begins: u64) -> bool {
         let Some((_, began)) = self
             .membership
-            .incarnation(&self.state, &self.state.writer())
+            .incarnation(self.state, &self.state.writer())
         else {
             return false;
         };
@@ -220,7 +207,7 @@ impl<'a> QuotaRef<'a> {
                 .is_some()
         };
         self.membership
-            .is_sure_member(&self.state, &self.state.writer())
+            .is_sure_member(self.state, &self.state.writer())
             && self
                 .membership
                 .incarnations(owner)
@@ -245,7 +232,7 @@ impl<'a> QuotaRef<'a> {
             return 0;
         }
         let since = decided.iter().filter(|it| it.number >= from);
-        since.map(|it| it.share(owner, limit)).min().unwrap_or(0)
+        since.map(|it| share(it, owner, limit)).min().unwrap_or(0)
     }
 
     /// What is left in a period, as far as is known here: with what members may still bring in.
@@ -279,7 +266,7 @@ impl<'a> QuotaRef<'a> {
                 .limit_of(it.key)
                 .filter(|limit| limit.born == it.born)?;
             let brought = self.state.value(&share_key(owner, name)).is_some();
-            (!brought).then(|| i128::from(present.share(owner, limit)))
+            (!brought).then(|| i128::from(share(present, owner, limit)))
         };
         period.and_then(of).unwrap_or(0)
     }
@@ -295,7 +282,7 @@ impl<'a> QuotaRef<'a> {
         let held = self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let owner = self
             .membership
-            .incarnation(&self.state, &writer)
+            .incarnation(self.state, &writer)
             .map(|it| it.0);
         held + owner.map_or(0, |it| self.share_to_come(&it, name))
     }

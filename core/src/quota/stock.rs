@@ -10,19 +10,20 @@ use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-impl Stock {
-    /// What of a budget it is; `None` if it is none of a budget.
-    fn part(self, writer: WriterId) -> Option<Part> {
-        match self {
-            Stock::Rights => Some(Part::Rights(writer)),
-            Stock::Room => Some(Part::Room(writer)),
-            Stock::Period => None,
-        }
+/// The part of a budget that a stock of a writer is; `None` if it is none of a budget.
+fn part(stock: Stock, writer: WriterId) -> Option<Part> {
+    match stock {
+        Stock::Rights => Some(Part::Rights(writer)),
+        Stock::Room => Some(Part::Room(writer)),
+        Stock::Period => None,
     }
+}
 
-    /// What moves some of it to another member's writer, if it is of a budget.
-    pub fn grant(self, to: WriterId, amount: u64) -> Option<Flow> {
-        match self {
+impl Flow {
+    /// The operation that moves some of a stock to another member's writer; `None` if the stock is none
+    /// of a budget.
+    pub fn grant(stock: Stock, to: WriterId, amount: u64) -> Option<Flow> {
+        match stock {
             Stock::Rights => Some(Flow::Grant { to, amount }),
             Stock::Room => Some(Flow::GrantRoom { to, amount }),
             Stock::Period => None,
@@ -47,7 +48,7 @@ impl QuotaRef<'_> {
 
     /// How much of a stock a writer holds, as is known here.
     pub(crate) fn stock_of(self, name: &str, stock: Stock, writer: WriterId) -> i128 {
-        let Some(part) = stock.part(writer) else {
+        let Some(part) = part(stock, writer) else {
             return self.period_stock_of(name, writer);
         };
         let account = self.account(name);
@@ -69,7 +70,7 @@ impl QuotaMut<'_> {
         amount: u64,
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
-        let Some(flow) = stock.grant(to, amount) else {
+        let Some(flow) = Flow::grant(stock, to, amount) else {
             return self.grant_period(name, to, amount, changed);
         };
         let mut transaction = self.replica.begin()?;

@@ -18,7 +18,7 @@ use crate::state::keys::KeyId;
 use crate::state::operation::Draft;
 use alloc::vec::Vec;
 
-/// The notes that a [`Transaction`](crate::Transaction) keeps for the quota until its commit.
+/// The notes that a transaction keeps for the quota until its commit.
 pub(crate) type Noted = <Quota as QuotaHooks>::Noted;
 
 /// The accounts that a merge has shards of, for the quota.

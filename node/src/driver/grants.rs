@@ -6,7 +6,7 @@ use std::fmt;
 use tallymesh_core::limits::{
     BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
 };
-use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
+use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
 /// To whom rights are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub(crate) fn grant(
         false => return Err(Error::NotAMember.into()),
     };
     // Of limits only requests of members move anything.
-    let flow = stock.grant(writer, amount).ok_or(Error::NoBudget)?;
+    let flow = Flow::grant(stock, writer, amount).ok_or(Error::NoBudget)?;
     let moved = transaction.quota_mut().flow(key, flow);
     moved.map_err(|error| match error {
         Error::UnknownWriter { .. } => nobody(),
