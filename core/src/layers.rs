@@ -1,9 +1,9 @@
 //! The layers of a build, chosen here and nowhere else: each is the real one, or a null object that costs nothing.
 
-/// What the layers above find keys by.
+/// The index by which the layers above find keys.
 #[cfg(feature = "budgets")]
 pub(crate) type Index = crate::ledger::index::QuotaIndex;
-/// What the layers above find keys by.
+/// The index by which the layers above find keys.
 #[cfg(not(feature = "budgets"))]
 pub(crate) type Index = crate::state::keys::NoIndex;
 

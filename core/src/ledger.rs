@@ -17,18 +17,18 @@ pub enum Stock {
     Rights,
     /// Room to mint, under a cap.
     Room,
-    /// What a limit allows in a period; its name is that of the [period](crate::Period).
+    /// Room under a rate limit in a period. Its name is that of the [period](crate::Period).
     Period,
 }
 
 /// How much of a budget is held where, as far as this replica knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// What this replica may use now.
+    /// The amount that this replica may use now.
     pub here: i128,
-    /// What it may use once all members have acknowledged it: it was made under idempotency keys, and
-    /// may have been made elsewhere too.
+    /// The amount that this replica may use once all members have acknowledged it. It came in under
+    /// idempotency keys, and may have come in elsewhere too.
     pub pending: i128,
-    /// What others hold.
+    /// The amount that others hold.
     pub elsewhere: i128,
 }
