@@ -184,6 +184,45 @@ pub(crate) struct ForkLog {
     pub(crate) fault_count: u64,
 }
 
+/// Evidence of forks: see [`Replica::forks`].
+///
+/// A view: it borrows the replica, reads, and changes nothing.
+///
+/// [`Replica::forks`]: crate::Replica::forks
+#[derive(Clone, Copy)]
+pub struct Forks<'a> {
+    log: &'a ForkLog,
+    state: &'a State,
+    /// Whether the space has members, where other parts of a counter count.
+    closed: bool,
+}
+
+impl<'a> Forks<'a> {
+    #[inline(always)]
+    pub(crate) fn new(log: &'a ForkLog, state: &'a State, closed: bool) -> Forks<'a> {
+        Forks { log, state, closed }
+    }
+
+    /// The evidence of faults that were detected, up to
+    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
+    #[inline]
+    pub fn faults(self) -> &'a [Fault] {
+        &self.log.faults
+    }
+
+    /// How many faults were detected.
+    #[inline]
+    pub fn fault_count(self) -> u64 {
+        self.log.fault_count
+    }
+
+    /// The contents of each writer, ascending by writer. Looks at everything that is held.
+    #[inline]
+    pub fn contents(self) -> Vec<Contents> {
+        self.log.contents(self.state, self.closed)
+    }
+}
+
 impl ForkLog {
     /// One without any.
     pub(crate) fn new() -> ForkLog {
@@ -195,17 +234,6 @@ impl ForkLog {
             fresh_faults: Vec::new(),
             fault_count: 0,
         }
-    }
-
-    /// The evidence of faults that were detected, up to
-    /// [`FAULTS_KEPT_MAX`]: the first ones of those that are alike.
-    pub(crate) fn faults(&self) -> &[Fault] {
-        &self.faults
-    }
-
-    /// How many faults were detected.
-    pub(crate) fn fault_count(&self) -> u64 {
-        self.fault_count
     }
 
     /// A digest of everything that is held here: equal at replicas with equal version vectors,
@@ -455,7 +483,16 @@ impl ForkLog {
     /// Takes note of what came at a clock that was held already: it is to be stored and told on, as
     /// what is new is.
     #[cold]
-    pub(crate) fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
+    /// Keeps the evidence of the forks that a merge found, `count` of them.
+    #[inline]
+    pub(crate) fn report_all(&mut self, state: &mut State, forks: &[Fork], count: u64) {
+        self.fault_count += count;
+        for fork in forks {
+            self.report(state, *fork);
+        }
+    }
+
+    fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
         let writer = state.writers[number as usize];
         state.rework(&[writer]);
         if !self.forked.contains(&writer) {

@@ -92,6 +92,7 @@ pub(crate) mod log;
 mod none;
 #[cfg(feature = "members")]
 pub(crate) mod shares;
+mod view;
 #[cfg(feature = "members")]
 mod withdrawal;
 
@@ -105,3 +106,4 @@ pub(crate) use log::{IdempotencyLog, Instance};
 pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedWalk};
 #[cfg(feature = "members")]
 pub use shares::{Asker, KeyedBounds, Party};
+pub use view::{Keyed, KeyedMut};

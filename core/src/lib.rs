@@ -222,6 +222,7 @@ extern crate alloc;
 extern crate std;
 
 mod closed;
+mod consistency;
 mod error;
 mod forks;
 mod hash;
@@ -249,18 +250,21 @@ mod writer_id;
 
 pub(crate) use list::list;
 
+pub use consistency::Consistency;
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
-pub use forks::{Contents, Evidence, Fault};
+pub use forks::{Contents, Evidence, Fault, Forks};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
+pub use idempotency::{Keyed, KeyedMut};
 #[cfg(feature = "budgets")]
 pub use ledger::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use ledger::period::period_end;
 #[cfg(feature = "budgets")]
 pub use ledger::{Holding, Stock};
+pub use membership::listing::{Fate, Listed, Member, Members};
 pub use message::Message;
 pub use message::journal::Journal;
 pub use message::records::{Configuration, Limit, Owner};
@@ -276,7 +280,7 @@ pub use quota::sequence::{Reached, Sequence, Watched};
 #[cfg(feature = "budgets")]
 pub use quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 pub use rejoin::{Again, AgainOp, Returned};
-pub use replica::{Fate, Listed, Mark, Member, Merged, Replica, Transaction};
+pub use replica::{ForksMut, Mark, MembersMut, Merged, RejoinMut, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};
 pub use reserved::RESERVED;

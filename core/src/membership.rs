@@ -42,6 +42,8 @@ pub(crate) mod forget;
 pub(crate) mod gaps;
 pub(crate) mod index;
 pub(crate) mod listing;
+#[cfg(feature = "explore")]
+mod local;
 pub(crate) mod members;
 pub(crate) mod none;
 pub(crate) mod retire;

@@ -23,19 +23,15 @@ mod changes_tests;
 pub(crate) mod collect;
 mod forget;
 mod fork;
-mod former;
-mod homes;
-mod journal;
 #[cfg(feature = "members")]
 mod keyed;
-mod levels;
-mod listing;
 #[cfg(feature = "explore")]
 mod local;
 mod members;
 mod merge;
 mod ops;
 mod quota;
+mod rejoin;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
@@ -48,27 +44,27 @@ mod transaction;
 mod votes;
 mod walk;
 
-pub use crate::membership::listing::{Fate, Listed, Member};
 pub use build::Mark;
 pub(crate) use build::Push;
-#[cfg(feature = "members")]
-pub(crate) use levels::newest;
+pub use fork::ForksMut;
+pub use members::MembersMut;
 pub use merge::Merged;
 #[cfg(not(feature = "budgets"))]
 pub(crate) use quota::NoQuota;
 pub(crate) use quota::QuotaHooks;
+pub use rejoin::RejoinMut;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 
+use crate::consistency::Consistency;
 use crate::error::{Error, detail};
-use crate::forks::{Fault, ForkLog};
-use crate::idempotency::IdempotencyLog;
+use crate::forks::{ForkLog, Forks};
+use crate::idempotency::{IdempotencyLog, Keyed, KeyedMut};
 use crate::layers::{Quota, State};
 use crate::membership::Membership;
-#[cfg(feature = "members")]
-use crate::membership::room::Bringer;
+use crate::membership::listing::Members;
 use crate::rejoin::Rejoin;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
@@ -396,46 +392,60 @@ impl Replica {
         self.state.vector()
     }
 
-    /// Withdraws what was made more than once under one key, as far as that was heard of since this
-    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
-    /// it. Tells whether there was any.
-    ///
-    /// Whoever merges by hand calls this after each merge; [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`].
-    pub fn withdraw(
-        &mut self,
-        withdrawn: &mut dyn FnMut(KeyId, (WriterId, u64)),
-    ) -> Result<bool, Error> {
-        self.idempotency
-            .withdraw(&mut self.state, &mut self.membership, withdrawn)
+    /// The members of the space, and what is known of its writers.
+    #[inline]
+    pub fn members(&self) -> Members<'_> {
+        Members::new(&self.membership, &self.state)
     }
 
-    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
-    #[cfg(feature = "members")]
-    pub fn withdrawn_count(&self) -> u64 {
-        self.idempotency.withdrawn_count()
+    /// Changes of who is a member, what this replica states of writers, and the collection of garbage.
+    #[inline]
+    pub fn members_mut(&mut self) -> MembersMut<'_> {
+        MembersMut { replica: self }
     }
 
-    /// Whether there may be keyed operations of what is held here that are not known here.
-    pub fn lacks_keys(&self) -> bool {
-        self.membership.lacks_keys()
+    /// How far transactions are held: here, by members, and for the reads of a session.
+    #[inline]
+    pub fn consistency(&self) -> Consistency<'_> {
+        Consistency::new(&self.membership, &self.state)
     }
 
-    /// What a node is to be asked for: all but what is held here with its keyed operations.
-    pub fn vector_with_keys(&self) -> VersionVector {
-        self.membership.vector_with_keys(&self.state)
+    /// The operations that were made under idempotency keys.
+    #[inline]
+    pub fn keyed(&self) -> Keyed<'_> {
+        Keyed::new(&self.idempotency, &self.membership, &self.state)
     }
 
-    /// Refuses so many new writers if there is no room for them beside those that are known, the own
-    /// one included.
-    ///
-    /// # Errors
-    /// [`Error::WritersFull`].
-    #[cfg(feature = "members")]
-    pub(crate) fn room_for_writers(&self, new: usize, by: Bringer) -> Result<(), Error> {
-        self.membership.room_for_writers(&self.state, new, by)
+    /// Changes of the idempotency log.
+    #[inline]
+    pub fn keyed_mut(&mut self) -> KeyedMut<'_> {
+        KeyedMut::new(&mut self.idempotency, &mut self.membership, &mut self.state)
+    }
+
+    /// Going on under a fresh writer after this one was passed over.
+    #[inline]
+    pub fn rejoin_mut(&mut self) -> RejoinMut<'_> {
+        RejoinMut { replica: self }
+    }
+
+    /// How many of the transactions that were made here, under this and earlier writers, no member is
+    /// known to hold; 0 while the space is open.
+    #[inline]
+    pub fn unconfirmed(&self) -> usize {
+        self.rejoin.unheld(&self.membership)
+    }
+
+    /// Evidence of forks, and the digests by which forks are found.
+    #[inline]
+    pub fn forks(&self) -> Forks<'_> {
+        let closed = self.membership.configuration().is_some();
+        Forks::new(&self.forks, &self.state, closed)
+    }
+
+    /// Looks for forks, and leaves a forked writer id behind.
+    #[inline]
+    pub fn forks_mut(&mut self) -> ForksMut<'_> {
+        ForksMut { replica: self }
     }
 
     /// The digest of the version vector. It takes time for each writer once something changed.
@@ -446,18 +456,6 @@ impl Replica {
     /// The same digest. The replica keeps it for the next call.
     pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
         self.state.digest_kept()
-    }
-
-    /// How often the digest was computed to be kept.
-    #[cfg(all(test, feature = "members"))]
-    pub(crate) fn digests_worked_out(&self) -> usize {
-        self.state.digests_worked_out()
-    }
-
-    /// Whether the digest is known, or there are few writers to look at for it.
-    #[cfg(feature = "members")]
-    pub(crate) fn is_digest_near(&self, writers_max: usize) -> bool {
-        self.state.is_digest_near(writers_max)
     }
 
     /// The present moment.
@@ -484,17 +482,6 @@ impl Replica {
     /// It is a hash, and means nothing elsewhere.
     pub fn version(&self, key: &str) -> u64 {
         self.state.version(key)
-    }
-
-    /// The evidence of faults that were detected, up to
-    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
-    pub fn faults(&self) -> &[Fault] {
-        self.forks.faults()
-    }
-
-    /// How many faults were detected.
-    pub fn fault_count(&self) -> u64 {
-        self.forks.fault_count()
     }
 
     /// Gives back memory that growth has set aside. Worth its time after a large load.

@@ -222,6 +222,12 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
+    /// The clocks that a mark has, by local number.
+    pub(crate) fn lows(&self, mark: &StateMark) -> Vec<u64> {
+        let numbers = 0..self.writers.len();
+        numbers.map(|number| self.low(mark, number)).collect()
+    }
+
     /// The writer it writes under.
     pub(crate) fn writer(&self) -> WriterId {
         self.writers[OWN as usize]

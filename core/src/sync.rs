@@ -360,7 +360,7 @@ impl SyncMachine {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
-        let open = MEMBERS && replica.configuration().is_none();
+        let open = MEMBERS && replica.members().configuration().is_none();
         if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
             self.note_starts(replica);
         }
@@ -397,7 +397,7 @@ impl SyncMachine {
             Input::Renew { writer } => self.renew(now, replica, writer),
             Input::Tick => self.tick(now, replica),
         }
-        if open && replica.configuration().is_some() {
+        if open && replica.members().configuration().is_some() {
             // Whatever was told before was told as in an open space, and refused by members.
             self.pushes.restart();
             self.local_change(now);

@@ -116,7 +116,9 @@ impl Scenario for Beginnings {
     fn may_put_back(mesh: &mut World, at: usize) -> bool {
         let vector = mesh.nodes[at].replica.vector();
         let holds = |it: &sim::Node<()>| {
-            it.alive && it.replica.configuration().is_some() && it.replica.vector().covers(&vector)
+            it.alive
+                && it.replica.members().configuration().is_some()
+                && it.replica.vector().covers(&vector)
         };
         let written = (0..NODES).all(|at| mesh.is_written(at));
         written && mesh.nodes.iter().all(holds) && mesh.may_lose(at)
@@ -190,13 +192,16 @@ impl World {
             return Ok(());
         }
         let first = &mut self.nodes[0].replica;
-        if first.configuration().is_none() {
-            first.found(&owners[0], &nonce, time).map_err(text)?;
+        if first.members().configuration().is_none() {
+            first
+                .members_mut()
+                .found(&owners[0], &nonce, time)
+                .map_err(text)?;
             return self.changed(0);
         }
         // A node that had to rejoin has lost its proposal, so the operator repeats the request.
-        if members > 1 && first.proposal().is_none() && first.is_member() {
-            return match first.propose_members(&owners) {
+        if members > 1 && first.members().proposal().is_none() && first.members().is_member() {
+            return match first.members_mut().propose(&owners) {
                 Ok(()) => self.changed(0),
                 Err(error) if self.settings.trouble.ms == 0 => Err(text(error)),
                 Err(_) => Ok(()),
@@ -206,7 +211,7 @@ impl World {
     }
 
     fn members(&self, at: usize) -> usize {
-        let members = self.nodes[at].replica.configuration();
+        let members = self.nodes[at].replica.members().configuration();
         members.map_or(0, |it| it.members.len())
     }
 

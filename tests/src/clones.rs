@@ -120,11 +120,11 @@ impl Scenario for Clones {
     }
 
     fn before(mesh: &mut World, at: usize, _: Cause) {
-        mesh.own.faults = mesh.nodes[at].replica.fault_count();
+        mesh.own.faults = mesh.nodes[at].replica.forks().fault_count();
     }
 
     fn handled(mesh: &mut World, at: usize, _: Cause) -> Result<(), String> {
-        let found = mesh.nodes[at].replica.fault_count();
+        let found = mesh.nodes[at].replica.forks().fault_count();
         mesh.own.figures.faults += found - mesh.own.faults;
         Ok(())
     }

@@ -210,9 +210,12 @@ impl World {
         self.start(Some(owners[0]));
         let nonce = self.actors[0].member.map_or([0; 16], |it| it.1);
         let now = self.now;
-        let done = self.actors[0].replica.found(&owners[0], &nonce, now);
+        let done = self.actors[0]
+            .replica
+            .members_mut()
+            .found(&owners[0], &nonce, now);
         done.map_err(|error| error.to_string())?;
-        let done = self.actors[0].replica.force_members(&owners);
+        let done = self.actors[0].replica.members_mut().force(&owners);
         done.map_err(|error| error.to_string())?;
         self.settle(0)?;
         for owner in &owners[1..] {
@@ -266,14 +269,14 @@ impl World {
 
     /// A new replica that begins from a member's state.
     fn join(&mut self, owner: Option<Owner>) -> Result<(), String> {
-        let Some(member) = self.pick(|actor| actor.replica.is_member()) else {
+        let Some(member) = self.pick(|actor| actor.replica.members().is_member()) else {
             return Ok(());
         };
         let at = self.start(owner);
         self.note(|| format!("{at} joins at {member}"));
         if owner.is_none() && self.random.chance(700) {
             let writer = self.actors[at].replica.writer();
-            let done = self.actors[member].replica.admit(&writer);
+            let done = self.actors[member].replica.members_mut().admit(&writer);
             done.map_err(|error| error.to_string())?;
             self.settle(member)?;
         }
@@ -287,7 +290,7 @@ impl World {
 
     /// Sends what `to` lacks, and delivers it at once.
     fn exchange(&mut self, from: usize, to: usize) -> Result<(), String> {
-        let vector = self.actors[to].replica.vector_with_keys();
+        let vector = self.actors[to].replica.keyed().vector();
         self.send(from, to, &vector);
         let last = self.sent.len() - 1;
         self.deliver(last)
@@ -342,7 +345,7 @@ impl World {
             });
         }
         let before = self.trace.then(|| replica.delta(&VersionVector::default()));
-        let result = replica.merge_live(&message, Some(writer), &mut |_| ());
+        let result = replica.merge_with(&message, Some(writer), &mut |_| ());
         self.note(|| format!("{to} gets {at} of {from}: {:?}", result.as_ref().err()));
         match result {
             Ok(merged) => {
@@ -401,14 +404,16 @@ impl World {
     fn is_given_up(&self, writer: WriterId) -> bool {
         let members = self.actors.iter().filter(|it| it.member.is_some());
         let mut replicas = members.map(|it| &it.replica);
-        self.taken.has(&writer) || replicas.any(|it| !it.takes_from(&writer))
+        self.taken.has(&writer) || replicas.any(|it| !it.members().accepts_from(&writer))
     }
 
     /// A replica withdraws its duplicates of transactions that other replicas made under the same keys.
     fn withdraw(&mut self, at: usize) -> Result<(), String> {
         let Actor { replica, view, .. } = &mut self.actors[at];
         let mut withdrawn = Vec::new();
-        let done = replica.withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
+        let done = replica
+            .keyed_mut()
+            .withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
         if done.map_err(|error| error.to_string())? {
             self.figures.withdrawn += withdrawn.len() as u64;
             let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
@@ -460,8 +465,11 @@ impl World {
         self.oracle
             .check(&actor.view, &actor.replica, now)
             .map_err(named)?;
-        if actor.replica.fault_count() > 0 {
-            return Err(named(format!("a fault: {:?}", actor.replica.faults()[0])));
+        if actor.replica.forks().fault_count() > 0 {
+            return Err(named(format!(
+                "a fault: {:?}",
+                actor.replica.forks().faults()[0]
+            )));
         }
         match self.ledger.as_ref().filter(|_| !actor.doomed) {
             Some(books) => books
@@ -496,7 +504,7 @@ impl World {
             79..83 => self.farewell(),
             83..85 => self.fence(),
             85..87 => self.restart(),
-            87..91 => self.tend(|replica| replica.acknowledge().map(|_| ())),
+            87..91 => self.tend(|replica| replica.members_mut().acknowledge().map(|_| ())),
             91..95 => self.absorb(),
             _ => self.collect(),
         }
@@ -562,8 +570,9 @@ impl World {
         };
         // A replica that no member has admitted yet sends to members only.
         let actor = &self.actors[from];
-        let speaks = actor.replica.is_member() || actor.replica.home().is_some();
-        let Some(to) = self.pick(|actor| speaks || actor.replica.is_member()) else {
+        let speaks =
+            actor.replica.members().is_member() || actor.replica.members().sponsor().is_some();
+        let Some(to) = self.pick(|actor| speaks || actor.replica.members().is_member()) else {
             return Ok(());
         };
         if from == to {
@@ -575,7 +584,7 @@ impl World {
                 let other = self.random.index(self.actors.len());
                 self.actors[other].replica.vector()
             }
-            _ => self.actors[to].replica.vector_with_keys(),
+            _ => self.actors[to].replica.keyed().vector(),
         };
         self.send(from, to, &since);
         let number = self.sent.len() - 1;
@@ -584,10 +593,12 @@ impl World {
     }
 
     fn farewell(&mut self) -> Result<(), String> {
-        let Some(at) = self.pick(|actor| !actor.left && actor.replica.home().is_some()) else {
+        let Some(at) =
+            self.pick(|actor| !actor.left && actor.replica.members().sponsor().is_some())
+        else {
             return Ok(());
         };
-        let done = self.actors[at].replica.leave();
+        let done = self.actors[at].replica.members_mut().leave();
         done.map_err(|error| error.to_string())?;
         self.note(|| format!("{at} leaves"));
         self.actors[at].left = true;
@@ -596,7 +607,7 @@ impl World {
     }
 
     fn fence(&mut self) -> Result<(), String> {
-        let Some(by) = self.pick(|actor| actor.replica.is_member()) else {
+        let Some(by) = self.pick(|actor| actor.replica.members().is_member()) else {
             return Ok(());
         };
         let other = self.random.index(self.actors.len());
@@ -605,7 +616,7 @@ impl World {
         let members = self
             .actors
             .iter()
-            .filter(|it| it.alive && it.replica.is_member());
+            .filter(|it| it.alive && it.replica.members().is_member());
         let member = self.actors[other].member.is_some();
         if other == by || member && (members.count() < 3 || self.random.chance(700)) {
             return Ok(());
@@ -618,13 +629,16 @@ impl World {
         }
         if let Some((owner, _)) = self.actors[other].member {
             let replica = &mut self.actors[by].replica;
-            let members = replica.configuration().map(|it| it.members.clone());
+            let members = replica
+                .members()
+                .configuration()
+                .map(|it| it.members.clone());
             let mut members = members.unwrap_or_default();
             members.retain(|it| *it != owner);
-            let done = replica.force_members(&members);
+            let done = replica.members_mut().force(&members);
             done.map_err(|error| error.to_string())?;
         }
-        match self.actors[by].replica.fence(&writer) {
+        match self.actors[by].replica.members_mut().fence(&writer) {
             Ok(()) | Err(Error::UnknownWriter { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -637,7 +651,7 @@ impl World {
 
     /// A member stops, and starts again as a new incarnation from its stored state.
     fn restart(&mut self) -> Result<(), String> {
-        let Some(at) = self.pick(|actor| actor.replica.is_member()) else {
+        let Some(at) = self.pick(|actor| actor.replica.members().is_member()) else {
             return Ok(());
         };
         let Some((owner, _)) = self.actors[at].member else {
@@ -665,7 +679,11 @@ impl World {
         nonce: [u8; 16],
         now: u64,
     ) -> Result<(), String> {
-        match self.actors[at].replica.announce(&owner, &nonce, now) {
+        match self.actors[at]
+            .replica
+            .members_mut()
+            .announce(&owner, &nonce, now)
+        {
             Ok(()) => self.settle(at),
             // The member was taken out of the configuration meanwhile.
             Err(Error::NotAMember) => {

@@ -63,27 +63,27 @@ pub fn merge(delivery: &Delivery, bytes: &[u8]) {
         let mut replica = delivery.replica.clone();
         replica.set_time(0); // nothing expires
         let state = |replica: &Replica| {
-            let known = (replica.clock(), replica.keyed_count());
-            (known, replica.vector_with_keys(), replica.canonical_bytes())
+            let known = (replica.clock(), replica.keyed().count());
+            (known, replica.keyed().vector(), replica.canonical_bytes())
         };
         let before = state(&replica);
-        let merged = replica.merge_live(&message, live, &mut |_| ());
+        let merged = replica.merge_with(&message, live, &mut |_| ());
         if merged.is_err() {
             assert_eq!(before, state(&replica));
             continue;
         }
         told(&replica);
-        let _ = replica.withdraw(&mut |_, _| ());
+        let _ = replica.keyed_mut().withdraw(&mut |_, _| ());
         told(&replica);
-        let _ = replica.fence_strays();
-        let _ = replica.acknowledge();
-        let _ = replica.absorb();
+        let _ = replica.members_mut().fence_strays();
+        let _ = replica.members_mut().acknowledge();
+        let _ = replica.members_mut().retire();
         let mut mark = Mark::default();
         let _ = replica.since(&mut mark);
-        replica.collect(&mark);
+        replica.members_mut().collect(&mark);
         let _ = replica.add("mine", 1);
         let _ = replica.apply("mine", Op::Delete);
-        let _ = replica.leave();
+        let _ = replica.members_mut().leave();
         told(&replica);
     }
 }

@@ -171,8 +171,14 @@ impl World {
         let owners: Vec<Owner> = (0..NODES).map(owner).collect();
         let members = self.random.range(1, 4) as usize;
         let first = &mut self.nodes[0].replica;
-        first.found(&owners[0], &nonce, time).map_err(text)?;
-        first.propose_members(&owners[..members]).map_err(text)?;
+        first
+            .members_mut()
+            .found(&owners[0], &nonce, time)
+            .map_err(text)?;
+        first
+            .members_mut()
+            .propose(&owners[..members])
+            .map_err(text)?;
         self.changed(0)?;
         let wait = self.random.range(0, 3_000);
         self.pass(wait)?;
@@ -205,7 +211,7 @@ impl World {
     }
 
     fn number(&self, at: usize) -> Option<(u64, u64)> {
-        let present = self.nodes[at].replica.configuration();
+        let present = self.nodes[at].replica.members().configuration();
         present.map(|it| (it.era, it.number))
     }
 
@@ -227,7 +233,7 @@ impl World {
             return Ok(());
         };
         let node = &mut self.nodes[at];
-        let upto = node.replica.written();
+        let upto = node.replica.consistency().written();
         self.note(|| format!("{at} writes {write} at {level:?} under {began:?}: {upto:?}"));
         let node = &mut self.nodes[at];
         let question = node
@@ -272,7 +278,7 @@ impl World {
 
     /// Checks that all configurations of one number are the same.
     fn check_decided(&mut self, at: usize) -> Result<(), String> {
-        let Some(present) = self.nodes[at].replica.configuration() else {
+        let Some(present) = self.nodes[at].replica.members().configuration() else {
             return Ok(());
         };
         let decided = self.own.decided.entry((present.era, present.number));
@@ -337,7 +343,7 @@ impl World {
         let session = self.random.index(self.own.sessions.len());
         let it = &self.own.sessions[session];
         let replica = &self.nodes[at].replica;
-        if replica.holds(it.token.vector()) {
+        if replica.consistency().holds(it.token.vector()) {
             self.own.figures.sessions += 1;
             let mut seen = it.seen.iter();
             if let Some(write) = seen.find(|write| !self.sees(at, **write)) {
@@ -347,7 +353,7 @@ impl World {
                     self.tell()
                 ));
             }
-            if let Ok(token) = replica.token(&it.token) {
+            if let Ok(token) = replica.consistency().token(&it.token) {
                 let seen = (0..self.own.writes).filter(|it| replica.value(&key(*it)).is_some());
                 let seen: BTreeSet<usize> = seen.collect();
                 self.note(|| format!("session {session} reads at {at}: {token:?}"));
@@ -363,13 +369,18 @@ impl World {
     /// A session writes.
     fn write_in(&mut self, session: usize, at: usize) -> Result<(), String> {
         let Session { token, mut seen } = self.own.sessions[session].clone();
-        if self.nodes[at].replica.room_in_token(&token).is_err() {
+        if self.nodes[at]
+            .replica
+            .consistency()
+            .room_in_token(&token)
+            .is_err()
+        {
             return Ok(());
         }
         let Some(write) = self.add(at) else {
             return Ok(());
         };
-        let token = self.nodes[at].replica.token(&token);
+        let token = self.nodes[at].replica.consistency().token(&token);
         let token = token.map_err(|error| format!("there was room: {error}"))?;
         self.note(|| format!("session {session} writes {write} at {at}: {token:?}"));
         seen.insert(write);
@@ -380,7 +391,7 @@ impl World {
     /// A member proposes one member more or less, as a node does, or several. Others may propose at the same
     /// time.
     fn propose(&mut self, at: usize) -> Result<(), String> {
-        let present = self.nodes[at].replica.configuration();
+        let present = self.nodes[at].replica.members().configuration();
         let before = present.map_or(vec![], |it| it.members.clone());
         let mut owners = before.clone();
         let other = owner(self.random.index(NODES));
@@ -398,7 +409,7 @@ impl World {
             owners.push(other);
         }
         let replica = &mut self.nodes[at].replica;
-        if owners.is_empty() || replica.propose_members(&owners).is_err() {
+        if owners.is_empty() || replica.members_mut().propose(&owners).is_err() {
             return Ok(());
         }
         let named: Vec<u8> = owners.iter().map(|owner| owner[0]).collect();

@@ -281,7 +281,7 @@ impl Run {
         replica.set_time(*wall);
         self.oracle.learn(view, replica.writers())?;
         self.oracle.check(view, replica, *wall)?;
-        match replica.faults().first() {
+        match replica.forks().faults().first() {
             Some(fault) => Err(format!("a fault: {fault:?}")),
             None => Ok(()),
         }

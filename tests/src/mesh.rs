@@ -237,11 +237,12 @@ impl Scenario for Guests {
         let mut others = (0..MEMBERS).filter(|other| *other != at);
         let held = others.all(|at| {
             let other = &mesh.nodes[at];
-            let held = other.replica.vector_with_keys().covers(&vector);
+            let held = other.replica.keyed().vector().covers(&vector);
             held && other.alive && mesh.is_written(at)
         });
         let long_ago = mesh.own.restored_at + 8_000 < mesh.now;
-        let may = at < MEMBERS && held && replica.unheld() == 0 && long_ago && mesh.is_written(at);
+        let may =
+            at < MEMBERS && held && replica.unconfirmed() == 0 && long_ago && mesh.is_written(at);
         if may {
             mesh.own.restored_at = mesh.now;
         }
@@ -291,10 +292,17 @@ impl World {
         }
         let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
         let first = &mut self.nodes[0].replica;
-        first.found(&owners[0], &nonce, time).map_err(text)?;
-        first.propose_members(&owners).map_err(text)?;
+        first
+            .members_mut()
+            .found(&owners[0], &nonce, time)
+            .map_err(text)?;
+        first.members_mut().propose(&owners).map_err(text)?;
         self.changed(0)?;
-        let established = |mesh: &World| mesh.nodes.iter().all(|it| it.replica.is_established());
+        let established = |mesh: &World| {
+            mesh.nodes
+                .iter()
+                .all(|it| it.replica.members().is_established())
+        };
         if !self.until(SETTLED_MS, established)? {
             return Err(format!("they don't all become members: {}", self.tell()));
         }

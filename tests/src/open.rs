@@ -276,8 +276,8 @@ impl World {
             }
             let oracle = &self.own.oracle;
             oracle.check(&shown.view, &node.replica, shown.wall)?;
-            if node.replica.fault_count() > 0 {
-                return Err(format!("a fault: {:?}", node.replica.faults()[0]));
+            if node.replica.forks().fault_count() > 0 {
+                return Err(format!("a fault: {:?}", node.replica.forks().faults()[0]));
             }
             let first = first.get_or_insert((shown, node));
             if first.0.view.counters() != shown.view.counters() {

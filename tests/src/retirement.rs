@@ -230,7 +230,10 @@ impl Model for Space<'_> {
         let count = self.config.replicas() as u8;
         for (at, node) in state.nodes() {
             let node = self.world.node(node);
-            let (member, left) = (node.replica.is_member(), node.counts.farewells > 0);
+            let (member, left) = (
+                node.replica.members().is_member(),
+                node.counts.farewells > 0,
+            );
             let mut local = |step| actions.push(Action::Local { at, step });
             if fewer(counts.ops, self.config.ops) && !left {
                 match self.config.flows.len() as u8 {
@@ -247,7 +250,7 @@ impl Model for Space<'_> {
                 self.of_member(state, at, &counts, &mut local);
             } else if fewer(counts.farewells, self.config.farewells)
                 && !left
-                && node.replica.home().is_some()
+                && node.replica.members().sponsor().is_some()
             {
                 local(Local::Leave);
             }
@@ -257,8 +260,10 @@ impl Model for Space<'_> {
             let tab = usize::from(at) >= self.config.members && !left;
             if tab && fewer(counts.returns, self.config.returns) {
                 let writer = node.replica.writer();
-                let knows =
-                    |replica: &Replica| replica.is_member() && replica.last_of(&writer).is_some();
+                let knows = |replica: &Replica| {
+                    replica.members().is_member()
+                        && replica.members().final_clock(&writer).is_some()
+                };
                 let helpers = state
                     .nodes()
                     .filter(|it| knows(&self.world.node(it.1).replica));

@@ -108,7 +108,7 @@ impl Trace {
             self.bytes(writer.as_bytes());
             self.number(clock);
         }
-        if let Some(it) = replica.configuration() {
+        if let Some(it) = replica.members().configuration() {
             [it.era, it.number]
                 .into_iter()
                 .for_each(|it| self.number(it));

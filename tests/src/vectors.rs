@@ -245,7 +245,7 @@ fn digests() -> Digests {
     let mut replica = two();
     Digests {
         vector: replica.digest(),
-        contents: replica.content_digest(),
+        contents: replica.forks_mut().content_digest(),
     }
 }
 
@@ -253,7 +253,7 @@ fn contents(why: Why, replica: &Replica) -> Body {
     Body::Contents {
         why,
         vector: replica.digest(),
-        writers: replica.contents(),
+        writers: replica.forks().contents(),
     }
 }
 

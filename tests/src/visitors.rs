@@ -83,11 +83,16 @@ impl Members {
             marks: vec![Mark::default(); MEMBERS],
         };
         let first = &mut members.replicas[0];
-        first.found(&owners[0], &[1; 16], 1).map_err(tell)?;
-        first.force_members(&owners).map_err(tell)?;
+        first
+            .members_mut()
+            .found(&owners[0], &[1; 16], 1)
+            .map_err(tell)?;
+        first.members_mut().force(&owners).map_err(tell)?;
         for (at, owner) in owners.iter().enumerate().skip(1) {
             members.send(0, at)?;
-            let announced = members.replicas[at].announce(owner, &[1; 16], 1);
+            let announced = members.replicas[at]
+                .members_mut()
+                .announce(owner, &[1; 16], 1);
             announced.map_err(tell)?;
         }
         members.in_order()?;
@@ -109,10 +114,10 @@ impl Members {
             }
         }
         for (replica, mark) in self.replicas.iter_mut().zip(&mut self.marks) {
-            replica.acknowledge().map_err(tell)?;
-            replica.absorb().map_err(tell)?;
+            replica.members_mut().acknowledge().map_err(tell)?;
+            replica.members_mut().retire().map_err(tell)?;
             replica.since(mark);
-            replica.collect(mark);
+            replica.members_mut().collect(mark);
         }
         Ok(())
     }
@@ -178,7 +183,10 @@ pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome
         writers_max = known.max().unwrap_or(0).max(writers_max);
         members.round()?;
         for (member, tab) in dead {
-            members.replicas[member].fence(&tab).map_err(tell)?;
+            members.replicas[member]
+                .members_mut()
+                .fence(&tab)
+                .map_err(tell)?;
         }
         members.round()?;
         progress(came);
@@ -253,14 +261,14 @@ fn tab(
     count(&mut tab)?;
     count(&mut tab)?;
     if goes {
-        tab.leave().map_err(tell)?;
+        tab.members_mut().leave().map_err(tell)?;
     }
     pass(&tab.delta(&home.vector()), writer, home)?;
     Ok(writer)
 }
 
 fn pass(message: &Message, from: WriterId, to: &mut Replica) -> Result<(), String> {
-    let merged = to.merge_live(message, Some(from), &mut |_| ());
+    let merged = to.merge_with(message, Some(from), &mut |_| ());
     merged.map(|_| ()).map_err(tell)
 }
 

@@ -241,7 +241,7 @@ impl World {
         for _ in 0..20 {
             // An earlier decision may still change the members.
             let mut members = 0..self.nodes.len();
-            let at = members.find(|at| self.nodes[*at].replica.is_member());
+            let at = members.find(|at| self.nodes[*at].replica.members().is_member());
             let at = at.ok_or("nobody is a member")?;
             if self.nodes[at].replica.quota().period("last").is_ok() {
                 return Ok(at);
@@ -262,7 +262,7 @@ impl World {
     /// Uses some of the last limit at a member. Returns the amount.
     fn use_last(&mut self, at: usize, left: u64) -> Result<u64, String> {
         let cost = (1 + self.random.below(3)).min(left);
-        if cost == 0 || !self.nodes[at].replica.is_member() {
+        if cost == 0 || !self.nodes[at].replica.members().is_member() {
             return Ok(0);
         }
         if self.allow(at, "last", cost, None)? {
@@ -304,14 +304,14 @@ impl World {
             return Ok(());
         }
         let replica = &mut self.nodes[at].replica;
-        let members = replica.configuration();
+        let members = replica.members().configuration();
         let mut members = members.map_or(Vec::new(), |it| it.members.clone());
         match members.contains(&other) {
             true if members.len() > 2 => members.retain(|it| *it != other),
             true => {}
             false => members.push(other),
         }
-        match replica.propose_members(&members) {
+        match replica.members_mut().propose(&members) {
             Ok(()) | Err(Error::NotAMember) => self.changed(at),
             Err(error) => Err(text(error)),
         }

@@ -72,9 +72,9 @@ fn script(connect: u8, said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 /// The state of a member whose vote on going on alone needs the other member.
 fn voted() -> Vec<u8> {
     let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
-    one.found(&[8; 32], &[1; 16], 1).unwrap();
-    one.propose_members(&[[8; 32], [9; 32]]).unwrap();
-    one.propose_members(&[[8; 32]]).unwrap();
+    one.members_mut().found(&[8; 32], &[1; 16], 1).unwrap();
+    one.members_mut().propose(&[[8; 32], [9; 32]]).unwrap();
+    one.members_mut().propose(&[[8; 32]]).unwrap();
     let state = one.delta(&VersionVector::default());
     assert!(format!("{state:?}").contains("Vote("), "{state:?}");
     state.encode()
@@ -108,7 +108,7 @@ fn audits_are_refused_or_mean_themselves() {
 fn records() -> Vec<Vec<u8>> {
     let replica = |byte| Replica::new(Space::default(), WriterId::from_bytes([byte; 16]));
     let (mut member, mut guest) = (replica(1), replica(2));
-    member.found(&[9; 32], &[1; 16], 1).unwrap();
+    member.members_mut().found(&[9; 32], &[1; 16], 1).unwrap();
     let mut records = vec![guest.snapshot().encode_stored()];
     for byte in 3..5 {
         member.add("a", i64::from(byte)).unwrap();

@@ -100,7 +100,9 @@ fn run(seed: u64) -> Result<(), String> {
                 profile.stored
             ));
         }
-        if tab.replica.canonical_bytes() != last_bytes(&profile)? || tab.replica.fault_count() > 0 {
+        if tab.replica.canonical_bytes() != last_bytes(&profile)?
+            || tab.replica.forks().fault_count() > 0
+        {
             return Err(format!("seed {seed}: tabs differ"));
         }
     }

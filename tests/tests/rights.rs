@@ -153,7 +153,10 @@ fn who_says_to_be_a_member_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
         let owner: Owner = world.peers[MEMBER].owner;
         let replica = &mut world.peers[EVE].replica;
-        replica.announce(&owner, &[0; 16], 1 << 50).unwrap();
+        replica
+            .members_mut()
+            .announce(&owner, &[0; 16], 1 << 50)
+            .unwrap();
         world.changed(EVE);
     });
 }
@@ -163,7 +166,10 @@ fn who_says_to_be_a_member_is_refused() {
 fn what_is_said_of_others_is_refused() {
     refused((true, Role::Editor, false), "not_yours", |world| {
         let mut member = world.peers[OTHER].replica.clone();
-        member.admit(&WriterId::from_bytes([0xbb; 16])).unwrap();
+        member
+            .members_mut()
+            .admit(&WriterId::from_bytes([0xbb; 16]))
+            .unwrap();
         let message = member.delta(&world.peers[MEMBER].replica.vector());
         world.say(EVE, &push(message));
     });

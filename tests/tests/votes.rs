@@ -43,14 +43,15 @@ impl World {
             });
             if at == 0 {
                 let first = &mut world.members[0].replica;
-                first.found(owner, &nonce, 1).unwrap();
-                first.force_members(&owners).unwrap();
+                first.members_mut().found(owner, &nonce, 1).unwrap();
+                first.members_mut().force(&owners).unwrap();
                 continue;
             }
             world.send(0, at);
             world.deliver(world.sent.len() - 1, at);
             world.members[at]
                 .replica
+                .members_mut()
                 .announce(owner, &nonce, 1)
                 .unwrap();
         }
@@ -72,12 +73,17 @@ impl World {
         let message = Message::decode(bytes).unwrap();
         let replica = &mut self.members[to].replica;
         // A message that builds on a missing one is rejected, and sent again later.
-        let _ = replica.merge_live(&message, Some(*from), &mut |_| ());
+        let _ = replica.merge_with(&message, Some(*from), &mut |_| ());
         self.look(to);
     }
 
     fn look(&mut self, at: usize) {
-        let configuration = self.members[at].replica.configuration().unwrap().clone();
+        let configuration = self.members[at]
+            .replica
+            .members()
+            .configuration()
+            .unwrap()
+            .clone();
         let number = (configuration.era, configuration.number);
         let before = self.decided.entry(number).or_insert(configuration.clone());
         assert_eq!(*before, configuration, "two configurations of one number");
@@ -92,14 +98,19 @@ impl World {
                 let mut owners: Vec<Owner> = owners.collect();
                 owners.retain(|_| self.random.chance(800));
                 owners.push([self.random.range(100, 105) as u8; 32]);
-                if self.members[at].replica.propose_members(&owners).is_ok() {
+                if self.members[at]
+                    .replica
+                    .members_mut()
+                    .propose(&owners)
+                    .is_ok()
+                {
                     self.proposed += 1;
                 }
                 self.look(at);
             }
             1 => self.restart(at),
             2..8 => {
-                self.members[at].replica.vote().unwrap();
+                self.members[at].replica.members_mut().vote().unwrap();
                 self.look(at);
             }
             8..13 if at != other => self.send(at, other),
@@ -118,7 +129,7 @@ impl World {
         let writer = WriterId::mint(&Space::default(), &owner, &nonce);
         let mut replica = Replica::new(Space::default(), writer);
         replica.merge(&state).unwrap();
-        if replica.announce(&owner, &nonce, 2).is_ok() {
+        if replica.members_mut().announce(&owner, &nonce, 2).is_ok() {
             self.members[at].replica = replica;
         }
     }
@@ -135,14 +146,14 @@ impl World {
             }
             for at in 0..self.members.len() {
                 let replica = &mut self.members[at].replica;
-                replica.acknowledge().unwrap();
+                replica.members_mut().acknowledge().unwrap();
                 let mark = {
                     let mut mark = tallymesh_core::Mark::default();
                     replica.since(&mut mark);
                     mark
                 };
-                replica.collect(&mark);
-                replica.vote().unwrap();
+                replica.members_mut().collect(&mark);
+                replica.members_mut().vote().unwrap();
                 self.look(at);
             }
         }
@@ -159,13 +170,26 @@ fn a_proposer_that_starts_again_leaves_nothing_open() {
     }
     let owner = |at: usize| world.members[at].owner;
     let [keeps, other] = [[owner(0), owner(2)], [owner(0), owner(1)]];
-    world.members[0].replica.propose_members(&keeps).unwrap();
-    world.members[1].replica.propose_members(&other).unwrap();
+    world.members[0]
+        .replica
+        .members_mut()
+        .propose(&keeps)
+        .unwrap();
+    world.members[1]
+        .replica
+        .members_mut()
+        .propose(&other)
+        .unwrap();
     world.restart(1);
     world.finish();
     for at in [0, 1, 2] {
-        assert_eq!(world.members[at].replica.proposal(), None);
-        let number = world.members[at].replica.configuration().unwrap().number;
+        assert_eq!(world.members[at].replica.members().proposal(), None);
+        let number = world.members[at]
+            .replica
+            .members()
+            .configuration()
+            .unwrap()
+            .number;
         assert_eq!(number, 3);
     }
 }
@@ -189,9 +213,9 @@ fn one_number_has_one_configuration() {
         let newest = world.decided.last_key_value().unwrap().1.clone();
         let stays = |it: &&Member| newest.has(&it.owner);
         for member in world.members.iter().filter(stays) {
-            let known = member.replica.configuration().unwrap();
+            let known = member.replica.members().configuration().unwrap();
             assert_eq!(*known, newest, "seed {seed}: {:?}", member.owner[0]);
-            let open = member.replica.proposal();
+            let open = member.replica.members().proposal();
             let state = member.replica.delta(&VersionVector::default());
             assert!(open.is_none(), "seed {seed}: {open:?} is open: {state:?}");
         }

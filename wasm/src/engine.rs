@@ -162,7 +162,7 @@ impl Engine {
                     replica.clock(),
                     replica.len() as u64,
                     replica.shard_count() as u64,
-                    replica.fault_count(),
+                    replica.forks().fault_count(),
                 ] {
                     put(bytes, &number.to_le_bytes());
                 }
@@ -189,7 +189,7 @@ impl Engine {
             #[cfg(feature = "members")]
             part::SNAPSHOT | part::RECORD => return self.put_record(what == part::SNAPSHOT),
             #[cfg(feature = "members")]
-            part::UNHELD => put(bytes, &(replica.unheld() as u64).to_le_bytes()),
+            part::UNHELD => put(bytes, &(replica.unconfirmed() as u64).to_le_bytes()),
             _ => put(
                 bytes,
                 self.error.as_ref().map_or("", Error::code).as_bytes(),
@@ -293,7 +293,7 @@ impl Engine {
         let changed = &mut self.bytes;
         let replica = &mut self.replica;
         let merged = Message::decode(bytes).and_then(|message| {
-            replica.merge_with(&message, &mut |handle| {
+            replica.merge_with(&message, None, &mut |handle| {
                 put(changed, &handle.as_u32().to_le_bytes());
             })
         });

@@ -46,6 +46,24 @@ pub(crate) enum Standing {
     Stranger,
 }
 
+/// The entries of a chunk whose writers are forgotten here, as `forgotten` says of the entries of the last
+/// chunk of the same transfer.
+#[inline]
+pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotten) -> Forgotten {
+    let mut gone = Forgotten::default();
+    if MEMBERS {
+        let last = &last.delta.writers;
+        let is_gone = |writer: &WriterId| {
+            let at = last.binary_search_by_key(writer, |entry| entry.writer);
+            at.is_ok_and(|at| forgotten.contains(&at))
+        };
+        let writers = chunk.delta.writers.iter().enumerate();
+        let writers = writers.filter(|(_, entry)| is_gone(&entry.writer));
+        *gone = writers.map(|(at, _)| at).collect();
+    }
+    gone
+}
+
 /// What a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
     message.facts_of(at).find_map(|fact| match &fact.says {

@@ -5,11 +5,12 @@
 //! [`idempotency::gaps`](crate::idempotency) decides when a gap is given up.
 
 use super::Membership;
-use crate::DUTIES;
+use super::admission::Forgotten;
 use crate::layers::State;
 use crate::message::Message;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
+use crate::{DUTIES, MEMBERS};
 #[cfg(feature = "members")]
 use alloc::vec::Vec;
 
@@ -30,6 +31,23 @@ impl Membership {
             }
         }
         message.lacking.sort_unstable();
+    }
+
+    /// Makes what was joined of a message visible: moves the version vector up to the message's clocks, and
+    /// notes how far the keyed operations of each writer are known then.
+    #[inline]
+    pub(crate) fn advance(&mut self, state: &mut State, message: &Message, forgotten: &Forgotten) {
+        for (at, entry) in message.delta.writers.iter().enumerate() {
+            if MEMBERS && forgotten.contains(&at) {
+                continue;
+            }
+            let number = self.number(state, entry.writer);
+            if message.is_closed() {
+                let lacking = message.keyless || message.lacking.contains(&(at as u32));
+                self.note_keys_of(state, number, entry, lacking);
+            }
+            state.advance(number as usize, entry.hi);
+        }
     }
 
     /// Notes up to where the keyed operations of a writer are known once this part of a message is

@@ -2,8 +2,9 @@
 
 use super::Membership;
 use crate::layers::State;
-use crate::message::records::Owner;
+use crate::message::records::{Configuration, Limit, Owner};
 use crate::state::page::OWN;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -55,57 +56,239 @@ pub struct Listed {
     pub fate: Fate,
 }
 
-impl Membership {
+/// The members of a space, and what is known of its writers: see [`Replica::members`].
+///
+/// A view: it borrows the replica, reads, and changes nothing.
+///
+/// [`Replica::members`]: crate::Replica::members
+#[derive(Clone, Copy)]
+pub struct Members<'a> {
+    membership: &'a Membership,
+    state: &'a State,
+}
+
+impl<'a> Members<'a> {
+    #[inline(always)]
+    pub(crate) fn new(membership: &'a Membership, state: &'a State) -> Members<'a> {
+        Members { membership, state }
+    }
+
+    /// The present configuration; `None` while the space is open.
+    #[inline]
+    pub fn configuration(self) -> Option<&'a Configuration> {
+        self.membership.configuration()
+    }
+
     /// The members of the present configuration, ascending by owner; none while the space is open.
-    pub(crate) fn members(&self, state: &State) -> Vec<Member> {
-        let quorum = self.quorum(state);
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
-        let own = self.owner_of(OWN);
+    pub fn list(self) -> Vec<Member> {
+        let quorum = self.membership.quorum(self.state);
+        let owners = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.members);
+        let own = self.membership.owner_of(OWN);
         let member = |owner: &Owner| {
             let living = self
+                .membership
                 .incarnations(owner)
-                .filter(|number| self.counts(*number));
-            let number = living.max_by_key(|number| self.generation_of(*number));
+                .filter(|number| self.membership.counts(*number));
+            let number = living.max_by_key(|number| self.membership.generation_of(*number));
             let behind = number.map(|number| {
-                let held = self.members_part(|writer| state.clocks[writer as usize]);
+                let held = self
+                    .membership
+                    .members_part(|writer| self.state.clocks[writer as usize]);
                 let lacks = |(writer, clock): (u32, u64)| match number == OWN && writer == OWN {
                     true => 0,
-                    false => clock.saturating_sub(self.seen_by(&quorum, number, writer)),
+                    false => clock.saturating_sub(self.membership.seen_by(&quorum, number, writer)),
                 };
                 held.into_iter().map(lacks).fold(0, u64::saturating_add)
             });
             Member {
                 owner: *owner,
-                writer: number.map(|number| state.writers[number as usize]),
-                clock: number.map_or(0, |number| state.clocks[number as usize]),
+                writer: number.map(|number| self.state.writers[number as usize]),
+                clock: number.map_or(0, |number| self.state.clocks[number as usize]),
                 behind: behind.unwrap_or(0),
-                unsure: number.is_some_and(|it| self.table.cards[it as usize].is_unsure()),
+                unsure: number
+                    .is_some_and(|it| self.membership.table.cards[it as usize].is_unsure()),
                 own: own == Some(*owner),
             }
         };
         owners.iter().map(member).collect()
     }
 
-    /// How many other members have said that they hold all of a writer up to a clock. A member says
-    /// so of members' writers only, when somebody [asks](Self::ask_for_acknowledgement) or waits
-    /// for it, and only once those whom it speaks for hold it too.
-    pub(crate) fn holders(&self, state: &State, writer: &WriterId, clock: u64) -> usize {
-        let Some(writer) = state.numbers.get(writer) else {
+    /// Whether this replica is a member.
+    #[inline]
+    pub fn is_member(self) -> bool {
+        self.membership.is_member()
+    }
+
+    /// Whether this replica's writer has announced itself as an incarnation of its owner, or can't
+    /// do so any more because it left or was declared dead.
+    #[inline]
+    pub fn is_announced(self) -> bool {
+        self.membership.is_announced()
+    }
+
+    /// Whether this is a member's writer that other members have admitted.
+    #[inline]
+    pub fn is_established(self) -> bool {
+        self.membership.is_established()
+    }
+
+    /// The members that were proposed here and are not decided on yet.
+    #[inline]
+    pub fn proposal(self) -> Option<&'a [Owner]> {
+        self.membership.proposal()
+    }
+
+    /// The rate limits that were proposed here and are not decided on yet.
+    #[inline]
+    pub fn proposed_limits(self) -> Option<&'a [Limit]> {
+        self.membership.proposed_limits()
+    }
+
+    /// The members that have not taken part yet in deciding on the next configuration, as far as is
+    /// known here; none if nothing is to be decided.
+    pub fn silent_voters(self) -> Vec<Owner> {
+        let Some((era, number)) = self.membership.next_number() else {
+            return Vec::new();
+        };
+        let promised = |owner: &Owner| {
+            self.membership
+                .vote_of(owner, era, number)
+                .map(|it| it.promised)
+        };
+        let owners = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.members);
+        let newest = owners.iter().filter_map(promised).max();
+        if newest.is_none() && self.membership.proposal().is_none() {
+            return Vec::new();
+        }
+        let silent = |owner: &&Owner| newest.is_none() || promised(owner) != newest;
+        owners.iter().filter(silent).copied().collect()
+    }
+
+    /// The number of other members that have said that they hold all of a writer up to a clock. A
+    /// member says so of members' writers only, when somebody
+    /// [asks](crate::MembersMut::request_acknowledgement) or waits for it, and only once the writers
+    /// that it sponsors hold it too.
+    pub fn holders(self, writer: &WriterId, clock: u64) -> usize {
+        let Some(writer) = self.state.numbers.get(writer) else {
             return 0;
         };
-        let quorum = self.quorum(state);
-        let own = self.owner_of(OWN);
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
+        let quorum = self.membership.quorum(self.state);
+        let own = self.membership.owner_of(OWN);
+        let owners = self
+            .membership
+            .configuration()
+            .map_or(&[][..], |it| &it.members);
         let holds = |owner: &&Owner| {
             let mut living = self
+                .membership
                 .incarnations(owner)
-                .filter(|number| self.counts(*number));
+                .filter(|number| self.membership.counts(*number));
             Some(**owner) != own
-                && living.any(|number| self.seen_by(&quorum, number, writer) >= clock)
+                && living.any(|number| self.membership.seen_by(&quorum, number, writer) >= clock)
         };
         owners.iter().filter(holds).count()
     }
 
+    /// The owner whose incarnation a writer is, if it is or was a member's.
+    pub fn owner_of(self, writer: &WriterId) -> Option<Owner> {
+        self.membership.owner_of(self.state.numbers.get(writer)?)
+    }
+
+    /// How many writers are known here.
+    pub fn writer_count(self) -> usize {
+        self.state.numbers.len()
+    }
+
+    /// The writers that are known here, ascending, with what became of them.
+    pub fn writer_table(self) -> impl Iterator<Item = Listed> + 'a {
+        self.state.numbers.iter().map(move |(writer, number)| {
+            let card = &self.membership.table.cards[number as usize];
+            let fate = match (card.retired, card.fence, card.bye) {
+                (Some(_), ..) => Fate::Absorbed,
+                (_, Some(_), _) => Fate::Dead,
+                (_, _, Some(_)) => Fate::Left,
+                _ => Fate::Living,
+            };
+            let home = card.home.filter(|_| card.announce.is_none());
+            let home = home
+                .map(|home| self.state.writers[self.membership.heir_of(home.by.writer) as usize]);
+            Listed {
+                writer,
+                clock: self.state.clocks[number as usize],
+                owner: self.membership.owner_of(number),
+                home: home.filter(|_| fate == Fate::Living),
+                heir: card
+                    .successor()
+                    .map(|_| self.membership.heir_of(number))
+                    .map(|heir| {
+                        // Only who is over has one.
+                        self.state.writers[heir as usize]
+                    }),
+                fate,
+            }
+        })
+    }
+
+    /// Whether this replica accepts messages of this writer's own: not if the writer left, for then
+    /// all of it is held, or was declared dead.
+    #[inline]
+    pub fn accepts_from(self, writer: &WriterId) -> bool {
+        self.membership.takes_from(self.state, writer)
+    }
+
+    /// The last clock of a writer that counts, if the writer is over and that is certain here.
+    #[inline]
+    pub fn final_clock(self, writer: &WriterId) -> Option<u64> {
+        self.membership.last_of(self.state, writer)
+    }
+
+    /// The writers that were retired and are still known, with the last clock that was taken over.
+    pub fn retired(self) -> impl Iterator<Item = (WriterId, u64)> + 'a {
+        let cards = self.membership.ended_cards();
+        cards.filter_map(move |(card, at)| {
+            Some((self.state.writers[at as usize], card.retired?.upto))
+        })
+    }
+
+    /// The last clock of a forgotten writer that its successor took over, if it is still remembered.
+    #[inline]
+    pub fn retired_clock(self, writer: &WriterId) -> Option<u64> {
+        self.membership.taken_over(writer)
+    }
+
+    /// How many writers were left alone by the last [`retire`](crate::MembersMut::retire), because
+    /// their totals do not fit into this replica's. They are tried again each time: the values that
+    /// they count in are right, and a delete of the counter frees them.
+    pub fn stuck_writers(self) -> usize {
+        self.membership.table.stuck
+    }
+
+    /// The writers that this member sponsors: those it admitted, and those whose sponsors it retired.
+    pub fn sponsored(self) -> impl Iterator<Item = WriterId> + 'a {
+        let attached = self.membership.attached_numbers();
+        attached.map(move |number| self.state.writers[number as usize])
+    }
+
+    /// The member that admitted this replica's writer; `None` before that, and of a member.
+    #[inline]
+    pub fn sponsor(self) -> Option<WriterId> {
+        self.membership.home(self.state)
+    }
+
+    /// What this replica knows to be stable: a member can tell the writers that it sponsors, which
+    /// have no acknowledgements of their own to conclude it from.
+    pub fn stable(self) -> VersionVector {
+        self.membership.settled(self.state)
+    }
+}
+
+impl Membership {
     /// Has the next acknowledgement be made also if nobody waits, and ask
     /// the other members for theirs.
     pub(crate) fn ask_for_acknowledgement(&mut self) {
@@ -119,42 +302,6 @@ impl Membership {
         announce.map_or(0, |it| it.generation)
     }
 
-    /// Whose incarnation a writer is, if it is or was a member's.
-    pub(crate) fn owner_of_writer(&self, state: &State, writer: &WriterId) -> Option<Owner> {
-        self.owner_of(state.numbers.get(writer)?)
-    }
-
-    /// How many writers are known here.
-    pub(crate) fn writer_count(&self, state: &State) -> usize {
-        state.numbers.len()
-    }
-
-    /// The writers that are known here, ascending, with what became of them.
-    pub(crate) fn roster(&self, state: &State) -> impl Iterator<Item = Listed> {
-        state.numbers.iter().map(|(writer, number)| {
-            let card = &self.table.cards[number as usize];
-            let fate = match (card.retired, card.fence, card.bye) {
-                (Some(_), ..) => Fate::Absorbed,
-                (_, Some(_), _) => Fate::Dead,
-                (_, _, Some(_)) => Fate::Left,
-                _ => Fate::Living,
-            };
-            let home = card.home.filter(|_| card.announce.is_none());
-            let home = home.map(|home| state.writers[self.heir_of(home.by.writer) as usize]);
-            Listed {
-                writer,
-                clock: state.clocks[number as usize],
-                owner: self.owner_of(number),
-                home: home.filter(|_| fate == Fate::Living),
-                heir: card.successor().map(|_| self.heir_of(number)).map(|heir| {
-                    // Only who is over has one.
-                    state.writers[heir as usize]
-                }),
-                fate,
-            }
-        })
-    }
-
     /// Whether this replica's writer has announced itself as an incarnation of its owner, or can't
     /// do so any more because it left or was declared dead.
     pub(crate) fn is_announced(&self) -> bool {
@@ -166,21 +313,5 @@ impl Membership {
     pub(crate) fn is_announced_after(&self, clock: u64) -> bool {
         let announce = &self.table.cards[OWN as usize].announce;
         announce.as_ref().is_some_and(|it| it.clock > clock)
-    }
-
-    /// The members that have not taken part yet in deciding on the next configuration, as far as is
-    /// known here; none if nothing is to be decided.
-    pub(crate) fn silent_voters(&self) -> Vec<Owner> {
-        let Some((era, number)) = self.next_number() else {
-            return Vec::new();
-        };
-        let promised = |owner: &Owner| self.vote_of(owner, era, number).map(|it| it.promised);
-        let owners = self.configuration().map_or(&[][..], |it| &it.members);
-        let newest = owners.iter().filter_map(promised).max();
-        if newest.is_none() && self.proposal().is_none() {
-            return Vec::new();
-        }
-        let silent = |owner: &&Owner| newest.is_none() || promised(owner) != newest;
-        owners.iter().filter(silent).copied().collect()
     }
 }

@@ -11,7 +11,6 @@ use super::Membership;
 use crate::layers::State;
 use crate::message::records::{Card, HEIRS_MAX};
 use crate::state::counter;
-use crate::writer_id::WriterId;
 
 impl Membership {
     /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
@@ -25,19 +24,6 @@ impl Membership {
             }
         }
         None
-    }
-
-    /// The writers that were absorbed and are still known, with the last clock that was taken over.
-    pub(crate) fn retired(&self, state: &State) -> impl Iterator<Item = (WriterId, u64)> {
-        let cards = self.ended_cards();
-        cards.filter_map(|(card, at)| Some((state.writers[at as usize], card.retired?.upto)))
-    }
-
-    /// How many writers were left alone by the last `Replica::absorb`, because their totals do
-    /// not fit into this replica's. They are tried again each time: the values that they count in are
-    /// right, and a delete of the counter frees them.
-    pub(crate) fn stuck_writers(&self) -> usize {
-        self.table.stuck
     }
 
     /// Drops the slots of writers that were absorbed without them: nothing survived in them.

@@ -55,7 +55,7 @@ impl Membership {
         self.take_in(state, *writer, false)
     }
 
-    /// Takes in a writer as [`admit`](Self::admit) does, of a program that never is a member. Such come
+    /// Takes in a writer as [`admit`](crate::MembersMut::admit) does, of a program that never is a member. Such come
     /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
     /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
     /// starts again should not have to face that.
@@ -114,13 +114,7 @@ impl Membership {
             .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
     }
 
-    /// The writers that this member speaks for: those it took in, and those whose homes it took over.
-    pub(crate) fn attached(&self, state: &State) -> impl Iterator<Item = WriterId> {
-        let attached = self.attached_numbers();
-        attached.map(|number| state.writers[number as usize])
-    }
-
-    /// They, by local number, ascending.
+    /// The writers that this member sponsors, by local number, ascending.
     pub(crate) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
         let cards = self.table.cards.iter().zip(0u32..);
         let attached = cards.filter(|(card, _)| {

@@ -236,6 +236,43 @@ impl Membership {
         self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
     }
 
+    /// Whether this member waits for acknowledgements that it has not asked for yet.
+    pub(crate) fn asks_for_acknowledgements(&self) -> bool {
+        self.table.waiting && self.table.pending.is_none()
+    }
+
+    /// Notes that this member asks, with its transaction of this clock, for acknowledgements of all that is
+    /// held here.
+    pub(crate) fn note_asked(&mut self, state: &State, clock: u64) {
+        let mut held = state.clocks.clone();
+        held[OWN as usize] = clock;
+        self.table.pending = Some((clock, held));
+    }
+
+    /// The own clock of the transaction that asked for acknowledgements, while they are not all here; or 0.
+    pub(crate) fn asked(&self) -> u64 {
+        let pending = self.table.pending.as_ref();
+        pending.map_or(0, |pending| pending.0)
+    }
+
+    /// The clocks that are [seen](Self::seen), for an acknowledgement of this clock. The acknowledgement is
+    /// part of them if all writers that are sponsored here have seen the transaction before it. A writer
+    /// that was not heard yet may have been sent all but this, and be about to begin from that.
+    pub(crate) fn seen_up_to(
+        &self,
+        state: &State,
+        mut seen: Vec<(u32, u64)>,
+        clock: u64,
+    ) -> Vec<(u32, u64)> {
+        let is_silent = |guest: u32| state.clocks[guest as usize] == 0;
+        if !self.attached_numbers().any(is_silent)
+            && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
+        {
+            own.1 = clock;
+        }
+        seen
+    }
+
     /// Whether others wait for this member to acknowledge some of what it has seen.
     pub(crate) fn is_awaited(&self, seen: &[(u32, u64)]) -> bool {
         let before = self.acked();
@@ -356,6 +393,15 @@ impl Membership {
         quorum.members.iter().map(seen).min().unwrap_or(0)
     }
 
+    /// Notes that something was collected: the GC horizon is at each writer's from now on.
+    pub(crate) fn note_collected(&mut self, state: &State) {
+        let mut floor = alloc::vec![0; state.writers.len()];
+        for (number, clock) in self.horizons() {
+            floor[number as usize] = clock;
+        }
+        self.table.floor = floor;
+    }
+
     /// What this replica knows to be stable: a member can tell those that are attached to it, who
     /// have no acknowledgements of their own to conclude it from.
     pub(crate) fn settled(&self, state: &State) -> VersionVector {
@@ -368,7 +414,7 @@ impl Membership {
         VersionVector::from_sorted(state.numbers.iter().filter_map(clocks).collect())
     }
 
-    /// Takes a member's word for what is [settled](Self::settled), if this replica has seen all
+    /// Takes a member's word for what is [settled](crate::Members::stable), if this replica has seen all
     /// that the member had, which was this: otherwise something could be missing here still that
     /// was made before it was settled.
     pub(crate) fn take_settled(

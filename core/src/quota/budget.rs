@@ -453,14 +453,18 @@ impl QuotaTransaction<'_, '_> {
                 ops: self.transaction.ops,
             });
         }
-        if !self.transaction.replica.is_member() {
+        if !self.transaction.replica.members().is_member() {
             return Err(Error::NotAMember);
         }
         let amount = flow.amount();
         let by = i64::try_from(amount).map_err(|_| Error::AmountRange { amount })?;
         if let Some(writer) = flow.to()
             && (writer == self.transaction.replica.writer()
-                || !self.transaction.replica.is_counted_member(&writer))
+                || !self
+                    .transaction
+                    .replica
+                    .membership
+                    .is_counted_member(&self.transaction.replica.state, &writer))
         {
             return Err(Error::UnknownWriter { writer });
         }

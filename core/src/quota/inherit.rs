@@ -88,7 +88,7 @@ impl QuotaMut<'_> {
     }
 
     /// Moves what this writer holds of budgets to another one, which this replica is about to go on as,
-    /// [from its own state](crate::Replica::begin_again). [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
+    /// [from its own state](crate::RejoinMut::begin_again). [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
     ///
     /// What is pending stays: whoever absorbs this writer gets it.
     ///

@@ -358,7 +358,9 @@ impl QuotaMut<'_> {
         let members = membership.configuration().map(|it| it.members.clone());
         let members = members.unwrap_or_default();
         let limits = limits_to_propose(membership, limits)?;
-        self.replica.propose(Ruling { members, limits })
+        self.replica
+            .members_mut()
+            .put_forward(Ruling { members, limits })
     }
 
     /// Allows so much of a key in its present period if it is left here, as transactions of its own, and
@@ -519,7 +521,7 @@ impl QuotaTransaction<'_, '_> {
         if ops > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops });
         }
-        if !self.transaction.replica.is_member() {
+        if !self.transaction.replica.members().is_member() {
             return Err(Error::NotAMember);
         }
         let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;

@@ -431,7 +431,7 @@ impl QuotaTransaction<'_, '_> {
         if ops > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops });
         }
-        if !self.transaction.replica.is_member() {
+        if !self.transaction.replica.members().is_member() {
             return Err(Error::NotAMember);
         }
         let replica = &mut *self.transaction.replica;
@@ -453,7 +453,7 @@ impl QuotaTransaction<'_, '_> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
             return Err(match self.read().sequence(name) {
-                _ if !self.transaction.replica.is_member() => Error::NotAMember,
+                _ if !self.transaction.replica.members().is_member() => Error::NotAMember,
                 Some(_) => Error::NumbersShort,
                 None => Error::NoSequence,
             });

@@ -5,7 +5,9 @@
 //! certain, and once its keyed transactions are
 //! [stable](crate::membership::stability).
 
-use super::{QuotaHooks, Replica};
+#[cfg(test)]
+use super::Replica;
+use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
 use crate::layers::Quota;
 use crate::message::records::{Card, Retired, Says};
@@ -13,7 +15,6 @@ use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE, bits};
 use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
-use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -26,47 +27,54 @@ struct Part {
     amounts: Vec<(u32, Option<i128>)>,
 }
 
-impl Replica {
-    /// The writers that were absorbed and are still known, with the last clock that was taken over.
-    pub fn retired(&self) -> impl Iterator<Item = (WriterId, u64)> {
-        self.membership.retired(&self.state)
-    }
-
+impl MembersMut<'_> {
     /// Takes over the writers whose heir this replica is, if that may be; tells how many.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
-    pub fn absorb(&mut self) -> Result<usize, Error> {
-        if !self.membership.is_member() {
+    pub fn retire(&mut self) -> Result<usize, Error> {
+        if !self.replica.membership.is_member() {
             return Ok(0);
         }
-        self.idempotency
-            .withdraw(&mut self.state, &mut self.membership, &mut |_, _| ())?;
-        let taken = self.absorb_ready()?;
-        Quota::absorbed(self)?;
+        self.replica.idempotency.withdraw(
+            &mut self.replica.state,
+            &mut self.replica.membership,
+            &mut |_, _| (),
+        )?;
+        let taken = self.retire_ready()?;
+        Quota::absorbed(self.replica)?;
         Ok(taken)
     }
 
-    fn absorb_ready(&mut self) -> Result<usize, Error> {
-        let quorum = self.membership.quorum(&self.state);
+    fn retire_ready(&mut self) -> Result<usize, Error> {
+        let quorum = self.replica.membership.quorum(&self.replica.state);
         let ready = |(card, number): (&Card, u32)| {
             let over = match card.fence {
                 // Whoever has acknowledged it takes nothing more of the writer but from members.
-                Some(fence) => quorum.firm && self.membership.acknowledged(&quorum, fence.by),
+                Some(fence) => {
+                    quorum.firm && self.replica.membership.acknowledged(&quorum, fence.by)
+                }
                 None => card.bye.is_some(),
             };
             // What was made elsewhere under the same keys must be known here.
             let free = over
-                && self
-                    .idempotency
-                    .is_keyed_stable(&self.membership, &quorum, number);
+                && self.replica.idempotency.is_keyed_stable(
+                    &self.replica.membership,
+                    &quorum,
+                    number,
+                );
             let mine = number != OWN
                 && card.retired.is_none()
-                && self.membership.absorber_of(card) == Some(OWN);
+                && self.replica.membership.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)
         };
-        let ready: Vec<u32> = self.membership.ended_cards().filter_map(ready).collect();
-        let mut chosen = alloc::vec![false; self.state.writers.len()];
+        let ready: Vec<u32> = self
+            .replica
+            .membership
+            .ended_cards()
+            .filter_map(ready)
+            .collect();
+        let mut chosen = alloc::vec![false; self.replica.state.writers.len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {
             true => Vec::new(),
@@ -74,41 +82,37 @@ impl Replica {
         };
         let stuck = self.misfits(&parts);
         stuck.iter().for_each(|it| chosen[*it as usize] = false);
-        self.membership.table.stuck = stuck.len();
+        self.replica.membership.table.stuck = stuck.len();
         let ready = ready.into_iter().filter(|it| chosen[*it as usize]);
         let ready: Vec<u32> = ready.collect();
         if ready.is_empty() {
             return Ok(0);
         }
-        let clock = self.membership.next_clock(&self.state)?;
+        let clock = self.replica.membership.next_clock(&self.replica.state)?;
         for (handle, part) in &parts {
-            let mut slots = self.state.slots(*handle);
-            self.absorb_counter(&mut slots, part, &chosen, clock);
-            self.put_slots(*handle, slots);
-            self.state.forget_unused(*handle);
+            let mut slots = self.replica.state.slots(*handle);
+            self.retire_counter(&mut slots, part, &chosen, clock);
+            self.replica.state.put_slots(*handle, slots);
+            self.replica.state.forget_unused(*handle);
         }
         let to = Stamp { writer: OWN, clock };
         for number in &ready {
-            let upto = self.state.clocks[*number as usize];
-            self.membership
-                .note(&self.state, *number, Says::Retired(Retired { to, upto }));
+            let upto = self.replica.state.clocks[*number as usize];
+            self.replica.membership.note(
+                &self.replica.state,
+                *number,
+                Says::Retired(Retired { to, upto }),
+            );
         }
-        self.membership.made(&mut self.state, clock);
+        self.replica.membership.made(&mut self.replica.state, clock);
         Ok(ready.len())
-    }
-
-    /// How many writers were left alone by the last [`absorb`](Replica::absorb), because their totals do
-    /// not fit into this replica's. They are tried again each time: the values that they count in are
-    /// right, and a delete of the counter frees them.
-    pub fn stuck_writers(&self) -> usize {
-        self.membership.stuck_writers()
     }
 
     /// Each counter in which one of the chosen writers, which are marked by number, has a slot that was
     /// not moved yet.
     fn parts_of(&self, chosen: &[bool]) -> Vec<(KeyId, Part)> {
         let mut parts = Vec::new();
-        for (at, page) in self.state.pages.iter().enumerate() {
+        for (at, page) in self.replica.state.pages.iter().enumerate() {
             let columns = page.columns();
             let columns = columns.filter(|column| chosen[column.writer as usize]);
             let present = columns.fold(0, |set, column| set | column.present);
@@ -122,7 +126,7 @@ impl Replica {
 
     /// The slots of the chosen writers in one counter.
     fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
-        let sums = counter::sums(slots, &self.state.writers);
+        let sums = counter::sums(slots, &self.replica.state.writers);
         let mut part = Part::default();
         for (slot, sum) in slots.iter().zip(&sums) {
             match slot.writer() {
@@ -161,7 +165,7 @@ impl Replica {
     }
 
     /// Moves what the chosen writers' slots come to into the own slot. It fits.
-    fn absorb_counter(&self, slots: &mut Vec<Slot>, part: &Part, chosen: &[bool], clock: u64) {
+    fn retire_counter(&self, slots: &mut Vec<Slot>, part: &Part, chosen: &[bool], clock: u64) {
         let taken = part.amounts.iter().filter(|it| chosen[it.0 as usize]);
         let taken: Vec<(u32, Option<i128>)> = taken.copied().collect();
         let amount = |writer: u32| {
@@ -171,7 +175,11 @@ impl Replica {
         slots.retain(|slot| amount(slot.writer()) != Some(None));
         let alive: Vec<i128> = taken.iter().filter_map(|it| it.1).collect();
         if !alive.is_empty() {
-            let fits = self.state.act(clock).take_over(slots, alive.iter().sum());
+            let fits = self
+                .replica
+                .state
+                .act(clock)
+                .take_over(slots, alive.iter().sum());
             debug_assert!(fits, "it was judged before");
         }
         let to = Stamp { writer: OWN, clock };
@@ -192,7 +200,7 @@ impl Replica {
         let mut slots = self.state.slots(handle);
         let clock = self.clock() + 1;
         assert!(self.state.act(clock).take_over(&mut slots, amount));
-        self.put_slots(handle, slots);
+        self.state.put_slots(handle, slots);
         self.membership.made(&mut self.state, clock);
     }
 }

@@ -126,13 +126,13 @@ fn settle(all: &mut [Replica; 3]) {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
             let message = all[from].delta(&all[to].vector());
             let live = Some(all[from].writer());
-            let merged = all[to].merge_live(&message, live, &mut |_| ());
+            let merged = all[to].merge_with(&message, live, &mut |_| ());
             merged.expect("merge");
         }
         for member in &mut all[..2] {
-            member.acknowledge().expect("acknowledge");
+            member.members_mut().acknowledge().expect("acknowledge");
             let kept = member.mark();
-            member.collect(&kept);
+            member.members_mut().collect(&kept);
         }
     }
 }

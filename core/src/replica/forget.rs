@@ -4,7 +4,6 @@ use super::{QuotaHooks, Replica};
 use crate::DUTIES;
 use crate::layers::Quota;
 use crate::membership::stability::Quorum;
-use crate::message::Message;
 use crate::message::records::Retired;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -166,15 +165,5 @@ impl Replica {
     #[cfg(test)]
     pub(super) fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
         self.forget_writers(&[(number, to, upto)]);
-    }
-
-    /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
-    pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
-        self.membership.tell_memory(message, most)
-    }
-
-    /// Whether it is known of each writer that was forgotten up to which clock it was taken over.
-    pub(crate) fn remembers_all(&self) -> bool {
-        self.membership.remembers_all()
     }
 }

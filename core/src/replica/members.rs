@@ -4,7 +4,7 @@
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
 use crate::membership::votes::checked;
-use crate::message::records::{Admit, Configuration, Fence, Intro, Owner, Says};
+use crate::message::records::{Ack, Admit, Configuration, Fence, Owner, Says};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -12,12 +12,15 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-impl Replica {
-    /// The present configuration; `None` while the space is open.
-    pub fn configuration(&self) -> Option<&Configuration> {
-        self.membership.configuration()
-    }
+/// Changes of who is a member, and what this replica states of writers: see [`Replica::members_mut`].
+///
+/// It borrows the whole replica, because these operations span its parts: what is stated of writers, the
+/// state that they count in, the keys of retries, what earlier writers left.
+pub struct MembersMut<'a> {
+    pub(super) replica: &'a mut Replica,
+}
 
+impl MembersMut<'_> {
     /// Closes the space: the owner of this replica's writer is its first member, and all writers
     /// that are known here are taken in. `nonce` is what the writer was minted with; `unix_ms`
     /// helps to order the owner's incarnations.
@@ -25,30 +28,37 @@ impl Replica {
     /// # Errors
     /// [`Error::Closed`] if the space has members already.
     pub fn found(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
-        if self.membership.configuration().is_some() {
+        if self.replica.membership.configuration().is_some() {
             return Err(Error::Closed);
         }
         // A full space gets room by that.
-        let clock = self.membership.clock_after(&self.state)?;
+        let clock = self.replica.membership.clock_after(&self.replica.state)?;
         let configuration = Configuration {
             era: 0,
             number: 1,
             members: Vec::from([*owner]),
             limits: Vec::new(),
         };
-        let announce = self.membership.announcement(clock, owner, nonce, unix_ms);
-        self.membership
-            .note(&self.state, OWN, Says::Announce(Box::new(announce)));
+        let announce = self
+            .replica
+            .membership
+            .announcement(clock, owner, nonce, unix_ms);
+        self.replica
+            .membership
+            .note(&self.replica.state, OWN, Says::Announce(Box::new(announce)));
         let by = Stamp { writer: OWN, clock };
-        for writer in 1..self.state.writers.len() as u32 {
-            self.membership
-                .note(&self.state, writer, Says::Admit(Admit { turn: 0, by }));
+        for writer in 1..self.replica.state.writers.len() as u32 {
+            self.replica.membership.note(
+                &self.replica.state,
+                writer,
+                Says::Admit(Admit { turn: 0, by }),
+            );
         }
-        self.membership.table.configuration = Some((by, configuration));
-        self.quota.configured(&self.membership);
-        self.membership.table.established = true;
-        self.membership.made(&mut self.state, clock);
-        self.membership.table.cards[OWN as usize].base = None;
+        self.replica.membership.table.configuration = Some((by, configuration));
+        self.replica.quota.configured(&self.replica.membership);
+        self.replica.membership.table.established = true;
+        self.replica.membership.made(&mut self.replica.state, clock);
+        self.replica.membership.table.cards[OWN as usize].base = None;
         Ok(())
     }
 
@@ -60,83 +70,67 @@ impl Replica {
     /// [`Error::NotAMember`].
     pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
         if !self
+            .replica
             .membership
             .configuration()
             .is_some_and(|it| it.has(owner))
         {
             return Err(Error::NotAMember);
         }
-        let clock = self.membership.next_clock(&self.state)?;
-        let begins = self.clock() == 0;
-        let earlier: Vec<u32> = self.membership.incarnations(owner).collect();
-        let announce = self.membership.announcement(clock, owner, nonce, unix_ms);
-        let vote = self.membership.inherited_vote(owner, clock);
-        self.membership
-            .note(&self.state, OWN, Says::Announce(Box::new(announce)));
+        let clock = self.replica.membership.next_clock(&self.replica.state)?;
+        let begins = self.replica.clock() == 0;
+        let earlier: Vec<u32> = self.replica.membership.incarnations(owner).collect();
+        let announce = self
+            .replica
+            .membership
+            .announcement(clock, owner, nonce, unix_ms);
+        let vote = self.replica.membership.inherited_vote(owner, clock);
+        self.replica
+            .membership
+            .note(&self.replica.state, OWN, Says::Announce(Box::new(announce)));
         if let Some(vote) = vote {
-            self.membership.note(&self.state, OWN, Says::Vote(vote));
+            self.replica
+                .membership
+                .note(&self.replica.state, OWN, Says::Vote(vote));
         }
         let by = Stamp { writer: OWN, clock };
         let silent = self
+            .replica
             .rejoin
-            .left_behind(&self.state, &self.membership)
+            .left_behind(&self.replica.state, &self.replica.membership)
             .into_iter()
             .map(|it| it.0);
         let silent: Vec<u32> = silent
-            .filter_map(|id| self.state.numbers.get(&id))
+            .filter_map(|id| self.replica.state.numbers.get(&id))
             .collect();
         for writer in earlier.into_iter().chain(silent) {
-            let card = &self.membership.table.cards[writer as usize];
+            let card = &self.replica.membership.table.cards[writer as usize];
             if writer != OWN && !card.is_over() {
                 if card.intro.is_none() && card.announce.is_none() {
-                    self.membership
-                        .note(&self.state, writer, Says::Admit(Admit { turn: 0, by }));
+                    self.replica.membership.note(
+                        &self.replica.state,
+                        writer,
+                        Says::Admit(Admit { turn: 0, by }),
+                    );
                 }
                 let fence = Fence {
                     turn: 0,
                     by,
                     heir: OWN,
                 };
-                self.membership
-                    .note(&self.state, writer, Says::Fence(fence));
+                self.replica
+                    .membership
+                    .note(&self.replica.state, writer, Says::Fence(fence));
             }
         }
-        self.membership.made(&mut self.state, clock);
+        self.replica.membership.made(&mut self.replica.state, clock);
         // Who took a start in as it greeted waits for it from what it had acknowledged.
-        let card = &mut self.membership.table.cards[OWN as usize];
+        let card = &mut self.replica.membership.table.cards[OWN as usize];
         if begins && card.intro.is_some() {
             card.base = None;
         }
-        self.membership.establish();
+        self.replica.membership.establish();
         Ok(())
-    }
-
-    /// Whether this replica is a member.
-    pub fn is_member(&self) -> bool {
-        self.membership.is_member()
-    }
-
-    /// Whether a start of a member's, or the end of one, waits for this member's acknowledgement, which waits
-    /// for those who are attached here: until then the start has [no vote](crate::membership::Membership::has_vote), and it is not
-    /// certain what counts of the one that ended.
-    pub(crate) fn holds_up_members(&self) -> bool {
-        self.membership.holds_up_members(&self.state)
-    }
-
-    /// Notes that a writer that is attached to this member has seen this, if all of it is here.
-    pub(crate) fn told(&mut self, writer: &WriterId, seen: &VersionVector) {
-        self.membership.told(&self.state, writer, seen)
-    }
-
-    /// The clock up to which a writer is held.
-    pub(crate) fn held(&self, writer: &WriterId) -> u64 {
-        self.state.held(writer)
-    }
-
-    /// How far a writer that is attached here has got with what members made, as a number that grows
-    /// with it, and whether it has seen all that is held here.
-    pub(crate) fn progress(&self, writer: &WriterId) -> (u64, bool) {
-        self.membership.progress(&self.state, writer)
     }
 
     /// Replaces the configuration without asking a majority, when one is lost for ever. It beats
@@ -145,11 +139,12 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`].
-    pub fn force_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+    pub fn force(&mut self, members: &[Owner]) -> Result<(), Error> {
         let Some(present) = self
+            .replica
             .membership
             .configuration()
-            .filter(|_| self.membership.is_member())
+            .filter(|_| self.replica.membership.is_member())
         else {
             return Err(Error::NotAMember);
         };
@@ -168,7 +163,7 @@ impl Replica {
     /// # Errors
     /// [`Error::NotAMember`] if no member has taken it in.
     pub fn leave(&mut self) -> Result<(), Error> {
-        self.membership.leave(&mut self.state)
+        self.replica.membership.leave(&mut self.replica.state)
     }
 
     /// Declares a writer dead. This member takes over what is known of it, which may be nothing: so
@@ -178,18 +173,9 @@ impl Replica {
     /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`] if it is its own,
     /// [`Error::WritersFull`].
     pub fn fence(&mut self, writer: &WriterId) -> Result<(), Error> {
-        self.membership.fence(&mut self.state, writer)
-    }
-
-    /// Whether messages of this writer's own may be taken: not if it left, for then all of it is
-    /// held, or was declared dead.
-    pub fn takes_from(&self, writer: &WriterId) -> bool {
-        self.membership.takes_from(&self.state, writer)
-    }
-
-    /// Whether a writer is a member's incarnation that counts.
-    pub(crate) fn is_counted_member(&self, writer: &WriterId) -> bool {
-        self.membership.is_counted_member(&self.state, writer)
+        self.replica
+            .membership
+            .fence(&mut self.replica.state, writer)
     }
 
     /// Declares the incarnations dead of owners that are members no more, and those before this one of
@@ -198,44 +184,78 @@ impl Replica {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn fence_strays(&mut self) -> Result<(), Error> {
-        self.membership.fence_strays(&mut self.state)
+        self.replica
+            .membership
+            .fence_strays(&mut self.replica.state)
     }
 
-    /// The last clock of a writer that counts, if it is over and that is certain here.
-    pub fn last_of(&self, writer: &WriterId) -> Option<u64> {
-        self.membership.last_of(&self.state, writer)
+    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
+    /// for from the first one on. Whatever it is sent must be of afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
+    /// [`Error::WritersFull`].
+    pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
+        self.replica
+            .membership
+            .admit(&mut self.replica.state, writer)
     }
 
-    /// Whether a writer is known here.
-    pub(crate) fn knows(&self, writer: &WriterId) -> bool {
-        self.state.knows(writer)
+    /// Has the next [acknowledgement](crate::MembersMut::acknowledge) be made also if nobody waits, and ask
+    /// the other members for theirs.
+    pub fn request_acknowledgement(&mut self) {
+        self.replica.membership.ask_for_acknowledgement()
     }
 
-    /// Whether everything up to an admission was seen here: who was taken in by it and is not known
-    /// was forgotten.
-    pub(crate) fn has_seen(&self, intro: &Intro) -> bool {
-        self.membership.has_seen(&self.state, intro)
+    /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn acknowledge(&mut self) -> Result<bool, Error> {
+        let Replica {
+            state,
+            membership,
+            idempotency,
+            ..
+        } = &mut *self.replica;
+        if !membership.is_member() {
+            return Ok(false);
+        }
+        // A replica that hears of this acknowledgement must have heard of the withdrawals before it.
+        idempotency.withdraw(state, membership, &mut |_, _| ())?;
+        idempotency.give_up_keys(state, membership);
+        let seen = membership.seen(state);
+        let asks = membership.asks_for_acknowledgements();
+        let asks_for_keys = idempotency.asks_for_keys(state, membership);
+        if !asks && !asks_for_keys && !membership.is_awaited(&seen) {
+            return Ok(false);
+        }
+        let clock = membership.next_clock(state)?;
+        if asks {
+            membership.note_asked(state, clock);
+        }
+        if asks_for_keys {
+            idempotency.ask_for_keys(state, membership, clock);
+        }
+        let want = membership.asked().max(idempotency.asked_for_keys());
+        let seen = membership.seen_up_to(state, seen, clock);
+        membership.record(state, OWN, |by| {
+            Says::Ack(Box::new(Ack {
+                clock: by.clock,
+                want,
+                seen,
+            }))
+        })?;
+        Ok(true)
     }
 
-    /// Whether a writer is a member's incarnation that counts, and whose place is certain: it does not
-    /// have to come back for having begun from an old state, and lose what it alone holds.
-    pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
-        self.membership.is_sure_member(&self.state, writer)
-    }
-
-    /// Whether this is a member's writer that another living one has taken in.
-    pub(crate) fn is_acknowledged(&self) -> bool {
-        self.membership.is_acknowledged()
-    }
-
-    /// Whether this is a member's writer that others have taken in.
-    pub fn is_established(&self) -> bool {
-        self.membership.is_established()
-    }
-
-    /// The last clock of a forgotten writer that was taken over, if it is still remembered.
-    pub fn taken_over(&self, writer: &WriterId) -> Option<u64> {
-        self.membership.taken_over(writer)
+    /// Takes a member's word for what is [settled](crate::Members::stable), if this replica has seen all
+    /// that the member had, which was this: otherwise something could be missing here still that
+    /// was made before it was settled.
+    pub fn accept_stable(&mut self, settled: &VersionVector, seen: &VersionVector) {
+        self.replica
+            .membership
+            .take_settled(&self.replica.state, settled, seen)
     }
 }
 

@@ -1,14 +1,41 @@
 //! Merge: the only way in which another replica's shards get in.
+//!
+//! A message is refused whole or merged whole. `Replica::merge_staged` takes these steps, in this order:
+//!
+//! 1. [`Membership::check`] refuses a message that builds on something missing here, or whose sender must not
+//!    say it.
+//! 2. `check_chunks` refuses chunks that the last one does not cover, or whose keys have no room.
+//! 3. [`Membership::newcomer`] finds the writer that is to be admitted, or refuses it.
+//! 4. `make_way` drops what is held here, if a whole state takes its place.
+//! 5. `install` joins the shards of each chunk and of the last one ([`State::install`]). No reader sees them yet,
+//!    because the version vector has not moved.
+//! 6. `conclude` makes all of it visible:
+//!    1. [`IdempotencyLog::take_keyed`] remembers the operations under keys, and marks those that were withdrawn.
+//!    2. `take_facts` takes in the membership records.
+//!    3. [`State::normalize`] brings counters with more than rows into their normal form.
+//!    4. [`ForkLog::report_all`] keeps the evidence of forks.
+//!    5. [`Membership::advance`] moves the version vector.
+//!    6. `take_floor` takes over the GC horizon of a whole state, where it is the first one here.
+//! 7. [`Membership::greet`] admits the newcomer, and notes what the sender has seen.
+//! 8. [`Membership::take_memory`] remembers which writers were forgotten elsewhere.
+//!
+//! [`Membership::check`]: crate::membership::Membership::check
+//! [`Membership::newcomer`]: crate::membership::Membership::newcomer
+//! [`Membership::advance`]: crate::membership::Membership::advance
+//! [`Membership::greet`]: crate::membership::Membership::greet
+//! [`Membership::take_memory`]: crate::membership::Membership::take_memory
+//! [`State::install`]: crate::state::State::install
+//! [`State::normalize`]: crate::state::State::normalize
+//! [`IdempotencyLog::take_keyed`]: crate::idempotency::IdempotencyLog::take_keyed
+//! [`ForkLog::report_all`]: crate::forks::ForkLog::report_all
 
 use super::quota::Accounts;
 use super::{QuotaHooks, Replica};
 use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
 use crate::layers::Quota;
-use crate::membership::admission::Forgotten;
+use crate::membership::admission::{Forgotten, forgotten_in};
 use crate::message::Message;
-use crate::sort::sort_by;
-use crate::state::counter;
 use crate::state::delta::Entry;
 use crate::state::join::{Found, Judged};
 use crate::state::keys::KeyId;
@@ -39,26 +66,15 @@ impl Replica {
     /// [`Error::OwnClockAhead`], [`Error::WritersFull`] where peers bring too many
     /// (see [`limits`](crate::limits)), [`Error::CountersFull`]. Nothing is changed then.
     pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
-        self.merge_with(message, &mut |_| ())
+        self.merge_with(message, None, &mut |_| ())
     }
 
-    /// Merges a message, and names each counter that changed.
+    /// Merges a message, and names each counter that changed. `live` is the writer in whose own session the
+    /// message came, if it came in one: that writer may be new.
     ///
     /// # Errors
     /// As [`merge`](Replica::merge).
     pub fn merge_with(
-        &mut self,
-        message: &Message,
-        changed: &mut dyn FnMut(KeyId),
-    ) -> Result<Merged, Error> {
-        self.merge_live(message, None, changed)
-    }
-
-    /// Merges a message that came in a session of the writer `live` itself, which may be new.
-    ///
-    /// # Errors
-    /// As [`merge`](Replica::merge).
-    pub fn merge_live(
         &mut self,
         message: &Message,
         live: Option<WriterId>,
@@ -77,47 +93,17 @@ impl Replica {
         changed: &mut dyn FnMut(KeyId),
     ) -> Result<Merged, Error> {
         self.membership.check(&self.state, last, live)?;
-        // What the last chunk's table does not cover must not become visible.
-        let covered = |entry: &Entry| {
-            let at = last
-                .delta
-                .writers
-                .binary_search_by_key(&entry.writer, |e| e.writer);
-            at.is_ok_and(|at| entry.hi <= last.delta.writers[at].hi)
-        };
-        let mut key_bytes = 0;
-        for bytes in staged {
-            let chunk = Message::decode(bytes)?;
-            key_bytes += self.state.keys.new_bytes(&chunk.delta.keys);
-            if !chunk.delta.writers.iter().all(covered) {
-                let rule = Rule::ChunkCovered;
-                return Err(Error::Malformed { rule: detail(rule) });
-            }
-        }
-        self.state.keys.room_for(key_bytes)?;
+        self.check_chunks(staged, last)?;
         let newcomer = self.membership.newcomer(&self.state, last, live)?;
         let new = self.membership.news(&self.state, last);
         let open = self.membership.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
         let mut found = Found::new(self.state.numbers.len() == 1, changed);
         let forgotten = self.membership.forgotten(&self.state, last, live);
-        let mut ids: Vec<WriterId> = Vec::new();
-        if MEMBERS {
-            let id = |at: &usize| last.delta.writers[*at].writer;
-            ids = forgotten.iter().map(id).collect();
-        }
         let mut accounts = Accounts::default();
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            let mut gone_here = Forgotten::default();
-            if MEMBERS {
-                let writers = chunk.delta.writers.iter().enumerate();
-                let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
-                *gone_here = gone.map(|(at, _)| at).collect();
-            }
-            self.install(&chunk, &gone_here, &mut found)?;
-            self.idempotency
-                .take_keyed(&mut self.state, &mut self.membership, &chunk, &gone_here);
+            self.install_chunk(&chunk, (last, &forgotten), &mut found)?;
             Quota::merged(&self.state, &chunk, &mut accounts);
         }
         self.install(last, &forgotten, &mut found)?;
@@ -137,13 +123,43 @@ impl Replica {
         })
     }
 
-    /// Whether the message holds anything that is not held here.
-    pub(crate) fn news(&self, message: &Message) -> bool {
-        self.membership.news(&self.state, message)
+    /// Refuses the chunks of a transfer if the table of the last one does not cover them, because what it
+    /// does not cover must not become visible, or if there is no room for their keys.
+    #[inline]
+    fn check_chunks(&self, staged: &[Vec<u8>], last: &Message) -> Result<(), Error> {
+        let covered = |entry: &Entry| {
+            let at = last
+                .delta
+                .writers
+                .binary_search_by_key(&entry.writer, |e| e.writer);
+            at.is_ok_and(|at| entry.hi <= last.delta.writers[at].hi)
+        };
+        let mut key_bytes = 0;
+        for bytes in staged {
+            let chunk = Message::decode(bytes)?;
+            key_bytes += self.state.keys.new_bytes(&chunk.delta.keys);
+            if !chunk.delta.writers.iter().all(covered) {
+                let rule = Rule::ChunkCovered;
+                return Err(Error::Malformed { rule: detail(rule) });
+            }
+        }
+        self.state.keys.room_for(key_bytes)
     }
 
-    pub(super) fn clock_of(&self, entry: &Entry) -> u64 {
-        self.state.clock_of(entry)
+    /// Joins the shards of a chunk that comes before the last one of its transfer, and remembers its
+    /// operations under keys. `forgotten` are the entries of the last one whose writers are forgotten here.
+    #[inline]
+    fn install_chunk(
+        &mut self,
+        chunk: &Message,
+        (last, forgotten): (&Message, &Forgotten),
+        found: &mut Found<'_>,
+    ) -> Result<(), Error> {
+        let forgotten = forgotten_in(chunk, last, forgotten);
+        self.install(chunk, &forgotten, found)?;
+        self.idempotency
+            .take_keyed(&mut self.state, &mut self.membership, chunk, &forgotten);
+        Ok(())
     }
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
@@ -175,7 +191,7 @@ impl Replica {
             installed,
             forks,
             fork_count,
-            mut odd,
+            odd,
             fresh,
             changed,
         } = found;
@@ -187,38 +203,9 @@ impl Replica {
             self.membership.drop_unmoved(&mut self.state, &retired);
             self.membership.establish();
         }
-        sort_by(&mut odd, &|a, b| a.cmp(&b));
-        odd.dedup();
-        for handle in &odd {
-            let handle = KeyId(*handle);
-            let mut slots = self.state.slots(handle);
-            counter::normalize(&mut slots);
-            self.put_slots(handle, slots);
-            changed(handle);
-        }
-        self.forks.fault_count += fork_count;
-        for fork in forks.iter() {
-            self.forks.report(&mut self.state, *fork);
-        }
-        for (at, entry) in message.delta.writers.iter().enumerate() {
-            if MEMBERS && forgotten.contains(&at) {
-                continue;
-            }
-            let number = self.membership.number(&mut self.state, entry.writer) as usize;
-            if message.is_closed() {
-                let lacking = message.keyless || message.lacking.contains(&(at as u32));
-                self.membership
-                    .note_keys_of(&self.state, number as u32, entry, lacking);
-            }
-            if entry.hi > self.state.clocks[number] {
-                if MEMBERS && self.state.merged_at[number] < self.clock() {
-                    self.state.seen_at_last[number] = self.state.clocks[number];
-                }
-                self.state.clocks[number] = entry.hi;
-                self.state.note_moved(number as u32);
-                self.state.merged_at[number] = self.clock();
-            }
-        }
+        self.state.normalize(odd, changed);
+        self.forks.report_all(&mut self.state, &forks, fork_count);
+        self.membership.advance(&mut self.state, message, forgotten);
         if MEMBERS && fresh && message.is_closed() {
             self.take_floor(message, forgotten);
             self.state.began = self.state.epoch;

@@ -10,7 +10,7 @@ use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op, check};
 #[cfg(feature = "members")]
 use crate::state::page::Row;
-use crate::state::slot::{Base, NEVER, Slot};
+use crate::state::slot::{Base, NEVER};
 use alloc::vec::Vec;
 
 impl Replica {
@@ -63,23 +63,36 @@ impl Replica {
         }
         let clock = self.membership.next_clock(&self.state)?;
         let mut drafts: Vec<Draft> = Vec::new();
-        let mut told = crate::list(ops.len());
         let mut did = Dids::default();
+        let told = self.draft_all(ops, clock, &mut drafts, &mut did)?;
+        for draft in &mut drafts {
+            self.commit(clock, draft);
+        }
+        self.rejoin.keep(clock, did);
+        Ok(told)
+    }
+
+    /// Makes operations on drafts of their counters. If one is refused, nothing is left of any.
+    #[inline]
+    fn draft_all<K: AsRef<str>>(
+        &mut self,
+        ops: &[(K, Op)],
+        clock: u64,
+        drafts: &mut Vec<Draft>,
+        did: &mut Dids,
+    ) -> Result<Vec<bool>, Error> {
+        let mut told = crate::list(ops.len());
         for (key, op) in ops {
-            match self.step_key(&mut drafts, clock, key.as_ref(), *op, &mut did) {
+            match self.step_key(drafts, clock, key.as_ref(), *op, did) {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
-                    for draft in &drafts {
+                    for draft in drafts.iter() {
                         self.state.forget_unused(draft.handle);
                     }
                     return Err(error);
                 }
             }
         }
-        for draft in &mut drafts {
-            self.commit(clock, draft);
-        }
-        self.rejoin.keep(clock, did);
         Ok(told)
     }
 
@@ -99,34 +112,43 @@ impl Replica {
         else {
             return false;
         };
-        let is_small = |&(handle, by): &(KeyId, i64)| {
-            self.state.is_small(handle, by) && Quota::check_at(&self.state, handle).is_ok()
-        };
-        if !adds.iter().all(is_small) {
+        if !adds.iter().all(|(handle, by)| self.is_small(*handle, *by)) {
             return false;
         }
         let mut did = Dids::default();
-        for &(handle, by) in adds {
-            let (page_at, slot) = place(handle);
-            if let Some(row) = self.state.pages[page_at].own.get(slot) {
-                let total = row.total + by; // Both are small.
-                self.state.pages[page_at]
-                    .own
-                    .put(slot, Row { clock, total });
-                self.state.touch(page_at, 1 << slot);
-            }
-            if self.membership.keeps_journal() {
-                did.push(
-                    self.rejoin
-                        .did(&self.state, handle, Op::Add(by), clock, &[]),
-                );
-            }
+        for (handle, by) in adds {
+            self.add_small(*handle, *by, clock, &mut did);
         }
         if !adds.is_empty() {
             self.membership.made(&mut self.state, clock);
             self.rejoin.keep(clock, did);
         }
         true
+    }
+
+    /// Whether an add needs no more than a plain shard of this writer's that is there.
+    #[cfg(feature = "members")]
+    fn is_small(&self, handle: KeyId, by: i64) -> bool {
+        self.state.is_small(handle, by) && Quota::check_at(&self.state, handle).is_ok()
+    }
+
+    /// Makes an add that [is small](Self::is_small), and notes what it did, if that is to be kept.
+    #[cfg(feature = "members")]
+    fn add_small(&mut self, handle: KeyId, by: i64, clock: u64, did: &mut Dids) {
+        let (page_at, slot) = place(handle);
+        if let Some(row) = self.state.pages[page_at].own.get(slot) {
+            let total = row.total + by; // Both are small.
+            self.state.pages[page_at]
+                .own
+                .put(slot, Row { clock, total });
+            self.state.touch(page_at, 1 << slot);
+        }
+        if self.membership.keeps_journal() {
+            did.push(
+                self.rejoin
+                    .did(&self.state, handle, Op::Add(by), clock, &[]),
+            );
+        }
     }
 
     /// Deletes the counter if it has expired; tells whether it had. One that
@@ -233,14 +255,9 @@ impl Replica {
         if draft.changed {
             let mut slots = core::mem::take(&mut draft.slots);
             counter::normalize(&mut slots);
-            self.put_slots(draft.handle, slots);
+            self.state.put_slots(draft.handle, slots);
             self.membership.made(&mut self.state, clock);
         }
-    }
-
-    /// Replaces a counter's slots.
-    pub(super) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
-        self.state.put_slots(handle, slots)
     }
 }
 

@@ -29,7 +29,7 @@ impl Replica {
     /// Refuses what builds on something that is not held, or what there is no room for.
     pub(super) fn check_stored(&self, message: &Message) -> Result<(), Error> {
         for entry in &message.delta.writers {
-            let held = self.clock_of(entry);
+            let held = self.state.clock_of(entry);
             if entry.lo > held {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }

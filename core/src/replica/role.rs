@@ -6,10 +6,6 @@
 use super::{Op, Replica};
 use crate::error::Error;
 use crate::state::counter::Sum;
-#[cfg(feature = "members")]
-use crate::state::slot::Slot;
-#[cfg(feature = "members")]
-use crate::writer_id::WriterId;
 
 impl Replica {
     /// Lets this replica only add, as the role of a writer asks for: whatever cancels is refused with
@@ -22,12 +18,6 @@ impl Replica {
     /// Whether this replica only adds.
     pub fn is_adds_only(&self) -> bool {
         self.adds_only
-    }
-
-    /// The slot of one writer in one counter.
-    #[cfg(feature = "members")]
-    pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
-        self.state.slot_of(key, writer)
     }
 
     /// Refuses an operation that cancels, and an add that has to cancel first what the counter comes to:

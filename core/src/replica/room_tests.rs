@@ -8,6 +8,7 @@ use crate::limits::{
     EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX, WRITERS_MAX,
     WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };
+use crate::membership::room::Bringer;
 use crate::state::delta::{Delta, Entry};
 use crate::state::page::{Column, PAGE, Row};
 use crate::wire::{Body, Frame, Pull};
@@ -146,7 +147,7 @@ fn a_start_that_finds_no_place_opens_reads_and_refuses_to_write() {
         .expect("all of it");
     assert_eq!(fresh.value("k"), two.value("k"));
     // It gets room again by members.
-    assert_eq!(two.found(&[5; 32], &[0; 16], 1), Ok(()));
+    assert_eq!(two.members_mut().found(&[5; 32], &[0; 16], 1), Ok(()));
     assert_eq!(two.add("k", 1).map(|_| ()), Ok(()));
 }
 
@@ -171,7 +172,9 @@ fn two_nodes_that_guests_filled_take_each_others_starts() {
     let mut nodes = [replica(1), replica(2)];
     for node in &mut nodes {
         node.merge(&made(0..WRITERS_MAX - 1)).expect("room");
-        let guest = node.room_for_writers(1, Bringer::Guest);
+        let guest = node
+            .membership
+            .room_for_writers(&node.state, 1, Bringer::Guest);
         assert_eq!(guest, full(WRITERS_MAX + 1, WRITERS_MAX));
     }
     for round in 0..2 {

@@ -50,7 +50,7 @@ impl Replica {
     /// What changes meanwhile is told once more, in further walks over what is new, each with parts
     /// twice as large as the one before, so that it comes to an end however much is written. Only a
     /// collection, a state that takes the place of all that was held, another writer id, or a writer
-    /// that was found forked makes a snapshot [`Void`](Part::Void). A [collection](Replica::collect)
+    /// that was found forked makes a snapshot [`Void`](Part::Void). A [collection](crate::MembersMut::collect)
     /// is put off by giving it a mark of nothing.
     ///
     /// The parts are to be [restored](Restoring) in order, and after them what

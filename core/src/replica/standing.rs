@@ -5,11 +5,10 @@ use crate::MEMBERS;
 use crate::error::Error;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Configuration, Owner, Says};
+use crate::message::records::{Configuration, Says};
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
-use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Replica {
@@ -42,23 +41,6 @@ impl Replica {
         }
         self.clear(self.writer()).into_iter().for_each(changed);
         Ok(true)
-    }
-
-    /// Whether a message's sender is a member's incarnation, as far as is known here or as the message
-    /// says.
-    pub(crate) fn is_from_member(&self, message: &Message, live: &WriterId) -> bool {
-        self.membership.is_from_member(&self.state, message, live)
-    }
-
-    /// Whether this member's owner, or else the one given, is no member where a message comes from.
-    pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
-        self.membership.is_dropped_in(message, owner)
-    }
-
-    /// Whether a whole state is of a configuration that was replaced, as is known here. Who began again
-    /// from it would forget what it agreed to.
-    pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
-        self.membership.knows_newer_members(state)
     }
 
     /// Takes in what is said of writers; who was absorbed, as is new.

@@ -11,46 +11,40 @@
 //! So two configurations of one number never both take effect.
 //! [Which votes count](crate::membership::votes) stands with the reading half.
 
-use super::{QuotaHooks, Replica};
+use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
 use crate::membership::votes::checked;
-use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
+use crate::message::records::{Ballot, Configuration, Owner, Ruling, Says, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;
 
-impl Replica {
+impl MembersMut<'_> {
     /// Proposes the members of the next configuration. It takes effect when a majority of the present
-    /// members has agreed, which takes [tending](Replica::vote) here and there; another proposal
+    /// members has agreed, which takes [tending](MembersMut::vote) here and there; another proposal
     /// may win instead.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`] if there are too many
     /// or none.
-    pub fn propose_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+    pub fn propose(&mut self, members: &[Owner]) -> Result<(), Error> {
         let members = checked(members)?;
-        let limits = self.membership.configuration().map(|it| it.limits.clone());
+        let limits = self
+            .replica
+            .membership
+            .configuration()
+            .map(|it| it.limits.clone());
         let limits = limits.unwrap_or_default();
-        self.propose(Ruling { members, limits })
+        self.put_forward(Ruling { members, limits })
     }
 
     /// Proposes the next configuration.
-    pub(crate) fn propose(&mut self, ruling: Ruling) -> Result<(), Error> {
-        if !self.membership.is_member() {
+    pub(crate) fn put_forward(&mut self, ruling: Ruling) -> Result<(), Error> {
+        if !self.replica.membership.is_member() {
             return Err(Error::NotAMember);
         }
-        self.membership.table.proposal = Some(ruling);
-        self.membership.table.asked = false;
+        self.replica.membership.table.proposal = Some(ruling);
+        self.replica.membership.table.asked = false;
         self.vote().map(|_| ())
-    }
-
-    /// The members that were proposed here and are not decided on yet.
-    pub fn proposal(&self) -> Option<&[Owner]> {
-        self.membership.proposal()
-    }
-
-    /// The limits that were proposed here and are not decided on yet.
-    pub fn proposed_limits(&self) -> Option<&[Limit]> {
-        self.membership.proposed_limits()
     }
 
     /// Takes the next steps in deciding on a configuration; tells whether there was one to take.
@@ -67,20 +61,21 @@ impl Replica {
 
     fn vote_once(&mut self) -> Result<bool, Error> {
         let (true, Some(owner)) = (
-            self.membership.has_vote(&self.state),
-            self.membership.owner_of(OWN),
+            self.replica.membership.has_vote(&self.replica.state),
+            self.replica.membership.owner_of(OWN),
         ) else {
             return Ok(false);
         };
-        let Some((era, number)) = self.membership.next_number() else {
+        let Some((era, number)) = self.replica.membership.next_number() else {
             return Ok(false);
         };
         let voters = self
+            .replica
             .membership
             .configuration()
             .map_or(0, |it| it.members.len());
         let majority = voters / 2 + 1;
-        let votes = self.membership.votes(era, number);
+        let votes = self.replica.membership.votes(era, number);
         let own = votes
             .iter()
             .find(|(of, _)| *of == owner)
@@ -101,7 +96,8 @@ impl Replica {
             return self.decide(next).map(|()| true);
         }
         let greatest = votes.iter().map(|(_, vote)| vote.promised).max();
-        let asks = self.membership.table.proposal.is_some() && !self.membership.table.asked;
+        let asks = self.replica.membership.table.proposal.is_some()
+            && !self.replica.membership.table.asked;
         let round = greatest.map_or(0, |ballot| ballot.0).saturating_add(1);
         let new = asks.then_some((round, owner));
         let Some(ballot) = new.or(greatest) else {
@@ -122,12 +118,12 @@ impl Replica {
                 // One that started again has lost what it proposed, and nobody else may under its
                 // ballot: all stays as it is, under the next number.
                 let present = || {
-                    self.membership.configuration().map(|it| Ruling {
+                    self.replica.membership.configuration().map(|it| Ruling {
                         members: it.members.clone(),
                         limits: it.limits.clone(),
                     })
                 };
-                let value = before.or_else(|| self.membership.table.proposal.clone());
+                let value = before.or_else(|| self.replica.membership.table.proposal.clone());
                 let value = value.or_else(present);
                 accepted_now = value.map(|ruling| (ballot, ruling)).or(accepted_now);
             }
@@ -135,27 +131,30 @@ impl Replica {
         if promised == Some(ballot) && accepted_now == held {
             return Ok(false);
         }
-        self.membership.table.asked |= asks;
-        self.membership.record(&mut self.state, OWN, |by| {
-            Says::Vote(Box::new(Vote {
-                clock: by.clock,
-                era,
-                number,
-                promised: ballot,
-                accepted: accepted_now,
-            }))
-        })?;
+        self.replica.membership.table.asked |= asks;
+        self.replica
+            .membership
+            .record(&mut self.replica.state, OWN, |by| {
+                Says::Vote(Box::new(Vote {
+                    clock: by.clock,
+                    era,
+                    number,
+                    promised: ballot,
+                    accepted: accepted_now,
+                }))
+            })?;
         Ok(true)
     }
 
     /// Writes down what was decided.
     pub(super) fn decide(&mut self, next: Configuration) -> Result<(), Error> {
-        let clock = self.membership.next_clock(&self.state)?;
+        let clock = self.replica.membership.next_clock(&self.replica.state)?;
         let by = crate::state::slot::Stamp { writer: OWN, clock };
-        self.membership.table.configuration = Some((by, next));
-        self.membership.table.proposal = None;
-        self.quota.configured(&self.membership);
-        self.membership.made(&mut self.state, clock);
+        let replica = &mut *self.replica;
+        replica.membership.table.configuration = Some((by, next));
+        replica.membership.table.proposal = None;
+        replica.quota.configured(&replica.membership);
+        replica.membership.made(&mut replica.state, clock);
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
 use crate::closed::Closed;
 use crate::error::Error;
+use crate::sort::sort_by;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
@@ -110,6 +111,33 @@ struct Known {
 }
 
 impl<I: KeyIndex> State<I> {
+    /// Brings counters of which more came than rows into their normal form, and names each.
+    #[inline]
+    pub(crate) fn normalize(&mut self, mut odd: Vec<u32>, changed: &mut dyn FnMut(KeyId)) {
+        sort_by(&mut odd, &|a, b| a.cmp(&b));
+        odd.dedup();
+        for handle in &odd {
+            let handle = KeyId(*handle);
+            let mut slots = self.slots(handle);
+            counter::normalize(&mut slots);
+            self.put_slots(handle, slots);
+            changed(handle);
+        }
+    }
+
+    /// Makes what was joined of a writer visible, up to the clock `hi`.
+    #[inline]
+    pub(crate) fn advance(&mut self, number: usize, hi: u64) {
+        if hi > self.clocks[number] {
+            if MEMBERS && self.merged_at[number] < self.clock() {
+                self.seen_at_last[number] = self.clocks[number];
+            }
+            self.clocks[number] = hi;
+            self.note_moved(number as u32);
+            self.merged_at[number] = self.clock();
+        }
+    }
+
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
     /// only after the caller has moved the clocks, which must follow before anything else.
     pub(crate) fn install(

@@ -32,7 +32,7 @@ impl Compares {
         digests: Digests,
         later: bool,
     ) -> bool {
-        if replica.is_digest_near(AT_ONCE_WRITERS_MAX) {
+        if replica.state.is_digest_near(AT_ONCE_WRITERS_MAX) {
             self.told.remove(&link); // It is older.
             return false;
         }

@@ -24,7 +24,7 @@ impl SyncMachine {
     pub(super) fn digests(replica: &mut Replica) -> Digests {
         Digests {
             vector: replica.digest_kept(),
-            contents: replica.content_digest(),
+            contents: replica.forks_mut().content_digest(),
         }
     }
 
@@ -44,19 +44,19 @@ impl SyncMachine {
             return self.want(now, replica, link);
         }
         self.is_level(link);
-        if replica.lacks_keys() && self.keeps_keys(link) {
+        if replica.keyed().has_gaps() && self.keeps_keys(link) {
             self.want(now, replica, link);
         }
-        if MEMBERS && replica.configuration().is_some() {
+        if MEMBERS && replica.members().configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
         if !FORKS || theirs.contents == 0 || self.is_held_to(link) {
             return;
         }
-        let ours = replica.content_digest();
+        let ours = replica.forks_mut().content_digest();
         let equal = ours == 0 || theirs.contents == ours;
         if self.may_heal(now, replica, link, equal) {
-            let writers = replica.contents();
+            let writers = replica.forks().contents();
             self.tell_contents(replica, link, Why::Ask, writers);
         }
     }
@@ -71,7 +71,7 @@ impl SyncMachine {
             peer.futile = 0;
             peer.heal_after = 0;
         }
-        !equal && peer.heal_after <= now && replica.configuration().is_none()
+        !equal && peer.heal_after <= now && replica.members().configuration().is_none()
     }
 
     fn tell_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
@@ -102,7 +102,7 @@ impl SyncMachine {
         if !self.may_heal(now, replica, link, false) {
             return;
         }
-        let ours = replica.contents();
+        let ours = replica.forks().contents();
         let same_vector = vector == replica.digest();
         let mut differing = Vec::new();
         let mut lacking = false;
@@ -136,7 +136,7 @@ impl SyncMachine {
             let digest = |it: &Contents| it.shards.wrapping_add(it.cancels);
             #[cfg(feature = "members")]
             self.attribute(replica, None);
-            replica.note_fault(|| Fault {
+            replica.forks.note_fault(|| Fault {
                 writer: ours.writer,
                 clock: ours.clock,
                 evidence: Evidence::Contents {
@@ -180,7 +180,7 @@ impl SyncMachine {
         whole: &[WriterId],
     ) -> VersionVector {
         let vector = match FORKS {
-            true if self.keeps_keys(link) => replica.vector_with_keys().without(whole),
+            true if self.keeps_keys(link) => replica.keyed().vector().without(whole),
             true => replica.vector().without(whole),
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),
@@ -205,7 +205,7 @@ impl SyncMachine {
         {
             return;
         }
-        replica.rework(whole);
+        replica.state.rework(whole);
         if !FORKS {
             return;
         }
@@ -248,7 +248,7 @@ impl SyncMachine {
         if forked.is_empty() {
             return;
         }
-        let mut writers = replica.contents();
+        let mut writers = replica.forks().contents();
         writers.retain(|it| forked.contains(&it.writer));
         let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
         for link in links {
@@ -262,7 +262,7 @@ impl SyncMachine {
             return;
         }
         self.leave_doubled(now, replica);
-        let forked = replica.take_forked();
+        let forked = replica.forks.take_forked();
         if forked.is_empty() {
             return;
         }
@@ -277,7 +277,7 @@ impl SyncMachine {
     pub(super) fn doubled(&mut self, replica: &mut Replica, link: Option<Link>, heard: u64) {
         #[cfg(feature = "members")]
         self.attribute(replica, None);
-        replica.doubt_self(heard);
+        replica.forks.doubt_self(&replica.state, heard);
         #[cfg(feature = "members")]
         {
             self.attribute(replica, link);
@@ -293,7 +293,7 @@ impl SyncMachine {
         if !FORKS {
             return;
         }
-        if MEMBERS && replica.configuration().is_some() {
+        if MEMBERS && replica.members().configuration().is_some() {
             // Members end the one writer before its owner goes on under another.
             self.guests.doubled = true;
             return;
@@ -311,7 +311,7 @@ impl SyncMachine {
             return;
         }
         let old = replica.writer();
-        if !replica.renew(writer) {
+        if !replica.forks_mut().renew(writer) {
             return;
         }
         self.tell_forked(now, &[old]);

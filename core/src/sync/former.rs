@@ -56,10 +56,13 @@ impl SyncMachine {
         link: Link,
     ) -> bool {
         let sender = self.writer_of(link);
-        sender.is_some_and(|sender| replica.is_from_member(message, &sender))
-            || self
-                .greeted()
-                .any(|peer| self.leads_to_member(replica, peer.link))
+        sender.is_some_and(|sender| {
+            replica
+                .membership
+                .is_from_member(&replica.state, message, &sender)
+        }) || self
+            .greeted()
+            .any(|peer| self.leads_to_member(replica, peer.link))
     }
 
     /// By whom to come back after this message: by whoever sent it, unless that is a guest, and the message
@@ -86,7 +89,11 @@ impl SyncMachine {
 
     pub(super) fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
         let writer = self.writer_of(link);
-        writer.is_some_and(|writer| replica.is_counted_member(&writer))
+        writer.is_some_and(|writer| {
+            replica
+                .membership
+                .is_counted_member(&replica.state, &writer)
+        })
     }
 
     /// Comes back under another writer if somebody else writes under the own one, once a link leads to a
@@ -113,25 +120,39 @@ impl SyncMachine {
     /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {
         let early = self.is_early(replica);
-        replica.drop_former(early);
+        replica
+            .rejoin
+            .drop_former(&replica.state, &replica.membership, early);
         // Who comes back begins again first. But its end may wait for what those writers acknowledge, for
         // as long as they are not ended, too.
         let coming_back = self.guests.coming_back.is_some();
         // A member catches up and announces itself before.
-        if early || self.guests.resuming || coming_back && replica.is_member() {
+        if early || self.guests.resuming || coming_back && replica.members().is_member() {
             return Ok(());
         }
-        if !replica.is_member() && !coming_back && replica.holds_buried() {
+        if !replica.members().is_member()
+            && !coming_back
+            && replica
+                .rejoin
+                .holds_buried(&replica.state, &replica.membership)
+        {
             // It is made again under another writer. Until then no member can tell that this one gets on.
             if let Some(link) = self.links_to_ask(replica).first() {
                 self.come_back(now, replica, *link);
             }
             return Ok(());
         }
-        replica.note_intros();
-        let lost = replica.lost().map(|it| (it.writer, it.intro));
+        replica
+            .rejoin
+            .note_intros(&replica.state, &replica.membership);
+        let lost = replica
+            .rejoin
+            .lost(&replica.state, &replica.membership)
+            .map(|it| (it.writer, it.intro));
         let lost: Vec<(WriterId, Option<Intro>)> = lost.collect();
-        let left_behind = replica.left_behind();
+        let left_behind = replica
+            .rejoin
+            .left_behind(&replica.state, &replica.membership);
         let open = |end: &End| {
             let mut all = left_behind.iter().chain(&lost);
             all.any(|it| it.0 == end.writer)
@@ -139,8 +160,8 @@ impl SyncMachine {
         self.guests.ends.retain(open);
         let room = AT_ONCE.saturating_sub(left_behind.len());
         for (writer, intro) in left_behind.into_iter().take(AT_ONCE) {
-            match replica.is_member() {
-                true => replica.fence(&writer)?, // and so takes in one that nobody has yet
+            match replica.members().is_member() {
+                true => replica.members_mut().fence(&writer)?, // and so takes in one that nobody has yet
                 // If nobody has, what is held of it here shows to be too much then.
                 false => self.ask_for_end(now, replica, writer, intro),
             }
@@ -148,11 +169,14 @@ impl SyncMachine {
         let (mut certain, mut open) = (!lost.is_empty() && !coming_back, 0);
         for (writer, intro) in lost {
             let end = self.guests.ends.iter().find(|it| it.writer == writer);
-            if replica.last_of(&writer).is_some() || end.is_some_and(|it| it.last.is_some()) {
+            if replica.members().final_clock(&writer).is_some()
+                || end.is_some_and(|it| it.last.is_some())
+            {
                 continue;
             }
-            let seen = intro.is_some_and(|intro| replica.has_seen(&intro));
-            if replica.is_member() && seen && !replica.knows(&writer) {
+            let seen =
+                intro.is_some_and(|intro| replica.membership.has_seen(&replica.state, &intro));
+            if replica.members().is_member() && seen && !replica.state.knows(&writer) {
                 continue; // nobody remembers
             }
             certain = false;
@@ -160,14 +184,16 @@ impl SyncMachine {
             if open > room {
                 break;
             }
-            if !replica.is_member() {
+            if !replica.members().is_member() {
                 self.ask_for_end(now, replica, writer, intro);
-            } else if replica.takes_from(&writer) {
-                replica.fence(&writer)?;
+            } else if replica.members().accepts_from(&writer) {
+                replica.members_mut().fence(&writer)?;
             }
         }
         // Nobody is to begin again from a state with a writer that nobody has taken in: its own.
-        let taken_in = replica.intro().is_some() || replica.is_member() || replica.clock() == 0;
+        let taken_in = replica.membership.intro(&replica.state).is_some()
+            || replica.members().is_member()
+            || replica.clock() == 0;
         if certain && taken_in {
             self.guests.resuming = true;
             self.outputs.push(Output::Renew);
@@ -181,12 +207,14 @@ impl SyncMachine {
         let Some(owner) = self.config.owner.filter(|_| MEMBERS) else {
             return;
         };
-        let others = replica.newest_start(&owner);
+        let others = replica.membership.newest_start(&owner);
         let newest = self.guests.newest.unwrap_or(others);
         if others > newest {
-            replica.doubt_former();
+            replica.rejoin.doubt_former();
         }
-        let own = replica.incarnation(&replica.writer());
+        let own = replica
+            .membership
+            .incarnation(&replica.state, &replica.writer());
         let own = own.map_or(0, |it| it.1);
         self.guests.newest = Some(newest.max(others).max(own));
     }
@@ -258,7 +286,9 @@ impl SyncMachine {
     /// Makes again what former writers made and does not count, under one more writer id: the present
     /// one may have made something, or taken over others.
     pub(super) fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        let lost = replica.take_lost();
+        let lost = replica
+            .rejoin
+            .take_lost(&replica.state, &replica.membership);
         let upto = |it: &Former| {
             let end = self.guests.ends.iter().find(|end| end.writer == it.writer);
             let last = end.and_then(|end| end.last);
@@ -269,34 +299,43 @@ impl SyncMachine {
             };
             // Of one that others were told of before, and that never heard who took it in, nothing
             // may be remembered.
-            let all = last == Some(Last::Nothing) || replica.remembers_all();
+            let all = last == Some(Last::Nothing) || replica.membership.remembers_all();
             let known = all || it.intro.is_some() || it.before == 0;
-            let upto = replica.last_of(&it.writer).or(told);
+            let upto = replica.members().final_clock(&it.writer).or(told);
             upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
         };
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
         // What it holds of budgets goes along; if the clock is at its end, it is taken over later.
         #[cfg(feature = "budgets")]
         let _ = replica.quota_mut().hand_over(writer);
-        let left = replica.to_leave(replica.told_as_guest());
+        let left = replica.rejoin.to_leave(
+            &replica.state,
+            &replica.membership,
+            replica.rejoin.told_as_guest(),
+        );
         let mut state = replica.delta(&VersionVector::default());
-        replica.tell_memory(&mut state, RETURNS_SENT_MAX);
+        replica.membership.tell_memory(&mut state, RETURNS_SENT_MAX);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         // All of the present writer's are in that state.
-        let journal = match replica.begin_again(writer, &state, &mut changed) {
+        let journal = match replica
+            .rejoin_mut()
+            .begin_again(writer, &state, &mut changed)
+        {
             Ok(journal) => journal,
             Err(error) => {
                 for it in lost {
-                    replica.keep_former(it);
+                    replica.rejoin.keep_former(it);
                 }
                 return self.outputs.push(Output::Refused { close: None, error });
             }
         };
-        replica.keep_former(Former { journal, ..left });
+        replica.rejoin.keep_former(Former { journal, ..left });
         for (it, upto) in lost.into_iter().zip(upto) {
             let told = it.journal.told;
-            let returned = replica.make_again(it.journal, upto, told, &mut changed);
+            let returned = replica
+                .rejoin_mut()
+                .make_again(it.journal, upto, told, &mut changed);
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
         self.guests.ends.clear();

@@ -106,7 +106,7 @@ impl SyncMachine {
             level: false,
             forgotten: false,
             asked_memory: false,
-            published: replica.told_upto(),
+            published: replica.rejoin.told_upto(),
             whole: Closed::default(),
             all: false,
             futile: 0,
@@ -139,7 +139,9 @@ impl SyncMachine {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: match self.config.owner {
-                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS | GIVES_HERE,
+                Some(_) if DUTIES && replica.membership.remembers_all() => {
+                    REMEMBERS | ANSWERS | GIVES_HERE
+                }
                 Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
                 _ => 0,
             } | takes,
@@ -186,7 +188,7 @@ impl SyncMachine {
             }
         }
         if MEMBERS {
-            replica.note_former_told();
+            replica.rejoin.note_former_told(&replica.state);
         }
         #[cfg(feature = "members")]
         self.levels.ask_soon(now);
@@ -224,28 +226,38 @@ impl SyncMachine {
         if DUTIES && self.is_held_to(link) {
             return self.held_by_limited(replica, link, &writer, vector);
         }
-        if replica.is_sure_member(&writer) {
+        if replica.membership.is_sure_member(&replica.state, &writer) {
             // One that began from too old a state makes those come back, too, who took in what it made.
-            if !replica.is_unsure(&replica.writer()) {
-                replica.held_by_member(vector.get(&replica.writer()));
+            if !replica
+                .membership
+                .is_unsure(&replica.state, &replica.writer())
+            {
+                let held = vector.get(&replica.writer());
+                replica
+                    .rejoin
+                    .held_by_member(&replica.state, &mut replica.membership, held);
             }
-            replica.former_held(|writer| vector.get(writer));
-        } else if replica.is_member() {
-            replica.told(&writer, vector);
+            replica
+                .rejoin
+                .former_held(&replica.state, &replica.membership, |writer| {
+                    vector.get(writer)
+                });
+        } else if replica.members().is_member() {
+            replica.membership.told(&replica.state, &writer, vector);
         }
     }
 
     /// Tells its digest now to each who is attached here and has not said that it has seen all, if an
     /// acknowledgement that others wait for waits for that: [they answer](SyncMachine::digest_came).
     pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
-        if self.guests.hurry_due > now || !replica.is_held_up() {
+        if self.guests.hurry_due > now || !replica.membership.is_held_up(&replica.state) {
             return;
         }
         self.guests.hurry_due = now + HURRY_MS;
         for peer in &mut self.peers {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
-            let writer = writer.filter(|it| replica.is_attached(it));
-            if writer.is_some_and(|it| !replica.progress(&it).1) {
+            let writer = writer.filter(|it| replica.membership.is_attached(&replica.state, it));
+            if writer.is_some_and(|it| !replica.membership.progress(&replica.state, &it).1) {
                 peer.next_digest = now;
                 self.digest_due = now;
             }
@@ -263,8 +275,8 @@ impl SyncMachine {
     ) {
         self.compare(now, replica, link, theirs);
         let answers = MEMBERS
-            && replica.configuration().is_some()
-            && !replica.is_member()
+            && replica.members().configuration().is_some()
+            && !replica.members().is_member()
             && theirs.vector == replica.digest()
             && self.leads_to_member(replica, link);
         if let Some(peer) = self.peer_mut(link).filter(|_| answers) {

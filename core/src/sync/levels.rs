@@ -34,9 +34,10 @@
 //! A process that begins from its own store does not rejoin for that alone.
 
 use super::{Link, Millis, SyncMachine};
+use crate::consistency::newest;
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
 use crate::message::records::Owner;
-use crate::replica::{Replica, newest};
+use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::wire::{Answer, Ask, Body};
 use alloc::vec::Vec;
@@ -214,12 +215,21 @@ impl SyncMachine {
     /// How far a question has come; `None` if there is none of this number, or the space has no members.
     pub fn reach(&self, replica: &Replica, question: Question) -> Option<Reach> {
         let open = self.levels.open.iter().find(|it| it.question == question)?;
-        let (members, footing) = (replica.configuration()?, replica.footing()?);
-        let own = replica.incarnation(&replica.writer()).map(|it| it.0);
+        let (members, footing) = (
+            replica.members().configuration()?,
+            replica.consistency().footing()?,
+        );
+        let own = replica
+            .membership
+            .incarnation(&replica.state, &replica.writer())
+            .map(|it| it.0);
         let replied = |owner: &Owner| {
             let reply = open.replies.iter().find(|it| it.owner == *owner);
             reply.is_some_and(|it| {
-                let seen = it.unseen.as_ref().is_none_or(|held| replica.sees(held));
+                let seen = it
+                    .unseen
+                    .as_ref()
+                    .is_none_or(|held| replica.consistency().sees(held));
                 it.newest <= footing.present && seen
             })
         };
@@ -229,9 +239,9 @@ impl SyncMachine {
             match &open.matter {
                 Matter::Read => itself || replied(owner),
                 Matter::Write(upto) => {
-                    itself && replica.vouches(upto)
+                    itself && replica.consistency().vouches(upto)
                         || replied(owner)
-                        || replica.is_acknowledged_by(owner, upto)
+                        || replica.consistency().is_acknowledged_by(owner, upto)
                 }
             }
         };
@@ -252,7 +262,7 @@ impl SyncMachine {
     /// Answers what can be answered by now, and asks what is due.
     pub(super) fn look_at_questions(&mut self, now: Millis, replica: &Replica) {
         let waiting = &mut self.levels.waiting;
-        let held = waiting.extract_if(.., |it| replica.vouches(&it.upto));
+        let held = waiting.extract_if(.., |it| replica.consistency().vouches(&it.upto));
         let held: Vec<Waiting> = held.collect();
         for it in held {
             self.answer(replica, it.link, it.id, &it.upto);
@@ -267,7 +277,7 @@ impl SyncMachine {
             }
         }
         let due = |open: &Open| open.due <= now;
-        if replica.configuration().is_none() || !self.levels.open.iter().any(due) {
+        if replica.members().configuration().is_none() || !self.levels.open.iter().any(due) {
             return;
         }
         let mut reads = false;
@@ -299,18 +309,22 @@ impl SyncMachine {
     fn links_to_members(&self, replica: &Replica) -> Vec<Link> {
         let of = self.peers.iter().filter(|peer| {
             let greeting = peer.greeting.as_ref().filter(|it| it.answers);
-            greeting.is_some_and(|it| replica.is_counted_member(&it.writer))
+            greeting.is_some_and(|it| {
+                replica
+                    .membership
+                    .is_counted_member(&replica.state, &it.writer)
+            })
         });
         of.map(|peer| peer.link).collect()
     }
 
     /// A peer asks what is held here.
     pub(super) fn asked(&mut self, now: Millis, replica: &Replica, link: Link, ask: Ask) {
-        if replica.configuration().is_none() {
+        if replica.members().configuration().is_none() {
             return;
         }
         let Ask { id, upto } = ask;
-        if replica.vouches(&upto) {
+        if replica.consistency().vouches(&upto) {
             return self.answer(replica, link, id, &upto);
         }
         let waiting = &mut self.levels.waiting;
@@ -326,7 +340,7 @@ impl SyncMachine {
     }
 
     fn answer(&mut self, replica: &Replica, link: Link, id: u32, upto: &VersionVector) {
-        let Some(footing) = replica.footing() else {
+        let Some(footing) = replica.consistency().footing() else {
             return;
         };
         let whole = upto.is_empty();
@@ -339,7 +353,7 @@ impl SyncMachine {
             whole,
             vector: match whole {
                 true => replica.vector(),
-                false => replica.vouched_of(upto),
+                false => replica.consistency().vouched_of(upto),
             },
         };
         self.send(replica, link, Body::Answer(answer));
@@ -347,7 +361,7 @@ impl SyncMachine {
 
     /// A peer says what it holds.
     pub(super) fn answered(&mut self, now: Millis, replica: &Replica, link: Link, it: &Answer) {
-        let Some(footing) = replica.footing() else {
+        let Some(footing) = replica.consistency().footing() else {
             return;
         };
         let newest = newest((it.era, it.number), it.accepted);
@@ -355,12 +369,15 @@ impl SyncMachine {
             self.want_soon(now, replica, link);
         }
         let writer = self.writer_of(link);
-        let writer = writer.filter(|writer| replica.is_counted_member(writer));
-        let owner = writer.and_then(|writer| Some(replica.incarnation(&writer)?.0));
+        let writer =
+            writer.filter(|writer| replica.membership.is_counted_member(&replica.state, writer));
+        let owner = writer
+            .and_then(|writer| Some(replica.membership.incarnation(&replica.state, &writer)?.0));
         let Some(owner) = owner.filter(|_| it.counts) else {
             return;
         };
-        let unseen = (it.whole && !replica.sees(&it.vector)).then(|| it.vector.clone());
+        let unseen =
+            (it.whole && !replica.consistency().sees(&it.vector)).then(|| it.vector.clone());
         let mut wanted = false;
         for open in &mut self.levels.open {
             let own = &open.replies;

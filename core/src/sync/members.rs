@@ -125,10 +125,13 @@ impl SyncMachine {
     /// Notes that others may be told of all that is held here, if there are any.
     pub(super) fn note_told(&self, replica: &mut Replica) {
         if MEMBERS {
-            replica.note_early(self.is_early(replica));
+            replica.membership.note_early(self.is_early(replica));
         }
         if MEMBERS && self.greeted().next().is_some() {
-            replica.note_told(replica.is_member() || self.is_early(replica));
+            replica.rejoin.note_told(
+                &replica.state,
+                replica.members().is_member() || self.is_early(replica),
+            );
         }
     }
 
@@ -136,10 +139,12 @@ impl SyncMachine {
     /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
     /// member's, which announces itself yet, is judged by what it began from then.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
-        let guest = MEMBERS && replica.configuration().is_some() && !replica.is_member();
+        let guest = MEMBERS
+            && replica.members().configuration().is_some()
+            && !replica.members().is_member();
         let guest = guest && !self.is_early(replica);
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
-        if guest && told && replica.intro().is_none() {
+        if guest && told && replica.membership.intro(&replica.state).is_none() {
             self.come_back(now, replica, link);
         }
     }
@@ -147,22 +152,25 @@ impl SyncMachine {
     /// Whether this replica's owner is a member, and it has not announced itself yet.
     pub(super) fn is_early(&self, replica: &Replica) -> bool {
         let named = |it: &Configuration| self.config.owner.is_some_and(|owner| it.has(&owner));
-        replica.configuration().is_some_and(named) && !replica.is_announced()
+        replica.members().configuration().is_some_and(named) && !replica.members().is_announced()
     }
 
     /// Whether this replica has caught up with all members that a link leads to, and with a majority
     /// of the members, itself among them, since their links came up or it began again. One that
-    /// begins from what it had stored should, before it [announces](Replica::announce) itself: what it
+    /// begins from what it had stored should, before it [announces](crate::MembersMut::announce) itself: what it
     /// has may be an old copy, and each of the others may have dropped something that it lacks.
     pub fn has_caught_up(&self, replica: &Replica) -> bool {
-        let Some(members) = replica.configuration() else {
+        let Some(members) = replica.members().configuration() else {
             return true;
         };
         let mut owners: Vec<Owner> = Vec::new();
         for peer in self.greeted() {
             let writer = self.writer_of(peer.link);
-            let writer = writer.filter(|writer| replica.is_counted_member(writer));
-            if let Some((owner, _)) = writer.and_then(|it| replica.incarnation(&it)) {
+            let writer = writer
+                .filter(|writer| replica.membership.is_counted_member(&replica.state, writer));
+            if let Some((owner, _)) =
+                writer.and_then(|it| replica.membership.incarnation(&replica.state, &it))
+            {
                 if !peer.level {
                     return false;
                 }
@@ -183,14 +191,14 @@ impl SyncMachine {
         writer: WriterId,
         clock: u64,
     ) {
-        if !MEMBERS || !replica.is_member() || replica.knows(&writer) {
+        if !MEMBERS || !replica.members().is_member() || replica.state.knows(&writer) {
             return;
         }
         if !self.may_be_taken_in(link) {
             return;
         }
         if clock > 0 {
-            let forgotten = replica.last_of(&writer).is_none();
+            let forgotten = replica.members().final_clock(&writer).is_none();
             let peer = self.peer_mut(link);
             return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
@@ -198,8 +206,8 @@ impl SyncMachine {
         let remembers = greeting.is_some_and(|it| it.remembers);
         let room = self.room_in_share(link, 1);
         let taken_in = room.and_then(|()| match remembers {
-            true => replica.admit(&writer),
-            false => replica.admit_guest(&writer),
+            true => replica.members_mut().admit(&writer),
+            false => replica.membership.admit_guest(&mut replica.state, &writer),
         });
         match taken_in {
             Ok(()) => {
@@ -232,8 +240,10 @@ impl SyncMachine {
             // It goes by another writer by now, and the frame that said so was lost.
             #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
-                let live = live.filter(|live| *live != stranger && replica.is_member());
-                if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
+                let live = live.filter(|live| *live != stranger && replica.members().is_member());
+                if let Some(writer) =
+                    live.filter(|live| !replica.membership.is_counted_member(&replica.state, live))
+                {
                     self.tell_ended(replica, link, writer, upto);
                 }
                 Ok(())
@@ -249,7 +259,9 @@ impl SyncMachine {
                 Ok(())
             }
             Error::Outdated | Error::Retired => {
-                if !replica.is_member() || self.is_answered_by_member(replica, message, link) {
+                if !replica.members().is_member()
+                    || self.is_answered_by_member(replica, message, link)
+                {
                     let link = self.link_to_come_back_by(replica, message, link);
                     self.come_back(now, replica, link);
                 }
@@ -262,7 +274,7 @@ impl SyncMachine {
     /// Tells a peer that its writer can't go on, as what it told up to this clock shows. Only of members
     /// that is believed.
     fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId, upto: u64) {
-        let last = match replica.is_member() {
+        let last = match replica.members().is_member() {
             true => Last::Unsure(upto),
             false => Last::Hearsay,
         };
@@ -274,7 +286,7 @@ impl SyncMachine {
         if self.guests.coming_back.is_some() {
             return;
         }
-        let member = replica.is_member();
+        let member = replica.members().is_member();
         let links = self.links_to_ask(replica);
         if member {
             self.outputs.push(Output::Renew);
@@ -322,7 +334,7 @@ impl SyncMachine {
         let gone = self.writer_of(it.link).is_none();
         let late = it.since + PATIENCE_MS <= now;
         // One that has announced itself meanwhile need not wait.
-        if replica.is_member() && !it.member && !it.dropped {
+        if replica.members().is_member() && !it.member && !it.dropped {
             let link = it.link;
             self.guests.coming_back = None;
             return self.come_back(now, replica, link);
@@ -347,7 +359,7 @@ impl SyncMachine {
             }
             let body = Body::Return {
                 writer: replica.writer(),
-                intro: replica.intro(),
+                intro: replica.membership.intro(&replica.state),
                 owner: self.config.owner,
             };
             self.send(replica, link, body);
@@ -370,7 +382,10 @@ impl SyncMachine {
 
     /// Asks a member, each once, for what it remembers of forgotten writers, if that is not known here.
     fn ask_for_memory(&mut self, now: Millis, replica: &Replica) {
-        if self.config.owner.is_none() || !replica.is_member() || replica.remembers_all() {
+        if self.config.owner.is_none()
+            || !replica.members().is_member()
+            || replica.membership.remembers_all()
+        {
             return;
         }
         let links = self.links_to_ask(replica);
@@ -391,10 +406,11 @@ impl SyncMachine {
         link: Link,
         (writer, intro, owner): (WriterId, Option<Intro>, Option<Owner>),
     ) {
-        if !MEMBERS || !replica.is_member() {
+        if !MEMBERS || !replica.members().is_member() {
             return;
         }
-        let unknown = !replica.knows(&writer) && replica.last_of(&writer).is_none();
+        let unknown =
+            !replica.state.knows(&writer) && replica.members().final_clock(&writer).is_none();
         if unknown && !self.may_be_taken_in(link) {
             // Nothing of it was taken on this link, and nothing is written for its sake. Of what it told
             // elsewhere, as one that might write, nobody here knows.
@@ -402,20 +418,25 @@ impl SyncMachine {
             return self.send(replica, link, Body::Ended { writer, last });
         }
         if let Some(intro) = intro.filter(|_| unknown) {
-            if replica.has_seen(&intro) {
+            if replica.membership.has_seen(&replica.state, &intro) {
                 let before = self.peer(link).is_some_and(|peer| peer.forgotten);
                 let last = Last::Forgotten(!before);
                 return self.send(replica, link, Body::Ended { writer, last });
             }
             // Nobody has forgotten it before this member knew it; and perhaps nobody ever hears more of it.
-            if !replica.is_established() {
+            if !replica.members().is_established() {
                 return;
             }
         }
-        if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
+        if replica.members().final_clock(&writer).is_none()
+            && replica.members().accepts_from(&writer)
+        {
             // One that nobody has heard of takes room, too, until it is forgotten.
             let room = self.room_in_share(link, usize::from(unknown));
-            if room.and_then(|()| replica.fence(&writer)).is_err() {
+            if room
+                .and_then(|()| replica.members_mut().fence(&writer))
+                .is_err()
+            {
                 return;
             }
             self.count_writer(replica, link, writer);
@@ -426,7 +447,9 @@ impl SyncMachine {
         }
         self.tell_leaving(replica);
         let named = |it: &Configuration| owner.is_some_and(|owner| it.has(&owner));
-        if replica.last_of(&writer).is_none() && replica.configuration().is_some_and(named) {
+        if replica.members().final_clock(&writer).is_none()
+            && replica.members().configuration().is_some_and(named)
+        {
             let last = Last::Member;
             self.send(replica, link, Body::Ended { writer, last });
         }
@@ -435,11 +458,11 @@ impl SyncMachine {
     /// Tells those who asked what of them counts, where that is certain.
     fn tell_leaving(&mut self, replica: &Replica) {
         for (link, writer) in core::mem::take(&mut self.guests.leaving) {
-            match replica.last_of(&writer) {
+            match replica.members().final_clock(&writer) {
                 _ if self.peer(link).is_none() => {}
                 None => self.guests.leaving.push((link, writer)),
                 Some(upto) => {
-                    let last = match upto == 0 && replica.remembers_all() {
+                    let last = match upto == 0 && replica.membership.remembers_all() {
                         true => Last::Nothing,
                         false => Last::Upto(upto),
                     };
@@ -472,14 +495,15 @@ impl SyncMachine {
         }
         // A member that others have taken in believes nobody before it sees for itself. One that had
         // not announced itself was judged as a guest, more strictly than it is then.
-        let as_guest = matches!(last, Last::Unsure(upto) if replica.is_announced_after(upto));
-        let judged = as_guest || replica.is_acknowledged() || self.is_early(replica);
+        let as_guest =
+            matches!(last, Last::Unsure(upto) if replica.membership.is_announced_after(upto));
+        let judged = as_guest || replica.membership.is_acknowledged() || self.is_early(replica);
         if last == Last::Hearsay || self.guests.coming_back.is_none() && judged {
             return;
         }
         self.come_back(now, replica, link);
         let published = self.peer(link).map_or(0, |peer| peer.published);
-        let all = replica.told_upto();
+        let all = replica.rejoin.told_upto();
         let mut others = self.links_to_ask(replica);
         others.retain(|other| *other != link);
         let Some(it) = &mut self.guests.coming_back else {
@@ -490,7 +514,11 @@ impl SyncMachine {
         }
         // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
         let last = match last {
-            Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten(false),
+            Last::Upto(0)
+                if published > 0 && replica.membership.intro(&replica.state).is_none() =>
+            {
+                Last::Forgotten(false)
+            }
             Last::Nothing => Last::Upto(0),
             last => last,
         };
@@ -548,7 +576,7 @@ impl SyncMachine {
         let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
             return;
         };
-        if replica.knows_newer_members(state) {
+        if replica.membership.knows_newer_members(state) {
             // It is asked for again, of this peer or another one, with the next refusal.
             if let Some(peer) = self.peer_mut(link) {
                 peer.rests = true;
@@ -558,7 +586,7 @@ impl SyncMachine {
         for peer in &mut self.peers {
             peer.level = peer.link == link;
         }
-        let member = it.member && !replica.is_dropped_in(state, self.config.owner);
+        let member = it.member && !replica.membership.is_dropped_in(state, self.config.owner);
         if it.member && !member {
             // Members must not wait for one who is none any more: it comes back as others do. Nor for the
             // writer that it told of: its own end would wait for that.
@@ -585,21 +613,32 @@ impl SyncMachine {
             return self.ask_to_end(now, replica);
         }
         let before = self.peer(link).map_or(0, |peer| peer.published);
-        let left = replica.to_leave(before.min(replica.told_as_guest()));
+        let left = replica.rejoin.to_leave(
+            &replica.state,
+            &replica.membership,
+            before.min(replica.rejoin.told_as_guest()),
+        );
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
-        let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
-            Ok(journal) => journal,
-            Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
-        };
+        let journal =
+            match replica
+                .rejoin_mut()
+                .begin_again_staged(writer, staged, state, &mut changed)
+            {
+                Ok(journal) => journal,
+                Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
+            };
         let upto = match it.last {
             Some(Last::Upto(upto)) => Some(upto),
             _ => None,
         };
         if member {
-            replica.keep_former(Former { journal, ..left });
+            replica.rejoin.keep_former(Former { journal, ..left });
         } else {
-            let returned = replica.make_again(journal, upto, it.published, &mut changed);
+            let returned =
+                replica
+                    .rejoin_mut()
+                    .make_again(journal, upto, it.published, &mut changed);
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
         self.goes_by(now, replica);
@@ -629,29 +668,31 @@ impl SyncMachine {
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn tend(&mut self, now: Millis, replica: &mut Replica, kept: &Mark) -> Result<bool, Error> {
-        if replica.configuration().is_none() {
+        if replica.members().configuration().is_none() {
             return Ok(false);
         }
         let before = replica.clock();
         self.note_starts(replica);
         if DUTIES {
             self.sweep_shares(now, replica);
-            replica.keep_no_journal_alone();
+            replica
+                .rejoin
+                .keep_no_journal_alone(&replica.state, &mut replica.membership);
             self.give_up_silent(now, replica);
         }
         // Of guests too: what a page had stored, and nobody heard of.
         self.look_back(now, replica)?;
         if DUTIES {
-            replica.vote()?;
-            replica.fence_strays()?;
-            replica.absorb()?;
+            replica.members_mut().vote()?;
+            replica.members_mut().fence_strays()?;
+            replica.members_mut().retire()?;
             #[cfg(feature = "budgets")]
             {
                 replica.quota_mut().note_known(&mut self.changed)?;
                 replica.quota_mut().end_periods(&mut self.changed)?;
                 replica.quota_mut().end_leases(&mut self.changed)?;
             }
-            replica.acknowledge()?;
+            replica.members_mut().acknowledge()?;
             self.hurry_guests(now, replica);
         }
         let busy = self.is_serving(replica);
@@ -672,7 +713,7 @@ impl SyncMachine {
             if busy {
                 self.end_transfers();
             }
-            collected = replica.collect(kept);
+            collected = replica.members_mut().collect(kept);
         }
         self.tell_leaving(replica);
         self.ask_for_memory(now, replica);

@@ -132,13 +132,15 @@ impl SyncMachine {
             }
         }
         if self.origins.of.len() > WRITERS_MAX {
-            self.origins.of.retain(|writer, _| replica.knows(writer));
+            self.origins
+                .of
+                .retain(|writer, _| replica.state.knows(writer));
         }
     }
 
     /// Lays the faults that were noted since the last call to a link, which brought what showed them.
     pub(super) fn attribute(&mut self, replica: &mut Replica, link: Option<Link>) {
-        for fault in replica.take_fresh_faults() {
+        for fault in replica.forks.take_fresh_faults() {
             let own = fault.writer == replica.writer();
             let since = match fault.evidence {
                 Evidence::Ahead { own } => own,
@@ -193,12 +195,12 @@ impl SyncMachine {
         };
         let own = self.writer_of(link);
         for it in writers {
-            let held = replica.held(&it.writer);
+            let held = replica.state.held(&it.writer);
             if own != Some(it.writer) || !it.is_unknown() || held <= it.clock {
                 continue;
             }
             self.attribute(replica, None);
-            replica.note_fault(|| Fault {
+            replica.forks.note_fault(|| Fault {
                 writer: it.writer,
                 clock: held,
                 evidence: Evidence::Ahead { own: it.clock },
@@ -224,7 +226,7 @@ impl SyncMachine {
             return;
         }
         self.attribute(replica, None);
-        replica.compare_rows(message, &writer);
+        replica.forks.compare_rows(&replica.state, message, &writer);
         self.attribute(replica, link);
     }
 }

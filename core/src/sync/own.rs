@@ -107,7 +107,9 @@ impl SyncMachine {
         let coming_back = self.guests.coming_back.as_ref();
         let fresh = coming_back.and_then(|it| it.fresh);
         let matters = |writer: &WriterId| {
-            replica.knows(writer) || replica.is_former(writer) || fresh == Some(*writer)
+            replica.state.knows(writer)
+                || replica.rejoin.is_former(writer)
+                || fresh == Some(*writer)
         };
         let taken = self.peer(link).map_or(&[][..], |peer| &peer.taken);
         let own = self.guests.own.iter();

@@ -516,7 +516,7 @@ impl SyncMachine {
         #[cfg(feature = "members")]
         let raised = {
             self.attribute(replica, None);
-            replica.raised(last)
+            replica.state.raised(&last.delta)
         };
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);

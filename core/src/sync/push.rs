@@ -289,7 +289,7 @@ impl SyncMachine {
         message: &Message,
         bytes: &[u8],
     ) -> Result<bool, Error> {
-        if !replica.news(message) {
+        if !replica.membership.news(&replica.state, message) {
             #[cfg(feature = "members")]
             self.compare_known(replica, from, message);
             return Ok(true);
@@ -297,13 +297,13 @@ impl SyncMachine {
         #[cfg(feature = "members")]
         let raised = {
             self.attribute(replica, None);
-            replica.raised(message)
+            replica.state.raised(&message.delta)
         };
         let new = self.new_of(replica, from, message);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let live = origin(message);
-        match replica.merge_live(message, live, &mut changed) {
+        match replica.merge_with(message, live, &mut changed) {
             Ok(merged) => {
                 self.count_writers(replica, from, &new);
                 #[cfg(feature = "members")]

@@ -193,15 +193,17 @@ impl SyncMachine {
         let mut new = 0;
         for entry in &message.delta.writers {
             let writer = entry.writer;
-            new += usize::from(!replica.knows(&writer));
+            new += usize::from(!replica.state.knows(&writer));
             let says = entry.hi > entry.lo;
             // Of a writer that has made nothing there is nothing to build on, but room that it takes.
-            let unknown = entry.hi == 0 && !replica.knows(&writer);
+            let unknown = entry.hi == 0 && !replica.state.knows(&writer);
             if (says || unknown) && !peer.proved.contains(&writer) {
                 return Err(Error::NotYours { writer });
             }
         }
-        replica.room_for_writers(new, Bringer::Guest)?;
+        replica
+            .membership
+            .room_for_writers(&replica.state, new, Bringer::Guest)?;
         self.room_in_share(link, new)?;
         #[cfg(feature = "budgets")]
         let holds = message.has_reserved_keys();
@@ -271,8 +273,10 @@ impl SyncMachine {
         let held = replica.vector();
         let reads = matches!(*peer.limits, Some((_, Role::Reader)));
         let all = reads || held.covers(&vector.clone().only(&peer.proved));
-        if replica.is_member() && all {
-            replica.told(writer, &vector.within(&held));
+        if replica.members().is_member() && all {
+            replica
+                .membership
+                .told(&replica.state, writer, &vector.within(&held));
         }
     }
 }
@@ -317,7 +321,10 @@ fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
         Says::Base(..) => true,
         Says::Bye(bye) => {
             let heir = &message.delta.writers[bye.heir as usize].writer;
-            replica.incarnation(heir).is_some()
+            replica
+                .membership
+                .incarnation(&replica.state, heir)
+                .is_some()
         }
         _ => false,
     }
@@ -350,7 +357,7 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     }
     let key = message.delta.keys.get(key as usize);
     let writer = &message.delta.writers[side.writer as usize].writer;
-    let held = replica.slot_of(key, writer);
+    let held = replica.state.slot_of(key, writer);
     // Of the life that is told here, what was cancelled before it went on.
     let cancelled = held.as_ref().and_then(|held| held.side.cut.as_ref());
     let cancelled = cancelled.filter(|cut| cut.clock >= told.born() && cut.clock < row.clock);
@@ -366,7 +373,7 @@ fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bo
     let Some(extra) = side.extra.as_deref() else {
         return side.cut.is_none() && side.lift.is_none();
     };
-    let held = replica.slot_of(key, writer);
+    let held = replica.state.slot_of(key, writer);
     let held = held.map_or(Extra::default(), |held| held.extra());
     let base = extra.base.is_none() || extra.base == held.base && extra.born == held.born;
     let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;

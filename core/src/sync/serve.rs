@@ -93,7 +93,7 @@ impl SyncMachine {
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
             }
-            let keyed = self.keeps_keys(link) && replica.configuration().is_some();
+            let keyed = self.keeps_keys(link) && replica.members().configuration().is_some();
             let walk = match self.only(link) {
                 Some(only) => Walk::over(replica, &pull.vector, only),
                 None => Walk::new(replica, &pull.vector, keyed),
@@ -189,7 +189,7 @@ impl SyncMachine {
             let is_whole = message.is_whole();
             let told = peer.filter(|it| is_whole || it.lacks);
             if told.is_some() {
-                replica.tell_memory(&mut message, returns);
+                replica.membership.tell_memory(&mut message, returns);
             }
             let body = Body::Delta(Delta {
                 id: transfer.id,

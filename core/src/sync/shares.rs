@@ -114,7 +114,7 @@ impl Shares {
     fn sweep(&mut self, replica: &Replica) {
         let counts = &mut self.counts;
         self.writers.retain(|writer, holders| {
-            if replica.knows(writer) {
+            if replica.state.knows(writer) {
                 return true;
             }
             for (holder, counts) in holders.iter().zip(counts.iter_mut()) {
@@ -160,7 +160,7 @@ impl SyncMachine {
 
     /// A writer is known here by a link.
     pub(super) fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId) {
-        if replica.knows(&writer) {
+        if replica.state.knows(&writer) {
             self.shares.count(link, writer);
         }
     }
@@ -222,7 +222,9 @@ impl SyncMachine {
             .iter()
             .filter(|_| held)
             .map(|it| it.writer);
-        writers.filter(|writer| !replica.knows(writer)).collect()
+        writers
+            .filter(|writer| !replica.state.knows(writer))
+            .collect()
     }
 
     /// Looks now and then which writers were forgotten.

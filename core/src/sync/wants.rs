@@ -313,7 +313,7 @@ impl SyncMachine {
             // Something came: what is missing still is asked for at once.
             round
                 .asked
-                .retain(|it| replica.held(&it.writer) == it.clock);
+                .retain(|it| replica.state.held(&it.writer) == it.clock);
             round.tries = 0;
             round.least = here;
         }
@@ -333,7 +333,7 @@ impl SyncMachine {
             let need = missing.min(source.held);
             let writer = source.writer;
             if need > 0 && round.asked.iter().all(|it| it.writer != writer) {
-                let clock = replica.held(&writer);
+                let clock = replica.state.held(&writer);
                 round.asked.push(Asked {
                     writer,
                     need,
@@ -378,7 +378,7 @@ impl SyncMachine {
         let want = Want {
             stock: id.1,
             name: id.0.clone(),
-            seen: replica.held(&writer),
+            seen: replica.state.held(&writer),
             need,
             recent,
         };
@@ -398,7 +398,11 @@ impl SyncMachine {
                 continue;
             };
             let known = writer == own || sources.iter().any(|it| it.writer == writer);
-            if known || !replica.is_counted_member(&writer) {
+            if known
+                || !replica
+                    .membership
+                    .is_counted_member(&replica.state, &writer)
+            {
                 continue;
             }
             let held = replica.quota().stock_of(name, stock, writer).max(0);

@@ -36,11 +36,11 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// let mut here = Replica::new(Space::default(), writer(1));
 /// let mut there = Replica::new(Space::default(), writer(2));
 /// here.add("likes", 2)?;
-/// let text = here.token(&Token::default())?.to_string();
+/// let text = here.consistency().token(&Token::default())?.to_string();
 /// let token: Token = text.parse()?;
-/// assert!(!there.holds(token.vector()));
+/// assert!(!there.consistency().holds(token.vector()));
 /// there.merge(&here.delta(&there.vector()))?;
-/// assert!(there.holds(token.vector()));
+/// assert!(there.consistency().holds(token.vector()));
 /// # Ok(())
 /// # }
 /// ```

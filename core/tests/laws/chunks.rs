@@ -143,13 +143,20 @@ fn a_long_transfer_brings_all_that_is_said_of_writers() {
         for at in 0..2_000 {
             pair.peers[0].replica.add(&long_key(at), 1).unwrap();
         }
-        pair.peers[0].replica.found(&[7; 32], &[1; 16], 1).unwrap();
+        pair.peers[0]
+            .replica
+            .members_mut()
+            .found(&[7; 32], &[1; 16], 1)
+            .unwrap();
         pair.connect();
         pair.settle();
         assert!(pair.first_chunks > 0, "more than one chunk");
         let [from, to] = &pair.peers;
-        assert_eq!(to.replica.configuration(), from.replica.configuration());
-        assert!(to.replica.configuration().is_some());
+        assert_eq!(
+            to.replica.members().configuration(),
+            from.replica.members().configuration()
+        );
+        assert!(to.replica.members().configuration().is_some());
     });
 }
 

@@ -43,7 +43,7 @@ fn stored(random: &mut Random) -> Message {
 /// Operations of all kinds, merges in between, and now and then members.
 fn stir(random: &mut Random, replicas: &mut [Replica]) {
     if random.chance(40) {
-        let _ = replicas[0].found(&[1; 32], &[2; 16], 5);
+        let _ = replicas[0].members_mut().found(&[1; 32], &[2; 16], 5);
     }
     for _ in 0..random.below(30) {
         let (at, from) = (random.below(replicas.len()), random.below(replicas.len()));
@@ -61,13 +61,13 @@ fn stir(random: &mut Random, replicas: &mut [Replica]) {
         let _ = replicas[at].apply(key, op);
         let delta = replicas[from].delta(&replicas[at].vector());
         let live = replicas[from].writer();
-        let _ = replicas[at].merge_live(&delta, Some(live), &mut |_| ());
+        let _ = replicas[at].merge_with(&delta, Some(live), &mut |_| ());
         match random.below(6) {
-            0 => drop(replicas[0].acknowledge()),
-            1 => drop(replicas[0].absorb()),
-            2 => drop(replicas[0].fence(&live)),
-            3 => drop(replicas[at].leave()),
-            4 => drop(replicas[0].collect(&Mark::default())),
+            0 => drop(replicas[0].members_mut().acknowledge()),
+            1 => drop(replicas[0].members_mut().retire()),
+            2 => drop(replicas[0].members_mut().fence(&live)),
+            3 => drop(replicas[at].members_mut().leave()),
+            4 => drop(replicas[0].members_mut().collect(&Mark::default())),
             _ => {}
         }
     }
@@ -125,7 +125,7 @@ fn frame(random: &mut Random) -> Frame {
         5 => Body::Contents {
             why: *random.pick(&[Why::Answer, Why::Ask, Why::Forked]),
             vector: bytes(random),
-            writers: world(random, 3).0[0].contents(),
+            writers: world(random, 3).0[0].forks().contents(),
         },
         6 => Body::Writer(any_writer(random)),
         7 => Body::Return {

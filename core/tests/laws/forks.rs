@@ -64,23 +64,23 @@ fn equal_vectors_have_equal_contents() {
             let steps = random.below(40);
             play(random, &mut replicas, &keys, steps);
             let at = random.below(3);
-            replicas[at].content_digest();
+            replicas[at].forks_mut().content_digest();
         }
         meet(&mut replicas);
-        let contents = replicas[0].contents();
-        let digest = replicas[0].content_digest();
+        let contents = replicas[0].forks().contents();
+        let digest = replicas[0].forks_mut().content_digest();
         let sum = contents.iter().fold(0u64, |sum, it| {
             sum.wrapping_add(it.shards).wrapping_add(it.cancels)
         });
         assert_eq!(sum, digest);
         for replica in &mut replicas {
-            assert_eq!(replica.contents(), contents);
-            assert_eq!(replica.content_digest(), digest);
-            assert_eq!(replica.faults(), []);
+            assert_eq!(replica.forks().contents(), contents);
+            assert_eq!(replica.forks_mut().content_digest(), digest);
+            assert_eq!(replica.forks().faults(), []);
         }
         let mut other = joined(&[&full(&replicas[0])]);
         assert_eq!(
-            (other.contents(), other.content_digest()),
+            (other.forks().contents(), other.forks_mut().content_digest()),
             (contents, digest)
         );
     });
@@ -95,12 +95,12 @@ fn equal_clocks_have_equal_shards() {
         play(random, &mut replicas, &keys, 120);
         for one in &replicas {
             for two in &replicas {
-                for it in one.contents() {
+                for it in one.forks().contents() {
                     let same = |other: &&_| {
                         let other: &tallymesh_core::Contents = other;
                         (other.writer, other.clock) == (it.writer, it.clock)
                     };
-                    if let Some(other) = two.contents().iter().find(same) {
+                    if let Some(other) = two.forks().contents().iter().find(same) {
                         assert_eq!(it.shards, other.shards);
                     }
                 }
@@ -139,10 +139,10 @@ fn a_fork_shows_in_the_digest_and_heals() {
         }
         meet(&mut seen);
         let bytes = seen[0].canonical_bytes();
-        let digest = seen[0].content_digest();
+        let digest = seen[0].forks_mut().content_digest();
         for (at, (mut log, mut mark)) in logs.into_iter().enumerate() {
             assert_eq!(seen[at].canonical_bytes(), bytes);
-            assert_eq!(seen[at].content_digest(), digest);
+            assert_eq!(seen[at].forks_mut().content_digest(), digest);
             log.push(seen[at].since(&mut mark));
             let log: Vec<Message> = log.into_iter().flatten().collect();
             assert_eq!(replayed(&log).canonical_bytes(), bytes);
@@ -151,7 +151,7 @@ fn a_fork_shows_in_the_digest_and_heals() {
             let mut twin = joined(&[&full(twin)]);
             if twin.digest() == seen[0].digest() {
                 let equal = twin.canonical_bytes() == bytes;
-                assert_eq!(twin.content_digest() == digest, equal);
+                assert_eq!(twin.forks_mut().content_digest() == digest, equal);
             }
         }
     });
@@ -173,8 +173,8 @@ fn what_comes_late_is_reported_once() {
     seen.merge(&full(&two)).unwrap();
     assert_eq!([seen.value("a"), seen.value("b")], [Some(2), Some(2)]);
     assert_eq!(seen.value("c"), Some(1));
-    let [fault] = seen.faults() else {
-        panic!("{:?}", seen.faults())
+    let [fault] = seen.forks().faults() else {
+        panic!("{:?}", seen.forks().faults())
     };
     assert_eq!((fault.writer, fault.clock), (one.writer(), 2));
     let key = "b".into();
@@ -183,7 +183,7 @@ fn what_comes_late_is_reported_once() {
     assert!(record.shard_count() > 0);
     assert_eq!(seen.since(&mut mark), None);
     seen.merge(&full(&two)).unwrap();
-    assert_eq!(seen.fault_count(), 1);
+    assert_eq!(seen.forks().fault_count(), 1);
 }
 
 /// Also on a later page, and where both know the same counters.
@@ -197,8 +197,8 @@ fn what_comes_late_is_reported_with_its_counter() {
     }
     let mut seen = joined(&[&full(&twins[0])]);
     seen.merge(&full(&twins[1])).unwrap();
-    let [fault] = seen.faults() else {
-        panic!("{:?}", seen.faults())
+    let [fault] = seen.forks().faults() else {
+        panic!("{:?}", seen.forks().faults())
     };
     let key = "k65".into();
     assert_eq!(fault.evidence, Evidence::Late { key });
@@ -218,14 +218,20 @@ fn another_id_changes_nothing_else() {
         let mut log: Vec<Message> = replicas[0].since(&mut mark).into_iter().collect();
         let steps = random.below(20);
         play(random, &mut replicas, &keys, steps);
-        let before = (replicas[0].canonical_bytes(), replicas[0].content_digest());
+        let before = (
+            replicas[0].canonical_bytes(),
+            replicas[0].forks_mut().content_digest(),
+        );
         let old = (replicas[0].writer(), replicas[0].clock());
-        assert!(replicas[0].renew(writer(7)));
+        assert!(replicas[0].forks_mut().renew(writer(7)));
         assert_eq!((replicas[0].writer(), replicas[0].clock()), (writer(7), 0));
         assert_eq!(replicas[0].vector().get(&old.0), old.1);
-        let after = (replicas[0].canonical_bytes(), replicas[0].content_digest());
+        let after = (
+            replicas[0].canonical_bytes(),
+            replicas[0].forks_mut().content_digest(),
+        );
         assert_eq!(before, after);
-        assert!(!replicas[0].renew(old.0), "an id that is known");
+        assert!(!replicas[0].forks_mut().renew(old.0), "an id that is known");
         if random.chance(50) {
             log.extend(replicas[0].since(&mut mark));
         }
@@ -239,7 +245,7 @@ fn another_id_changes_nothing_else() {
         late.merge(&full(&replicas[0])).unwrap();
         for replica in &replicas {
             assert_eq!(replica.canonical_bytes(), late.canonical_bytes());
-            assert_eq!(replica.faults(), []);
+            assert_eq!(replica.forks().faults(), []);
         }
     });
 }

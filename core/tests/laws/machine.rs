@@ -221,18 +221,22 @@ fn a_peer_that_holds_more_is_asked_in_turn() {
 fn a_member_takes_in_who_greets_and_tells_who_is_over() {
     let mut machine = Machine::new();
     let owner = [1; 32];
-    machine.replica.found(&owner, &[2; 16], 5).unwrap();
+    machine
+        .replica
+        .members_mut()
+        .found(&owner, &[2; 16], 5)
+        .unwrap();
     let mut guest = replica(9);
     let writer = guest.writer();
     let (link, broadcast) = (Link(3), false);
     machine.input(Input::Connected { link, broadcast });
     let hello = machine.hello(3, writer);
     machine.frame(link, hello);
-    assert!(machine.replica.attached().any(|it| it == writer));
+    assert!(machine.replica.members().sponsored().any(|it| it == writer));
     let whole = full(&machine.replica);
     guest.merge(&whole).unwrap();
     guest.add("a", 1).unwrap();
-    machine.replica.fence(&writer).unwrap();
+    machine.replica.members_mut().fence(&writer).unwrap();
     machine.sent();
     let ended = |last| (link, Body::Ended { writer, last });
     machine.frame(link, Body::Push(guest.delta(&machine.replica.vector())));

@@ -34,10 +34,14 @@ impl Members {
             marks: Default::default(),
             logs: Default::default(),
         };
-        members.replicas[0].found(&owners[0], &[7; 16], 1).unwrap();
-        members.replicas[0].force_members(&owners).unwrap();
+        members.replicas[0]
+            .members_mut()
+            .found(&owners[0], &[7; 16], 1)
+            .unwrap();
+        members.replicas[0].members_mut().force(&owners).unwrap();
         members.pass(0, 1);
         members.replicas[1]
+            .members_mut()
             .announce(&owners[1], &[7; 16], 1)
             .unwrap();
         members.rounds();
@@ -49,7 +53,7 @@ impl Members {
         let message = self.replicas[from].delta(&since);
         let writer = self.replicas[from].writer();
         self.replicas[to]
-            .merge_live(&message, Some(writer), &mut |_| ())
+            .merge_with(&message, Some(writer), &mut |_| ())
             .unwrap();
     }
 
@@ -60,10 +64,10 @@ impl Members {
             self.pass(1, 0);
             for at in 0..2 {
                 let replica = &mut self.replicas[at];
-                replica.acknowledge().unwrap();
-                replica.absorb().unwrap();
+                replica.members_mut().acknowledge().unwrap();
+                replica.members_mut().retire().unwrap();
                 self.writes(at);
-                self.replicas[at].collect(&self.marks[at]);
+                self.replicas[at].members_mut().collect(&self.marks[at]);
                 self.writes(at);
             }
         }
@@ -86,7 +90,7 @@ impl Members {
         // That it was taken in.
         let home = &self.replicas[0];
         let message = home.delta(&tab.vector());
-        tab.merge_live(&message, Some(home.writer()), &mut |_| ())
+        tab.merge_with(&message, Some(home.writer()), &mut |_| ())
             .unwrap();
         tab
     }
@@ -94,7 +98,7 @@ impl Members {
     fn hears(&mut self, tab: &Replica) {
         let message = tab.delta(&self.replicas[0].vector());
         self.replicas[0]
-            .merge_live(&message, Some(tab.writer()), &mut |_| ())
+            .merge_with(&message, Some(tab.writer()), &mut |_| ())
             .unwrap();
     }
 
@@ -111,13 +115,13 @@ impl Members {
 fn all_that_a_tab_counted_is_its_heirs_when_it_has_left() {
     let mut members = Members::new();
     let mut tab = members.tab(5);
-    tab.leave().unwrap();
+    tab.members_mut().leave().unwrap();
     members.hears(&tab);
     members.rounds();
     members.check(|at| Some(at as i128 + 1));
     for replica in &members.replicas {
         assert_eq!(replica.writers().count(), 2);
-        assert_eq!(replica.retired().count(), 0);
+        assert_eq!(replica.members().retired().count(), 0);
     }
     // A delete that saw all of it leaves nothing.
     for at in 0..COUNTERS {
@@ -135,7 +139,7 @@ fn a_store_that_replays_its_records_has_the_state() {
     let mut members = Members::new();
     let mut tab = members.tab(5);
     members.rounds();
-    tab.leave().unwrap();
+    tab.members_mut().leave().unwrap();
     members.hears(&tab);
     members.rounds();
     members.replicas[1].add(&key(COUNTERS - 1), 3).unwrap();
@@ -181,7 +185,10 @@ fn a_change_on_any_page_is_found() {
             .merge(&source.delta(&VersionVector::default()))
             .unwrap();
         assert_eq!(other.value(&key(at)), Some(2));
-        assert_eq!(other.content_digest(), source.content_digest());
+        assert_eq!(
+            other.forks_mut().content_digest(),
+            source.forks_mut().content_digest()
+        );
     }
 }
 
@@ -196,11 +203,11 @@ fn stir(random: &mut Random, replica: &mut Replica, mark: &mut Mark) {
         4 => drop(replica.apply(&key, Op::Reset)),
         5 => drop(replica.apply(&key, Op::Expire(until))),
         6 => drop(replica.apply(&key, Op::Persist)),
-        7 => drop(replica.absorb()),
+        7 => drop(replica.members_mut().retire()),
         _ => {
-            drop(replica.acknowledge());
+            drop(replica.members_mut().acknowledge());
             replica.since(mark);
-            replica.collect(mark);
+            replica.members_mut().collect(mark);
         }
     }
 }
@@ -223,11 +230,11 @@ fn what_was_collected_does_not_come_back() {
             let (from, to) = (random.below(replicas.len()), random.below(replicas.len()));
             match random.below(8) {
                 0..=2 => stir(random, &mut replicas[from], &mut marks[from]),
-                3 if from > 1 && random.chance(30) => drop(replicas[from].leave()),
+                3 if from > 1 && random.chance(30) => drop(replicas[from].members_mut().leave()),
                 _ if from != to => {
                     let message = replicas[from].delta(&replicas[to].vector());
                     let writer = replicas[from].writer();
-                    drop(replicas[to].merge_live(&message, Some(writer), &mut |_| ()));
+                    drop(replicas[to].merge_with(&message, Some(writer), &mut |_| ()));
                 }
                 _ => {}
             }
@@ -247,16 +254,16 @@ fn what_was_collected_does_not_come_back() {
 fn a_collection_makes_a_snapshot_in_parts_void_and_may_be_put_off() {
     let mut members = Members::new();
     let mut tab = members.tab(5);
-    tab.leave().unwrap();
+    tab.members_mut().leave().unwrap();
     members.hears(&tab);
     for _ in 0..8 {
         members.pass(0, 1);
         members.pass(1, 0);
         for at in 0..2 {
-            members.replicas[at].acknowledge().unwrap();
-            members.replicas[at].absorb().unwrap();
+            members.replicas[at].members_mut().acknowledge().unwrap();
+            members.replicas[at].members_mut().retire().unwrap();
             members.writes(at);
-            assert!(!members.replicas[at].collect(&Mark::default()));
+            assert!(!members.replicas[at].members_mut().collect(&Mark::default()));
         }
     }
     let Members {
@@ -265,12 +272,12 @@ fn a_collection_makes_a_snapshot_in_parts_void_and_may_be_put_off() {
     let one = &mut replicas[0];
     let mut begun = one.begin_snapshot();
     assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
-    assert!(!one.collect(&Mark::default()));
+    assert!(!one.members_mut().collect(&Mark::default()));
     assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
-    assert!(one.collect(&marks[0]));
+    assert!(one.members_mut().collect(&marks[0]));
     assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
     // One that finds nothing to collect does no harm.
     let mut begun = one.begin_snapshot();
-    assert!(!one.collect(&marks[0]));
+    assert!(!one.members_mut().collect(&marks[0]));
     assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
 }

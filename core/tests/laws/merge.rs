@@ -62,7 +62,7 @@ fn merge_is_monotone() {
             let (vector, before) = (replica.vector(), shards(&replica));
             let mut named = Vec::new();
             let merged = replica
-                .merge_with(state, &mut |handle| named.push(handle))
+                .merge_with(state, None, &mut |handle| named.push(handle))
                 .unwrap();
             assert!(replica.vector().covers(&vector));
             assert_eq!(merged.new, replica.vector() != vector);
@@ -90,7 +90,7 @@ fn merging_both_ways_gives_one_state() {
         b.merge(&state_a).unwrap();
         assert_eq!(a.canonical_bytes(), b.canonical_bytes());
         assert_eq!(a.digest(), b.digest());
-        assert_eq!(a.fault_count(), 0);
+        assert_eq!(a.forks().fault_count(), 0);
         history.check(&a);
         history.check(&b);
     });
@@ -109,8 +109,8 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
         let replica = joined(&[&full(&twins[0]), &full(&twins[1])]);
         // What only one of the twins made is told of once a writer.
         let late = |fault: &&Fault| matches!(fault.evidence, Evidence::Late { .. });
-        let late = replica.faults().iter().filter(late).count();
-        assert_eq!(replica.fault_count(), (forks.len() + late) as u64);
+        let late = replica.forks().faults().iter().filter(late).count();
+        assert_eq!(replica.forks().fault_count(), (forks.len() + late) as u64);
         let after = shards(&replica);
         for (at, ours, theirs) in &forks {
             assert_eq!(after[*at], *ours.max(theirs));
@@ -119,7 +119,7 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
             writer,
             clock,
             evidence,
-        } in replica.faults()
+        } in replica.forks().faults()
         {
             let Evidence::Totals { key, ours, theirs } = evidence else {
                 continue;
@@ -127,7 +127,7 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
             let [ours, theirs] = [ours, theirs].map(|total| (*clock, *total as i64));
             assert!(forks.contains(&(&(key.to_string(), *writer), ours, theirs)));
         }
-        let kept = replica.faults().len();
+        let kept = replica.forks().faults().len();
         assert!((forks.len().min(64)..=64).contains(&kept), "{kept}");
     });
 }
@@ -142,7 +142,7 @@ fn a_merge_names_each_counter_that_it_changed() {
             let before = shards(&replica);
             let mut named = BTreeSet::new();
             let mut changed = |handle| assert!(named.insert(handle), "twice");
-            replica.merge_with(state, &mut changed).unwrap();
+            replica.merge_with(state, None, &mut changed).unwrap();
             let after = shards(&replica);
             let news = after
                 .iter()

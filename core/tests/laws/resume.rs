@@ -68,7 +68,7 @@ fn nothing_tells_a_resumed_replica_from_the_one_before() {
         }
         let states: Vec<Message> = replicas.iter().map(full).collect();
         let all = joined(&states.iter().collect::<Vec<_>>());
-        assert_eq!(all.faults(), []);
+        assert_eq!(all.forks().faults(), []);
         let mut mark = Mark::default();
         let stored = replicas[at]
             .since(&mut mark)
@@ -96,7 +96,7 @@ fn only_a_whole_open_state_is_resumed() {
         Replica::resume(space(), writer(1), &part).err(),
         Some(missing)
     );
-    one.found(&OWNER, &NONCE, 1).unwrap();
+    one.members_mut().found(&OWNER, &NONCE, 1).unwrap();
     assert_eq!(
         Replica::resume(space(), writer(1), &full(&one)).err(),
         Some(Error::Closed)
@@ -258,7 +258,7 @@ fn settle(peers: &mut [Peer; 2], now: Millis, until: Millis) {
                 mark,
                 ..
             } = peer;
-            if now % 100 == 0 && replica.is_member() {
+            if now % 100 == 0 && replica.members().is_member() {
                 replica.since(mark);
                 sync.tend(now, replica, mark).unwrap();
             }
@@ -300,7 +300,7 @@ fn member(adds: &[i64]) -> Replica {
     for by in adds {
         member.add("likes", *by).unwrap();
     }
-    member.found(&OWNER, &NONCE, 1).unwrap();
+    member.members_mut().found(&OWNER, &NONCE, 1).unwrap();
     member.apply("gone", Op::Set(3)).unwrap();
     member.apply("gone", Op::Delete).unwrap();
     member
@@ -320,7 +320,7 @@ fn agree(peers: &[Peer; 2], likes: i128) {
         assert_eq!(peer.replica.value("likes"), Some(likes));
     }
     assert_eq!(peers[0].replica.vector(), peers[1].replica.vector());
-    assert_eq!(peers[0].replica.faults(), []);
+    assert_eq!(peers[0].replica.forks().faults(), []);
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
     agree(&peers, 15);
     assert_eq!(peers[0].renewed, 0);
     assert_eq!(peers[0].replica.writer(), writer(2));
-    assert_eq!(peers[0].replica.home(), Some(writer(1)));
+    assert_eq!(peers[0].replica.members().sponsor(), Some(writer(1)));
     // It leaves: its home takes over, and nothing changes.
-    peers[0].replica.leave().unwrap();
+    peers[0].replica.members_mut().leave().unwrap();
     peers[0].handle(4_000, Input::Changed);
     settle(&mut peers, 4_001, 4_020);
     for peer in &mut peers {
@@ -341,7 +341,7 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
     }
     settle(&mut peers, 4_021, 6_000);
     assert_eq!(peers[1].replica.value("likes"), Some(15));
-    assert_eq!(peers[1].replica.roster().count(), 1);
+    assert_eq!(peers[1].replica.members().writer_table().count(), 1);
 }
 
 /// A guest need not know yet that a writer was forgotten, to be understood.
@@ -357,7 +357,7 @@ fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
     };
     let hear = |home: &mut Replica, guest: &Replica| {
         let news = guest.delta(&home.vector());
-        home.merge_live(&news, Some(guest.writer()), &mut |_| ())
+        home.merge_with(&news, Some(guest.writer()), &mut |_| ())
             .unwrap();
     };
     let tell = |home: &Replica, guest: &mut Replica| {
@@ -372,7 +372,7 @@ fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
         tell(&home, guest);
     }
     let [early, late] = &mut guests;
-    early.leave().unwrap();
+    early.members_mut().leave().unwrap();
     hear(&mut home, early);
     tend(&mut home);
     tell(&home, late);
@@ -380,16 +380,21 @@ fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
     late.add("likes", 1).unwrap();
     hear(&mut home, late);
     tend(&mut home);
-    let known = |replica: &Replica| replica.roster().any(|it| it.writer == early.writer());
+    let known = |replica: &Replica| {
+        replica
+            .members()
+            .writer_table()
+            .any(|it| it.writer == early.writer())
+    };
     assert!(!known(&home) && known(late));
     let before = late.vector();
-    late.leave().unwrap();
+    late.members_mut().leave().unwrap();
     let farewell = late.delta(&before);
-    home.merge_live(&farewell, Some(late.writer()), &mut |_| ())
+    home.merge_with(&farewell, Some(late.writer()), &mut |_| ())
         .unwrap();
     tend(&mut home);
     assert_eq!(home.value("likes"), Some(13));
-    assert_eq!(home.roster().count(), 1);
+    assert_eq!(home.members().writer_table().count(), 1);
 }
 
 #[test]
@@ -405,7 +410,7 @@ fn one_that_stands_on_an_open_state_comes_back_under_a_fresh_id() {
     agree(&peers, 15);
     assert_eq!(peers[0].renewed, 1);
     assert_eq!(peers[1].replica.value("views"), Some(7));
-    assert_eq!(peers[1].replica.roster().count(), 2);
+    assert_eq!(peers[1].replica.members().writer_table().count(), 2);
 }
 
 #[test]
@@ -414,7 +419,7 @@ fn one_that_was_known_goes_on_as_it_was() {
     page.add("likes", 5).unwrap();
     let mut first = replica(1);
     first.merge(&full(&page)).unwrap();
-    first.found(&OWNER, &NONCE, 1).unwrap();
+    first.members_mut().found(&OWNER, &NONCE, 1).unwrap();
     // Not heard of by the member.
     page.add("likes", 2).unwrap();
     let peers = meet(&page, first);
@@ -447,11 +452,11 @@ fn a_resumed_replica_never_counts_twice() {
                 }
             }
         }
-        first.found(&OWNER, &NONCE, 1).unwrap();
+        first.members_mut().found(&OWNER, &NONCE, 1).unwrap();
         let held = first.vector().get(&page.writer());
         // Given up before it comes, or not.
         if random.chance(40) && held > 0 {
-            first.fence(&page.writer()).unwrap();
+            first.members_mut().fence(&page.writer()).unwrap();
             if held < page.clock() {
                 // It can't tell what the rest comes to, and says so.
                 let rest = page.delta(&VersionVector::default());

@@ -83,7 +83,10 @@ impl Pair {
     fn found(&mut self) {
         let nonce = [MEMBER as u8; 16];
         let member = &mut self.peers[MEMBER].replica;
-        member.found(&OWNERS[MEMBER], &nonce, 1).unwrap();
+        member
+            .members_mut()
+            .found(&OWNERS[MEMBER], &nonce, 1)
+            .unwrap();
         self.handle(MEMBER, Input::Changed);
     }
 
@@ -190,12 +193,16 @@ impl Pair {
     fn take_part(&mut self) {
         let guest = &mut self.peers[GUEST].replica;
         let named = guest
+            .members()
             .configuration()
             .is_some_and(|it| it.has(&OWNERS[GUEST]));
         let level = self.peers[GUEST].sync.has_caught_up(guest);
-        if named && level && !guest.is_announced() {
+        if named && level && !guest.members().is_announced() {
             let nonce = [self.nonce; 16];
-            guest.announce(&OWNERS[GUEST], &nonce, self.now).unwrap();
+            guest
+                .members_mut()
+                .announce(&OWNERS[GUEST], &nonce, self.now)
+                .unwrap();
             self.handle(GUEST, Input::Changed);
         }
     }
@@ -226,7 +233,10 @@ impl Pair {
         *sync = machine(Some(OWNERS[at]), u64::from(self.nonce));
         if at == MEMBER {
             let nonce = [self.nonce; 16];
-            replica.announce(&OWNERS[at], &nonce, self.now).unwrap();
+            replica
+                .members_mut()
+                .announce(&OWNERS[at], &nonce, self.now)
+                .unwrap();
         }
     }
 
@@ -338,7 +348,7 @@ fn who_begins_from_a_members_state_knows_who_was_forgotten() {
         pair.connect();
         pair.wait(1_000);
         assert_eq!(pair.values(), [Some(5); 2]);
-        let known = pair.peers[GUEST].replica.taken_over(&gone);
+        let known = pair.peers[GUEST].replica.members().retired_clock(&gone);
         assert_eq!(known, owner.map(|_| 1));
     }
 }
@@ -373,13 +383,13 @@ fn a_guest_comes_back_that_was_made_a_member_meanwhile() {
     pair.add(7);
     let guest = pair.peers[GUEST].replica.writer();
     let member = &mut pair.peers[MEMBER].replica;
-    member.propose_members(&OWNERS).unwrap();
-    member.fence(&guest).unwrap();
+    member.members_mut().propose(&OWNERS).unwrap();
+    member.members_mut().fence(&guest).unwrap();
     pair.wait(1_000);
     pair.connect();
     pair.wait(10_000);
     assert_eq!(pair.values(), [Some(12); 2]);
-    assert!(pair.peers[GUEST].replica.is_member());
+    assert!(pair.peers[GUEST].replica.members().is_member());
     assert_eq!(pair.peers[GUEST].returned[0].unknown, None);
 }
 
@@ -391,7 +401,7 @@ fn who_hears_of_own_clocks_that_it_never_came_to_goes_on_under_another_writer() 
         pair.connect();
         if member {
             let founder = &mut pair.peers[MEMBER].replica;
-            founder.propose_members(&OWNERS).unwrap();
+            founder.members_mut().propose(&OWNERS).unwrap();
         }
         pair.wait(1_000);
         pair.add(5);
@@ -402,7 +412,7 @@ fn who_hears_of_own_clocks_that_it_never_came_to_goes_on_under_another_writer() 
         }
         let guest = &pair.peers[GUEST].replica;
         let (writer, since) = (guest.writer(), guest.vector());
-        assert_eq!(guest.is_member(), member);
+        assert_eq!(guest.members().is_member(), member);
         let mut twin = guest.clone();
         for _ in 0..50 {
             twin.add("forged", 1).unwrap();
@@ -425,7 +435,7 @@ fn who_hears_of_own_clocks_that_it_never_came_to_goes_on_under_another_writer() 
         pair.wait(10_000);
         let guest = &pair.peers[GUEST].replica;
         assert_ne!(guest.writer(), writer, "member {member}, linked {linked}");
-        assert_eq!(guest.is_member(), member);
+        assert_eq!(guest.members().is_member(), member);
         pair.add(1);
         pair.wait(3_000);
         assert_eq!(
@@ -452,13 +462,13 @@ fn a_writer_goes_on_that_wrote_while_the_space_got_members() {
         pair.found();
         if member {
             let founder = &mut pair.peers[MEMBER].replica;
-            founder.propose_members(&OWNERS).unwrap();
-            founder.vote().unwrap();
+            founder.members_mut().propose(&OWNERS).unwrap();
+            founder.members_mut().vote().unwrap();
         }
         pair.wait(10_000);
         assert_eq!(pair.values(), [Some(5); 2]);
         assert!(pair.peers[GUEST].returned.is_empty());
-        assert_eq!(pair.peers[GUEST].replica.is_member(), member);
+        assert_eq!(pair.peers[GUEST].replica.members().is_member(), member);
     }
 }
 
@@ -469,7 +479,10 @@ fn a_sole_member_keeps_no_list_of_what_it_did() {
         let mut member = pair.peers[MEMBER].replica.clone();
         let state = member.delta(&VersionVector::default());
         let fresh = mint(&OWNERS[MEMBER], 99);
-        let journal = member.begin_again(fresh, &state, &mut |_| ()).unwrap();
+        let journal = member
+            .rejoin_mut()
+            .begin_again(fresh, &state, &mut |_| ())
+            .unwrap();
         journal.len()
     };
     pair.peers[MEMBER].replica.add("key", 5).unwrap();
@@ -477,7 +490,7 @@ fn a_sole_member_keeps_no_list_of_what_it_did() {
     pair.tend(MEMBER);
     assert_eq!(kept(&pair), 0);
     let member = &mut pair.peers[MEMBER].replica;
-    member.force_members(&OWNERS[..1]).unwrap();
+    member.members_mut().force(&OWNERS[..1]).unwrap();
     member.add("key", 5).unwrap();
     pair.tend(MEMBER);
     assert_eq!(kept(&pair), 1);
@@ -488,31 +501,35 @@ fn a_sole_member_keeps_no_list_of_what_it_did() {
 fn a_guest_that_was_taken_in_is_not_taken_for_a_new_one() {
     let space = Space::default;
     let mut member = Replica::new(space(), mint(&OWNERS[MEMBER], 0));
-    member.found(&OWNERS[MEMBER], &[0; 16], 1).unwrap();
+    member
+        .members_mut()
+        .found(&OWNERS[MEMBER], &[0; 16], 1)
+        .unwrap();
     let mut guest = Replica::new(space(), mint(&OWNERS[GUEST], 1));
     let live = Some(guest.writer());
     guest.add("key", 5).unwrap();
-    member.admit(&guest.writer()).unwrap();
+    member.members_mut().admit(&guest.writer()).unwrap();
     guest
         .merge(&member.delta(&VersionVector::default()))
         .unwrap();
     let told = guest.delta(&member.vector());
-    member.merge_live(&told, live, &mut |_| ()).unwrap();
-    member.fence(&guest.writer()).unwrap();
+    member.merge_with(&told, live, &mut |_| ()).unwrap();
+    member.members_mut().fence(&guest.writer()).unwrap();
     while member.writers().count() > 1 {
-        member.absorb().unwrap();
-        member.acknowledge().unwrap();
+        member.members_mut().retire().unwrap();
+        member.members_mut().acknowledge().unwrap();
         let kept = member.mark();
-        member.collect(&kept);
+        member.members_mut().collect(&kept);
     }
     let state = member.delta(&VersionVector::default());
     let mut without_memory = Replica::new(space(), mint(&OWNERS[MEMBER], 2));
     without_memory.merge(&state).unwrap();
     without_memory
+        .members_mut()
         .announce(&OWNERS[MEMBER], &[2; 16], 2)
         .unwrap();
     let told = guest.delta(&without_memory.vector());
-    let refused = without_memory.merge_live(&told, live, &mut |_| ());
+    let refused = without_memory.merge_with(&told, live, &mut |_| ());
     let writer = guest.writer();
     assert_eq!(refused, Err(Error::Gone { writer }));
     assert_eq!(without_memory.value("key"), Some(5));
@@ -552,8 +569,8 @@ fn what_was_counted_alone_counts_when_the_space_has_members() {
             pair.found();
             if member {
                 let founder = &mut pair.peers[MEMBER].replica;
-                founder.propose_members(&OWNERS).unwrap();
-                founder.vote().unwrap();
+                founder.members_mut().propose(&OWNERS).unwrap();
+                founder.members_mut().vote().unwrap();
             }
             if late > 0 {
                 pair.add(late);
@@ -564,7 +581,7 @@ fn what_was_counted_alone_counts_when_the_space_has_members() {
             assert_eq!(pair.values(), [total; 2], "{member} {late}");
             let returned = &pair.peers[GUEST].returned;
             assert!(returned.iter().all(|it| it.unknown.is_none()));
-            assert_eq!(pair.peers[GUEST].replica.is_member(), member);
+            assert_eq!(pair.peers[GUEST].replica.members().is_member(), member);
         }
     }
 }

@@ -91,7 +91,10 @@ fn parts_are_the_state_of_the_moment_of_the_last_one() {
         let mut again = restored(&parts).unwrap();
         assert_eq!(again.snapshot(), whole.snapshot());
         assert_eq!(again.canonical_bytes(), one.canonical_bytes());
-        assert_eq!(again.content_digest(), one.content_digest());
+        assert_eq!(
+            again.forks_mut().content_digest(),
+            one.forks_mut().content_digest()
+        );
         // What comes after is restored as after any other state.
         for key in &keys {
             let _ = one.apply(key, op(random));
@@ -131,19 +134,21 @@ fn an_open_space_may_be_closed_between_two_parts() {
                 let replica = replicas.get_mut(at).unwrap_or(&mut one);
                 match random.below(5) {
                     // Its owner is the space's first member; refused if there is one.
-                    0 if open => drop(replica.found(&[9; 32], &[at as u8; 16], 1)),
+                    0 if open => drop(replica.members_mut().found(&[9; 32], &[at as u8; 16], 1)),
                     1 | 2 => {
                         let (other, live) = (&replicas[at % 2], replicas[at % 2].writer());
                         let delta = other.delta(&one.vector());
                         // Refused if one of them is not taken in there.
-                        let _ = one.merge_live(&delta, Some(live), &mut |_| ());
+                        let _ = one.merge_with(&delta, Some(live), &mut |_| ());
                     }
                     _ => drop(replica.apply(&key, op(random))),
                 }
             }
         }
         runs.set(runs.get() + 1);
-        closed.set(closed.get() + usize::from(one.configuration().is_some() && parts.len() > 1));
+        closed.set(
+            closed.get() + usize::from(one.members().configuration().is_some() && parts.len() > 1),
+        );
         let mut whole = observer();
         whole.restore(&one.snapshot()).unwrap();
         let again = restored(&parts).unwrap();
@@ -203,7 +208,7 @@ fn what_can_not_be_told_makes_a_snapshot_void() {
     let mut begun = one.begin_snapshot();
     assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
     // The writer's number is another one's now.
-    assert!(one.renew(writer(2)));
+    assert!(one.forks_mut().renew(writer(2)));
     assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
     assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
     let parts = parts(&mut one, 1, |_| ());

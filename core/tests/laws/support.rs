@@ -52,7 +52,7 @@ impl Random {
 pub(crate) fn digests(replica: &mut Replica) -> Digests {
     Digests {
         vector: replica.digest(),
-        contents: replica.content_digest(),
+        contents: replica.forks_mut().content_digest(),
     }
 }
 

@@ -43,7 +43,7 @@ fn begun(random: &mut Random) -> Replica {
     }
     let mut one = replicas.remove(0);
     if random.chance(30) {
-        one.found(&[9; 32], &[0; 16], 1).unwrap();
+        one.members_mut().found(&[9; 32], &[0; 16], 1).unwrap();
     }
     one.set_time(TIME);
     one

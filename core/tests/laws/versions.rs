@@ -51,7 +51,7 @@ fn a_version_changes_with_its_counter_and_with_nothing_else() {
                 }
                 5 => {
                     let mut handles = Vec::new();
-                    one.merge_with(&delta, &mut |handle| handles.push(handle))
+                    one.merge_with(&delta, None, &mut |handle| handles.push(handle))
                         .unwrap();
                     let named =
                         |key: &&str| one.handle(key).is_some_and(|it| handles.contains(&it));
@@ -66,7 +66,7 @@ fn a_version_changes_with_its_counter_and_with_nothing_else() {
                     changed.extend(passed.map(|it| it.0));
                 }
                 // The own writer's number changes, and nothing else.
-                _ => assert!(one.renew(writer(100 * step + at as u64 + 10))),
+                _ => assert!(one.forks_mut().renew(writer(100 * step + at as u64 + 10))),
             }
             for (key, was) in KEYS.into_iter().zip(was) {
                 let (differs, named) = (one.version(key) != before[key], changed.contains(&key));

@@ -29,7 +29,7 @@ impl Recipient {
         match self {
             Recipient::Writer(writer) => Some(*writer),
             Recipient::Member(owner) => {
-                let members = replica.members();
+                let members = replica.members().list();
                 members.iter().find(|it| it.owner == owner.0)?.writer
             }
         }
@@ -188,7 +188,7 @@ pub(crate) fn grant(
     let nobody = || OperationError::NoRecipient(*to);
     let writer = to.writer(transaction.replica()).ok_or_else(nobody);
     // Who is no member itself hears of that first.
-    let writer = match transaction.replica().is_member() {
+    let writer = match transaction.replica().members().is_member() {
         true => writer?,
         false => return Err(Error::NotAMember.into()),
     };

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(next(&replica, false), Some(Kind::First));
         assert_eq!(next(&replica, true), Some(Kind::Part));
         // Its parts can't tell that.
-        assert!(replica.renew(WriterId::from_bytes([2; 16])));
+        assert!(replica.forks_mut().renew(WriterId::from_bytes([2; 16])));
         assert_eq!(next(&replica, true), Some(Kind::First));
         assert_eq!(next(&replica, true), Some(Kind::Part));
     }

@@ -101,7 +101,7 @@ impl PeriodRow {
 impl OpenSpace {
     /// The limits of the space; none of a space without members.
     pub(super) fn limits(&self) -> LimitList {
-        let present = self.replica.configuration();
+        let present = self.replica.members().configuration();
         let limits = present.map_or(&[][..], |it| &it.limits);
         LimitList {
             number: present.map_or(0, |it| it.number),

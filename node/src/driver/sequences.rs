@@ -129,7 +129,7 @@ impl OpenSpace {
             lost,
             watched,
         } = self.replica.quota().sequence(key)?;
-        let roster = self.replica.roster();
+        let roster = self.replica.members().writer_table();
         let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
         let owners: HashMap<WriterId, OwnerKey> = owners.collect();
         let own = self.replica.writer();

@@ -124,8 +124,8 @@ impl OpenSpace {
         })?;
         let mut replica = replay.end();
         #[cfg(test)]
-        replica.bound_keyed(KEYED_BOUNDS);
-        if replica.unheld() == 0 {
+        replica.keyed_mut().set_bounds(KEYED_BOUNDS);
+        if replica.unconfirmed() == 0 {
             // Else there may be more to be told of writers that the replica does not list.
             let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();
             nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
@@ -253,7 +253,7 @@ impl OpenSpace {
 
     /// Whether there is nothing in it that a peer could want.
     pub(super) fn is_blank(&self) -> bool {
-        self.replica.vector().is_empty() && self.replica.configuration().is_none()
+        self.replica.vector().is_empty() && self.replica.members().configuration().is_none()
     }
 
     pub(super) fn connected(
@@ -460,7 +460,7 @@ impl OpenSpace {
 
     /// Has the other members say what they hold, at once.
     pub(super) fn ask_for_acknowledgement(&mut self) {
-        self.replica.ask_for_acknowledgement();
+        self.replica.members_mut().request_acknowledgement();
         self.part.due = self.part.due.min(self.part.done + self.part.rest);
     }
 
@@ -502,7 +502,7 @@ impl OpenSpace {
     pub(super) fn status(&mut self, now: u64) -> SpaceStatus {
         let sizes = self.sizes();
         debug_assert_eq!(sizes.counters, self.replica.len(), "counters that exist");
-        let closed = self.replica.configuration().is_some();
+        let closed = self.replica.members().configuration().is_some();
         SpaceStatus {
             space: self.name().to_string(),
             role: self.role.limit().map(|_| self.role),
@@ -514,12 +514,12 @@ impl OpenSpace {
             key_bytes: self.replica.key_bytes(),
             writers: self.replica.writers().count(),
             digest: hex(&self.replica.digest()),
-            contents: hex(&self.replica.content_digest().to_be_bytes()),
-            faults: self.replica.fault_count(),
+            contents: hex(&self.replica.forks_mut().content_digest().to_be_bytes()),
+            faults: self.replica.forks().fault_count(),
             evidence: self.evidence(),
             renewals: self.renewals,
-            keyed: self.replica.keyed_count(),
-            withdrawn: self.replica.withdrawn_count(),
+            keyed: self.replica.keyed().count(),
+            withdrawn: self.replica.keyed().withdrawn_count(),
             membership: closed.then(|| self.membership(now)),
         }
     }

@@ -275,7 +275,7 @@ impl Bench {
         let mut replica = Replica::new(Space::default(), WriterId::from_bytes([9; 16]));
         let digests = Digests {
             vector: replica.digest(),
-            contents: replica.content_digest(),
+            contents: replica.forks_mut().content_digest(),
         };
         let hello = Body::Hello(Hello {
             version_min: VERSION,

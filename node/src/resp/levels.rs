@@ -165,7 +165,7 @@ impl Session {
         space: usize,
         host: &mut dyn Host,
     ) -> Result<(), ReplyError<'static>> {
-        let members = host.replica(space).configuration();
+        let members = host.replica(space).members().configuration();
         members.map(|_| ()).ok_or(ReplyError::NoMembers)
     }
 

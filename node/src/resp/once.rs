@@ -56,7 +56,7 @@ impl Session {
         host: &mut dyn Host,
     ) -> Result<bool, ReplyError<'static>> {
         let space = self.space;
-        let asked = host.replica(space).asked(once);
+        let asked = host.replica(space).keyed().lookup(once);
         if asked != Asked::New {
             host.asked(space, asked);
         }
@@ -65,11 +65,11 @@ impl Session {
             Asked::Reused => Err(ReplyError::KeyReused),
             Asked::Before(maker) => {
                 let replica = host.replica(space);
-                if !self.levels.is_local() && replica.written_before(once).is_none() {
+                if !self.levels.is_local() && replica.keyed().written_before(once).is_none() {
                     return Err(Error::Outdated.into());
                 }
                 // Without members nobody is waited for; nor of what all of them have taken over.
-                let maker = maker.filter(|_| replica.configuration().is_some());
+                let maker = maker.filter(|_| replica.members().configuration().is_some());
                 if let Some((writer, clock)) = maker {
                     self.written(space, writer, clock);
                 }

@@ -25,7 +25,7 @@ impl World {
         let mut text = self.tell();
         for (at, node) in self.living() {
             text += &format!("\n    {at} holds");
-            for it in node.replica.contents() {
+            for it in node.replica.forks().contents() {
                 let (writer, clock) = (it.writer.to_string(), it.clock);
                 let [shards, cancels] = [it.shards, it.cancels].map(|digest| digest as u16);
                 text += &format!(" {}@{clock} {shards:04x} {cancels:04x},", &writer[..4]);
@@ -89,11 +89,11 @@ impl World {
             return Err("a clock had two contents, and nobody told".into());
         }
         for (_, node) in self.living() {
-            let contents = node.replica.contents().into_iter();
+            let contents = node.replica.forks().contents().into_iter();
             let fresh = contents.fold(0u64, |sum, it| {
                 sum.wrapping_add(it.shards).wrapping_add(it.cancels)
             });
-            if node.replica.clone().content_digest() != fresh {
+            if node.replica.clone().forks_mut().content_digest() != fresh {
                 return Err("the digest of the contents is stale".into());
             }
         }

@@ -206,7 +206,7 @@ impl World {
             return Ok(());
         }
         if let Some(number) = number
-            && replica.asked(&once(number)) != Asked::New
+            && replica.keyed().lookup(&once(number)) != Asked::New
         {
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl World {
             for actor in self
                 .actors
                 .iter()
-                .filter(|it| it.alive && it.replica.is_member())
+                .filter(|it| it.alive && it.replica.members().is_member())
             {
                 let Some(budget) = actor.replica.quota().budget(name) else {
                     continue;

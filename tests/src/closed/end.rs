@@ -32,8 +32,8 @@ impl World {
             for &from in &alive {
                 for &to in &alive {
                     let actor = &self.actors[from].replica;
-                    let speaks = actor.is_member() || actor.home().is_some();
-                    if from != to && (speaks || self.actors[to].replica.is_member()) {
+                    let speaks = actor.members().is_member() || actor.members().sponsor().is_some();
+                    if from != to && (speaks || self.actors[to].replica.members().is_member()) {
                         self.exchange(from, to)?;
                     }
                 }
@@ -43,7 +43,7 @@ impl World {
                 self.actors[at].alive &= !self.actors[at].left; // it has sent everything
             }
             for &at in &alive {
-                if self.actors[at].replica.is_member() {
+                if self.actors[at].replica.members().is_member() {
                     self.bury(at)?;
                     let waits = self.actors[at].aside.is_some();
                     for key in (0..self.oracle.keys().len()).filter(|_| !waits) {
@@ -52,7 +52,10 @@ impl World {
                     }
                     self.end_leases(at)?;
                     let replica = &mut self.actors[at].replica;
-                    replica.acknowledge().map_err(|error| error.to_string())?;
+                    replica
+                        .members_mut()
+                        .acknowledge()
+                        .map_err(|error| error.to_string())?;
                     self.settle(at)?;
                     self.absorb_at(at)?;
                 }
@@ -93,10 +96,10 @@ impl World {
         let alive: Vec<usize> = self.alive().collect();
         for at in alive {
             let replica = &mut self.actors[at].replica;
-            if replica.configuration().is_none() {
+            if replica.members().configuration().is_none() {
                 continue;
             }
-            let digest = replica.content_digest();
+            let digest = replica.forks_mut().content_digest();
             let first = *digests.entry(replica.digest()).or_insert(digest);
             if first != digest {
                 return Err(format!("{at} holds the same vector and another content"));
@@ -107,7 +110,8 @@ impl World {
 
     /// Whether a member is left to put things in order.
     fn has_member(&self) -> bool {
-        self.alive().any(|at| self.actors[at].replica.is_member())
+        self.alive()
+            .any(|at| self.actors[at].replica.members().is_member())
     }
 
     /// Takes members that are gone for good out of the configuration.
@@ -115,20 +119,20 @@ impl World {
         let owner = |actor: &Actor| actor.member.filter(|_| actor.alive).map(|it| it.0);
         let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
         let newest = |actor: &&mut Actor| {
-            let configuration = actor.replica.configuration();
+            let configuration = actor.replica.members().configuration();
             (!actor.stale, configuration.map(|it| (it.era, it.number)))
         };
         let members = self.actors.iter_mut();
-        let members = members.filter(|it| it.alive && it.replica.is_member());
+        let members = members.filter(|it| it.alive && it.replica.members().is_member());
         let Some(actor) = members.max_by_key(newest) else {
             return Ok(());
         };
-        let configuration = actor.replica.configuration();
+        let configuration = actor.replica.members().configuration();
         let mut members = configuration.map_or(Vec::new(), |it| it.members.clone());
         let before = members.len();
         members.retain(|owner| living.contains(owner));
         if members.len() < before {
-            let done = actor.replica.force_members(&members);
+            let done = actor.replica.members_mut().force(&members);
             done.map_err(|error| error.to_string())?;
         }
         let clock = actor.replica.clock();
@@ -149,7 +153,10 @@ impl World {
     fn bury(&mut self, by: usize) -> Result<(), String> {
         let own = self.actors[by].replica.writer();
         let replica = &self.actors[by].replica;
-        let known = replica.writers().map(|it| it.0).chain(replica.attached());
+        let known = replica
+            .writers()
+            .map(|it| it.0)
+            .chain(replica.members().sponsored());
         let known: BTreeSet<WriterId> = known.collect();
         let living: Vec<WriterId> = self
             .alive()
@@ -159,8 +166,8 @@ impl World {
             .iter()
             .filter(|it| !living.contains(it) && **it != own)
         {
-            if self.actors[by].replica.takes_from(writer) {
-                match self.actors[by].replica.fence(writer) {
+            if self.actors[by].replica.members().accepts_from(writer) {
+                match self.actors[by].replica.members_mut().fence(writer) {
                     Ok(()) | Err(Error::NotAMember) => {}
                     Err(error) => return Err(error.to_string()),
                 }
@@ -180,7 +187,7 @@ impl World {
         for at in self.alive() {
             let replica = &self.actors[at].replica;
             for (writer, _) in replica.writers() {
-                if !living.contains(&writer) && replica.is_member() {
+                if !living.contains(&writer) && replica.members().is_member() {
                     return Err(format!("{at} still knows {writer}: {}", self.describe()));
                 }
             }
@@ -206,7 +213,11 @@ impl World {
                 .collect();
             text += &format!(
                 "\n  {at} {} {} shards {} {writers:?}\n    {:?}\n",
-                if replica.is_member() { "member" } else { "tab" },
+                if replica.members().is_member() {
+                    "member"
+                } else {
+                    "tab"
+                },
                 &replica.writer().to_string()[..4],
                 replica.shard_count(),
                 replica.delta(&VersionVector::default()),

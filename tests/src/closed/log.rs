@@ -30,12 +30,12 @@ impl Log {
             restored.map_err(|error| format!("what was kept can't be restored: {error}"))?;
         }
         // Duplicates were withdrawn before the record was stored.
-        if again.withdraw(&mut |_, _| ()) != Ok(false) {
+        if again.keyed_mut().withdraw(&mut |_, _| ()) != Ok(false) {
             return Err("what was kept withdraws something".into());
         }
         again.set_time(now);
         replica.set_time(now);
-        if again.configuration() != replica.configuration() {
+        if again.members().configuration() != replica.members().configuration() {
             return Err("the configuration was not kept".into());
         }
         let mut names = Vec::new();

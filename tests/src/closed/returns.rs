@@ -24,11 +24,11 @@ impl World {
         }
         let Some(helper) = self.helper(at) else {
             // Every replica with newer state is gone.
-            self.actors[at].stale &= !self.actors[at].replica.is_member();
+            self.actors[at].stale &= !self.actors[at].replica.members().is_member();
             return Ok(());
         };
         let owner = self.actors[at].member.map(|it| it.0);
-        let configuration = self.actors[helper].replica.configuration();
+        let configuration = self.actors[helper].replica.members().configuration();
         let is_member = |owner: &Owner| configuration.is_some_and(|it| it.has(owner));
         match owner.filter(is_member) {
             Some(owner) => self.begin_as_member(at, helper, owner),
@@ -42,14 +42,15 @@ impl World {
         let owned = self.actors[at].member.is_some();
         let member = self.pick(|actor| {
             let other = actor.replica.writer() != writer;
-            other && actor.replica.is_member() && !actor.stale
+            other && actor.replica.members().is_member() && !actor.stale
         });
-        member
-            .or_else(|| self.pick(|actor| owned && !actor.stale && actor.replica.home().is_some()))
+        member.or_else(|| {
+            self.pick(|actor| owned && !actor.stale && actor.replica.members().sponsor().is_some())
+        })
     }
 
     fn upto(&self, at: usize, writer: WriterId) -> Option<u64> {
-        self.actors[at].replica.last_of(&writer)
+        self.actors[at].replica.members().final_clock(&writer)
     }
 
     /// A tab rejoins once a member has the clock up to which the tab was retired.
@@ -59,7 +60,7 @@ impl World {
         let upto = self.upto(helper, old);
         let published = self.published(old);
         if upto.is_none() {
-            if !self.actors[helper].replica.is_member() {
+            if !self.actors[helper].replica.members().is_member() {
                 return Ok(());
             }
             let knows = |replica: &Replica| replica.writers().any(|(writer, _)| writer == old);
@@ -69,16 +70,17 @@ impl World {
             let is_new = !self.taken.has(&old) && !self.actors.iter().any(heard);
             if is_new || knows(&self.actors[helper].replica) {
                 self.note(|| format!("{helper} ends {at}, for it to come back"));
-                let done = self.actors[helper].replica.fence(&old);
+                let done = self.actors[helper].replica.members_mut().fence(&old);
                 done.map_err(|error| error.to_string())?;
                 return self.settle(helper);
             }
             // The writer may have been forgotten here, in an earlier life. Then other replicas may still have
             // its end.
-            let says = |it: &Actor| knows(&it.replica) || it.replica.last_of(&old).is_some();
+            let says =
+                |it: &Actor| knows(&it.replica) || it.replica.members().final_clock(&old).is_some();
             let others = self.actors.iter().enumerate().filter(|it| it.0 != at);
             let others = others.filter(|it| it.1.alive && !it.1.stale);
-            let mut others = others.filter(|it| it.1.replica.is_member());
+            let mut others = others.filter(|it| it.1.replica.members().is_member());
             if others.any(|it| says(it.1)) {
                 return Ok(());
             }
@@ -102,7 +104,7 @@ impl World {
         self.note(|| format!("{at} begins again from {helper}"));
         let old = self.actors[at].replica.writer();
         let journal = self.begin_again(at, helper, Some(owner))?;
-        let done = self.actors[at].replica.fence(&old);
+        let done = self.actors[at].replica.members_mut().fence(&old);
         done.map_err(|error| error.to_string())?;
         self.settle(at)?;
         // A journal that was put aside before stays there, because the replica has written nothing since.
@@ -164,7 +166,10 @@ impl World {
         let state = Message::decode(&state.encode()).map_err(|error| error.to_string())?;
         let view = self.actors[from].view.clone();
         let actor = &mut self.actors[at];
-        let journal = actor.replica.begin_again(writer, &state, &mut |_| ());
+        let journal = actor
+            .replica
+            .rejoin_mut()
+            .begin_again(writer, &state, &mut |_| ());
         let journal = journal.map_err(|error| format!("{at} begins again: {error}"))?;
         actor.view = view;
         actor.stale = false;
@@ -193,7 +198,9 @@ impl World {
         let now = self.now;
         let super::Actor { replica, view, .. } = &mut self.actors[at];
         replica.set_time(now);
-        let returned = replica.make_again(journal, upto, published, &mut |_| ());
+        let returned = replica
+            .rejoin_mut()
+            .make_again(journal, upto, published, &mut |_| ());
         let unknown = Some((1, published)).filter(|_| upto.is_none() && published > 0);
         if returned.unknown != unknown {
             return Err(format!("{unknown:?} is unknown of {at}: {returned:?}"));

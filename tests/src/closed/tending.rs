@@ -8,7 +8,7 @@ impl World {
         &mut self,
         work: impl Fn(&mut Replica) -> Result<(), Error>,
     ) -> Result<(), String> {
-        let Some(at) = self.pick(|actor| actor.replica.is_member()) else {
+        let Some(at) = self.pick(|actor| actor.replica.members().is_member()) else {
             return Ok(());
         };
         self.note(|| format!("{at} acknowledges"));
@@ -24,7 +24,7 @@ impl World {
     }
 
     pub(super) fn absorb(&mut self) -> Result<(), String> {
-        match self.pick(|actor| actor.replica.is_member()) {
+        match self.pick(|actor| actor.replica.members().is_member()) {
             Some(at) => self.absorb_at(at).map(|_| ()),
             None => Ok(()),
         }
@@ -32,13 +32,19 @@ impl World {
 
     pub(super) fn absorb_at(&mut self, at: usize) -> Result<usize, String> {
         let replica = &mut self.actors[at].replica;
-        replica.fence_strays().map_err(|error| error.to_string())?;
+        replica
+            .members_mut()
+            .fence_strays()
+            .map_err(|error| error.to_string())?;
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
-        let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        let before: Vec<WriterId> = replica.members().retired().map(|it| it.0).collect();
         // The rights of the retired writers move in the transaction after that.
         let clock = replica.clock() + 1;
-        let count = replica.absorb().map_err(|error| error.to_string())?;
+        let count = replica
+            .members_mut()
+            .retire()
+            .map_err(|error| error.to_string())?;
         self.taken.note(replica, &before, clock);
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
@@ -54,12 +60,15 @@ impl World {
     }
 
     pub(super) fn collect_at(&mut self, at: usize) -> Result<bool, String> {
-        if !self.actors[at].replica.is_member()
-            && let Some(member) = self.pick(|actor| actor.replica.is_member())
+        if !self.actors[at].replica.members().is_member()
+            && let Some(member) = self.pick(|actor| actor.replica.members().is_member())
         {
             let member = &self.actors[member].replica;
-            let (settled, seen) = (member.settled(), member.vector());
-            self.actors[at].replica.take_settled(&settled, &seen);
+            let (settled, seen) = (member.members().stable(), member.vector());
+            self.actors[at]
+                .replica
+                .members_mut()
+                .accept_stable(&settled, &seen);
         }
         let actor = &mut self.actors[at];
         if self.random.chance(800) {
@@ -71,7 +80,7 @@ impl World {
         if let Some(store) = &mut actor.store {
             store.append(&mut actor.replica);
         }
-        let done = actor.replica.collect(&actor.log.mark);
+        let done = actor.replica.members_mut().collect(&actor.log.mark);
         self.figures.collections += u64::from(done);
         self.note(|| format!("{at} collects: {done}"));
         self.check(at)?;

@@ -44,7 +44,7 @@ pub(super) struct Victim {
 
 impl Victim {
     pub(super) fn new(replica: Replica, sync: SyncMachine, owner: Option<Owner>) -> Victim {
-        let had = replica.len() + replica.writers().count() + replica.keyed_count();
+        let had = replica.len() + replica.writers().count() + replica.keyed().count();
         Victim {
             adds: replica.clock(),
             replica,
@@ -122,7 +122,11 @@ impl Victim {
         let held = self.replica.writers().filter(|it| it.0 != own);
         let values = self.replica.counters();
         let values = values.map(|(handle, _)| self.replica.value_at(handle));
-        (held.collect(), self.replica.keyed_count(), values.collect())
+        (
+            held.collect(),
+            self.replica.keyed().count(),
+            values.collect(),
+        )
     }
 
     /// Checks that its own clock is the expected one after `before`, and that it grew no more than its input
@@ -141,17 +145,23 @@ impl Victim {
             }
         }
         let most = |each: usize| self.had + INPUTS_MAX + self.heard / each;
-        assert!(replica.keyed_count() <= most(KEYED_BYTES_MIN));
+        assert!(replica.keyed().count() <= most(KEYED_BYTES_MIN));
         assert!(replica.writers().count() <= most(WRITER_BYTES_MIN));
         assert!(replica.len() <= most(COUNTER_BYTES_MIN));
     }
 
     /// A member announces its start before anything else.
     fn take_part(&mut self) {
-        if let Some(owner) = self.owner.filter(|_| !self.replica.is_announced()) {
-            let members = self.replica.configuration();
+        if let Some(owner) = self
+            .owner
+            .filter(|_| !self.replica.members().is_announced())
+        {
+            let members = self.replica.members().configuration();
             if members.is_some_and(|members| members.has(&owner)) {
-                let done = self.replica.announce(&owner, &[0; 16], self.now);
+                let done = self
+                    .replica
+                    .members_mut()
+                    .announce(&owner, &[0; 16], self.now);
                 done.expect("it is a member");
             }
         }
@@ -263,7 +273,7 @@ impl Victim {
         match command & 7 {
             0 => {
                 let (now, level) = (self.now, Level::All);
-                if let Ok(token) = self.replica.token(&Token::default()) {
+                if let Ok(token) = self.replica.consistency().token(&Token::default()) {
                     let upto = token.vector().clone();
                     self.sync.ask_for_write(now, &self.replica, level, upto);
                 }
@@ -285,7 +295,7 @@ impl Victim {
     /// Adds to a counter under this key, if the key is new.
     fn add_once(&mut self, key: &str) {
         let once = once(key);
-        if self.replica.asked(&once) == Asked::New
+        if self.replica.keyed().lookup(&once) == Asked::New
             && let Ok(mut transaction) = self.replica.begin()
             && transaction.apply("a", Op::Add(5)).is_ok()
         {

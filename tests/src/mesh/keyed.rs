@@ -96,8 +96,8 @@ impl World {
             once, by, shared, ..
         } = keyed.requests[number];
         let replica = &mut self.nodes[at].replica;
-        self.own.figures.lacking += u64::from(replica.lacks_keys());
-        match replica.asked(&once) {
+        self.own.figures.lacking += u64::from(replica.keyed().has_gaps());
+        match replica.keyed().lookup(&once) {
             Known::New => {}
             Known::Before(_) => {
                 self.own.figures.retries += 1;
@@ -170,7 +170,9 @@ impl World {
         for young in &mut keyed.young {
             let request = &mut keyed.requests[young.number];
             let knows = |made: &Vec<(WriterId, u64)>| made.contains(&young.made);
-            let makers = members.iter().map(|it| it.replica.makers(&request.once));
+            let makers = members
+                .iter()
+                .map(|it| it.replica.keyed().makers(&request.once));
             let count = makers.filter(knows).count();
             if count == 0 {
                 self.own.figures.lost += u64::from(!request.lost);

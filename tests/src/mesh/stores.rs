@@ -42,9 +42,14 @@ impl World {
             left.restore(&message).map_err(|it| it.to_string())?;
         }
         let node = &mut self.nodes[at];
-        if node.replica.take_over(&mut left, &mut |_| ()).is_err() {
+        if node
+            .replica
+            .rejoin_mut()
+            .take_over(&mut left, &mut |_| ())
+            .is_err()
+        {
             std::mem::swap(&mut node.replica, &mut left);
-            let taken = node.replica.take_over(&mut left, &mut |_| ());
+            let taken = node.replica.rejoin_mut().take_over(&mut left, &mut |_| ());
             taken.map_err(|error| format!("one knows the members: {error}"))?;
         }
         // Writes the whole state at once.

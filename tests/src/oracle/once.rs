@@ -18,14 +18,14 @@ impl Oracle {
     /// # Errors
     /// The replica's answer, if it is wrong.
     pub fn ask(&self, view: &View, replica: &Replica, number: OnceId) -> Result<bool, String> {
-        let asked = replica.asked(&once(number));
+        let asked = replica.keyed().lookup(&once(number));
         let seen = |(writer, clock): Dot| {
             let held = view.vector.get(&writer).copied().unwrap_or(0);
             held >= clock && self.keyed.get(&(writer, clock)) == Some(&number)
         };
         match asked {
             // The transaction may have come through a page, which sends no keys.
-            Asked::New if replica.lacks_keys() || !self.is_seen(view, number) => Ok(true),
+            Asked::New if replica.keyed().has_gaps() || !self.is_seen(view, number) => Ok(true),
             Asked::Before(Some(dot)) if seen(dot) => Ok(false),
             // The replica may no longer have its maker, or the transaction may wait to be replayed.
             Asked::Before(None) => Ok(false),
@@ -109,7 +109,7 @@ impl Oracle {
 
     /// The transactions of a key that a replica has.
     pub fn makers(&self, replica: &Replica, number: OnceId) -> Vec<Dot> {
-        replica.makers(&once(number))
+        replica.keyed().makers(&once(number))
     }
 
     /// Checks the keyed transactions in a view that is complete. At least one transaction of each key was not

@@ -23,7 +23,11 @@ impl Takeovers {
     /// Notes the writers that a replica has retired since `before`, in its transaction of this clock.
     pub fn note(&mut self, replica: &Replica, before: &[WriterId], clock: u64) {
         let by = (replica.writer(), clock);
-        for (writer, upto) in replica.retired().filter(|it| !before.contains(&it.0)) {
+        for (writer, upto) in replica
+            .members()
+            .retired()
+            .filter(|it| !before.contains(&it.0))
+        {
             self.add(writer, by, upto);
         }
     }

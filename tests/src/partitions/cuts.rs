@@ -126,7 +126,7 @@ impl World {
         let owners: Vec<Owner> = left.iter().map(|at| owner(*at)).collect();
         let at = *self.random.pick(&left);
         let replica = &mut self.nodes[at].replica;
-        replica.propose_members(&owners).map_err(text)?;
+        replica.members_mut().propose(&owners).map_err(text)?;
         self.own.cuts.taken_out = self.now;
         self.at(self.now, Event::TakenOver);
         self.changed(at)
@@ -142,7 +142,13 @@ impl World {
             let holders = self.nodes[at].replica.quota().holders_of(NAME);
             holders.iter().any(|it| it.writer == writer)
         };
-        let heir = |at: &usize| self.nodes[*at].replica.taken_over(&writer).is_some();
+        let heir = |at: &usize| {
+            self.nodes[*at]
+                .replica
+                .members()
+                .retired_clock(&writer)
+                .is_some()
+        };
         match self.left().iter().any(|at| heir(at) && !holds(*at)) {
             true => {
                 let took = self.now - self.own.cuts.taken_out;

@@ -14,8 +14,8 @@ impl World<'_> {
         let (at, mut counts, mut cut) = (from.at, from.counts, from.cut);
         let mut replica = from.replica.clone();
         let before = replica.clock();
-        let present = replica.configuration().cloned();
-        let known: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        let present = replica.members().configuration().cloned();
+        let known: Vec<WriterId> = replica.members().retired().map(|it| it.0).collect();
         match step {
             Local::Propose(_) => counts.proposals += 1,
             Local::Pass => {
@@ -35,8 +35,8 @@ impl World<'_> {
                 _ => {}
             }
             let votes = matches!(step, Local::Vote | Local::Propose(_));
-            let decided = replica.configuration().filter(|_| votes);
-            let retired = replica.retired();
+            let decided = replica.members().configuration().filter(|_| votes);
+            let retired = replica.members().retired();
             let did = Did {
                 retires: retired.filter(|it| !known.contains(&it.0)).collect(),
                 decides: decided.filter(|it| present.as_ref() != Some(it)).cloned(),
@@ -103,7 +103,7 @@ impl World<'_> {
         let restored = guarded(|| replica.restore(&stored))?;
         restored.map_err(|error| format!("the log does not replay: {error}"))?;
         let now = u64::from(counts.restarts) + 1;
-        match guarded(|| replica.announce(&owner, &nonce, now))? {
+        match guarded(|| replica.members_mut().announce(&owner, &nonce, now))? {
             Ok(()) => {}
             Err(Error::NotAMember) => return Ok(node),
             Err(error) => return Err(format!("the announcement: {error}")),
@@ -130,7 +130,7 @@ impl World<'_> {
     fn come_back(&mut self, node: NodeId, by: NodeId) -> Result<NodeId, String> {
         let (old, helper) = (self.node(node), self.node(by));
         let (was, own) = (old.replica.writer(), old.cut);
-        let Some(upto) = helper.replica.last_of(&was) else {
+        let Some(upto) = helper.replica.members().final_clock(&was) else {
             return Ok(node);
         };
         let (at, mut counts, mut cut) = (old.at, old.counts, helper.cut);
@@ -139,9 +139,17 @@ impl World<'_> {
         let state = helper.replica.delta(&VersionVector::default()).encode();
         let state = Message::decode(&state).map_err(|error| format!("the state: {error}"))?;
         let mut replica = old.replica.clone();
-        let journal = guarded(|| replica.begin_again(writer, &state, &mut |_| ()))?;
+        let journal = guarded(|| {
+            replica
+                .rejoin_mut()
+                .begin_again(writer, &state, &mut |_| ())
+        })?;
         let journal = journal.map_err(|error| format!("{at} begins again: {error}"))?;
-        let returned = guarded(|| replica.make_again(journal, Some(upto), 0, &mut |_| ()))?;
+        let returned = guarded(|| {
+            replica
+                .rejoin_mut()
+                .make_again(journal, Some(upto), 0, &mut |_| ())
+        })?;
         if returned.unknown.is_some() {
             return Err(format!("{at} has forgotten what it did: {returned:?}"));
         }
@@ -175,40 +183,43 @@ impl World<'_> {
 /// Calls the core for an action that changes no counter.
 fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error> {
     match step {
-        Local::Acknowledge => replica.acknowledge().map(|_| ()),
+        Local::Acknowledge => replica.members_mut().acknowledge().map(|_| ()),
         Local::Absorb => {
-            replica.fence_strays()?;
-            replica.absorb().map(|_| ())
+            replica.members_mut().fence_strays()?;
+            replica.members_mut().retire().map(|_| ())
         }
         Local::Collect => {
             let mut mark = Mark::default();
             replica.since(&mut mark);
-            replica.collect(&mark);
+            replica.members_mut().collect(&mark);
             Ok(())
         }
-        Local::Leave => replica.leave(),
+        Local::Leave => replica.members_mut().leave(),
         Local::Fence(at, number) => {
             let owner = owner(at);
-            let members = replica.configuration().map(|it| it.members.clone());
+            let members = replica
+                .members()
+                .configuration()
+                .map(|it| it.members.clone());
             let mut members = members.unwrap_or_default();
             if usize::from(at) < config.members && members.contains(&owner) {
                 members.retain(|it| *it != owner);
-                replica.force_members(&members)?;
+                replica.members_mut().force(&members)?;
             }
-            replica.fence(&writer(config, at, number))
+            replica.members_mut().fence(&writer(config, at, number))
         }
         Local::Propose(number) => {
             let owners = config.proposals[usize::from(number)].iter();
             let owners: Vec<Owner> = owners.map(|at| owner(*at)).collect();
-            replica.propose_members(&owners)
+            replica.members_mut().propose(&owners)
         }
-        Local::Vote => replica.vote().map(|_| ()),
+        Local::Vote => replica.members_mut().vote().map(|_| ()),
         Local::Found => {
             let owners: Vec<Owner> = (0..config.members as u8).map(owner).collect();
-            replica.found(&owner(0), &nonce(0, 0), 1)?;
-            replica.force_members(&owners)
+            replica.members_mut().found(&owner(0), &nonce(0, 0), 1)?;
+            replica.members_mut().force(&owners)
         }
-        Local::Announce(at) => replica.announce(&owner(at), &nonce(at, 0), 1),
+        Local::Announce(at) => replica.members_mut().announce(&owner(at), &nonce(at, 0), 1),
         Local::Flow(_)
         | Local::Transact(_)
         | Local::Materialize(_)

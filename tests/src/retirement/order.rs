@@ -94,7 +94,8 @@ impl Space<'_> {
     fn is_given_up(&self, nodes: &Nodes, writer: &WriterId) -> bool {
         let mut nodes = nodes.iter().flatten().map(|node| self.world.node(*node));
         nodes.any(|node| {
-            !node.replica.takes_from(writer) || node.replica.taken_over(writer).is_some()
+            !node.replica.members().accepts_from(writer)
+                || node.replica.members().retired_clock(writer).is_some()
         })
     }
 
@@ -194,7 +195,7 @@ impl Space<'_> {
 
     fn has_member(&self, nodes: &Nodes) -> bool {
         let mut nodes = nodes.iter().flatten();
-        nodes.any(|node| self.world.node(*node).replica.is_member())
+        nodes.any(|node| self.world.node(*node).replica.members().is_member())
     }
 
     /// Makes rounds until nothing changes any more.
@@ -249,12 +250,12 @@ impl Space<'_> {
     }
 
     fn is_member(&self, nodes: &Nodes, at: usize) -> bool {
-        nodes[at].is_some_and(|node| self.world.node(node).replica.is_member())
+        nodes[at].is_some_and(|node| self.world.node(node).replica.members().is_member())
     }
 
     /// Whether it is a member or is admitted by one.
     fn speaks(&self, nodes: &Nodes, at: usize) -> bool {
-        let home = |node: NodeId| self.world.node(node).replica.home().is_some();
+        let home = |node: NodeId| self.world.node(node).replica.members().sponsor().is_some();
         self.is_member(nodes, at) || nodes[at].is_some_and(home)
     }
 
@@ -262,9 +263,12 @@ impl Space<'_> {
     fn bury(&mut self, nodes: &mut Nodes, at: usize) -> Result<(), String> {
         let Some(node) = nodes[at] else { return Ok(()) };
         let replica = &self.world.node(node).replica;
-        let known = replica.writers().map(|it| it.0).chain(replica.attached());
+        let known = replica
+            .writers()
+            .map(|it| it.0)
+            .chain(replica.members().sponsored());
         let known: BTreeSet<WriterId> = known.collect();
-        let configuration = replica.configuration().cloned();
+        let configuration = replica.members().configuration().cloned();
         for other in (0..nodes.len()).filter(|other| *other != at) {
             // The later start of a member fences its earlier starts.
             for start in 0..=self.config.restarts.max(self.config.returns) as u8 {
@@ -276,7 +280,12 @@ impl Space<'_> {
                     && nodes[other].is_none()
                     && configuration.as_ref().is_some_and(|it| it.has(&owner));
                 let Some(node) = nodes[at] else { return Ok(()) };
-                let takes = self.world.node(node).replica.takes_from(&writer);
+                let takes = self
+                    .world
+                    .node(node)
+                    .replica
+                    .members()
+                    .accepts_from(&writer);
                 if !alive && (counts || known.contains(&writer) && takes) {
                     self.does(nodes, at, Local::Fence(other as u8, start))?;
                 }
@@ -288,7 +297,9 @@ impl Space<'_> {
     /// Checks that the state is only as large as the living replicas make it, and that no decision is open.
     fn check_size(&self, nodes: &Nodes) -> Result<(), String> {
         let all = || nodes.iter().flatten().map(|node| self.world.node(*node));
-        if all().any(|node| node.replica.is_member() && node.replica.proposal().is_some()) {
+        if all().any(|node| {
+            node.replica.members().is_member() && node.replica.members().proposal().is_some()
+        }) {
             return Err(format!("a proposal is open: {}", self.tell(nodes)));
         }
         let living: Vec<WriterId> = all()
@@ -344,7 +355,7 @@ impl Space<'_> {
                 "\n  {} ({}) {} knows {writers:?}, local {}",
                 node.at,
                 &node.replica.writer().to_string()[..4],
-                if node.replica.is_member() {
+                if node.replica.members().is_member() {
                     "member"
                 } else {
                     "tab"

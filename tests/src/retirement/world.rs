@@ -251,7 +251,11 @@ impl<'a> World<'a> {
     /// A replica that has merged a message withdraws duplicates.
     pub(super) fn withdraw(&mut self, replica: &mut Replica, cut: CutId) -> Result<CutId, String> {
         let mut withdrawn = Vec::new();
-        let done = guarded(|| replica.withdraw(&mut |handle, dot| withdrawn.push((handle, dot))))?;
+        let done = guarded(|| {
+            replica
+                .keyed_mut()
+                .withdraw(&mut |handle, dot| withdrawn.push((handle, dot)))
+        })?;
         if !done.map_err(|error| error.to_string())? {
             return Ok(cut);
         }
@@ -293,8 +297,8 @@ impl<'a> World<'a> {
         if message.encode() != bytes {
             return Err("a decoded message encodes to other bytes".into());
         }
-        let settled = match from.replica.is_member() {
-            true => from.replica.settled(),
+        let settled = match from.replica.members().is_member() {
+            true => from.replica.members().stable(),
             false => VersionVector::default(),
         };
         let told: Vec<_> = settled.iter().collect();
@@ -350,7 +354,7 @@ impl<'a> World<'a> {
         let sent = &self.sent[message as usize];
         let mut replica = self.nodes[node as usize].replica.clone();
         let live = live.then_some(sent.writer);
-        let merged = replica.merge_live(&sent.message, live, &mut |_| ());
+        let merged = replica.merge_with(&sent.message, live, &mut |_| ());
         merged.err().map(|error| error.code())
     }
 
@@ -360,7 +364,7 @@ impl<'a> World<'a> {
         let mut replica = to.replica.clone();
         let before = replica.clock();
         let live = live.then_some(sent.writer);
-        match guarded(|| replica.merge_live(&sent.message, live, &mut |_| ()))? {
+        match guarded(|| replica.merge_with(&sent.message, live, &mut |_| ()))? {
             Ok(merged) => {
                 let mut txns = self.cuts[sent.cut as usize].clone();
                 if !merged.replaced {
@@ -368,8 +372,8 @@ impl<'a> World<'a> {
                 }
                 txns.sort_unstable();
                 txns.dedup();
-                if !replica.is_member() {
-                    guarded(|| replica.take_settled(&sent.settled, &sent.hi))?;
+                if !replica.members().is_member() {
+                    guarded(|| replica.members_mut().accept_stable(&sent.settled, &sent.hi))?;
                 }
                 let step = Step::Admission(sent.writer);
                 let mut cut = self.cut(txns);
@@ -460,7 +464,7 @@ impl<'a> World<'a> {
                 held => return Err(format!("it holds {held:?} of {writer}, and saw {clock}")),
             }
         }
-        if let Some(fault) = replica.faults().first() {
+        if let Some(fault) = replica.forks().faults().first() {
             return Err(format!("a fault: {fault:?}"));
         }
         let bytes = digest(&guarded(|| replica.canonical_bytes())?);

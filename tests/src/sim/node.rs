@@ -112,12 +112,15 @@ impl<S: Scenario> Mesh<S> {
         let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
         let first = &mut self.nodes[0].replica;
         first.set_time(time);
-        first.found(&owners[0], &nonce, time).map_err(text)?;
-        first.force_members(&owners).map_err(text)?;
+        first
+            .members_mut()
+            .found(&owners[0], &nonce, time)
+            .map_err(text)?;
+        first.members_mut().force(&owners).map_err(text)?;
         self.changed(0)?;
         let established = |mesh: &Self| {
             let mut founders = mesh.nodes[..members].iter();
-            founders.all(|it| it.replica.is_established())
+            founders.all(|it| it.replica.members().is_established())
         };
         match self.until(30_000, established)? {
             true => self.pass(2_000),
@@ -327,7 +330,10 @@ impl<S: Scenario> Mesh<S> {
     fn announce(&mut self, at: usize) -> Result<(), String> {
         let (now, time) = (self.now, self.wall(at));
         let node = &mut self.nodes[at];
-        let Some(owner) = node.owner.filter(|_| !node.replica.is_announced()) else {
+        let Some(owner) = node
+            .owner
+            .filter(|_| !node.replica.members().is_announced())
+        else {
             return Ok(());
         };
         // The disk may be old, so a start waits until it has caught up.
@@ -335,9 +341,10 @@ impl<S: Scenario> Mesh<S> {
         if !late && !node.sync.has_caught_up(&node.replica) {
             return Ok(());
         }
-        let members = node.replica.configuration();
+        let members = node.replica.members().configuration();
         if members.is_some_and(|it| it.has(&owner)) {
             node.replica
+                .members_mut()
                 .announce(&owner, &node.nonce, time)
                 .map_err(text)?;
             node.sync.handle(now, &mut node.replica, Input::Changed);

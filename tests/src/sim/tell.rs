@@ -17,7 +17,7 @@ impl<S: Scenario> Mesh<S> {
             let held = replica.vector();
             let held = held.iter().map(|it| format!("{}@{}", short(&it.0), it.1));
             let held: Vec<String> = held.collect();
-            let members = replica.configuration();
+            let members = replica.members().configuration();
             let number = members.map(|it| (it.era, it.number));
             let named = members.map(|it| it.members.iter().map(|it| it[0]).collect::<Vec<u8>>());
             let _ = write!(
@@ -27,9 +27,9 @@ impl<S: Scenario> Mesh<S> {
                 short(&replica.writer()),
                 node.alive,
                 self.is_alone(at),
-                replica.is_member(),
-                replica.is_announced(),
-                replica.is_established(),
+                replica.members().is_member(),
+                replica.members().is_announced(),
+                replica.members().is_established(),
             );
             for link in node.sync.links() {
                 let pulls = if link.pulling { ", pulls" } else { "" };

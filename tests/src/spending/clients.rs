@@ -101,7 +101,7 @@ impl World {
         let replica = &mut self.nodes[at].replica;
         let made = match keyed {
             false => replica.quota_mut().flow(NAME, flow),
-            true if replica.asked(&once) != Asked::New => Ok(()),
+            true if replica.keyed().lookup(&once) != Asked::New => Ok(()),
             true => replica.begin().and_then(|mut tx| {
                 tx.quota_mut().flow(NAME, flow)?;
                 tx.commit_once(once, &mut Vec::new())

@@ -186,7 +186,7 @@ impl World {
         };
         let before = left(node.replica.quota().leases_of(NAME));
         let once = Once::new(id.to_string().as_bytes(), b"told");
-        if node.replica.asked(&once) != Asked::New {
+        if node.replica.keyed().lookup(&once) != Asked::New {
             self.next(number, State::Idle, LEASE_MS);
             return Ok(());
         }

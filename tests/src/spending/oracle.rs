@@ -77,7 +77,7 @@ impl World {
         };
         let replica = &first.replica;
         let lost = |((writer, _, clock), _): &(&Dot, &u64)| {
-            let held = replica.last_of(writer);
+            let held = replica.members().final_clock(writer);
             *clock > held.unwrap_or_else(|| replica.vector().get(writer))
         };
         let lost = self.own.spent.iter().filter(lost).map(|it| it.1);

@@ -58,8 +58,8 @@ impl World {
         let lost = self.nodes[gone].key;
         let by = (gone + 1) % MEMBERS;
         let replica = &mut self.nodes[by].replica;
-        let present = replica.configuration().filter(|it| it.has(&lost));
-        let Some(present) = present.filter(|_| replica.is_established()) else {
+        let present = replica.members().configuration().filter(|it| it.has(&lost));
+        let Some(present) = present.filter(|_| replica.members().is_established()) else {
             return Ok(());
         };
         let left = present.members.iter().filter(|it| **it != lost);
@@ -67,9 +67,9 @@ impl World {
         let done = match self.now > self.own.struck.at + FORCED_MS {
             // The other member may have restarted. Its vote then needs both members that it had, and one of
             // them is gone.
-            true => replica.force_members(&left),
-            false if replica.proposal().is_some() => return Ok(()),
-            false => replica.propose_members(&left),
+            true => replica.members_mut().force(&left),
+            false if replica.members().proposal().is_some() => return Ok(()),
+            false => replica.members_mut().propose(&left),
         };
         match done {
             // A replica that has just started is not a member for a while.
@@ -94,7 +94,7 @@ impl World {
         let held = replica.quota().budget(NAME).map_or(0, |it| it.rights.here);
         // A replica that has just started has no rights yet. Both copies would then retire its earlier writer
         // and receive its rights.
-        if !self.nodes[at].alive || !replica.is_established() || held <= 0 {
+        if !self.nodes[at].alive || !replica.members().is_established() || held <= 0 {
             return Ok(());
         }
         let writer = replica.writer();

@@ -70,9 +70,9 @@ fn limits() -> Message {
     proposed.expect("a member proposes");
     for _ in 0..3 {
         tell(&one, &mut two);
-        two.vote().expect("a vector's clock is small");
+        two.members_mut().vote().expect("a vector's clock is small");
         tell(&two, &mut one);
-        one.vote().expect("a vector's clock is small");
+        one.members_mut().vote().expect("a vector's clock is small");
     }
     one.set_time(1_800_000_000_000);
     let allowed = one.quota_mut().allow("login", 1, &mut Vec::new());

@@ -24,26 +24,30 @@ pub(crate) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
 /// Writer 11.., the founder of a space with members.
 fn founder() -> Replica {
     let mut one = replica(0x11);
-    one.found(&OWNERS[0], &[7; 16], 1).expect("it is open");
+    one.members_mut()
+        .found(&OWNERS[0], &[7; 16], 1)
+        .expect("it is open");
     one
 }
 
 /// Two members with the writers 11.. and 22.., after they have acknowledged everything.
 pub(crate) fn members() -> [Replica; 2] {
     let (mut one, mut two) = (founder(), replica(0x22));
-    one.force_members(&OWNERS).expect("it is a member");
+    one.members_mut().force(&OWNERS).expect("it is a member");
     tell(&one, &mut two);
-    two.announce(&OWNERS[1], &[7; 16], 1).expect("it is one");
+    two.members_mut()
+        .announce(&OWNERS[1], &[7; 16], 1)
+        .expect("it is one");
     settle(&mut one, &mut two);
     [one, two]
 }
 
 /// Sends all changes of one replica to the other, which then withdraws its duplicates.
 pub(super) fn tell(from: &Replica, to: &mut Replica) {
-    let message = from.delta(&to.vector_with_keys());
-    let merged = to.merge_live(&message, Some(from.writer()), &mut |_| ());
+    let message = from.delta(&to.keyed().vector());
+    let merged = to.merge_with(&message, Some(from.writer()), &mut |_| ());
     merged.expect("a vector's merge fits");
-    let done = to.withdraw(&mut |_, _| ());
+    let done = to.keyed_mut().withdraw(&mut |_, _| ());
     done.expect("a vector's clock is small");
 }
 
@@ -59,11 +63,17 @@ fn settle(one: &mut Replica, two: &mut Replica) {
 
 /// Acknowledges, retires and collects, wherever this is due.
 fn tend(replica: &mut Replica) {
-    replica.acknowledge().expect("a vector's clock is small");
-    replica.absorb().expect("a vector's clock is small");
+    replica
+        .members_mut()
+        .acknowledge()
+        .expect("a vector's clock is small");
+    replica
+        .members_mut()
+        .retire()
+        .expect("a vector's clock is small");
     let mut mark = Mark::default();
     let _ = replica.since(&mut mark);
-    replica.collect(&mark);
+    replica.members_mut().collect(&mark);
 }
 
 /// Writer 11.. added 100 to `a`. Under the key `k`, it subtracted 3 from `b` and added 5 to `a`. The message
@@ -80,7 +90,7 @@ fn made() -> ([Replica; 2], Message) {
 /// The delta of 22.., after it received these changes through a page, and added 1 to `a` under the key `l`.
 fn lacking() -> Message {
     let ([one, mut two], message) = made();
-    let merged = two.merge_live(&message.without_keys(), None, &mut |_| ());
+    let merged = two.merge_with(&message.without_keys(), None, &mut |_| ());
     merged.expect("a vector's merge fits");
     make(&mut two, "l", &[("a", Op::Add(1))]);
     two.delta(&one.vector())
@@ -104,8 +114,12 @@ fn absorbed() -> Message {
     let [mut one, mut two] = members();
     make(&mut two, "k", &[("a", Op::Add(5))]);
     settle(&mut one, &mut two);
-    one.force_members(&OWNERS[..1]).expect("it is a member");
-    one.fence(&two.writer()).expect("it is no member's");
+    one.members_mut()
+        .force(&OWNERS[..1])
+        .expect("it is a member");
+    one.members_mut()
+        .fence(&two.writer())
+        .expect("it is no member's");
     tend(&mut one);
     tend(&mut one);
     full(&one)

@@ -177,7 +177,7 @@ impl World {
             Ok(period) => {
                 let clock = replica.clock();
                 let mut all = self.nodes.iter();
-                let counts = all.all(|it| it.replica.takes_from(&writer));
+                let counts = all.all(|it| it.replica.members().accepts_from(&writer));
                 let counted = counts.then_some((period.name, (writer, clock)));
                 self.when_written(at, Event::Told(client, cost, counted));
                 self.changed(at)?;

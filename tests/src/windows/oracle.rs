@@ -44,19 +44,24 @@ impl World {
     /// Checks that a member's view is within the limits.
     pub(super) fn check(&mut self, at: usize) -> Result<(), String> {
         let replica = &self.nodes[at].replica;
-        if replica.fault_count() > 0 {
-            let faults: Vec<_> = replica.faults().iter().collect();
+        if replica.forks().fault_count() > 0 {
+            let faults: Vec<_> = replica.forks().faults().iter().collect();
             return Err(format!("{at} finds {faults:?}"));
         }
         let own = &mut self.own;
-        if let Some(present) = replica.configuration()
+        if let Some(present) = replica.members().configuration()
             && !own.decided.by_number.contains_key(&present.number)
         {
             own.figures.decided += 1;
             own.decided.note(present);
         }
         let running = self.nodes.iter();
-        let numbers = running.map(|it| it.replica.configuration().map_or(0, |it| it.number));
+        let numbers = running.map(|it| {
+            it.replica
+                .members()
+                .configuration()
+                .map_or(0, |it| it.number)
+        });
         let least = numbers.min().unwrap_or(0);
         own.decided
             .known
@@ -137,7 +142,9 @@ impl World {
     fn forget_lost(&mut self, name: &str) {
         let nodes = &self.nodes;
         let is_lost = |(writer, clock): Dot| {
-            let ends = nodes.iter().filter_map(|it| it.replica.last_of(&writer));
+            let ends = nodes
+                .iter()
+                .filter_map(|it| it.replica.members().final_clock(&writer));
             ends.min().is_some_and(|last| clock > last)
         };
         if let Some((sum, made)) = self.own.allowed.get_mut(name) {
@@ -153,7 +160,7 @@ impl World {
         let digest = self.nodes[at].replica.digest();
         for (at, node) in self.nodes.iter().enumerate() {
             // A guest drops a deleted counter once it has the deletion as stable, and this may be later.
-            let left = match node.replica.is_member() {
+            let left = match node.replica.members().is_member() {
                 true => node.replica.quota().period_counters(),
                 false => node.replica.quota().period_rights().count(),
             };

@@ -218,7 +218,7 @@ impl Guest {
     fn ask(&mut self) {
         let Some((question, about)) = self.question else {
             if !self.pending.is_empty() && self.socket.is_some() {
-                let (now, written) = (self.now(), self.replica.written());
+                let (now, written) = (self.now(), self.replica.consistency().written());
                 let asked = self
                     .sync
                     .ask_for_write(now, &self.replica, Level::Quorum, written);
@@ -351,7 +351,7 @@ impl Guest {
             self.replica.clock(),
             self.pending.len(),
             self.socket.is_some(),
-            self.replica.home(),
+            self.replica.members().sponsor(),
             self.sync.links().collect::<Vec<_>>(),
             history.unwrap_or_default(),
         )

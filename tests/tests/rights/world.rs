@@ -70,13 +70,13 @@ impl World {
         if closed {
             let nonce = world.peers[MEMBER].nonce;
             let first = &mut world.peers[MEMBER].replica;
-            first.found(&owners[0], &nonce, 1).unwrap();
-            first.propose_members(&owners).unwrap();
+            first.members_mut().found(&owners[0], &nonce, 1).unwrap();
+            first.members_mut().propose(&owners).unwrap();
             world.changed(MEMBER);
             world.runs(1_000);
             let nonce = world.peers[OTHER].nonce;
             let other = &mut world.peers[OTHER].replica;
-            other.announce(&owners[1], &nonce, 2).unwrap();
+            other.members_mut().announce(&owners[1], &nonce, 2).unwrap();
             world.changed(OTHER);
         }
         world.add(MEMBER, "a", 10);
@@ -86,7 +86,7 @@ impl World {
             assert!(
                 world.peers[..2]
                     .iter()
-                    .all(|it| it.replica.is_established())
+                    .all(|it| it.replica.members().is_established())
             );
         }
         world

@@ -19,7 +19,7 @@ fn a_tab_that_two_members_have_taken_in_counts_once() {
     assert!(homes.contains(&mesh.home(tab)));
     mesh.apply(1, Delete);
     mesh.apply(tab, Add(16));
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     let left = mesh.state(tab);
     mesh.gets(0, &left);
     mesh.gets(1, &left);
@@ -97,7 +97,7 @@ fn a_full_heir_takes_over_full_tabs() {
     mesh.apply(0, Add(i64::MAX));
     let tabs = [mesh.tab(0, i64::MAX), mesh.tab(0, i64::MAX)];
     for tab in tabs {
-        mesh.does(tab, |replica| replica.leave());
+        mesh.does(tab, |replica| replica.members_mut().leave());
         mesh.gets(0, &mesh.since(tab, &mesh.vector(0)));
         assert_eq!(mesh.absorbs(0), 1);
     }

@@ -19,7 +19,7 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     mesh.gets(1, &mesh.state(tab));
     assert_eq!(mesh.values([0, 1, tab]), [Some(1), Some(5), Some(5)]);
     mesh.gets(1, &mesh.state(0));
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     // From now on member 1 accepts nothing of the tab.
     mesh.apply(tab, Add(16));
     mesh.refuses(1, &mesh.state(tab), "behind");
@@ -43,15 +43,15 @@ fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
     mesh.apply(0, Delete);
     mesh.keeps_only(0, &[0, 1]);
     mesh.fences(0, 2);
-    assert!(mesh.does(0, |replica| replica.acknowledge()));
+    assert!(mesh.does(0, |replica| replica.members_mut().acknowledge()));
     mesh.gets(1, &mesh.state(0));
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     assert_eq!(mesh.values([0, 1, tab]), [None, Some(4), Some(5)]);
     assert!(!mesh.collects(1));
     mesh.meet(0, 1);
     mesh.meet(0, tab);
     assert_eq!(mesh.values([0, tab]), [Some(4), Some(4)]);
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.since(tab, &mesh.vector(0)));
     mesh.ends(&[0, 1], Some(4));
 }
@@ -70,7 +70,7 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     mesh.gets(2, &mesh.state(tab));
     mesh.fences(1, tab);
     mesh.gets(0, &mesh.state(1));
-    mesh.does(0, |replica| replica.acknowledge());
+    mesh.does(0, |replica| replica.members_mut().acknowledge());
     mesh.gets(1, &mesh.state(0));
     assert_eq!(mesh.absorbs(1), 0); // member 2 has acknowledged nothing
     mesh.keeps_only(1, &[0, 1]);
@@ -82,7 +82,7 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
         [Some(5), Some(1), Some(5), Some(5)]
     );
     mesh.gets(0, &mesh.state(1));
-    mesh.does(0, |replica| replica.acknowledge());
+    mesh.does(0, |replica| replica.members_mut().acknowledge());
     mesh.refuses(0, &mesh.state(2), "gone");
     mesh.gets(1, &mesh.state(0));
     assert_eq!(mesh.values([0, 1]), [Some(5), Some(5)]);
@@ -126,7 +126,7 @@ fn a_tab_that_was_taken_in_by_a_dead_member_is_refused() {
     mesh.keeps_only(0, &[0, 1]);
     mesh.fences(0, 2);
     mesh.gets(1, &mesh.state(0));
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     mesh.gets(0, &mesh.state(1));
     assert_eq!(mesh.absorbs(0), 1);
     mesh.apply(2, Add(4));
@@ -155,12 +155,12 @@ fn nobody_waits_for_one_who_has_left() {
     let mut mesh = Mesh::new(2);
     let (leaver, dead) = (mesh.tab(0, 1), mesh.tab(0, 4));
     mesh.in_order(&[0, 1, leaver, dead]);
-    mesh.does(leaver, |replica| replica.leave());
+    mesh.does(leaver, |replica| replica.members_mut().leave());
     let left = mesh.state(leaver);
     mesh.gets(1, &left);
     mesh.fences(1, dead);
     mesh.gets(0, &mesh.state(1));
-    mesh.does(0, |replica| replica.acknowledge());
+    mesh.does(0, |replica| replica.members_mut().acknowledge());
     mesh.gets(1, &mesh.state(0));
     assert_eq!(mesh.values([0, 1, leaver, dead]), [Some(5); 4]);
     assert_eq!(mesh.absorbs(1), 1);

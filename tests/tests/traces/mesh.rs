@@ -47,8 +47,8 @@ impl Mesh {
         }
         let nonce = mesh.actors[0].nonce;
         mesh.does(0, |replica| {
-            replica.found(&owners[0], &nonce, 1)?;
-            replica.force_members(&owners)
+            replica.members_mut().found(&owners[0], &nonce, 1)?;
+            replica.members_mut().force(&owners)
         });
         for at in 1..owners.len() {
             mesh.gets(at, &mesh.state(0));
@@ -77,7 +77,9 @@ impl Mesh {
         let Actor { owner, nonce, .. } = self.actors[at];
         let owner = owner.expect("a member has an owner");
         let at_ms = u64::from(self.starts);
-        self.does(at, |replica| replica.announce(&owner, &nonce, at_ms));
+        self.does(at, |replica| {
+            replica.members_mut().announce(&owner, &nonce, at_ms)
+        });
     }
 
     /// A replica that no other one has, and that has no other one.
@@ -103,7 +105,7 @@ impl Mesh {
 
     /// The sponsor of a tab.
     pub(crate) fn home(&self, at: usize) -> Option<WriterId> {
-        self.actors[at].replica.home()
+        self.actors[at].replica.members().sponsor()
     }
 
     /// Restarts a member as a new incarnation, from the state in its store. The old one ends.
@@ -124,14 +126,22 @@ impl Mesh {
         let (nonce, old) = ([self.starts; 16], self.writer(at));
         let writer = WriterId::mint(&Space::default(), &[99; 32], &nonce);
         let helper = &self.actors[by];
-        let upto = helper.replica.last_of(&old).expect("it was taken over");
+        let upto = helper
+            .replica
+            .members()
+            .final_clock(&old)
+            .expect("it was taken over");
         let state = helper.replica.delta(&VersionVector::default());
         let seen = helper.view.clone();
         let Actor { replica, view, .. } = &mut self.actors[at];
-        let journal = replica.begin_again(writer, &state, &mut |_| ());
+        let journal = replica
+            .rejoin_mut()
+            .begin_again(writer, &state, &mut |_| ());
         let journal = journal.unwrap_or_else(|error| panic!("replica {at}: {error}"));
         *view = seen;
-        let returned = replica.make_again(journal, Some(upto), 0, &mut |_| ());
+        let returned = replica
+            .rejoin_mut()
+            .make_again(journal, Some(upto), 0, &mut |_| ());
         assert_eq!(returned.unknown, None);
         for again in &returned.again {
             let keeps = |dot: Dot, cancels: &[Dot]| self.taken.keeps(dot, cancels);
@@ -166,7 +176,7 @@ impl Mesh {
         change: impl FnOnce(&mut Replica) -> Result<T, Error>,
     ) -> T {
         let Actor { replica, view, .. } = &mut self.actors[at];
-        let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        let before: Vec<WriterId> = replica.members().retired().map(|it| it.0).collect();
         let done = change(replica).unwrap_or_else(|error| panic!("replica {at}: {error}"));
         self.oracle.note(view, (replica.writer(), replica.clock()));
         self.taken.note(replica, &before, replica.clock());
@@ -176,27 +186,27 @@ impl Mesh {
 
     /// A member retires the writers that it may. Returns their number.
     pub(crate) fn absorbs(&mut self, at: usize) -> usize {
-        self.does(at, Replica::absorb)
+        self.does(at, |replica| replica.members_mut().retire())
     }
 
     /// A member fences another replica's writer.
     pub(crate) fn fences(&mut self, by: usize, other: usize) {
         let writer = self.writer(other);
-        self.does(by, |replica| replica.fence(&writer));
+        self.does(by, |replica| replica.members_mut().fence(&writer));
     }
 
     /// A member takes all others out of the configuration, by force.
     pub(crate) fn keeps_only(&mut self, by: usize, members: &[usize]) {
         let owner = |at: &usize| self.actors[*at].owner.expect("a member has an owner");
         let owners: Vec<Owner> = members.iter().map(owner).collect();
-        self.does(by, |replica| replica.force_members(&owners));
+        self.does(by, |replica| replica.members_mut().force(&owners));
     }
 
     /// A replica stores all changes, and collects. Returns whether anything was collected.
     pub(crate) fn collects(&mut self, at: usize) -> bool {
         let Actor { replica, mark, .. } = &mut self.actors[at];
         replica.since(mark);
-        let done = replica.collect(mark);
+        let done = replica.members_mut().collect(mark);
         self.check_all();
         done
     }
@@ -246,7 +256,7 @@ impl Mesh {
     fn merge(&mut self, at: usize, sent: &Sent, live: bool) -> Result<(), Error> {
         let message = Message::decode(&sent.bytes).expect("a message of ours decodes");
         let replica = &mut self.actors[at].replica;
-        replica.merge_live(&message, live.then_some(sent.writer), &mut |_| ())?;
+        replica.merge_with(&message, live.then_some(sent.writer), &mut |_| ())?;
         let Actor { replica, view, .. } = &mut self.actors[at];
         // The replica may have admitted the sender.
         self.oracle.note(view, (replica.writer(), replica.clock()));
@@ -290,7 +300,7 @@ impl Mesh {
             learnt.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
             let checked = self.oracle.check(view, replica, NOW);
             checked.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
-            assert_eq!(replica.fault_count(), 0, "replica {at}");
+            assert_eq!(replica.forks().fault_count(), 0, "replica {at}");
         }
     }
 
@@ -305,19 +315,22 @@ impl Mesh {
         }
         for &at in those {
             self.does(at, |replica| {
-                replica.fence_strays()?;
-                replica.acknowledge()
+                replica.members_mut().fence_strays()?;
+                replica.members_mut().acknowledge()
             });
             self.absorbs(at);
-            if !self.actors[at].replica.is_member() {
-                let home = self.actors[at].replica.home();
+            if !self.actors[at].replica.members().is_member() {
+                let home = self.actors[at].replica.members().sponsor();
                 let home = self
                     .actors
                     .iter()
                     .find(|it| Some(it.replica.writer()) == home);
-                let told = home.map(|it| (it.replica.settled(), it.replica.vector()));
+                let told = home.map(|it| (it.replica.members().stable(), it.replica.vector()));
                 if let Some((settled, seen)) = told {
-                    self.actors[at].replica.take_settled(&settled, &seen);
+                    self.actors[at]
+                        .replica
+                        .members_mut()
+                        .accept_stable(&settled, &seen);
                 }
             }
             self.collects(at);

@@ -12,7 +12,7 @@ fn a_delete_concurrent_with_an_absorption_takes_the_absorbed_part_only() {
     let mut mesh = Mesh::new(2);
     let tab = mesh.tab(0, 4);
     mesh.apply(0, Add(1));
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     let left = mesh.state(tab);
     mesh.gets(0, &left);
     assert_eq!(mesh.absorbs(0), 1);
@@ -33,7 +33,7 @@ fn a_delete_after_an_absorption_takes_the_absorbed_part_too() {
     let mut mesh = Mesh::new(2);
     let tab = mesh.tab(0, 4);
     mesh.apply(0, Add(1));
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     let left = mesh.state(tab);
     mesh.gets(0, &left);
     assert_eq!(mesh.absorbs(0), 1);
@@ -101,7 +101,7 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     }
     // A visitor, so that all replicas have something to acknowledge again.
     let visitor = mesh.tab(0, 64);
-    mesh.does(visitor, |replica| replica.leave());
+    mesh.does(visitor, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.since(visitor, &mesh.vector(0)));
     assert_eq!(mesh.absorbs(0), 1);
     let visitor = mesh.writer(visitor);
@@ -130,7 +130,7 @@ fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
     mesh.apply(one, Add(64));
     mesh.apply_to(other, 1, Add(64));
     for leaver in [one, other] {
-        mesh.does(leaver, |replica| replica.leave());
+        mesh.does(leaver, |replica| replica.members_mut().leave());
         mesh.gets(0, &mesh.since(leaver, &mesh.vector(0)));
     }
     assert_eq!(mesh.absorbs(0), 2);
@@ -158,11 +158,11 @@ fn an_expiry_that_was_replaced_stays_so_where_it_is_not_folded_yet() {
     let mut mesh = Mesh::new(2);
     let tab = mesh.tab(0, 4);
     mesh.apply(tab, Expire(2_000));
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.state(tab));
     assert_eq!(mesh.absorbs(0), 1);
     mesh.collects(0);
-    assert!(mesh.does(0, |replica| replica.acknowledge()));
+    assert!(mesh.does(0, |replica| replica.members_mut().acknowledge()));
     mesh.gets(1, &mesh.state(0));
     mesh.apply(1, Expire(1_000));
     mesh.collects(1);
@@ -182,14 +182,14 @@ fn an_expiry_that_was_replaced_leaves_the_same_before_and_after_it_was_folded() 
     mesh.gets(second, &mesh.state(first));
     mesh.apply(second, Expire(2_000));
     for tab in [first, second] {
-        mesh.does(tab, |replica| replica.leave());
+        mesh.does(tab, |replica| replica.members_mut().leave());
         mesh.gets(0, &mesh.since(tab, &mesh.vector(0)));
         assert_eq!(mesh.absorbs(0), 1);
     }
     mesh.collects(0);
-    mesh.does(0, |replica| replica.acknowledge());
+    mesh.does(0, |replica| replica.members_mut().acknowledge());
     mesh.gets(1, &mesh.state(0));
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     mesh.gets(0, &mesh.state(1));
     assert!(mesh.collects(0));
     mesh.apply(1, Expire(1_000));
@@ -207,7 +207,7 @@ fn size_with_a_tab_of_nothing(is_deleted: bool) -> usize {
         mesh.apply(1, Delete);
         assert_eq!(mesh.value(1), None);
     }
-    mesh.does(tab, |replica| replica.leave());
+    mesh.does(tab, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.state(tab));
     assert_eq!(mesh.absorbs(0), 1);
     assert_eq!(mesh.values([0, tab]), [Some(1), Some(0)]);

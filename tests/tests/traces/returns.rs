@@ -13,7 +13,7 @@ fn is_delete(op: &tallymesh_core::AgainOp, cancels: usize, left: usize) {
 /// One round at member 0 for others: it requests their vectors, and sends its own.
 fn asks(mesh: &mut Mesh) {
     mesh.collects(0);
-    mesh.does(0, |replica| replica.acknowledge());
+    mesh.does(0, |replica| replica.members_mut().acknowledge());
 }
 
 /// Makes this history. Member 0 makes `own`, and then retires a first tab, whose part the second tab has
@@ -30,17 +30,17 @@ fn between_two_absorptions(own: Op) -> (Mesh, usize) {
     mesh.gets(second, &mesh.state(first));
     mesh.apply(second, Delete);
     mesh.apply(second, Add(16));
-    mesh.does(first, |replica| replica.leave());
+    mesh.does(first, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.since(first, &mesh.vector(0)));
     assert_eq!(mesh.absorbs(0), 1);
     let late = mesh.tab(0, 256);
     mesh.apply(late, Delete);
     assert_eq!(mesh.values([second, late]), [Some(16), None]);
-    mesh.does(second, |replica| replica.leave());
+    mesh.does(second, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.since(second, &mesh.vector(0)));
     mesh.fences(0, late);
     mesh.meet(0, 1);
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     mesh.gets(0, &mesh.state(1));
     assert_eq!(mesh.absorbs(0), 2);
     assert_eq!(mesh.value(0), Some(336));
@@ -139,12 +139,12 @@ fn what_is_made_again_is_new_to_one_who_saw_it_the_first_time() {
         mesh.values([0, late, witness]),
         [Some(69), Some(16), Some(336)]
     );
-    mesh.does(absorbed, |replica| replica.leave());
+    mesh.does(absorbed, |replica| replica.members_mut().leave());
     mesh.gets(0, &mesh.since(absorbed, &mesh.vector(0)));
     mesh.fences(0, late);
     mesh.fences(0, witness);
     mesh.meet(0, 1);
-    mesh.does(1, |replica| replica.acknowledge());
+    mesh.does(1, |replica| replica.members_mut().acknowledge());
     mesh.gets(0, &mesh.state(1));
     assert_eq!(mesh.absorbs(0), 3);
     asks(&mut mesh);

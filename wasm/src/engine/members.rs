@@ -64,10 +64,10 @@ impl Engine {
             mem::swap(&mut self.replica, &mut left);
         }
         let changed = &mut |handle: KeyId| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
-        let adopted = match self.replica.take_over(&mut left, changed) {
+        let adopted = match self.replica.rejoin_mut().take_over(&mut left, changed) {
             Err(Error::Closed) if !live => {
                 mem::swap(&mut self.replica, &mut left);
-                self.replica.take_over(&mut left, changed)
+                self.replica.rejoin_mut().take_over(&mut left, changed)
             }
             adopted => adopted,
         };
@@ -105,8 +105,11 @@ impl Engine {
     /// Says goodbye to the member that takes care of this replica, which takes over what it counted,
     /// and has that sent at once. False, with nothing done, if no member does.
     pub fn leave(&mut self, now: f64) -> bool {
-        let left = self.replica.is_announced(); // of no member it says only that
-        if left || self.replica.home().is_none() || self.replica.leave().is_err() {
+        let left = self.replica.members().is_announced(); // of no member it says only that
+        if left
+            || self.replica.members().sponsor().is_none()
+            || self.replica.members_mut().leave().is_err()
+        {
             return false;
         }
         let now = now as Millis;
@@ -119,7 +122,7 @@ impl Engine {
     /// Reads the text of a token that names all that was written and is seen here, and of the token
     /// `before` what is not. False is a failure.
     pub fn token(&mut self, before: &[u8]) -> bool {
-        let token = token(before).and_then(|before| self.replica.token(&before));
+        let token = token(before).and_then(|before| self.replica.consistency().token(&before));
         let Some(token) = self.keep(token) else {
             return false;
         };
@@ -130,7 +133,7 @@ impl Engine {
     /// Whether all that a token names is seen here and counts. Nothing is a failure.
     pub fn holds(&mut self, text: &[u8]) -> Option<bool> {
         let token = self.keep(token(text))?;
-        Some(self.replica.holds(token.vector()))
+        Some(self.replica.consistency().holds(token.vector()))
     }
 }
 
@@ -205,7 +208,7 @@ impl Engine {
         let Engine { replica, kept, .. } = self;
         let message = match snapshot {
             true => {
-                if replica.unheld() == 0 {
+                if replica.unconfirmed() == 0 {
                     // Else there may be more to be told of writers that the replica does not list.
                     let vector = replica.vector();
                     kept.nonces.retain(|nonce| {
@@ -254,12 +257,12 @@ fn token(text: &[u8]) -> Result<Token, Error> {
 
 /// Writes [`part::MEMBERS`](super::part::MEMBERS); false if the space is open.
 pub(super) fn put_members(bytes: &mut Vec<u8>, replica: &Replica) -> bool {
-    let Some(configuration) = replica.configuration() else {
+    let Some(configuration) = replica.members().configuration() else {
         return false;
     };
     put(bytes, &configuration.era.to_le_bytes());
     put(bytes, &configuration.number.to_le_bytes());
-    put(bytes, id(&replica.home()));
+    put(bytes, id(&replica.members().sponsor()));
     for owner in &configuration.members {
         put(bytes, owner);
     }
@@ -268,7 +271,7 @@ pub(super) fn put_members(bytes: &mut Vec<u8>, replica: &Replica) -> bool {
 
 /// Writes [`part::WRITERS`](super::part::WRITERS).
 pub(super) fn put_writers(bytes: &mut Vec<u8>, replica: &Replica) {
-    for listed in replica.roster() {
+    for listed in replica.members().writer_table() {
         put(bytes, listed.writer.as_bytes());
         put(bytes, &listed.clock.to_le_bytes());
         put(bytes, id(&listed.home));

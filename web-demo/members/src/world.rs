@@ -137,12 +137,17 @@ impl World {
     fn come_together(&mut self) -> Result<(), Error> {
         let owners: Vec<Owner> = (0..self.members.len()).map(owner).collect();
         let first = &mut self.members[0].replica;
-        first.found(&owners[0], &[0; 16], 1)?;
-        first.force_members(&owners)?;
+        first.members_mut().found(&owners[0], &[0; 16], 1)?;
+        first.members_mut().force(&owners)?;
         for b in 1..owners.len() {
             (0..b).for_each(|a| self.cut([a, b], false));
         }
-        let all = |world: &World| world.members.iter().all(|it| it.replica.is_established());
+        let all = |world: &World| {
+            world
+                .members
+                .iter()
+                .all(|it| it.replica.members().is_established())
+        };
         while !all(self) {
             if self.now > FOUNDING_MS_MAX {
                 return Err(Error::NotAMember);
@@ -309,10 +314,10 @@ impl World {
         let member = &mut self.members[at];
         member.tend_at = now + TEND_MS;
         let replica = &mut member.replica;
-        if !replica.is_announced() && member.sync.has_caught_up(replica) {
-            let members = replica.configuration();
+        if !replica.members().is_announced() && member.sync.has_caught_up(replica) {
+            let members = replica.members().configuration();
             if members.is_some_and(|it| it.has(&owner(at))) {
-                replica.announce(&owner(at), &[0; 16], now)?;
+                replica.members_mut().announce(&owner(at), &[0; 16], now)?;
             }
         }
         if member.sync.tend(now, &mut member.replica, &member.mark)? {

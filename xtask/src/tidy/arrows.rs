@@ -18,7 +18,7 @@ const GROUND: [&str; 10] = [
 ];
 
 /// Each folder with the folders that it may name beside the ground, from below to above.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),
@@ -27,9 +27,11 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("wire", &["forks", "ledger", "message", "state"]),
     ("rejoin", &["membership", "message", "state"]),
     ("idempotency", &["membership", "message", "state", "wire"]),
+    ("consistency", &["membership", "message", "state", "wire"]),
     (
         "replica",
         &[
+            "consistency",
             "forks",
             "idempotency",
             "membership",
@@ -53,6 +55,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     (
         "sync",
         &[
+            "consistency",
             "forks",
             "idempotency",
             "ledger",

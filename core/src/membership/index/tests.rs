@@ -29,13 +29,13 @@ fn check(replica: &Replica) {
 fn starts_and_ends_are_listed_as_they_come_and_go() {
     let mut one = Replica::new(Space::default(), id(1));
     let mut two = Replica::new(Space::default(), id(2));
-    one.found(&[1; 32], &[7; 16], 1).unwrap();
-    one.propose_members(&[[1; 32], [2; 32]]).unwrap();
+    one.members_mut().found(&[1; 32], &[7; 16], 1).unwrap();
+    one.members_mut().propose(&[[1; 32], [2; 32]]).unwrap();
     for _ in 0..4 {
-        one.vote().unwrap();
+        one.members_mut().vote().unwrap();
         two.merge(&one.delta(&VersionVector::default())).unwrap();
-        if !two.is_announced() {
-            let _ = two.announce(&[2; 32], &[8; 16], 2);
+        if !two.members().is_announced() {
+            let _ = two.members_mut().announce(&[2; 32], &[8; 16], 2);
         }
         one.merge(&two.delta(&one.vector())).unwrap();
         check(&one);
@@ -43,11 +43,11 @@ fn starts_and_ends_are_listed_as_they_come_and_go() {
     }
     assert_eq!(lists(&one)[0].len(), 2);
     for byte in 3..9 {
-        one.admit(&id(byte)).unwrap();
+        one.members_mut().admit(&id(byte)).unwrap();
         check(&one);
     }
     for byte in 3..9 {
-        one.fence(&id(byte)).unwrap();
+        one.members_mut().fence(&id(byte)).unwrap();
         check(&one);
     }
     assert_eq!(lists(&one)[2].len(), 6);
@@ -57,24 +57,24 @@ fn starts_and_ends_are_listed_as_they_come_and_go() {
                 0 => (&mut one, &mut two),
                 _ => (&mut two, &mut one),
             };
-            from.absorb().unwrap();
-            from.acknowledge().unwrap();
+            from.members_mut().retire().unwrap();
+            from.members_mut().acknowledge().unwrap();
             let kept = from.mark();
-            from.collect(&kept);
+            from.members_mut().collect(&kept);
             to.merge(&from.delta(&to.vector())).unwrap();
             check(from);
             check(to);
         }
     }
     assert_eq!(lists(&one)[2].len(), 0, "they were forgotten");
-    assert_eq!(one.roster().count(), 2);
+    assert_eq!(one.members().writer_table().count(), 2);
 }
 
 /// A push looks at what was said since the last one, and it has all of it.
 #[test]
 fn what_was_said_since_a_mark_is_what_is_newer() {
     let mut one = Replica::new(Space::default(), id(1));
-    one.found(&[1; 32], &[7; 16], 1).unwrap();
+    one.members_mut().found(&[1; 32], &[7; 16], 1).unwrap();
     let mut mark = one.mark();
     let mut other = Replica::new(Space::default(), id(200));
     other.merge(&one.delta(&VersionVector::default())).unwrap();
@@ -82,7 +82,7 @@ fn what_was_said_since_a_mark_is_what_is_newer() {
         let mut bytes = [9; 16];
         bytes[..4].copy_from_slice(&round.to_le_bytes());
         let writer = WriterId::from_bytes(bytes);
-        one.admit(&writer).unwrap();
+        one.members_mut().admit(&writer).unwrap();
         // Now and then more than is listed.
         if round % 7 == 0 && round < 1_400 || round == 2_999 {
             let message = one.since(&mut mark).unwrap();

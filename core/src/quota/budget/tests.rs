@@ -15,9 +15,9 @@ use alloc::vec;
 
 /// Tells one all that another has.
 pub(crate) fn pass(from: &Replica, to: &mut Replica) {
-    let message = from.delta(&to.vector_with_keys());
+    let message = from.delta(&to.keyed().vector());
     let message = Message::decode(&message.encode()).unwrap();
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
     to.idempotency
         .withdraw(&mut to.state, &mut to.membership, &mut |_, _| ())
@@ -28,7 +28,7 @@ pub(crate) fn pass(from: &Replica, to: &mut Replica) {
 pub(crate) fn members() -> [Replica; 2] {
     let [mut one, two, mut tab] = space();
     pass(&one, &mut tab);
-    tab.leave().unwrap();
+    tab.members_mut().leave().unwrap();
     pass(&tab, &mut one);
     let mut both = [one, two];
     settle(&mut both);
@@ -374,7 +374,7 @@ fn budgets_are_no_counters() {
     one.quota_mut().flow("seats", Flow::RaiseCap(10)).unwrap();
     let mut changed = Vec::new();
     let message = one.delta(&two.vector());
-    two.merge_live(&message, Some(one.writer()), &mut |handle| {
+    two.merge_with(&message, Some(one.writer()), &mut |handle| {
         changed.push(handle)
     })
     .unwrap();
@@ -433,14 +433,14 @@ pub(in crate::quota) fn flow_once(replica: &mut Replica, key: &str, flows: &[(&s
 pub(in crate::quota) fn settle(replicas: &mut [Replica]) {
     for _ in 0..6 {
         for from in 0..replicas.len() {
-            replicas[from].absorb().unwrap();
+            replicas[from].members_mut().retire().unwrap();
             replicas[from]
                 .quota_mut()
                 .end_leases(&mut Vec::new())
                 .unwrap();
-            replicas[from].acknowledge().unwrap();
+            replicas[from].members_mut().acknowledge().unwrap();
             let mark = replicas[from].mark();
-            replicas[from].collect(&mark);
+            replicas[from].members_mut().collect(&mark);
             for to in (0..replicas.len()).filter(|to| *to != from) {
                 let told = replicas[from].clone();
                 pass(&told, &mut replicas[to]);
@@ -551,8 +551,8 @@ fn an_overdrawn_account_is_a_fault() {
         .unwrap();
     one.commit(clock, &mut drafts[0]);
     pass(&one, &mut two);
-    let fault = &two.faults()[0];
-    assert_eq!((two.fault_count(), fault.writer), (1, one.writer()));
+    let fault = &two.forks().faults()[0];
+    assert_eq!((two.forks().fault_count(), fault.writer), (1, one.writer()));
     let name = "gift".into();
     assert_eq!(fault.evidence, Evidence::Overdrawn { name, held: -1 });
     assert_eq!(

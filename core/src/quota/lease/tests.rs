@@ -205,7 +205,7 @@ fn whoever_takes_over_a_member_takes_over_its_leases() {
     let mut next = Replica::new(Space::default(), writer);
     let stored = crate::Message::decode_stored(&stored).unwrap();
     next.restore(&stored).unwrap();
-    next.announce(&owner, &[8; 16], 8).unwrap();
+    next.members_mut().announce(&owner, &[8; 16], 8).unwrap();
     pass(&next, &mut one);
     let mut both = [one, next];
     settle(&mut both);
@@ -321,9 +321,9 @@ fn what_was_spent_of_a_lease_is_made_again_of_the_rights() {
     let [mut one, mut two] = members();
     two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
-    one.force_members(&[[1; 32]]).unwrap();
-    one.fence_strays().unwrap();
-    one.absorb().unwrap();
+    one.members_mut().force(&[[1; 32]]).unwrap();
+    one.members_mut().fence_strays().unwrap();
+    one.members_mut().retire().unwrap();
     // It has not heard of that.
     two.quota_mut().flow("gift", Flow::Mint(6)).unwrap();
     two.quota_mut().flow("gift", lease(ID, 5)).unwrap();
@@ -333,10 +333,13 @@ fn what_was_spent_of_a_lease_is_made_again_of_the_rights() {
         .unwrap();
     let whole = one.delta(&VersionVector::default());
     let fresh = WriterId::from_bytes([88; 16]);
-    let journal = two.begin_again(fresh, &whole, &mut |_| ()).unwrap();
-    let upto = one.last_of(&journal.writer().unwrap());
+    let journal = two
+        .rejoin_mut()
+        .begin_again(fresh, &whole, &mut |_| ())
+        .unwrap();
+    let upto = one.members().final_clock(&journal.writer().unwrap());
     two.quota.is_next_start = true;
-    let returned = two.make_again(journal, upto, 0, &mut |_| ());
+    let returned = two.rejoin_mut().make_again(journal, upto, 0, &mut |_| ());
     let again = returned.again.iter().map(|it| (it.refused, it.clock));
     let expected = [
         (false, Some(1)),

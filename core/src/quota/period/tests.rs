@@ -22,7 +22,9 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
 /// The first member alone, long before.
 fn alone() -> Replica {
     let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
-    one.found(&OWNERS[0], &[0; 16], BEGIN - 100_000).unwrap();
+    one.members_mut()
+        .found(&OWNERS[0], &[0; 16], BEGIN - 100_000)
+        .unwrap();
     one.set_time(BEGIN);
     one
 }
@@ -40,9 +42,9 @@ fn short(result: Result<(i128, i128), Error>) -> (u64, i128) {
 }
 
 fn pass(from: &Replica, to: &mut Replica) {
-    let message = from.delta(&to.vector_with_keys());
+    let message = from.delta(&to.keyed().vector());
     let message = Message::decode(&message.encode()).unwrap();
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
 }
 
@@ -51,14 +53,14 @@ fn tend(both: &mut [Replica; 2]) {
     for _ in 0..8 {
         for at in 0..2 {
             let replica = &mut both[at];
-            replica.vote().unwrap();
-            replica.fence_strays().unwrap();
-            replica.absorb().unwrap();
+            replica.members_mut().vote().unwrap();
+            replica.members_mut().fence_strays().unwrap();
+            replica.members_mut().retire().unwrap();
             replica.quota_mut().note_known(&mut Vec::new()).unwrap();
             replica.quota_mut().end_periods(&mut Vec::new()).unwrap();
-            replica.acknowledge().unwrap();
+            replica.members_mut().acknowledge().unwrap();
             let kept = replica.mark();
-            replica.collect(&kept);
+            replica.members_mut().collect(&kept);
             let (one, two) = both.split_at_mut(1);
             pass(&one[0], &mut two[0]);
             pass(&two[0], &mut one[0]);
@@ -69,12 +71,14 @@ fn tend(both: &mut [Replica; 2]) {
 /// Two members that know of each other's all.
 fn members() -> [Replica; 2] {
     let mut one = alone();
-    one.force_members(&OWNERS).unwrap();
+    one.members_mut().force(&OWNERS).unwrap();
     let mut two = Replica::new(Space::default(), WriterId::from_bytes([2; 16]));
     let state = one.snapshot();
     two.merge(&state).unwrap();
     two.set_time(BEGIN);
-    two.announce(&OWNERS[1], &[0; 16], BEGIN - 90_000).unwrap();
+    two.members_mut()
+        .announce(&OWNERS[1], &[0; 16], BEGIN - 90_000)
+        .unwrap();
     let mut both = [one, two];
     pass(&both[1].clone(), &mut both[0]);
     tend(&mut both);
@@ -153,12 +157,12 @@ fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing(
     one.set_time(BEGIN + 3_000);
     one.quota_mut().end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
-    one.collect(&kept);
+    one.members_mut().collect(&kept);
     assert_eq!(one.quota().period_counters(), 2);
     one.set_time(BEGIN + 4_000);
     one.quota_mut().end_periods(&mut Vec::new()).unwrap();
     let kept = one.mark();
-    one.collect(&kept);
+    one.members_mut().collect(&kept);
     assert_eq!(one.quota().period_counters(), 0);
 }
 
@@ -169,7 +173,7 @@ fn a_limit_is_begun_anew_if_its_period_changes_and_not_if_it_is_raised() {
         .propose_limits(&[limit("a", 5, 1_000)])
         .unwrap();
     assert_eq!(allow(&mut one, "a", 1), Ok((4, 0)));
-    let born = |one: &Replica| one.configuration().unwrap().limits[0].born;
+    let born = |one: &Replica| one.members().configuration().unwrap().limits[0].born;
     let first = born(&one);
     one.quota_mut()
         .propose_limits(&[limit("a", 9, 1_000)])
@@ -201,14 +205,17 @@ fn what_can_be_no_limit_is_refused() {
         "limits_full"
     );
     one.quota_mut().propose_limits(&many[1..]).unwrap();
-    assert_eq!(one.configuration().unwrap().limits.len(), LIMITS_MAX);
+    assert_eq!(
+        one.members().configuration().unwrap().limits.len(),
+        LIMITS_MAX
+    );
     // All of it is told, and read again.
     let bytes = one.snapshot().encode();
     let again = Message::decode(&bytes).unwrap();
     assert!(again.encode() == bytes);
     let mut two = Replica::new(Space::default(), WriterId::from_bytes([2; 16]));
     two.merge(&again).unwrap();
-    assert!(two.configuration() == one.configuration());
+    assert!(two.members().configuration() == one.members().configuration());
 }
 
 #[test]
@@ -240,17 +247,17 @@ fn a_share_that_grows_is_used_in_the_first_period_after_all_knew_of_it() {
         .quota_mut()
         .propose_limits(&[limit("a", 4, 1_000)])
         .unwrap();
-    both[0].vote().unwrap();
+    both[0].members_mut().vote().unwrap();
     let [one, two] = &mut both;
     pass(one, two);
-    two.vote().unwrap();
+    two.members_mut().vote().unwrap();
     pass(two, one);
-    one.vote().unwrap();
+    one.members_mut().vote().unwrap();
     for _ in 0..4 {
         pass(two, one);
-        one.vote().unwrap();
+        one.members_mut().vote().unwrap();
         pass(one, two);
-        two.vote().unwrap();
+        two.members_mut().vote().unwrap();
     }
     assert_eq!((here(&both[0]), here(&both[1])), (2, 2));
 }
@@ -269,12 +276,15 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
     let mut again = Replica::new(Space::default(), WriterId::from_bytes([3; 16]));
     again.merge(&both[0].snapshot()).unwrap();
     again.set_time(BEGIN + 500);
-    again.announce(&OWNERS[1], &[0; 16], BEGIN + 500).unwrap();
+    again
+        .members_mut()
+        .announce(&OWNERS[1], &[0; 16], BEGIN + 500)
+        .unwrap();
     assert_eq!(short(allow(&mut again, "a", 1)), (1, 0));
     let before = both[1].clone();
     both[1] = again;
     both[1]
-        .merge(&before.delta(&both[1].vector_with_keys()))
+        .merge(&before.delta(&both[1].keyed().vector()))
         .unwrap();
     tend(&mut both);
     // What the one before it held is its own, and no more.
@@ -307,12 +317,15 @@ fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
             .collect::<Vec<_>>(),
         [-3]
     );
-    assert_eq!(two.fault_count(), 0);
+    assert_eq!(two.forks().fault_count(), 0);
     one.set_time(BEGIN + 60_000);
     tend(&mut both);
     for replica in &both {
         assert_eq!(
-            (replica.quota().period_counters(), replica.fault_count()),
+            (
+                replica.quota().period_counters(),
+                replica.forks().fault_count()
+            ),
             (0, 0)
         );
     }

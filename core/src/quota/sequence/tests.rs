@@ -13,7 +13,7 @@ fn id(byte: u8) -> WriterId {
 /// The only member of a space, with a sequence that it may give numbers of.
 pub(super) fn member() -> Replica {
     let mut replica = Replica::new(Space::default(), id(1));
-    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     replica
         .quota_mut()
         .begin_sequence("visits", &mut Vec::new())
@@ -64,7 +64,7 @@ fn numbers_are_handed_out_one_by_one_from_ranges_that_were_given() {
 #[test]
 fn nothing_is_used_before_most_members_hold_that_it_was_given() {
     let mut replica = Replica::new(Space::default(), id(1));
-    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     replica
         .quota_mut()
         .begin_sequence("visits", &mut Vec::new())

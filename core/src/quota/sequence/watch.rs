@@ -361,7 +361,7 @@ impl QuotaTransaction<'_, '_> {
     fn known_sequence(&self, name: &str) -> Result<Sequence, Error> {
         super::check_sequence(name)?;
         match self.read().sequence(name) {
-            _ if !self.transaction.replica.is_member() => Err(Error::NotAMember),
+            _ if !self.transaction.replica.members().is_member() => Err(Error::NotAMember),
             Some(known) => Ok(known),
             None => Err(Error::NoSequence),
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::state::slot::Extra;
+use crate::writer_id::WriterId;
 use crate::{Op, Space, VersionVector};
 
 fn id(byte: u8) -> WriterId {
@@ -10,14 +11,14 @@ fn id(byte: u8) -> WriterId {
 
 fn member() -> Replica {
     let mut member = Replica::new(Space::default(), id(1));
-    member.found(&[1; 32], &[7; 16], 1).unwrap();
+    member.members_mut().found(&[1; 32], &[7; 16], 1).unwrap();
     member
 }
 
 /// A guest that has counted so much in each of these counters.
 fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
     let writer = id(byte);
-    member.admit(&writer).unwrap();
+    member.members_mut().admit(&writer).unwrap();
     let mut guest = Replica::new(Space::default(), writer);
     guest
         .merge(&member.delta(&VersionVector::default()))
@@ -32,11 +33,11 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
         };
         let own = counter::find(&slots, OWN).unwrap();
         slots[own].set_shard(added, *total, extra);
-        guest.put_slots(handle, slots);
+        guest.state.put_slots(handle, slots);
     }
     let message = guest.delta(&member.vector());
     member
-        .merge_live(&message, Some(writer), &mut |_| ())
+        .merge_with(&message, Some(writer), &mut |_| ())
         .unwrap();
 }
 
@@ -44,12 +45,12 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
 fn tend(member: &mut Replica, keys: &[&str]) {
     for _ in 0..6 {
         let values: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
-        member.absorb().unwrap();
+        member.members_mut().retire().unwrap();
         let moved: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
         assert_eq!(values, moved);
-        member.acknowledge().unwrap();
+        member.members_mut().acknowledge().unwrap();
         let kept = member.mark();
-        member.collect(&kept);
+        member.members_mut().collect(&kept);
         let left: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
         assert_eq!(values, left);
     }
@@ -64,24 +65,27 @@ fn a_total_that_does_not_fit_delays_its_own_writer_only() {
     guest(&mut member, 4, &[("a", 4), ("b", 40)]);
     guest(&mut member, 5, &[("w", -7), ("b", 50)]);
     for byte in 2..6 {
-        member.fence(&id(byte)).unwrap();
+        member.members_mut().fence(&id(byte)).unwrap();
     }
     let keys = ["w", "a", "b"];
     tend(&mut member, &keys);
-    let known = |member: &Replica| [2, 3, 4, 5].map(|byte| member.knows(&id(byte)));
+    let known = |member: &Replica| [2, 3, 4, 5].map(|byte| member.state.knows(&id(byte)));
     assert_eq!(known(&member), [false, true, false, false]);
-    assert_eq!(member.stuck_writers(), 1);
+    assert_eq!(member.members().stuck_writers(), 1);
     assert_eq!(member.value("w"), Some(2 * wide - 7));
     assert_eq!([member.value("a"), member.value("b")], [Some(9), Some(120)]);
     // One that ends later is not held up.
     guest(&mut member, 6, &[("a", 1)]);
-    member.fence(&id(6)).unwrap();
+    member.members_mut().fence(&id(6)).unwrap();
     tend(&mut member, &keys);
-    assert!(!member.knows(&id(6)));
+    assert!(!member.state.knows(&id(6)));
     // The member cancels a total that it can't take over.
     member.apply("w", Op::Delete).unwrap();
     tend(&mut member, &keys);
-    assert_eq!((member.knows(&id(3)), member.stuck_writers()), (false, 0));
+    assert_eq!(
+        (member.state.knows(&id(3)), member.members().stuck_writers()),
+        (false, 0)
+    );
     assert_eq!(
         [member.value("a"), member.value("b")],
         [Some(10), Some(120)]
@@ -98,13 +102,13 @@ fn many_are_taken_over_in_one_transaction() {
     }
     member.apply("n", Op::Reset).unwrap();
     for byte in 2..200 {
-        member.fence(&id(byte)).unwrap();
+        member.members_mut().fence(&id(byte)).unwrap();
     }
     member.add("n", 5).unwrap();
     let before = member.clock();
-    assert_eq!(member.absorb(), Ok(198));
+    assert_eq!(member.members_mut().retire(), Ok(198));
     assert_eq!(member.clock(), before + 1);
     assert_eq!(member.value("n"), Some(5));
     tend(&mut member, &["n"]);
-    assert_eq!(member.roster().count(), 1);
+    assert_eq!(member.members().writer_table().count(), 1);
 }

@@ -62,7 +62,7 @@ impl Store {
             other.restore(&message).unwrap();
         }
         assert_eq!(self.copy.canonical_bytes(), replica.canonical_bytes());
-        assert_eq!(self.copy.contents(), replica.contents());
+        assert_eq!(self.copy.forks().contents(), replica.forks().contents());
         // What is kept of former writers is the same too.
         let all = |replica: &Replica| replica.snapshot().encode_stored();
         assert_eq!(all(&self.copy), all(other));
@@ -104,7 +104,7 @@ fn a_store_follows_whatever_happens() {
                 0 => drop(two.apply(&key, op).unwrap()),
                 1 => {
                     let delta = two.delta(&one.vector());
-                    one.merge_with(&delta, &mut |handle| changed.push(handle))
+                    one.merge_with(&delta, None, &mut |handle| changed.push(handle))
                         .unwrap();
                 }
                 2 => drop(two.merge(&one.delta(&two.vector())).unwrap()),
@@ -128,7 +128,7 @@ fn a_store_follows_whatever_happens() {
                 }
             }
             if below(10) == 0 {
-                one.note_told(below(2) == 0);
+                one.rejoin.note_told(&one.state, below(2) == 0);
             }
             if below(10) == 0 {
                 by_adds += u64::from(store.follow(&mut one, &changed));
@@ -170,7 +170,7 @@ fn what_is_more_than_adds_is_left_to_a_message() {
     let done = transaction.commit_once(Once::new(b"a", b""), &mut Vec::new());
     assert_eq!(done, Ok(()));
     assert!(!store.follow(&mut one, &[a]));
-    assert_eq!(store.copy.keyed_count(), 1);
+    assert_eq!(store.copy.keyed().count(), 1);
     one.add_at(a, 1).unwrap();
     assert!(store.follow(&mut one, &[a]));
     // A counter that is not plain, and one of another writer that this one has no part of.
@@ -192,7 +192,7 @@ fn what_is_more_than_adds_is_left_to_a_message() {
 #[test]
 fn after_another_writer_id_all_is_told_again() {
     let (mut one, mut store, a) = stored();
-    assert!(one.renew(id(7)));
+    assert!(one.forks_mut().renew(id(7)));
     one.add_at(a, 1).unwrap();
     assert!(!store.follow(&mut one, &[a]));
     one.add_at(a, 1).unwrap();
@@ -209,7 +209,7 @@ fn what_comes_late_of_the_own_writer_is_left_to_a_message() {
     twin.add("another", 6).unwrap();
     let mut changed = Vec::from([a]);
     let late = twin.delta(&VersionVector::default());
-    one.merge_with(&late, &mut |handle| changed.push(handle))
+    one.merge_with(&late, None, &mut |handle| changed.push(handle))
         .unwrap();
     one.add_at(a, 1).unwrap();
     assert!(!store.follow(&mut one, &changed));
@@ -221,7 +221,7 @@ fn what_comes_late_of_the_own_writer_is_left_to_a_message() {
 #[test]
 fn in_a_space_with_members_there_are_no_adds() {
     let (mut one, _, a) = stored();
-    one.found(&[1; 32], &[0; 16], 1).unwrap();
+    one.members_mut().found(&[1; 32], &[0; 16], 1).unwrap();
     let mut mark = one.mark();
     one.add_at(a, 1).unwrap();
     assert!(one.adds_since(&mut mark, &[a]).is_none());

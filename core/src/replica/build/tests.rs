@@ -88,7 +88,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
         tab.add(&format!("key:{at}"), 2).unwrap();
     }
     let message = tab.delta(&one.vector());
-    one.merge_live(&message, Some(tab.writer()), &mut |_| ())
+    one.merge_with(&message, Some(tab.writer()), &mut |_| ())
         .unwrap();
     let since = VersionVector::default();
     let lows = one.membership.lows(&one.state, &since);
@@ -168,7 +168,11 @@ fn whoever_asks_hears_of_all_that_changed_since_it_asked() {
         for (_, mark, copy) in asks.iter_mut().filter(|it| turn % it.0 == 0) {
             let record = replica.since(mark).expect("something changed");
             copy.restore(&record).unwrap();
-            assert_eq!(copy.contents(), replica.contents(), "turn {turn}");
+            assert_eq!(
+                copy.forks().contents(),
+                replica.forks().contents(),
+                "turn {turn}"
+            );
         }
     }
 }

@@ -5,11 +5,16 @@ use super::*;
 use crate::Owner;
 use crate::membership::stability::Quorum;
 use crate::message::Message;
+use crate::message::records::Ack;
 use crate::message::records::{Admit, Fence, Retired};
+use crate::state::page::OWN;
 use crate::state::page::Row;
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,
 };
+use crate::state::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
 use alloc::vec;
 
 fn ids() -> Vec<WriterId> {
@@ -317,15 +322,15 @@ pub(crate) fn space() -> [Replica; 3] {
     let start =
         |owner: &Owner| Replica::new(space.clone(), WriterId::mint(&space, owner, &[7; 16]));
     let [mut one, mut two] = [start(&owners[0]), start(&owners[1])];
-    one.found(&owners[0], &[7; 16], 1).unwrap();
-    one.force_members(&owners).unwrap();
+    one.members_mut().found(&owners[0], &[7; 16], 1).unwrap();
+    one.members_mut().force(&owners).unwrap();
     pass(&one, &mut two);
-    two.announce(&owners[1], &[7; 16], 1).unwrap();
+    two.members_mut().announce(&owners[1], &[7; 16], 1).unwrap();
     for _ in 0..4 {
         pass(&one, &mut two);
         pass(&two, &mut one);
-        one.acknowledge().unwrap();
-        two.acknowledge().unwrap();
+        one.members_mut().acknowledge().unwrap();
+        two.members_mut().acknowledge().unwrap();
     }
     let mut tab = start(&[9; 32]);
     pass(&one, &mut tab);
@@ -336,14 +341,14 @@ pub(crate) fn space() -> [Replica; 3] {
 
 fn pass(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector());
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
 }
 
 fn said(replica: &mut Replica) -> Ack {
     replica.membership.table.waiting = true;
     replica.membership.table.pending = None;
-    assert!(replica.acknowledge().unwrap());
+    assert!(replica.members_mut().acknowledge().unwrap());
     (**replica.membership.table.cards[OWN as usize]
         .ack
         .as_ref()
@@ -363,7 +368,7 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     pass(&tab, &mut one);
     // What it waits for itself it need not tell itself.
     one.membership.table.waiting = false;
-    assert!(!one.acknowledge().unwrap());
+    assert!(!one.members_mut().acknowledge().unwrap());
     let seen = tab.vector().get(&one.writer());
     assert_eq!(said(&mut one).of(OWN), seen + 1);
     // Without tabs the acknowledgement is part of what is seen.
@@ -378,17 +383,20 @@ fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
     for replica in [&mut one, &mut two] {
         replica.membership.table.waiting = false;
     }
-    assert!(!one.is_held_up());
+    assert!(!one.membership.is_held_up(&one.state));
     said(&mut two);
     pass(&two, &mut one);
     one.membership.table.waiting = false;
-    assert!(!one.acknowledge().unwrap());
-    assert!(one.is_held_up());
+    assert!(!one.members_mut().acknowledge().unwrap());
+    assert!(one.membership.is_held_up(&one.state));
     pass(&one, &mut tab);
     pass(&tab, &mut one);
-    assert!(!one.is_held_up(), "it can acknowledge now");
-    assert!(one.acknowledge().unwrap());
-    assert!(!one.is_held_up() && !tab.is_held_up());
+    assert!(
+        !one.membership.is_held_up(&one.state),
+        "it can acknowledge now"
+    );
+    assert!(one.members_mut().acknowledge().unwrap());
+    assert!(!one.membership.is_held_up(&one.state) && !tab.membership.is_held_up(&tab.state));
 }
 
 /// Who has said something new that others wait for is answered, once, and nobody else is.
@@ -397,32 +405,35 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     let [mut one, mut two, _] = space();
     for replica in [&mut one, &mut two] {
         replica.membership.table.waiting = false;
-        assert!(!replica.acknowledge().unwrap());
+        assert!(!replica.members_mut().acknowledge().unwrap());
     }
     one.add("k", 1).unwrap();
     pass(&one, &mut two);
-    assert!(!two.acknowledge().unwrap(), "nobody asks");
+    assert!(!two.members_mut().acknowledge().unwrap(), "nobody asks");
     said(&mut one);
     pass(&one, &mut two);
-    assert!(two.acknowledge().unwrap());
-    assert!(!two.acknowledge().unwrap());
+    assert!(two.members_mut().acknowledge().unwrap());
+    assert!(!two.members_mut().acknowledge().unwrap());
     pass(&two, &mut one);
     one.membership.table.waiting = false;
-    assert!(!one.acknowledge().unwrap());
+    assert!(!one.members_mut().acknowledge().unwrap());
     // Another owner's first incarnation.
     let owners = [[1; 32], [2; 32], [3; 32]];
-    one.force_members(&owners).unwrap();
+    one.members_mut().force(&owners).unwrap();
     let mut three = Replica::new(
         crate::Space::default(),
         WriterId::mint(&crate::Space::default(), &owners[2], &[7; 16]),
     );
     pass(&one, &mut three);
-    three.announce(&owners[2], &[7; 16], 1).unwrap();
+    three
+        .members_mut()
+        .announce(&owners[2], &[7; 16], 1)
+        .unwrap();
     pass(&one, &mut two);
-    two.acknowledge().unwrap();
-    assert!(!two.acknowledge().unwrap());
+    two.members_mut().acknowledge().unwrap();
+    assert!(!two.members_mut().acknowledge().unwrap());
     pass(&three, &mut two);
-    assert!(two.acknowledge().unwrap());
+    assert!(two.members_mut().acknowledge().unwrap());
 }
 
 /// Whatever is heard of a dead member is answered, once, so that its heir is known to have all of it.
@@ -430,13 +441,13 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
 fn what_is_heard_of_a_dead_member_is_acknowledged() {
     let [mut one, mut two, mut tab] = space();
     one.membership.table.waiting = false;
-    one.fence(&two.writer()).unwrap();
+    one.members_mut().fence(&two.writer()).unwrap();
     let mut heard = |one: &mut Replica| {
         // A member speaks for its tabs, too.
         pass(one, &mut tab);
         pass(&tab, one);
         one.membership.table.waiting = false;
-        one.acknowledge().unwrap()
+        one.members_mut().acknowledge().unwrap()
     };
     assert!(heard(&mut one), "it is heard of for the first time");
     assert!(!heard(&mut one));
@@ -457,10 +468,10 @@ fn a_new_replica_takes_over_what_was_collected() {
         pass(&tab, &mut one);
         pass(&one, &mut two);
         pass(&two, &mut one);
-        one.acknowledge().unwrap();
-        two.acknowledge().unwrap();
+        one.members_mut().acknowledge().unwrap();
+        two.members_mut().acknowledge().unwrap();
         one.since(&mut mark);
-        one.collect(&mark);
+        one.members_mut().collect(&mark);
     }
     assert!(
         one.state.collected,
@@ -545,7 +556,7 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
         assert_eq!(one.membership.table.vouched.len(), kept);
         assert_eq!(one.membership.table.vouched[kept - 1].1, guest);
         one.membership.table.settled = vec![0, 5, 0];
-        assert_eq!(one.settled().len(), 1);
+        assert_eq!(one.members().stable().len(), 1);
     }
 }
 

@@ -1,11 +1,13 @@
 //! What tells two histories of one writer apart, and what is noted of them.
 
 use super::*;
+use crate::forks::{Contents, Fault};
 use crate::limits::FAULTS_KEPT_MAX;
 use crate::state::page::{PAGE, Row};
 use crate::state::slot::{Cut, Extra, Slot, Stamp};
 use crate::{Evidence, Op, Space};
 use alloc::string::String;
+use alloc::vec::Vec;
 use alloc::{format, vec};
 
 fn id(byte: u8) -> WriterId {
@@ -28,15 +30,15 @@ fn replica() -> Replica {
 
 fn member() -> Replica {
     let mut replica = replica();
-    replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    replica.members_mut().found(&[1; 32], &[1; 16], 1).unwrap();
     replica
 }
 
 /// The digest, and that it is what the contents of all writers come to.
 fn digest(replica: &mut Replica) -> u64 {
     let sum = |sum: u64, it: &Contents| sum.wrapping_add(it.shards).wrapping_add(it.cancels);
-    let all = replica.contents().iter().fold(0, sum);
-    assert_eq!(replica.content_digest(), all);
+    let all = replica.forks().contents().iter().fold(0, sum);
+    assert_eq!(replica.forks_mut().content_digest(), all);
     all
 }
 
@@ -44,7 +46,7 @@ fn digest(replica: &mut Replica) -> u64 {
 fn put(replica: &Replica, at: usize, slots: &[Slot]) -> Replica {
     let mut replica = replica.clone();
     let handle = replica.handle(&key(at)).unwrap();
-    replica.put_slots(handle, slots.to_vec());
+    replica.state.put_slots(handle, slots.to_vec());
     replica
 }
 
@@ -134,7 +136,7 @@ fn what_changed_since_the_last_digest_shows() {
 fn a_digest_is_made_anew_when_a_space_gets_members() {
     let mut replica = replica();
     digest(&mut replica);
-    replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    replica.members_mut().found(&[1; 32], &[1; 16], 1).unwrap();
     digest(&mut replica);
 }
 
@@ -142,7 +144,7 @@ fn a_digest_is_made_anew_when_a_space_gets_members() {
 fn the_digests_of_pages_are_part_of_the_memory() {
     let mut replica = replica();
     let before = replica.heap_bytes();
-    replica.content_digest();
+    replica.forks_mut().content_digest();
     let pages = replica.forks.sums.pages.capacity();
     assert!(pages > 0);
     assert_eq!(replica.heap_bytes(), before + 8 * pages);
@@ -173,15 +175,18 @@ fn what_may_show_again_is_noted_once_a_writer() {
         theirs: 2,
     };
     let mut note = |byte, evidence, counts: bool| {
-        let (count, kept) = (replica.fault_count(), replica.faults().len());
+        let (count, kept) = (
+            replica.forks().fault_count(),
+            replica.forks().faults().len(),
+        );
         let (writer, clock) = (id(byte), 3);
-        replica.note_fault(|| Fault {
+        replica.forks.note_fault(|| Fault {
             writer,
             clock,
             evidence,
         });
-        assert_eq!(replica.fault_count(), count + u64::from(counts));
-        replica.faults().len() - kept
+        assert_eq!(replica.forks().fault_count(), count + u64::from(counts));
+        replica.forks().faults().len() - kept
     };
     assert_eq!(note(1, late(), true), 1);
     assert_eq!(note(1, late(), false), 0);
@@ -196,9 +201,10 @@ fn what_may_show_again_is_noted_once_a_writer() {
     assert_eq!(note(1, totals(), true), 0);
     assert_eq!(note(3, late(), true), 0);
     assert_eq!(note(3, late(), false), 0);
-    assert_eq!(replica.faults().len(), FAULTS_KEPT_MAX);
+    assert_eq!(replica.forks().faults().len(), FAULTS_KEPT_MAX);
     let kept = |byte| {
         replica
+            .forks()
             .faults()
             .iter()
             .filter(move |it| it.writer == id(byte))
@@ -219,11 +225,12 @@ fn a_forked_writer_is_named_once() {
     for (number, totals) in [(1, None), (2, None), (1, Some([4, 5]))] {
         replica
             .forks
-            .report(&mut replica.state, (handle, number, 6, totals));
+            .report_all(&mut replica.state, &[(handle, number, 6, totals)], 0);
     }
-    assert_eq!(replica.take_forked(), [id(2), id(3)]);
-    assert_eq!(replica.take_forked(), []);
+    assert_eq!(replica.forks.take_forked(), [id(2), id(3)]);
+    assert_eq!(replica.forks.take_forked(), []);
     let clocks: Vec<_> = replica
+        .forks()
         .faults()
         .iter()
         .map(|it| (it.writer, it.clock))
@@ -241,7 +248,7 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
     }
     let mut mark = replica.mark();
     let handle = replica.handle("k0").unwrap();
-    replica.rework(&[id(2)]);
+    replica.state.rework(&[id(2)]);
     let (page, slot) = super::super::place(handle);
     replica.state.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
@@ -253,11 +260,11 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
 #[test]
 fn who_is_heard_of_ahead_of_its_own_clock_is_doubted() {
     let mut replica = replica();
-    replica.doubt_self(12);
+    replica.forks.doubt_self(&replica.state, 12);
     let fault = Fault {
         writer: id(1),
         clock: 12,
         evidence: Evidence::Ahead { own: 8 },
     };
-    assert_eq!(replica.faults(), [fault]);
+    assert_eq!(replica.forks().faults(), [fault]);
 }

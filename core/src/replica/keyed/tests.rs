@@ -10,6 +10,7 @@ mod withdrawals;
 pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::error::Limited;
+use crate::idempotency::Asked;
 use crate::limits::KEYED_BYTES_MAX;
 use crate::message::KeyedAdd;
 use crate::message::records::Says;
@@ -28,7 +29,7 @@ pub(super) fn once(key: &str) -> Once {
 
 /// Makes operations under a key.
 pub(super) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
-    assert_eq!(replica.asked(&once(key)), Asked::New);
+    assert_eq!(replica.keyed().lookup(&once(key)), Asked::New);
     let mut transaction = replica.begin().unwrap();
     for (key, op) in ops {
         transaction.apply(key, *op).unwrap();
@@ -51,9 +52,9 @@ fn add_else(replica: &mut Replica, key: &str, by: i64) -> Once {
 
 /// Tells one all that another has, and which adds it withdraws then.
 pub(super) fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
-    let message = from.delta(&to.vector_with_keys());
+    let message = from.delta(&to.keyed().vector());
     let message = Message::decode(&message.encode()).unwrap();
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
     let mut withdrawn = Vec::new();
     let done = to
@@ -84,18 +85,23 @@ fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
     let before = Asked::Before(Some(dot(&one)));
-    assert_eq!(one.asked(&once("a")), before);
-    assert_eq!(one.asked(&once("b")), Asked::New);
-    assert_eq!(one.asked(&Once::new(b"a", b"else")), Asked::Reused);
-    assert_eq!(two.asked(&once("a")), Asked::New);
+    assert_eq!(one.keyed().lookup(&once("a")), before);
+    assert_eq!(one.keyed().lookup(&once("b")), Asked::New);
+    assert_eq!(one.keyed().lookup(&Once::new(b"a", b"else")), Asked::Reused);
+    assert_eq!(two.keyed().lookup(&once("a")), Asked::New);
     assert_eq!(tell(&one, &mut two), []);
-    assert_eq!(two.asked(&once("a")), before);
-    assert_eq!((one.keyed_count(), two.keyed_count()), (1, 1));
+    assert_eq!(two.keyed().lookup(&once("a")), before);
+    assert_eq!((one.keyed().count(), two.keyed().count()), (1, 1));
     // Who answers a retry with a level has to ask for what the other made.
     two.add("n", 1).unwrap();
-    let upto = two.written_before(&once("a")).unwrap();
-    assert_eq!(upto, two.written().joined(&one.written()));
-    assert_eq!(two.written_before(&once("b")), None);
+    let upto = two.keyed().written_before(&once("a")).unwrap();
+    assert_eq!(
+        upto,
+        two.consistency()
+            .written()
+            .joined(&one.consistency().written())
+    );
+    assert_eq!(two.keyed().written_before(&once("b")), None);
 }
 
 #[test]
@@ -123,8 +129,11 @@ fn of_two_that_were_taken_apart_one_counts() {
     assert_eq!(tell(&apart, &mut one), []);
     assert_eq!(tell(&one, &mut apart), []);
     assert_eq!([&one, &apart].map(|it| it.value("n")), [Some(1_105); 2]);
-    assert_eq!(one.asked(&once("a")), two.asked(&once("a")));
-    assert!(one.makers(&once("a")).contains(&first));
+    assert_eq!(
+        one.keyed().lookup(&once("a")),
+        two.keyed().lookup(&once("a"))
+    );
+    assert!(one.keyed().makers(&once("a")).contains(&first));
 }
 
 #[test]
@@ -134,8 +143,11 @@ fn others_asked_under_one_key_count_both() {
     let other = add_else(&mut two, "a", 7);
     assert_eq!(tell(&two, &mut one), []);
     assert_eq!(one.value("n"), Some(12));
-    assert!(matches!(one.asked(&once("a")), Asked::Before(Some(_))));
-    assert!(matches!(one.asked(&other), Asked::Before(Some(_))));
+    assert!(matches!(
+        one.keyed().lookup(&once("a")),
+        Asked::Before(Some(_))
+    ));
+    assert!(matches!(one.keyed().lookup(&other), Asked::Before(Some(_))));
 }
 
 #[test]
@@ -192,7 +204,7 @@ fn a_key_counts_also_if_nothing_was_to_be_done() {
     assert_eq!(one.clock(), clock + 1);
     one.add("n", 1).unwrap();
     assert_eq!(
-        one.asked(&once("a")),
+        one.keyed().lookup(&once("a")),
         Asked::Before(Some((one.writer(), clock + 1)))
     );
 }
@@ -214,7 +226,10 @@ fn too_many_adds_under_one_key_are_refused_whole() {
     assert!(
         matches!(done, Err(Error::TooLarge { what: is, max: most, .. }) if (is, most) == (what, max))
     );
-    assert_eq!((one.len(), one.asked(&once("a"))), (before, Asked::New));
+    assert_eq!(
+        (one.len(), one.keyed().lookup(&once("a"))),
+        (before, Asked::New)
+    );
 }
 
 #[test]
@@ -253,22 +268,22 @@ fn the_longest_known_are_dropped() {
     for key in &keys[..5] {
         add(&mut one, key, 1);
     }
-    let place = one.keyed_end();
+    let place = one.keyed().end();
     for key in &keys[5..] {
         add(&mut one, key, 1);
     }
-    assert!(one.drop_keyed(place));
-    assert_eq!((one.keyed_count(), one.keyed_end()), (5, 10));
+    assert!(one.keyed_mut().drop_before(place));
+    assert_eq!((one.keyed().count(), one.keyed().end()), (5, 10));
     let known = |one: &Replica| {
         keys.iter()
-            .filter(|key| one.asked(&once(key)) != Asked::New)
+            .filter(|key| one.keyed().lookup(&once(key)) != Asked::New)
             .count()
     };
     assert_eq!(known(&one), 5);
-    assert!(one.drop_keyed(0));
+    assert!(one.keyed_mut().drop_before(0));
     assert_eq!(known(&one), 5);
-    assert!(one.drop_keyed(u64::MAX));
-    assert_eq!((known(&one), one.keyed_count()), (0, 0));
+    assert!(one.keyed_mut().drop_before(u64::MAX));
+    assert_eq!((known(&one), one.keyed().count()), (0, 0));
     add(&mut one, "0", 1);
     assert_eq!(known(&one), 1);
 }
@@ -279,8 +294,8 @@ fn what_others_may_have_taken_too_is_not_dropped() {
     let [mut one, mut two, mut tab] = space();
     add(&mut one, "a", 5);
     add(&mut two, "a", 5);
-    assert!(!one.drop_keyed(u64::MAX));
-    assert_eq!(one.keyed_count(), 1);
+    assert!(!one.keyed_mut().drop_before(u64::MAX));
+    assert_eq!(one.keyed().count(), 1);
     tell(&one, &mut two);
     tell(&two, &mut one);
     assert_eq!((one.value("n"), two.value("n")), (Some(5), Some(5)));
@@ -288,23 +303,26 @@ fn what_others_may_have_taken_too_is_not_dropped() {
         one.idempotency.withdrawn_count() + two.idempotency.withdrawn_count(),
         1
     );
-    assert!(!one.drop_keyed(u64::MAX), "nobody has acknowledged it");
+    assert!(
+        !one.keyed_mut().drop_before(u64::MAX),
+        "nobody has acknowledged it"
+    );
     for _ in 0..3 {
         tell(&one, &mut tab);
         tell(&tab, &mut one);
-        one.ask_for_acknowledgement();
-        one.acknowledge().unwrap();
+        one.members_mut().request_acknowledgement();
+        one.members_mut().acknowledge().unwrap();
         tell(&one, &mut two);
-        two.acknowledge().unwrap();
+        two.members_mut().acknowledge().unwrap();
         tell(&two, &mut one);
     }
     // What came last need not be known to all yet.
-    let known = one.keyed_end();
+    let known = one.keyed().end();
     add(&mut one, "b", 1);
-    assert!(!one.drop_keyed(u64::MAX));
-    assert_eq!((one.keyed_count(), one.keyed_end()), (1, known + 1));
-    assert!(one.drop_keyed(known));
-    assert_eq!(one.asked(&once("a")), Asked::New);
+    assert!(!one.keyed_mut().drop_before(u64::MAX));
+    assert_eq!((one.keyed().count(), one.keyed().end()), (1, known + 1));
+    assert!(one.keyed_mut().drop_before(known));
+    assert_eq!(one.keyed().lookup(&once("a")), Asked::New);
 }
 
 #[test]
@@ -317,17 +335,17 @@ fn what_came_without_keys_is_asked_for_again() {
     let by_page = Message::decode(&by_page.encode()).unwrap();
     two.merge(&by_page).unwrap();
     assert_eq!(
-        (two.value("n"), two.asked(&once("a"))),
+        (two.value("n"), two.keyed().lookup(&once("a"))),
         (Some(5), Asked::New)
     );
-    assert!(two.lacks_keys() && two.vector() != two.vector_with_keys());
+    assert!(two.keyed().has_gaps() && two.vector() != two.keyed().vector());
     // It may be taken twice now.
     add(&mut two, "a", 5);
     let later = dot(&two);
     assert_eq!(tell(&one, &mut two), [("n".into(), later)]);
-    assert!(!two.lacks_keys());
+    assert!(!two.keyed().has_gaps());
     assert_eq!(two.value("n"), Some(5));
-    assert_eq!(two.vector(), two.vector_with_keys());
+    assert_eq!(two.vector(), two.keyed().vector());
 }
 
 /// Keys that come after their counters raise no clock, and a record of few among many writers has them.
@@ -337,12 +355,14 @@ fn keys_that_come_late_are_recorded_among_many_writers() {
     tell(&one, &mut two);
     tell(&two, &mut one);
     for number in 1..=100 {
-        two.admit(&WriterId::from_bytes([number; 16])).unwrap();
+        two.members_mut()
+            .admit(&WriterId::from_bytes([number; 16]))
+            .unwrap();
     }
     add(&mut one, "a", 5);
     two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
     let mut mark = two.mark();
-    assert!(two.lacks_keys());
+    assert!(two.keyed().has_gaps());
     assert_eq!(tell(&one, &mut two), []);
     let record = two.since(&mut mark).unwrap();
     assert_eq!(record.keyed.len(), 1);
@@ -392,8 +412,11 @@ fn a_store_keeps_keys_and_what_was_withdrawn() {
             Ok(false)
         );
         assert_eq!(again.value("n"), Some(5));
-        assert_eq!(again.asked(&once("a")), two.asked(&once("a")));
-        assert_eq!(again.makers(&once("a")).len(), 2);
+        assert_eq!(
+            again.keyed().lookup(&once("a")),
+            two.keyed().lookup(&once("a"))
+        );
+        assert_eq!(again.keyed().makers(&once("a")).len(), 2);
     }
 }
 
@@ -405,9 +428,9 @@ pub(super) fn settle(all: &mut [Replica; 3]) {
             tell(&from, &mut all[to]);
         }
         for member in &mut all[..2] {
-            member.acknowledge().unwrap();
+            member.members_mut().acknowledge().unwrap();
             let kept = member.mark();
-            member.collect(&kept);
+            member.members_mut().collect(&kept);
         }
     }
 }
@@ -448,7 +471,7 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     whole.facts.retain(|fact| !floor(&fact.says));
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {
-        assert_eq!(replica.makers(&once("a")).len(), 2);
+        assert_eq!(replica.keyed().makers(&once("a")).len(), 2);
         assert_eq!(
             replica.idempotency.withdraw(
                 &mut replica.state,
@@ -470,14 +493,17 @@ pub(super) fn start_again(member: &Replica, other: &Replica) -> Replica {
     let mut again = Replica::new(member.space().clone(), mint(nonce));
     again.restore(&member.snapshot()).unwrap();
     tell_by_page(other, &mut again);
-    again.announce(&owner, &[nonce; 16], 2).unwrap();
+    again
+        .members_mut()
+        .announce(&owner, &[nonce; 16], 2)
+        .unwrap();
     again
 }
 
 /// Two members tell each other over a page, which knows no keys.
 pub(super) fn tell_by_page(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector()).without_keys();
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
 }
 
@@ -487,10 +513,10 @@ pub(super) fn tend(one: &mut Replica, two: &mut Replica, tell: &dyn Fn(&Replica,
         tell(one, two);
         tell(two, one);
         for member in [&mut *one, &mut *two] {
-            member.acknowledge().unwrap();
-            member.absorb().unwrap();
+            member.members_mut().acknowledge().unwrap();
+            member.members_mut().retire().unwrap();
             let kept = member.mark();
-            member.collect(&kept);
+            member.members_mut().collect(&kept);
         }
     }
 }
@@ -503,23 +529,23 @@ fn a_start_that_is_over_is_not_taken_over_before_others_know_its_keys() {
     tell_by_page(&one, &mut two);
     let mut one = start_again(&one, &two);
     for gone in [before, page.writer()] {
-        one.fence(&gone).unwrap();
+        one.members_mut().fence(&gone).unwrap();
     }
     // Whoever does not ask for the missing keys is told of the start, and of the fence, all the same.
     let unasked = |from: &Replica, to: &mut Replica| {
         let message = from.delta(&to.vector());
-        to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        to.merge_with(&message, Some(from.writer()), &mut |_| ())
             .unwrap();
     };
     tend(&mut one, &mut two, &unasked);
-    assert!(two.lacks_keys());
-    assert_eq!(one.retired().count(), 0);
+    assert!(two.keyed().has_gaps());
+    assert_eq!(one.members().retired().count(), 0);
     add(&mut two, "a", 5);
     let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
     tend(&mut one, &mut two, &with_keys);
     for replica in [&one, &two] {
         assert_eq!(replica.value("n"), Some(5));
-        assert!(!replica.lacks_keys() && replica.held(&before) == 0);
+        assert!(!replica.keyed().has_gaps() && replica.state.held(&before) == 0);
     }
 }
 
@@ -529,18 +555,18 @@ fn keys_that_nobody_knows_any_more_are_given_up() {
     let old = one.clone();
     add(&mut one, "a", 5);
     tell_by_page(&one, &mut two);
-    assert!(two.lacks_keys());
+    assert!(two.keyed().has_gaps());
     // Its disk was put back to an older copy.
     let mut one = start_again(&old, &two);
     for gone in [old.writer(), page.writer()] {
-        one.fence(&gone).unwrap();
+        one.members_mut().fence(&gone).unwrap();
     }
     let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
     tend(&mut one, &mut two, &with_keys);
     for replica in [&one, &two] {
         assert_eq!(replica.value("n"), Some(5));
-        assert!(!replica.lacks_keys());
-        assert_eq!(replica.asked(&once("a")), Asked::New);
+        assert!(!replica.keyed().has_gaps());
+        assert_eq!(replica.keyed().lookup(&once("a")), Asked::New);
         assert!(replica.writers().count() <= 3);
     }
 }
@@ -567,7 +593,7 @@ fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
 #[test]
 fn what_all_have_seen_is_withdrawn_if_it_was_made_again() {
     let [late, mut two] = asked_late(|_| ());
-    let made = two.makers(&once("a"))[0];
+    let made = two.keyed().makers(&once("a"))[0];
     assert_eq!(tell(&late, &mut two), [("n".into(), made)]);
     assert_eq!(two.value("n"), Some(5));
 }
@@ -597,12 +623,14 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
     tell_by_page(&one, &mut two);
     let whole = two.delta(&VersionVector::default());
     let writer = WriterId::from_bytes([77; 16]);
-    one.begin_again(writer, &whole, &mut |_| ()).unwrap();
-    assert_eq!(one.makers(&once("a")), [made]);
+    one.rejoin_mut()
+        .begin_again(writer, &whole, &mut |_| ())
+        .unwrap();
+    assert_eq!(one.keyed().makers(&once("a")), [made]);
     let number = one.state.numbers.get(&made.0).unwrap();
     assert_eq!(one.membership.held_with_keys(&one.state, number), made.1);
     assert_eq!(tell(&one, &mut two), []);
-    assert_eq!(two.makers(&once("a")), [made]);
+    assert_eq!(two.keyed().makers(&once("a")), [made]);
 }
 
 /// It may be the only one left who has heard them.
@@ -615,8 +643,11 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
     tell(&one, &mut other);
     let whole = two.delta(&VersionVector::default());
     let writer = WriterId::from_bytes([77; 16]);
-    other.begin_again(writer, &whole, &mut |_| ()).unwrap();
-    assert_eq!(other.makers(&once("a")), [made]);
+    other
+        .rejoin_mut()
+        .begin_again(writer, &whole, &mut |_| ())
+        .unwrap();
+    assert_eq!(other.keyed().makers(&once("a")), [made]);
     let number = other.state.numbers.get(&made.0).unwrap();
     assert_eq!(
         other.membership.held_with_keys(&other.state, number),

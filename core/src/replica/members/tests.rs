@@ -4,7 +4,7 @@ use super::super::collect::tests::space;
 use super::*;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::membership::table::Attached;
-use crate::message::records::{Ack, Bye, Card, Retired};
+use crate::message::records::{Ack, Bye, Card, Intro, Retired};
 use alloc::vec;
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
@@ -85,7 +85,7 @@ fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
     let announced = |over: &dyn Fn(&mut Card)| {
         let mut one = one.clone();
         over(card(&mut one, other));
-        one.announce(&OWNERS[1], &NONCE, 1).unwrap();
+        one.members_mut().announce(&OWNERS[1], &NONCE, 1).unwrap();
         let clock = one.clock();
         assert_eq!(card(&mut one, guest).fence, None);
         assert_eq!(card(&mut one, OWN).fence, None);
@@ -96,8 +96,8 @@ fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
     assert_eq!(announced(&|card| card.bye = left(3)), None);
     assert_eq!(announced(&|card| card.retired = absorbed()), None);
     let mut again = one.clone();
-    again.announce(&OWNERS[0], &NONCE, 1).unwrap();
-    assert!(again.is_member(), "nobody declares itself dead");
+    again.members_mut().announce(&OWNERS[0], &NONCE, 1).unwrap();
+    assert!(again.members().is_member(), "nobody declares itself dead");
 }
 
 #[test]
@@ -156,13 +156,16 @@ fn one_writer_too_many_is_refused() {
     };
     fill(&mut one, WRITERS_MAX);
     let known = one.state.writers[WRITERS_MAX - 1];
-    assert_eq!(one.admit(&id(250)), full(WRITERS_MAX));
+    assert_eq!(one.members_mut().admit(&id(250)), full(WRITERS_MAX));
     let mut other = one.clone();
-    assert_eq!(other.fence(&id(250)), Ok(()));
+    assert_eq!(other.members_mut().fence(&id(250)), Ok(()));
     fill(&mut other, WRITERS_MERGED_MAX);
-    assert_eq!(other.fence(&id(251)), full(WRITERS_MERGED_MAX));
-    assert_eq!(one.admit(&known), Ok(()));
-    assert_eq!(one.fence(&known), Ok(()));
+    assert_eq!(
+        other.members_mut().fence(&id(251)),
+        full(WRITERS_MERGED_MAX)
+    );
+    assert_eq!(one.members_mut().admit(&known), Ok(()));
+    assert_eq!(one.members_mut().fence(&known), Ok(()));
 }
 
 #[test]
@@ -321,17 +324,17 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
         }
         card(&mut one, number).home = home;
         let writer = one.state.writers[number as usize];
-        one.told(&writer, &one.vector());
+        one.membership.told(&one.state, &writer, &one.vector());
         let attached = one.membership.table.attached.iter();
         attached.map(|it| it.writer).collect::<Vec<_>>()
     };
     let (here, there) = (admit(0, by(OWN, 1)), admit(0, by(other, 1)));
     assert_eq!(heard(guest, false, here), [guest]);
-    assert_eq!(heard(guest, false, there), []);
-    assert_eq!(heard(guest, false, None), []);
+    assert!(heard(guest, false, there).is_empty());
+    assert!(heard(guest, false, None).is_empty());
     // It was a guest before it became a member.
-    assert_eq!(heard(other, true, here), []);
-    assert_eq!(heard(OWN, false, here), []);
+    assert!(heard(other, true, here).is_empty());
+    assert!(heard(OWN, false, here).is_empty());
 }
 
 #[test]
@@ -342,10 +345,11 @@ fn of_what_was_heard_the_most_is_kept() {
         writer: guest,
         seen: vec![(OWN, 2)],
     }];
-    one.told(&writer, &VersionVector::default());
+    one.membership
+        .told(&one.state, &writer, &VersionVector::default());
     assert_eq!(one.membership.table.attached[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
-    one.told(&writer, &of_other);
+    one.membership.told(&one.state, &writer, &of_other);
     let mut both = vec![(OWN, 2), (other, one.state.clocks[other as usize])];
     both.sort_unstable();
     assert_eq!(one.membership.table.attached[0].seen, both);
@@ -360,7 +364,7 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
         card(&mut one, guest).home = None;
         card(&mut one, number).home = admit(0, by(OWN, 1));
         change(card(&mut one, number));
-        let attached: Vec<WriterId> = one.attached().collect();
+        let attached: Vec<WriterId> = one.members().sponsored().collect();
         assert!(attached.is_empty() || attached == [one.state.writers[number as usize]]);
         !attached.is_empty()
     };
@@ -374,12 +378,12 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
 #[test]
 fn a_forced_configuration_begins_an_era() {
     let (mut one, ..) = member();
-    let at = |one: &Replica| one.configuration().map(|it| (it.era, it.number));
+    let at = |one: &Replica| one.members().configuration().map(|it| (it.era, it.number));
     let configuration = &mut one.membership.table.configuration.as_mut().unwrap().1;
     (configuration.era, configuration.number) = (0, 1);
-    one.force_members(&OWNERS).unwrap();
+    one.members_mut().force(&OWNERS).unwrap();
     assert_eq!(at(&one), Some((1, 2)));
-    one.force_members(&OWNERS[..1]).unwrap();
+    one.members_mut().force(&OWNERS[..1]).unwrap();
     assert_eq!(at(&one), Some((2, 3)));
 }
 
@@ -390,7 +394,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
         let mut one = one.clone();
         change(card(&mut one, number));
         let (writer, before) = (one.state.writers[number as usize], one.clock());
-        one.fence(&writer).unwrap();
+        one.members_mut().fence(&writer).unwrap();
         let card = card(&mut one, number).clone();
         (one.clock() - before, card.fence.map(|it| it.by), card)
     };
@@ -409,7 +413,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     assert_eq!((made, fence), (0, None));
     // Nobody has taken it in: it is taken in and over.
     let mut one = one.clone();
-    one.fence(&id(50)).unwrap();
+    one.members_mut().fence(&id(50)).unwrap();
     let number = one.state.numbers.get(&id(50)).unwrap();
     let after = card(&mut one, number);
     assert_eq!(after.intro, admit(0, now));
@@ -419,7 +423,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
 #[test]
 fn incarnations_of_owners_that_are_no_members_are_declared_dead() {
     let (mut one, other, guest) = member();
-    one.fence_strays().unwrap();
+    one.members_mut().fence_strays().unwrap();
     assert!(
         one.membership
             .table
@@ -427,17 +431,17 @@ fn incarnations_of_owners_that_are_no_members_are_declared_dead() {
             .iter()
             .all(|card| card.fence.is_none())
     );
-    one.force_members(&OWNERS[..1]).unwrap();
-    one.fence_strays().unwrap();
+    one.members_mut().force(&OWNERS[..1]).unwrap();
+    one.members_mut().fence_strays().unwrap();
     assert!(card(&mut one, other).fence.is_some());
     assert_eq!(card(&mut one, guest).fence, None);
     let clock = one.clock();
-    one.fence_strays().unwrap();
+    one.members_mut().fence_strays().unwrap();
     assert_eq!(one.clock(), clock, "once");
     // One that has left is over already.
     let gone = card(&mut one, other);
     (gone.fence, gone.bye) = (None, left(1));
-    one.fence_strays().unwrap();
+    one.members_mut().fence_strays().unwrap();
     assert_eq!(card(&mut one, other).fence, None);
 }
 
@@ -448,7 +452,7 @@ fn an_earlier_start_is_declared_dead_by_the_one_that_learns_of_it() {
         card(&mut one, OWN).announce.as_mut().unwrap().generation = 2_000;
         let announce = card(&mut one, other).announce.as_mut().unwrap();
         (announce.owner, announce.generation) = (OWNERS[0], generation);
-        one.fence_strays().unwrap();
+        one.members_mut().fence_strays().unwrap();
         assert_eq!(card(&mut one, other).fence.is_some(), dead, "{generation}");
     }
 }
@@ -463,7 +467,7 @@ fn a_guest_gets_on_with_what_members_made() {
             writer: guest,
             seen,
         }]);
-        one.progress(&writer)
+        one.membership.progress(&one.state, &writer)
     };
     assert_eq!(told(vec![]), (0, false));
     assert_eq!(told(vec![(other, held[1])]), (held[1], false));
@@ -483,21 +487,27 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
     };
     for (established, intro) in [(true, Some(own)), (false, None)] {
         one.membership.table.established = established;
-        assert_eq!(one.intro(), intro);
+        assert_eq!(one.membership.intro(&one.state), intro);
         assert_eq!(
-            (one.is_established(), one.membership.is_counted()),
+            (one.members().is_established(), one.membership.is_counted()),
             (established, established)
         );
     }
     // One that has left is no member, whoever took it in.
     one.membership.table.established = true;
     card(&mut one, OWN).bye = left(9);
-    assert!(!one.is_established() && !one.membership.is_counted());
+    assert!(!one.members().is_established() && !one.membership.is_counted());
     card(&mut one, OWN).bye = None;
     // A guest of the other.
     card(&mut one, OWN).announce = None;
-    assert_eq!((one.intro(), one.membership.is_counted()), (None, false));
-    assert!(!one.is_established());
+    assert_eq!(
+        (
+            one.membership.intro(&one.state),
+            one.membership.is_counted()
+        ),
+        (None, false)
+    );
+    assert!(!one.members().is_established());
     card(&mut one, OWN).intro = admit(0, by(other, 2));
     let announce = card(&mut one, other).announce.clone().unwrap();
     let theirs = Intro {
@@ -507,7 +517,10 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         generation: announce.generation,
     };
     assert_eq!(
-        (one.intro(), one.membership.is_counted()),
+        (
+            one.membership.intro(&one.state),
+            one.membership.is_counted()
+        ),
         (Some(theirs), true)
     );
     card(&mut one, OWN).bye = left(9);
@@ -525,16 +538,22 @@ fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
         generation,
     };
     let theirs = one.state.writers[other as usize];
-    assert!(one.has_seen(&intro(theirs, held, 5)));
-    assert!(one.has_seen(&intro(theirs, 1, 5)));
-    assert!(!one.has_seen(&intro(theirs, held + 1, 5)));
-    assert!(!one.has_seen(&intro(id(50), 1, 5)));
+    assert!(one.membership.has_seen(&one.state, &intro(theirs, held, 5)));
+    assert!(one.membership.has_seen(&one.state, &intro(theirs, 1, 5)));
     assert!(
-        !one.has_seen(&intro(id(50), 0, 5)),
+        !one.membership
+            .has_seen(&one.state, &intro(theirs, held + 1, 5))
+    );
+    assert!(!one.membership.has_seen(&one.state, &intro(id(50), 1, 5)));
+    assert!(
+        !one.membership.has_seen(&one.state, &intro(id(50), 0, 5)),
         "no admission has this clock"
     );
     one.membership.take_gone(by(OWN, 1), OWNERS[1], 5);
-    let forgotten = |generation| one.has_seen(&intro(id(50), 1, generation));
+    let forgotten = |generation| {
+        one.membership
+            .has_seen(&one.state, &intro(id(50), 1, generation))
+    };
     assert_eq!([4, 5, 6].map(forgotten), [true, true, false]);
 }
 
@@ -543,7 +562,10 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     let (mut one, other, guest) = member();
     let writers = one.state.writers.clone();
     let sure = |one: &Replica| {
-        let sure = |number: u32| one.is_sure_member(&writers[number as usize]);
+        let sure = |number: u32| {
+            one.membership
+                .is_sure_member(&one.state, &writers[number as usize])
+        };
         [OWN, other, guest].map(sure)
     };
     for number in [OWN, other] {
@@ -571,7 +593,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     card(&mut one, other).base = None;
     card(&mut one, other).bye = left(9);
     assert_eq!(sure(&one), [true, false, false]);
-    assert!(!one.is_sure_member(&id(50)));
+    assert!(!one.membership.is_sure_member(&one.state, &id(50)));
 }
 
 #[test]
@@ -585,17 +607,17 @@ fn a_member_is_acknowledged_by_another_living_one() {
     // Its own word is none.
     card(&mut one, OWN).ack = ack(&[(OWN, own)]);
     card(&mut one, other).ack = None;
-    assert!(!one.is_acknowledged());
+    assert!(!one.membership.is_acknowledged());
     for (seen, known) in [(-1, false), (0, true), (1, true)] {
         let mut one = one.clone();
         card(&mut one, other).ack = ack(&[(OWN, own.strict_add_signed(seen))]);
-        assert_eq!(one.is_acknowledged(), known);
+        assert_eq!(one.membership.is_acknowledged(), known);
         card(&mut one, other).bye = left(9);
-        assert!(!one.is_acknowledged(), "it is over");
+        assert!(!one.membership.is_acknowledged(), "it is over");
     }
     card(&mut one, other).ack = ack(&[(OWN, own)]);
     one.membership.table.established = false;
-    assert!(!one.is_acknowledged());
+    assert!(!one.membership.is_acknowledged());
 }
 
 #[test]
@@ -622,19 +644,23 @@ fn it_is_known_who_counts_and_who_is_over() {
     let (mut one, other, guest) = member();
     let writers = one.state.writers.clone();
     let id_of = |number: u32| writers[number as usize];
-    let counted =
-        |one: &Replica| [OWN, other, guest].map(|it| one.is_counted_member(&writers[it as usize]));
+    let counted = |one: &Replica| {
+        [OWN, other, guest].map(|it| {
+            one.membership
+                .is_counted_member(&one.state, &writers[it as usize])
+        })
+    };
     assert_eq!(counted(&one), [true, true, false]);
-    assert!(!one.is_counted_member(&id(50)));
-    assert!(one.takes_from(&id_of(guest)) && one.takes_from(&id(50)));
-    assert_eq!(one.last_of(&id_of(guest)), None);
+    assert!(!one.membership.is_counted_member(&one.state, &id(50)));
+    assert!(one.members().accepts_from(&id_of(guest)) && one.members().accepts_from(&id(50)));
+    assert_eq!(one.members().final_clock(&id_of(guest)), None);
     card(&mut one, guest).fence = dead(by(OWN, 5));
-    assert!(!one.takes_from(&id_of(guest)));
+    assert!(!one.members().accepts_from(&id_of(guest)));
     card(&mut one, guest).retired = absorbed();
-    assert_eq!(one.last_of(&id_of(guest)), Some(1));
+    assert_eq!(one.members().final_clock(&id_of(guest)), Some(1));
     one.membership.remember(id(50), 7);
-    assert_eq!(one.last_of(&id(50)), Some(7));
-    assert!(one.knows(&id_of(guest)) && !one.knows(&id(50)));
+    assert_eq!(one.members().final_clock(&id(50)), Some(7));
+    assert!(one.state.knows(&id_of(guest)) && !one.state.knows(&id(50)));
     card(&mut one, other).bye = left(9);
     assert_eq!(counted(&one), [true, false, false]);
 }

@@ -15,7 +15,7 @@ fn id(byte: u8) -> WriterId {
 fn member() -> Replica {
     let mut replica = Replica::new(Space::default(), id(1));
     replica.add("k", 1).unwrap();
-    replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    replica.members_mut().found(&[1; 32], &[1; 16], 1).unwrap();
     replica
 }
 
@@ -80,7 +80,7 @@ fn a_fold_that_is_covered_is_not_taken() {
     let own = here.state.slots(handle);
     let mut there = here.clone();
     let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
-    here.put_slots(handle, slots.clone());
+    here.state.put_slots(handle, slots.clone());
     let mut folded = plain(heir, 8, 20);
     *folded.side.fold = Some(Box::new(Fold {
         clock: 8,
@@ -89,7 +89,7 @@ fn a_fold_that_is_covered_is_not_taken() {
         base: None,
         until: None,
     }));
-    there.put_slots(handle, [own, vec![folded]].concat());
+    there.state.put_slots(handle, [own, vec![folded]].concat());
     assert_eq!(here.value("k"), there.value("k"));
     let merged = here.merge(&whole(&there)).unwrap();
     assert_eq!((merged.shards, here.state.slots(handle)), (0, slots));
@@ -119,7 +119,9 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
                 clock: 5,
             },
         }];
-        replica.put_slots(handle, [own.clone(), vec![slot]].concat());
+        replica
+            .state
+            .put_slots(handle, [own.clone(), vec![slot]].concat());
         replica
     };
     let kept = |replica: &Replica| {

@@ -66,7 +66,7 @@ fn adds_together_are_a_transaction() {
     let fresh = |is_closed: bool| {
         let mut replica = replica();
         if is_closed {
-            replica.found(&[1; 32], &[0; 16], 1).unwrap();
+            replica.members_mut().found(&[1; 32], &[0; 16], 1).unwrap();
         }
         for key in ["a", "b", "odd", "large"] {
             replica.add(key, 1).unwrap();

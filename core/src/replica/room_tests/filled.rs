@@ -104,7 +104,9 @@ const TABLE: [(&str, Tried); 52] = [
     ),
     (
         "LIMITS_MAX",
-        Filled(rate_limits, |it| format!("{:?}", it.configuration())),
+        Filled(rate_limits, |it| {
+            format!("{:?}", it.members().configuration())
+        }),
     ),
     ("LIMIT_NAME_BYTES_MAX", With("LIMITS_MAX")),
     (
@@ -170,7 +172,7 @@ const TABLE: [(&str, Tried); 52] = [
         Filled(forgotten, |it| {
             format!(
                 "{:?}",
-                [0, 2, RETURNS_MAX + 1].map(|at| it.taken_over(&gone(at)))
+                [0, 2, RETURNS_MAX + 1].map(|at| it.members().retired_clock(&gone(at)))
             )
         }),
     ),
@@ -178,8 +180,8 @@ const TABLE: [(&str, Tried); 52] = [
     (
         "KEYED_MAX",
         Filled(keys, |it| {
-            let known = |at: usize| it.asked(&key(at));
-            format!("{:?} {:?}", it.keyed_count(), [0, 5, 24].map(known))
+            let known = |at: usize| it.keyed().lookup(&key(at));
+            format!("{:?} {:?}", it.keyed().count(), [0, 5, 24].map(known))
         }),
     ),
     ("GUESTS_KEYED_MAX", With("KEYED_MAX")),
@@ -187,7 +189,9 @@ const TABLE: [(&str, Tried); 52] = [
     ("ADDRESS_KEYED_MAX", With("KEYED_MAX")),
     (
         "KEYED_BYTES_MAX",
-        Filled(largest_keyed, |it| format!("{:?}", it.asked(&once()))),
+        Filled(largest_keyed, |it| {
+            format!("{:?}", it.keyed().lookup(&once()))
+        }),
     ),
     ("TOKEN_WRITERS_MAX", No(ON_ITS_WAY)),
     ("ASK_WRITERS_MAX", No(ON_ITS_WAY)),
@@ -235,7 +239,9 @@ fn every_bound_is_in_the_table() {
 #[test]
 fn every_bound_is_filled_stored_and_read_back() {
     let mut one = replica(1);
-    one.found(&OWNER, &[1; 16], BEGIN).expect("founded");
+    one.members_mut()
+        .found(&OWNER, &[1; 16], BEGIN)
+        .expect("founded");
     one.set_time(BEGIN);
     for (_, tried) in &TABLE {
         if let Filled(fill, _) = tried {
@@ -251,6 +257,7 @@ fn every_bound_is_filled_stored_and_read_back() {
     }
     // The next start writes on.
     again
+        .members_mut()
         .announce(&OWNER, &[2; 16], BEGIN + 1)
         .expect("a start");
     let name = long(BUDGET_NAME_BYTES_MAX);
@@ -265,7 +272,9 @@ fn every_bound_is_filled_stored_and_read_back() {
 #[test]
 fn as_many_members_as_may_be_are_stored() {
     let mut one = replica(1);
-    one.found(&OWNER, &[1; 16], BEGIN).expect("founded");
+    one.members_mut()
+        .found(&OWNER, &[1; 16], BEGIN)
+        .expect("founded");
     let owner = |at: usize| {
         let mut owner = OWNER;
         owner[..2].copy_from_slice(&(at as u16).to_be_bytes());
@@ -276,15 +285,18 @@ fn as_many_members_as_may_be_are_stored() {
     let more = [&owners[..], &[[8; 32]]].concat();
     let members = MEMBERS_MAX + 1;
     assert_eq!(
-        one.force_members(&more),
+        one.members_mut().force(&more),
         Err(Error::MembersFull { members })
     );
-    one.force_members(&owners).expect("as many as may be");
+    one.members_mut().force(&owners).expect("as many as may be");
     assert_eq!(one.add("k", 1).map(|_| ()), Ok(()));
     let again = restarted(&one, 2);
-    assert_eq!(again.configuration(), one.configuration());
     assert_eq!(
-        again.configuration().map(|it| it.members.len()),
+        again.members().configuration(),
+        one.members().configuration()
+    );
+    assert_eq!(
+        again.members().configuration().map(|it| it.members.len()),
         Some(MEMBERS_MAX)
     );
 }
@@ -458,7 +470,7 @@ fn rate_limits(one: &mut Replica) {
     one.quota_mut()
         .propose_limits(&limits[..LIMITS_MAX])
         .expect("as many as may be");
-    let known = one.configuration().map(|it| it.limits.len());
+    let known = one.members().configuration().map(|it| it.limits.len());
     assert_eq!(known, Some(LIMITS_MAX));
 }
 
@@ -500,7 +512,10 @@ fn forgotten(one: &mut Replica) {
         one.membership.remember(gone(at), at as u64);
     }
     assert_eq!(
-        (one.taken_over(&gone(1)), one.taken_over(&gone(2))),
+        (
+            one.members().retired_clock(&gone(1)),
+            one.members().retired_clock(&gone(2))
+        ),
         (None, Some(2))
     );
 }
@@ -526,7 +541,7 @@ fn key(at: usize) -> Once {
 
 /// Fills bounds of the same kind that are smaller. An entry above them is refused, or pushes out another.
 fn keys(one: &mut Replica) {
-    one.bound_keyed(KeyedBounds {
+    one.keyed_mut().set_bounds(KeyedBounds {
         all: 20,
         guests: 15,
         ticket: 5,
@@ -560,12 +575,12 @@ fn keys(one: &mut Replica) {
         let full = (who.1 == 1).then_some("keyed_full");
         assert_eq!(full.map(|_| ask(one, who, limited)), full.map(Err));
     }
-    assert_eq!((one.keyed_count(), made.get()), (20, 20));
+    assert_eq!((one.keyed().count(), made.get()), (20, 20));
     // All places are taken, and those who hold most lose for others.
     for member in 3..8 {
         assert_eq!(ask(one, (None, member), false), Ok(()));
     }
-    assert_eq!((one.keyed_count(), made.get()), (20, 25));
+    assert_eq!((one.keyed().count(), made.get()), (20, 25));
 }
 
 fn largest_keyed(one: &mut Replica) {

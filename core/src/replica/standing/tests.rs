@@ -7,9 +7,11 @@ use super::*;
 use crate::closed::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::message::journal::{Former, Journal};
-use crate::message::records::{Ack, Admit, Announce, Bye, Card, Fact, Fence, Retired, Ruling};
+use crate::message::records::{
+    Ack, Admit, Announce, Bye, Card, Fact, Fence, Owner, Retired, Ruling,
+};
 use crate::state::delta::{Delta, Entry};
-use crate::writer_id::Space;
+use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
 use alloc::vec;
 
@@ -243,7 +245,10 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
     let left_out = |replica: &Replica, message: &Message, writer| {
         let [one, other] = [0, 1].map(id);
         assert_eq!(replica.membership.introduced_by(&replica.state, &one), None);
-        assert_eq!(replica.incarnation(&other), Some((owner(1), 5)));
+        assert_eq!(
+            replica.membership.incarnation(&replica.state, &other),
+            Some((owner(1), 5))
+        );
         replica
             .membership
             .is_gone_from(&replica.state, message, &id(writer))
@@ -252,7 +257,7 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
         replica.membership.introduced_by(&replica.state, &id(2)),
         Some((id(1), 5))
     );
-    assert_eq!(replica.incarnation(&id(2)), None);
+    assert_eq!(replica.membership.incarnation(&replica.state, &id(2)), None);
     assert!(left_out(&replica, &whole(&[(1, 0, 5)], &[]), 2));
     assert!(!left_out(&replica, &whole(&[(1, 0, 4)], &[]), 2));
     assert!(!left_out(&replica, &whole(&[(1, 0, 5), (2, 0, 3)], &[]), 2));
@@ -371,7 +376,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         let mut journal = Journal::EMPTY;
         journal.open = open;
         let mut reader = reader.clone();
-        reader.keep_former(Former::new(id(2), journal));
+        reader.rejoin.keep_former(Former::new(id(2), journal));
         let mut other = reader.clone();
         let make_way = |reader: &mut Replica, state: &Message| {
             let made = reader.make_way(state, true, &mut |_| ());
@@ -472,7 +477,7 @@ fn who_a_sender_is_follows_from_what_is_said_of_it() {
     assert!(!no_member(&[(7, admit(1, 11))]));
     let dropped = |replica: &Replica, owner, says| {
         let message = told(&[(1, 0, 11)], &[(1, says)]);
-        replica.is_dropped_in(&message, owner)
+        replica.membership.is_dropped_in(&message, owner)
     };
     assert!(dropped(&replica, None, decided(2, &[1])));
     assert!(dropped(&replica, Some(owner(1)), decided(2, &[1])));

@@ -1,6 +1,7 @@
 //! Ballots by hand: what a member says to what the others have said.
 
 use super::*;
+use crate::Replica;
 use crate::limits::MEMBERS_MAX;
 use crate::message::records::{Ack, Announce, Fence};
 use crate::state::slot::Stamp;
@@ -111,16 +112,20 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
     let ballot = (1, owner(0));
     for (count, majority) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
         let mut replica = member(count);
-        replica.propose_members(&proposal).unwrap();
+        replica.members_mut().propose(&proposal).unwrap();
         let others = 1..usize::from(count);
         let mut promised = false;
         for other in others.clone() {
             assert_eq!(own(&replica), Some((ballot, None)));
-            assert_eq!(replica.proposal(), Some(&proposal[..]));
-            assert_eq!(replica.vote(), Ok(false));
+            assert_eq!(replica.members().proposal(), Some(&proposal[..]));
+            assert_eq!(replica.members_mut().vote(), Ok(false));
             says(&mut replica, other, ballot, &None);
             promised = other + 1 >= majority;
-            assert_eq!(replica.vote(), Ok(promised), "{other} of {count}");
+            assert_eq!(
+                replica.members_mut().vote(),
+                Ok(promised),
+                "{other} of {count}"
+            );
             if promised {
                 break;
             }
@@ -132,10 +137,14 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
                 break;
             }
             assert_eq!(own(&replica), Some((ballot, accepted.clone())));
-            assert_eq!(replica.vote(), Ok(false));
+            assert_eq!(replica.members_mut().vote(), Ok(false));
             says(&mut replica, other, ballot, &accepted);
             let decided = other + 1 == majority;
-            assert_eq!(replica.vote(), Ok(decided), "{other} of {count}");
+            assert_eq!(
+                replica.members_mut().vote(),
+                Ok(decided),
+                "{other} of {count}"
+            );
         }
         let clock = replica.clock();
         let (by, decided) = replica.membership.table.configuration.clone().unwrap();
@@ -143,9 +152,9 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
         assert_eq!(number, (PRESENT.0, PRESENT.1 + 1));
         assert_eq!((by.writer, by.clock), (OWN, clock));
         assert_eq!(decided.members, proposal);
-        assert_eq!(replica.proposal(), None);
+        assert_eq!(replica.members().proposal(), None);
         // The next number is not voted on before somebody asks.
-        assert_eq!(replica.vote(), Ok(false));
+        assert_eq!(replica.members_mut().vote(), Ok(false));
     }
 }
 
@@ -160,7 +169,7 @@ fn answer(before: Option<(Ballot, Accepted)>, others: &[(Ballot, Accepted)]) -> 
         says(&mut replica, at + 1, *promised, accepted);
     }
     let clock = replica.clock();
-    let stepped = replica.vote_once().unwrap();
+    let stepped = replica.members_mut().vote_once().unwrap();
     let after = own(&replica);
     assert_eq!(stepped, after != before);
     assert_eq!(replica.clock(), clock + u64::from(stepped));
@@ -221,16 +230,16 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
     // Too few have promised.
     let mut few = replica.clone();
     says(&mut few, 2, (4, one), &Some(((1, one), first.clone())));
-    assert_eq!(few.vote(), Ok(false));
+    assert_eq!(few.members_mut().vote(), Ok(false));
     says(&mut replica, 2, ballot, &Some(((1, one), first)));
-    replica.vote().unwrap();
+    replica.members_mut().vote().unwrap();
     assert_eq!(own(&replica), Some((ballot, Some((ballot, last)))));
     // Nothing was accepted, and nobody knows what it proposed: all stays as it is.
     let mut forgetful = member(5);
     for number in 0..3 {
         says(&mut forgetful, number, ballot, &None);
     }
-    forgetful.vote().unwrap();
+    forgetful.members_mut().vote().unwrap();
     let present = owners(0..5);
     assert_eq!(own(&forgetful), Some((ballot, Some((ballot, present)))));
 }
@@ -244,18 +253,18 @@ fn only_votes_of_living_incarnations_on_this_number_count() {
     for (era, number) in [(PRESENT.0, PRESENT.1), (PRESENT.0 + 1, PRESENT.1 + 1)] {
         let vote = replica.membership.table.cards[1].vote.as_mut().unwrap();
         (vote.era, vote.number) = (era, number);
-        assert_eq!(replica.vote(), Ok(false));
+        assert_eq!(replica.members_mut().vote(), Ok(false));
     }
     let mut replica = asked.clone();
     fence(&mut replica, 1);
-    assert_eq!(replica.vote(), Ok(false));
+    assert_eq!(replica.members_mut().vote(), Ok(false));
     // Of two that live, the one counts that went further.
     let mut replica = asked;
     let newer = incarnation(&mut replica, 1);
     let accepted = Some((ballot, owners([7])));
     says(&mut replica, newer, ballot, &accepted);
-    replica.vote().unwrap();
-    let decided = replica.configuration().unwrap();
+    replica.members_mut().vote().unwrap();
+    let decided = replica.members().configuration().unwrap();
     assert_eq!(decided.members, owners([7]));
 }
 
@@ -298,7 +307,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
     let mut new = member(3);
     new.membership.table.settled.clear();
     says(&mut new, 1, (1, owner(1)), &None);
-    assert_eq!((new.vote(), own(&new)), (Ok(false), None));
+    assert_eq!((new.members_mut().vote(), own(&new)), (Ok(false), None));
 }
 
 #[test]
@@ -309,7 +318,10 @@ fn an_incarnation_takes_over_the_vote_of_the_one_before() {
     let promised = (4, owner(2));
     let accepted = Some(((2, owner(1)), owners([7])));
     says(&mut replica, before, promised, &accepted);
-    replica.announce(&owner(0), &[1; 16], 5).unwrap();
+    replica
+        .members_mut()
+        .announce(&owner(0), &[1; 16], 5)
+        .unwrap();
     assert_eq!(own(&replica), Some((promised, accepted)));
     let vote = replica.membership.table.cards[OWN as usize]
         .vote
@@ -334,9 +346,9 @@ fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() 
     assert_eq!(checked(&more), full(MEMBERS_MAX + 1));
     let mut replica = member(2);
     let empty = Err(Error::MembersFull { members: 0 });
-    assert_eq!(replica.propose_members(&[]), empty);
+    assert_eq!(replica.members_mut().propose(&[]), empty);
     replica.membership.table.cards[OWN as usize].announce = None;
-    let proposed = replica.propose_members(&owners([0]));
+    let proposed = replica.members_mut().propose(&owners([0]));
     assert_eq!(proposed, Err(Error::NotAMember));
-    assert_eq!(replica.proposal(), None);
+    assert_eq!(replica.members().proposal(), None);
 }

@@ -30,19 +30,19 @@ fn what_many_links_tell_is_compared_at_once() {
     end.wait(GATHER_MS);
     assert_eq!(end.sync.compares.due(), None);
     end.sent();
-    let before = end.replica.digests_worked_out();
+    let before = end.replica.state.digests_worked_out();
     for link in &links {
         // Each write changes the digest.
         end.replica.add("n", 1).unwrap();
         end.differs(*link);
     }
-    assert_eq!(end.replica.digests_worked_out(), before);
+    assert_eq!(end.replica.state.digests_worked_out(), before);
     assert_eq!(end.asked(), []);
     assert_eq!(end.sync.next_deadline(), Some(end.now + GATHER_MS));
     end.wait(GATHER_MS - 1);
     assert_eq!(end.asked(), [], "not yet");
     end.wait(1);
-    assert_eq!(end.replica.digests_worked_out(), before + 1);
+    assert_eq!(end.replica.state.digests_worked_out(), before + 1);
     // One is asked at a time, and each comes next.
     assert_eq!(end.asked().len(), 1);
     let asks = |link: &&Link| end.sync.pulls.is_from(**link) || end.sync.pulls.is_wanted(**link);

@@ -64,7 +64,7 @@ fn end() -> (End, [Link; 2]) {
 
 /// What is held here of a writer, changed.
 fn contents(end: &End, byte: u8, change: impl Fn(&mut Contents)) -> Contents {
-    let all = end.replica.contents();
+    let all = end.replica.forks().contents();
     let mut it = *all.iter().find(|it| it.writer == id(byte)).unwrap();
     change(&mut it);
     it
@@ -94,7 +94,7 @@ fn differs(end: &mut End, link: Link, contents: u64) -> Said {
 }
 
 fn evidence(end: &End) -> Vec<(WriterId, u64, bool)> {
-    let faults = end.replica.faults().iter();
+    let faults = end.replica.forks().faults().iter();
     let ahead = |it: &Fault| matches!(it.evidence, Evidence::Ahead { .. });
     faults.map(|it| (it.writer, it.clock, ahead(it))).collect()
 }
@@ -102,7 +102,7 @@ fn evidence(end: &End) -> Vec<(WriterId, u64, bool)> {
 #[test]
 fn a_peer_with_other_contents_is_told_those_of_all_writers() {
     let (mut end, [one, _]) = end();
-    let ours = end.replica.content_digest();
+    let ours = end.replica.forks_mut().content_digest();
     assert_eq!(differs(&mut end, one, ours), Said::default());
     assert_eq!(differs(&mut end, one, 0), Said::default(), "it has none");
     let all = vec![id(1), id(2), id(100)];
@@ -115,7 +115,7 @@ fn a_peer_with_other_contents_is_told_those_of_all_writers() {
 #[test]
 fn a_peer_that_holds_the_same_is_asked_for_keys_alone() {
     let mut member = replica(1);
-    member.found(&[1; 32], &[1; 16], 1).unwrap();
+    member.members_mut().found(&[1; 32], &[1; 16], 1).unwrap();
     for (lacks, is_node, pulls) in [
         (true, true, 1),
         (true, false, 0),
@@ -129,7 +129,7 @@ fn a_peer_that_holds_the_same_is_asked_for_keys_alone() {
             let by_page = member.delta(&end.replica.vector()).without_keys();
             end.replica.merge(&by_page).unwrap();
         }
-        assert_eq!(end.replica.lacks_keys(), lacks);
+        assert_eq!(end.replica.keyed().has_gaps(), lacks);
         let link = end.link_to(2, is_node);
         let mut sent = said(&mut end).pulls;
         sent.extend(differs(&mut end, link, 0).pulls);
@@ -267,7 +267,7 @@ fn a_replica_that_is_not_alone_under_its_id_asks_for_another_one() {
 #[test]
 fn who_heals_nothing_is_asked_again_later() {
     let (mut end, [one, _]) = end();
-    let ours = end.replica.content_digest();
+    let ours = end.replica.forks_mut().content_digest();
     let state = full(&end.replica);
     for doublings in [0, 1, 2, 3, 4, 5, 6, 6] {
         assert_eq!(differs(&mut end, one, ours ^ 1).contents.len(), 1);

@@ -22,21 +22,27 @@ fn of(entries: &[(u8, u64)]) -> VersionVector {
 /// Three members who know each other, and nobody's start is in doubt.
 fn members() -> [Replica; 3] {
     let mut all = [1, 2, 3].map(|byte| Replica::new(Space::default(), id(byte)));
-    all[0].found(&OWNERS[0], &[0; 16], 1).unwrap();
-    all[0].force_members(&OWNERS).unwrap();
+    all[0].members_mut().found(&OWNERS[0], &[0; 16], 1).unwrap();
+    all[0].members_mut().force(&OWNERS).unwrap();
     for at in [1, 2] {
         exchange(&mut all);
-        all[at].announce(&OWNERS[at], &[0; 16], 1).unwrap();
+        all[at]
+            .members_mut()
+            .announce(&OWNERS[at], &[0; 16], 1)
+            .unwrap();
     }
     for _ in 0..6 {
         exchange(&mut all);
         for replica in &mut all {
-            replica.acknowledge().unwrap();
-            replica.collect(&Mark::default());
+            replica.members_mut().acknowledge().unwrap();
+            replica.members_mut().collect(&Mark::default());
         }
     }
     exchange(&mut all);
-    assert!(all.iter().all(|it| it.footing().unwrap().counts));
+    assert!(
+        all.iter()
+            .all(|it| it.consistency().footing().unwrap().counts)
+    );
     all
 }
 
@@ -229,15 +235,15 @@ fn who_may_lack_the_key_of_a_retry_answers_once_it_knows_that() {
     // A guest brings it, who knows no keys.
     let message = two.delta(&end.replica.vector());
     end.replica.merge(&message.clone().without_keys()).unwrap();
-    let upto = two.written();
-    assert!(end.replica.holds(&upto));
+    let upto = two.consistency().written();
+    assert!(end.replica.consistency().holds(&upto));
     let (id, ask) = (7, upto.clone());
     end.frame(link, Body::Ask(Ask { id, upto: ask }));
     assert_eq!(end.answers(), []);
     let question = end.write(Level::All, upto.clone());
     assert_eq!(end.reach(question).0, 0, "it does not count itself either");
     // It may be one of several that are asked for.
-    let other = end.replica.written();
+    let other = end.replica.consistency().written();
     let (id, both) = (8, other.joined(&of(&[(2, clock)])));
     end.frame(
         link,
@@ -248,7 +254,7 @@ fn who_may_lack_the_key_of_a_retry_answers_once_it_knows_that() {
     );
     assert_eq!(end.answers(), [(link, answer(8, false, both))]);
 
-    let message = two.delta(&end.replica.vector_with_keys());
+    let message = two.delta(&end.replica.keyed().vector());
     end.replica.merge(&message).unwrap();
     end.input(Input::Tick);
     assert_eq!(end.answers(), [(link, answer(7, false, upto))]);
@@ -320,7 +326,7 @@ fn a_write_counts_where_it_is_held_and_nothing_newer_was_accepted() {
     let mut end = End::of(one);
     let (two, three) = (end.link(5, 2, ANSWERS), end.link(6, 3, ANSWERS));
     end.replica.add("a", 1).unwrap();
-    let upto = end.replica.written();
+    let upto = end.replica.consistency().written();
     let clock = end.replica.clock();
     assert_eq!(upto, of(&[(1, clock)]));
     let quorum = end.write(Level::Quorum, upto.clone());
@@ -431,7 +437,7 @@ fn a_guest_counts_for_nothing_and_asks_all_the_same() {
     let asked = end.asks(0)[0].1.id;
     for (link, reached) in links.into_iter().zip([1, 2]) {
         let vector = two.vector();
-        assert!(end.replica.sees(&vector));
+        assert!(end.replica.consistency().sees(&vector));
         end.frame(link, Body::Answer(answer(asked, true, vector)));
         assert_eq!(end.reach(read).0, reached);
     }
@@ -466,30 +472,36 @@ fn a_read_under_members_that_were_replaced_counts_nobody_who_agreed_to_that() {
     all.extend([4, 5].map(|byte| Replica::new(Space::default(), id(byte))));
     // The second and the third agree to take out the first, who hears nothing of it, and take in two.
     // The second, which proposes it, does not hear either that it is decided.
-    all[1].propose_members(&owners[1..]).unwrap();
+    all[1].members_mut().propose(&owners[1..]).unwrap();
     for at in [2, 1] {
         exchange_among(&mut all, &[1, 2]);
-        all[at].vote().unwrap();
+        all[at].members_mut().vote().unwrap();
     }
     let news = all[1].delta(&all[2].vector());
     all[2].merge(&news).unwrap();
-    all[2].vote().unwrap();
-    assert_eq!(all[2].configuration().unwrap().members, owners[1..]);
-    assert!(all[1].footing().unwrap().accepted);
+    all[2].members_mut().vote().unwrap();
+    assert_eq!(
+        all[2].members().configuration().unwrap().members,
+        owners[1..]
+    );
+    assert!(all[1].consistency().footing().unwrap().accepted);
     for at in [3, 4] {
         exchange_among(&mut all, &[2, at]);
-        all[at].announce(&owners[at], &[0; 16], 1).unwrap();
+        all[at]
+            .members_mut()
+            .announce(&owners[at], &[0; 16], 1)
+            .unwrap();
     }
     all[2].add("w", 1).unwrap();
     for _ in 0..4 {
         exchange_among(&mut all, &[2, 3, 4]);
         for at in [2, 3, 4] {
-            all[at].acknowledge().unwrap();
+            all[at].members_mut().acknowledge().unwrap();
         }
     }
     exchange_among(&mut all, &[2, 3, 4]);
     let mut ends: Vec<End> = all.into_iter().map(End::of).collect();
-    let upto = ends[2].replica.written();
+    let upto = ends[2].replica.consistency().written();
     let write = ends[2].write(Level::Quorum, upto);
     for at in [3, 4] {
         question(&mut ends, 2, at);
@@ -502,7 +514,7 @@ fn a_read_under_members_that_were_replaced_counts_nobody_who_agreed_to_that() {
     assert!(answer.accepted && answer.counts);
     let held = ends[1].replica.delta(&ends[0].replica.vector());
     ends[0].replica.merge(&held).unwrap();
-    assert!(ends[0].replica.sees(&answer.vector));
+    assert!(ends[0].replica.consistency().sees(&answer.vector));
     assert_eq!(ends[0].replica.value("w"), None);
     assert_eq!(ends[0].reach(read).0, 1, "only itself, who is no majority");
 }

@@ -14,7 +14,7 @@ impl SyncMachine {
     /// written nothing has little to come back with.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
         let lease = Millis::from(self.config.lease_ms);
-        if lease == 0 || !replica.is_member() {
+        if lease == 0 || !replica.members().is_member() {
             return;
         }
         let linked = self.greeted().filter_map(|peer| self.writer_of(peer.link));
@@ -25,7 +25,11 @@ impl SyncMachine {
             let is_behind = !level || !is_linked(&writer);
             is_behind.then_some((writer, far))
         };
-        let mut behind: Vec<(WriterId, u64)> = replica.levels().filter_map(behind).collect();
+        let mut behind: Vec<(WriterId, u64)> = replica
+            .membership
+            .levels(&replica.state)
+            .filter_map(behind)
+            .collect();
         behind.sort_unstable();
         // Both ascend by writer.
         let mut before = core::mem::take(&mut self.guests.silent)
@@ -38,13 +42,13 @@ impl SyncMachine {
             (writer, since, far)
         });
         self.guests.silent = silent.collect();
-        let hurried = replica.holds_up_members();
+        let hurried = replica.membership.holds_up_members(&replica.state);
         let least = if hurried {
             lease.min(EMPTY_LEASE_MS)
         } else {
             lease
         };
-        let lease = |writer: &WriterId| match replica.held(writer) {
+        let lease = |writer: &WriterId| match replica.state.held(writer) {
             0 if hurried && !is_linked(writer) => least,
             _ => lease,
         };
@@ -54,7 +58,7 @@ impl SyncMachine {
         let late: Vec<WriterId> = late.map(|it| it.0).collect();
         for writer in late {
             // One that fails is tried again.
-            let _ = replica.fence(&writer);
+            let _ = replica.members_mut().fence(&writer);
         }
     }
 }

@@ -51,7 +51,7 @@ impl End {
     /// The only member of a space.
     fn member() -> End {
         let mut replica = Replica::new(Space::default(), id(100));
-        replica.found(&OWNER, &[0; 16], 1).unwrap();
+        replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
         End::of(replica)
     }
 
@@ -66,9 +66,9 @@ impl End {
     fn admitted() -> End {
         let mut member = End::member().replica;
         let mut end = End::guest();
-        member.admit(&end.replica.writer()).unwrap();
+        member.members_mut().admit(&end.replica.writer()).unwrap();
         end.replica.merge(&full(&member)).unwrap();
-        assert!(end.replica.intro().is_some());
+        assert!(end.replica.membership.intro(&end.replica.state).is_some());
         end
     }
 
@@ -155,13 +155,13 @@ impl End {
     /// The member gives a writer up, and forgets it.
     fn forget(&mut self, writer: WriterId) {
         self.forget_all(writer);
-        assert_eq!(self.replica.last_of(&writer), Some(0));
+        assert_eq!(self.replica.members().final_clock(&writer), Some(0));
     }
 
     /// As [`forget`](End::forget), of one that may have made something.
     fn forget_all(&mut self, writer: WriterId) {
-        self.replica.fence(&writer).unwrap();
-        self.tend_until(|replica| !replica.knows(&writer));
+        self.replica.members_mut().fence(&writer).unwrap();
+        self.tend_until(|replica| !replica.state.knows(&writer));
         self.outputs();
     }
 }
@@ -194,10 +194,15 @@ fn a_push_is_of_whom_it_brings_something_new() {
 fn what_is_told_of_a_link_is_kept_with_it() {
     let mut end = End::member();
     end.sync.note_told(&mut end.replica);
-    assert_eq!(end.replica.told_upto(), 0);
+    assert_eq!(end.replica.rejoin.told_upto(), 0);
     let [one, other] = [1, 2].map(|number| end.link(number, id(number as u8)));
     end.sync.note_told(&mut end.replica);
-    let told = |end: &End| (end.replica.told_upto(), end.replica.told_as_guest());
+    let told = |end: &End| {
+        (
+            end.replica.rejoin.told_upto(),
+            end.replica.rejoin.told_as_guest(),
+        )
+    };
     assert_eq!(told(&end), (end.replica.clock(), 0));
     assert_eq!(end.sync.writer_of(one), Some(id(1)));
     // Of a guest, and of one whose owner is a member and that has not announced itself.
@@ -251,7 +256,7 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
     assert_eq!(end.sync.pushes.due(), None);
     assert_eq!(greets(&mut end, id(1), 0), (1, false, vec![]));
     assert_eq!(end.sync.pushes.due(), Some(5));
-    assert!(end.replica.attached().any(|it| it == id(1)));
+    assert!(end.replica.members().sponsored().any(|it| it == id(1)));
     assert_eq!(greets(&mut end, id(1), 0), (0, false, vec![]));
     assert_eq!(greets(&mut end, id(1), 3), (0, false, vec![]));
     end.forget(id(1));
@@ -382,7 +387,10 @@ fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
 fn who_has_to_come_back_asks_one_after_the_other() {
     let mut end = End::admitted();
     let links = [1, 2, 3].map(|number| end.link(number, id(number as u8)));
-    let (writer, intro) = (end.replica.writer(), end.replica.intro());
+    let (writer, intro) = (
+        end.replica.writer(),
+        end.replica.membership.intro(&end.replica.state),
+    );
     assert_eq!(end.sync.return_due(), None);
     let End { replica, sync, .. } = &mut end;
     sync.come_back(0, replica, links[0]);
@@ -432,7 +440,10 @@ fn a_member_that_has_to_come_back_asks_for_an_id_at_once() {
         end.coming_back().dropped = dropped;
         end.outputs();
         // It was one, and did not know.
-        end.replica.announce(&OWNER, &[3; 16], 3).unwrap();
+        end.replica
+            .members_mut()
+            .announce(&OWNER, &[3; 16], 3)
+            .unwrap();
         let End { replica, sync, .. } = &mut end;
         sync.ask_to_end(1, replica);
         assert_eq!(end.sent(), (vec![], renewed));
@@ -472,22 +483,22 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     // have heard that it was forgotten.
     let unseen = Intro { clock: 9, ..seen };
     let mut home = End::member().replica;
-    home.force_members(&[OWNER, OTHER]).unwrap();
+    home.members_mut().force(&[OWNER, OTHER]).unwrap();
     let mut new = Replica::new(Space::default(), id(9));
     new.merge(&full(&home)).unwrap();
-    new.announce(&OTHER, &[0; 16], 2).unwrap();
+    new.members_mut().announce(&OTHER, &[0; 16], 2).unwrap();
     for (mut end, ended) in [(End::of(new), false), (End::member(), true)] {
         let link = end.link(1, id(1));
         let made = (u64::from(ended), vec![]);
         assert_eq!(ask(&mut end, link, id(1), Some(unseen), None), made);
         assert_eq!(end.sync.guests.leaving.len(), usize::from(ended));
-        assert_eq!(end.replica.takes_from(&id(1)), !ended);
+        assert_eq!(end.replica.members().accepts_from(&id(1)), !ended);
     }
     // Nobody took it in: nothing of it is to count. A member is told that nobody can say.
     assert_eq!(end.sync.pushes.due(), None);
     assert_eq!(ask(&mut end, link, id(1), None, Some(OTHER)), (1, vec![]));
     assert_eq!(end.sync.pushes.due(), Some(5));
-    assert!(!end.replica.takes_from(&id(1)));
+    assert!(!end.replica.members().accepts_from(&id(1)));
     let member = vec![(link, id(1), Last::Member)];
     assert_eq!(ask(&mut end, link, id(1), None, Some(OWNER)), (0, member));
     assert_eq!(ask(&mut end, other, id(2), None, None), (1, vec![]));
@@ -496,7 +507,7 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     end.cut(other);
     end.sync.tell_leaving(&end.replica);
     assert_eq!(end.sync.guests.leaving, waiting[..1]);
-    end.tend_until(|replica| replica.last_of(&id(1)).is_some());
+    end.tend_until(|replica| replica.members().final_clock(&id(1)).is_some());
     end.tend();
     assert_eq!(end.told(), [(link, id(1), Last::Nothing)]);
     assert!(end.sync.guests.leaving.is_empty());
@@ -512,10 +523,10 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     // One that has left is over by its own word.
     let mut left = End::guest().replica;
     let (writer, home) = (left.writer(), &mut end.replica);
-    home.admit(&writer).unwrap();
+    home.members_mut().admit(&writer).unwrap();
     left.merge(&full(home)).unwrap();
-    left.leave().unwrap();
-    home.merge_live(&full(&left), Some(writer), &mut |_| ())
+    left.members_mut().leave().unwrap();
+    home.merge_with(&full(&left), Some(writer), &mut |_| ())
         .unwrap();
     assert_eq!(ask(&mut end, link, writer, None, None), (0, vec![]));
     assert_eq!(end.sync.guests.leaving, [(link, writer)]);
@@ -562,7 +573,7 @@ fn who_is_told_its_end_comes_back() {
     while end.replica.clock() < 8 {
         end.replica.add("key", 1).unwrap();
     }
-    end.replica.note_told(false);
+    end.replica.rejoin.note_told(&end.replica.state, false);
     end.sync.peer_mut(one).unwrap().published = 5;
     end.sync.peer_mut(two).unwrap().published = 6;
     let mut forgot = end.sync.clone();
@@ -586,13 +597,13 @@ fn who_is_told_its_end_comes_back() {
 /// A second member: before it announces itself, then, and once the first one has acknowledged that.
 fn second() -> [Replica; 3] {
     let mut home = End::member().replica;
-    home.force_members(&[OWNER, OTHER]).unwrap();
+    home.members_mut().force(&[OWNER, OTHER]).unwrap();
     let mut early = Replica::new(Space::default(), id(9));
     early.merge(&full(&home)).unwrap();
     let mut new = early.clone();
-    new.announce(&OTHER, &[0; 16], 2).unwrap();
+    new.members_mut().announce(&OTHER, &[0; 16], 2).unwrap();
     home.merge(&full(&new)).unwrap();
-    home.acknowledge().unwrap();
+    home.members_mut().acknowledge().unwrap();
     let mut known = new.clone();
     known.merge(&home.delta(&new.vector())).unwrap();
     [early, new, known]
@@ -646,7 +657,7 @@ fn who_was_perhaps_taken_in_does_not_believe_that_nothing_of_it_counts() {
     }
     // A start of a member's, which has not announced itself yet.
     let mut early = End::guest();
-    let members = early.replica.configuration().unwrap();
+    let members = early.replica.members().configuration().unwrap();
     early.sync.config.owner = Some(members.members[0]);
     for mut end in [
         End::member(),

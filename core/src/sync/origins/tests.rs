@@ -61,7 +61,7 @@ fn who_brought_a_clock_that_its_writer_denies_is_named() {
     let expected = (id(VICTIM), 3, Some(liar), Some(victim));
     assert_eq!(named(&mut end), [expected]);
     denies(&mut end, victim, 1);
-    assert_eq!(end.replica.fault_count(), 1, "it is noted once");
+    assert_eq!(end.replica.forks().fault_count(), 1, "it is noted once");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn other_content_of_a_clock_that_is_held_names_both_links() {
     push(&mut end, victim, &made, &theirs);
     let expected = (id(VICTIM), 2, Some(liar), Some(victim));
     assert_eq!(named(&mut end), [expected]);
-    let Evidence::Totals { ours, theirs, .. } = end.replica.faults()[0].evidence else {
-        panic!("{:?}", end.replica.faults());
+    let Evidence::Totals { ours, theirs, .. } = end.replica.forks().faults()[0].evidence else {
+        panic!("{:?}", end.replica.forks().faults());
     };
     assert_eq!((ours, theirs), (1, 105));
 }

@@ -509,11 +509,14 @@ fn a_slow_transfer_yields_to_others_and_goes_on() {
 fn who_was_refused_is_not_asked_before_the_next_digest() {
     let mut end = End::new();
     let [one, two] = links(&mut end);
-    end.replica.found(&[1; 32], &[0; 16], 1).unwrap();
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[0; 16], 1)
+        .unwrap();
     let dead = end.sync.writer_of(one).unwrap();
     let mut other = Replica::new(Space::default(), dead);
     other.merge(&full(&end.replica)).unwrap();
-    end.replica.fence(&dead).unwrap();
+    end.replica.members_mut().fence(&dead).unwrap();
     other.add("key", 1).unwrap();
     let held = other.vector();
     other.add("key", 1).unwrap();

@@ -342,7 +342,10 @@ fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
 #[test]
 fn keys_are_pushed_to_nodes_alone() {
     let mut end = End::new();
-    end.replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[1; 16], 1)
+        .unwrap();
     let [node, page] = [(1, true), (2, false)].map(|it| end.link_to(it.0, it.1));
     end.sent();
     let pushed = |end: &mut End| {

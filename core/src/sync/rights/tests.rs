@@ -25,7 +25,10 @@ fn writer() -> WriterId {
 /// A member with a link to a peer of this role, which has greeted and proved its writer.
 fn linked(role: Role) -> End {
     let mut end = End::new();
-    end.replica.found(&[1; 32], &[0; 16], 1).unwrap();
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[0; 16], 1)
+        .unwrap();
     let owner = OWNER;
     let link = LINK;
     end.input(Input::Limited { link, owner, role });
@@ -249,7 +252,7 @@ fn what_was_cancelled_does_not_make_a_total_too_wide() {
         let message = told(end, peer);
         let judged = end.sync.may_tell(&end.replica, LINK, &message);
         let live = Some(writer());
-        judged.and_then(|()| end.replica.merge_live(&message, live, &mut |_| ()))
+        judged.and_then(|()| end.replica.merge_with(&message, live, &mut |_| ()))
     };
     merge(&mut end, &peer).unwrap();
     end.replica.apply("k", Op::Reset).unwrap();
@@ -288,7 +291,7 @@ fn what_was_cancelled_does_not_make_a_total_too_wide() {
 fn a_reader_is_taken_in_by_nobody() {
     let mut end = linked(Role::Reader);
     let before = end.replica.clock();
-    assert!(!end.replica.knows(&writer()));
+    assert!(!end.replica.state.knows(&writer()));
     for number in 0..1_000u64 {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&number.to_le_bytes());
@@ -305,9 +308,12 @@ fn a_reader_is_taken_in_by_nobody() {
             },
         );
     }
-    assert_eq!(end.replica.attached().count(), 0);
+    assert_eq!(end.replica.members().sponsored().count(), 0);
     assert_eq!(
-        (end.replica.clock(), end.replica.roster().count()),
+        (
+            end.replica.clock(),
+            end.replica.members().writer_table().count()
+        ),
         (before, 1)
     );
     let ended = |output: &Output| matches!(output, Output::Send { bytes, .. } if bytes[3] == 10);
@@ -381,7 +387,7 @@ fn what_was_set_before_stays() {
     let refused = end.sync.may_tell(&end.replica, LINK, &set);
     assert_eq!(refused, Err(Error::BeyondRole));
     end.replica
-        .merge_live(&set, Some(writer()), &mut |_| ())
+        .merge_with(&set, Some(writer()), &mut |_| ())
         .unwrap();
     peer.add("k", 1).unwrap();
     let added = told(&end, &peer);
@@ -408,7 +414,7 @@ fn a_peer_is_known_by_the_writer_that_it_proved() {
     assert_eq!(end.sync.rights(LINK), Some(rights));
     assert_eq!(end.sync.rights(Link(2)), None);
     assert_eq!(end.sync.writer_of(LINK), Some(writer()));
-    assert!(end.replica.knows(&writer()), "it was taken in");
+    assert!(end.replica.state.knows(&writer()), "it was taken in");
     let answers = |end: &mut End| {
         let mut answers = 0;
         while let Some(output) = end.sync.poll() {
@@ -421,7 +427,7 @@ fn a_peer_is_known_by_the_writer_that_it_proved() {
     let other = WriterId::from_bytes([3; 16]);
     end.frame(LINK, Body::Writer(other));
     assert_eq!(end.sync.writer_of(LINK), None);
-    assert!(!end.replica.knows(&other), "it is nobody's guest");
+    assert!(!end.replica.state.knows(&other), "it is nobody's guest");
     // Of too many the first is forgotten.
     for number in 0..OWN_WRITERS_MAX {
         let mut nonce = [0; 16];

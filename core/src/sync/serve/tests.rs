@@ -39,9 +39,14 @@ fn the_last_chunk_fits_a_frame_however_many_were_forgotten() {
     let returns = (0..RETURNS_SENT_MAX).map(|at| (writer(1 << 20 | at), u64::MAX - 2));
     *message.returns = returns.collect();
     end.replica.restore(&message).expect("stored");
-    end.replica.found(&[1; 32], &[0; 16], 1).expect("founded");
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[0; 16], 1)
+        .expect("founded");
     let mut whole = end.replica.delta(&VersionVector::default());
-    end.replica.tell_memory(&mut whole, RETURNS_SENT_MAX);
+    end.replica
+        .membership
+        .tell_memory(&mut whole, RETURNS_SENT_MAX);
     let all = wire::Delta {
         id: 1,
         chunk: 0,

@@ -17,7 +17,10 @@ fn mint(owner: &Owner, number: u64) -> WriterId {
 
 fn member() -> End {
     let mut end = End::new();
-    end.replica.found(&[1; 32], &[0; 16], 1).unwrap();
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[0; 16], 1)
+        .unwrap();
     end
 }
 
@@ -72,7 +75,7 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
     for number in 1..1_000 {
         names(&mut end, flood, owner, number);
     }
-    let known = end.replica.writer_count();
+    let known = end.replica.members().writer_count();
     assert_eq!(known, 1 + OWN_WRITERS_MAX);
     // It is told so when one of the others writes, and so is another link under its key.
     let push = Body::Push(first_add(&end, mint(&owner, 999)));
@@ -81,7 +84,10 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
     assert_eq!(closed(&mut end), [(flood, "share_full")]);
     assert_eq!(end.replica.value("k"), None);
     let other = link(&mut end, 2, [8; 32], Party::default());
-    assert!(end.replica.knows(&mint(&[8; 32], 0)), "others are taken in");
+    assert!(
+        end.replica.state.knows(&mint(&[8; 32], 0)),
+        "others are taken in"
+    );
     let first = first_add(&end, mint(&[8; 32], 0));
     end.frame(other, Body::Push(first));
     assert_eq!(closed(&mut end), []);
@@ -97,20 +103,23 @@ fn a_writer_counts_until_it_is_forgotten() {
     for number in 1..300 {
         names(&mut end, link, owner, number);
     }
-    assert!(!end.replica.knows(&mint(&owner, 299)));
+    assert!(!end.replica.state.knows(&mint(&owner, 299)));
     for number in 0..OWN_WRITERS_MAX as u64 {
-        end.replica.fence(&mint(&owner, number)).unwrap();
+        end.replica
+            .members_mut()
+            .fence(&mint(&owner, number))
+            .unwrap();
     }
     for _ in 0..8 {
         end.now += SWEEP_MS;
         let kept = end.replica.mark();
         end.sync.tend(end.now, &mut end.replica, &kept).unwrap();
     }
-    assert_eq!(end.replica.writer_count(), 1);
+    assert_eq!(end.replica.members().writer_count(), 1);
     assert!(end.sync.shares.writers.is_empty());
     assert!(end.sync.shares.counts.iter().all(BTreeMap::is_empty));
     names(&mut end, link, owner, 299);
-    assert!(end.replica.knows(&mint(&owner, 299)));
+    assert!(end.replica.state.knows(&mint(&owner, 299)));
 }
 
 #[test]

@@ -346,7 +346,7 @@ impl SyncMachine {
         (*due, *tries) = (now + wait, *tries + 1);
         let draw = Draw {
             name: name.into(),
-            seen: replica.held(&holder),
+            seen: replica.state.held(&holder),
             need: need.min(i64::MAX as u64),
             recent,
         };
@@ -430,7 +430,10 @@ impl SyncMachine {
         [need, recent]: [u64; 2],
     ) -> bool {
         let all = need.saturating_add(recent.saturating_mul(AHEAD)).max(1);
-        let members = replica.configuration().map_or(1, |it| it.members.len());
+        let members = replica
+            .members()
+            .configuration()
+            .map_or(1, |it| it.members.len());
         let members = members.max(1) as u64;
         let watching = replica.quota().watching(name);
         // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
@@ -488,8 +491,10 @@ impl SyncMachine {
     pub(super) fn drawn(&mut self, now: Millis, replica: &mut Replica, link: Link, draw: Draw) {
         let own = replica.writer();
         let to = self.writer_of(link);
-        let to = to.filter(|it| *it != own && replica.is_counted_member(it));
-        let Some(to) = to.filter(|_| replica.is_member() && !self.is_coming_back()) else {
+        let to =
+            to.filter(|it| *it != own && replica.membership.is_counted_member(&replica.state, it));
+        let Some(to) = to.filter(|_| replica.members().is_member() && !self.is_coming_back())
+        else {
             return;
         };
         if !self.wants.given.may_ask(now, link) {

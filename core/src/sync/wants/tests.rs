@@ -36,8 +36,8 @@ impl Mesh {
     fn new() -> Mesh {
         let replica = |byte: u8| Replica::new(Space::default(), id(byte));
         let mut all = [1, 2, 3].map(replica);
-        all[0].found(&OWNERS[0], &[0; 16], 1).unwrap();
-        all[0].force_members(&OWNERS).unwrap();
+        all[0].members_mut().found(&OWNERS[0], &[0; 16], 1).unwrap();
+        all[0].members_mut().force(&OWNERS).unwrap();
         let exchange = |all: &mut [Replica; 3]| {
             for (from, to) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
                 let message = all[from].delta(&all[to].vector());
@@ -46,13 +46,16 @@ impl Mesh {
         };
         for at in [1, 2] {
             exchange(&mut all);
-            all[at].announce(&OWNERS[at], &[0; 16], 1).unwrap();
+            all[at]
+                .members_mut()
+                .announce(&OWNERS[at], &[0; 16], 1)
+                .unwrap();
         }
         for _ in 0..6 {
             exchange(&mut all);
             for replica in &mut all {
-                replica.acknowledge().unwrap();
-                replica.collect(&Mark::default());
+                replica.members_mut().acknowledge().unwrap();
+                replica.members_mut().collect(&Mark::default());
             }
         }
         exchange(&mut all);

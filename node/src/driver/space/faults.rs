@@ -76,7 +76,7 @@ impl OpenSpace {
             };
             tell(
                 self.replica.space().as_str(),
-                self.replica.fault_count(),
+                self.replica.forks().fault_count(),
                 report,
             );
             self.news.push(News::Fault(Arc::new(report.clone())));
@@ -103,7 +103,7 @@ impl OpenSpace {
             let first = report.side(Side::BroughtBy)?;
             return (first.kind != PeerKind::Libp2p).then_some(Side::BroughtBy);
         }
-        let owner = self.replica.owner_of_writer(&accusation.fault.writer);
+        let owner = self.replica.members().owner_of(&accusation.fault.writer);
         let owner = OwnerKey(owner?);
         let is_its = |side| report.side(side).is_some_and(|it| it.owner == Some(owner));
         match (is_its(Side::BroughtBy), is_its(Side::DeniedBy)) {

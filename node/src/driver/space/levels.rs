@@ -34,11 +34,13 @@ pub(in crate::driver) enum Ended {
 impl OpenSpace {
     /// Refuses what could not be met, before anything is applied.
     pub(in crate::driver) fn check(&self, demand: &Demand) -> Result<(), Refusal> {
-        if demand.level != Level::Local && self.replica.configuration().is_none() {
+        if demand.level != Level::Local && self.replica.members().configuration().is_none() {
             return Err(self.open());
         }
         let token = demand.token.as_ref();
-        token.map_or(Ok(()), |token| self.replica.room_in_token(token))?;
+        token.map_or(Ok(()), |token| {
+            self.replica.consistency().room_in_token(token)
+        })?;
         Ok(())
     }
 
@@ -52,7 +54,10 @@ impl OpenSpace {
         demand: &Demand,
         reply: Reply<Written<T>>,
     ) -> Option<Release> {
-        let token = demand.token.as_ref().map(|token| self.replica.token(token));
+        let token = demand
+            .token
+            .as_ref()
+            .map(|token| self.replica.consistency().token(token));
         let done = done.and_then(|done| Ok((done, token.transpose()?)));
         let end = move |done: Result<Written<T>, Refusal>| -> Release {
             Box::new(move || {
@@ -69,8 +74,8 @@ impl OpenSpace {
             return Some(end(Ok(written)));
         }
         let upto = match once {
-            Some(once) => self.replica.written_before(&once),
-            None => Some(self.replica.written()),
+            Some(once) => self.replica.keyed().written_before(&once),
+            None => Some(self.replica.consistency().written()),
         };
         let Some(upto) = upto else {
             return Some(end(Err(Error::Outdated.into())));
@@ -116,7 +121,7 @@ impl OpenSpace {
         now: u64,
         upto: VersionVector,
     ) -> Option<Question> {
-        self.replica.configuration()?;
+        self.replica.members().configuration()?;
         let question = self
             .sync
             .ask_for_write(now, &self.replica, Level::All, upto);
@@ -135,9 +140,12 @@ impl OpenSpace {
         written: &Transacted,
         question: Option<Question>,
     ) -> usize {
-        let said = self.replica.holders(&written.writer, written.clock);
+        let said = self
+            .replica
+            .members()
+            .holders(&written.writer, written.clock);
         let reach = question.and_then(|it| self.sync.reach(&self.replica, it));
-        let (Some(reach), Some(present)) = (reach, self.replica.configuration()) else {
+        let (Some(reach), Some(present)) = (reach, self.replica.members().configuration()) else {
             return said;
         };
         let holds = |it: &&Owner| **it != self.owner && !reach.lacking.contains(it);
@@ -161,7 +169,7 @@ impl OpenSpace {
         let end = move |space: &OpenSpace, now: u64, met: Result<(), Refusal>| -> Release {
             let read = met.map(|()| ReadBack {
                 counters: keys.into_iter().map(|key| space.read(key)).collect(),
-                token: before.and_then(|before| space.replica.token(&before).ok()),
+                token: before.and_then(|before| space.replica.consistency().token(&before).ok()),
                 completeness: space.completeness(now),
             });
             Box::new(move || {
@@ -172,7 +180,7 @@ impl OpenSpace {
     }
 
     fn wait_to_read(&mut self, now: u64, demand: &Demand, end: End) {
-        let open = demand.level != Level::Local && self.replica.configuration().is_none();
+        let open = demand.level != Level::Local && self.replica.members().configuration().is_none();
         let question = (demand.level != Level::Local && !open)
             .then(|| self.sync.ask_for_read(now, &self.replica, demand.level));
         // What can't be met ends with the next look.
@@ -224,8 +232,14 @@ impl OpenSpace {
 
     /// Whether what a request waits for is there, or what is missing.
     fn met(&self, wait: &Wait) -> Result<(), Refusal> {
-        if let Some(token) = wait.token.as_ref().filter(|it| !self.replica.holds(it)) {
-            let lacks = |it: &(tallymesh_core::WriterId, u64)| !self.replica.holds_of(&it.0, it.1);
+        if let Some(token) = wait
+            .token
+            .as_ref()
+            .filter(|it| !self.replica.consistency().holds(it))
+        {
+            let lacks = |it: &(tallymesh_core::WriterId, u64)| {
+                !self.replica.consistency().holds_of(&it.0, it.1)
+            };
             let lacking: Vec<String> = token
                 .iter()
                 .filter(lacks)
@@ -249,7 +263,7 @@ impl OpenSpace {
     /// Whether no link leads to some member.
     fn is_member_unlinked(&self) -> bool {
         let linked: Vec<_> = self.sync.links().filter_map(|link| link.writer).collect();
-        let members = self.replica.members();
+        let members = self.replica.members().list();
         let unlinked = |it: &tallymesh_core::Member| {
             !it.own && it.writer.is_none_or(|writer| !linked.contains(&writer))
         };

@@ -131,19 +131,23 @@ impl OpenSpace {
 
     /// Whether this node is to be a member, and has not announced this start yet.
     pub(in crate::driver) fn is_starting(&self) -> bool {
-        let named = self.replica.configuration();
+        let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        named && self.part.durable && !self.replica.is_announced()
+        named && self.part.durable && !self.replica.members().is_announced()
     }
 
     fn announce(&mut self) {
-        let named = self.replica.configuration();
+        let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        if !named || !self.part.durable || self.replica.is_announced() {
+        if !named || !self.part.durable || self.replica.members().is_announced() {
             return;
         }
         let (owner, nonce) = (self.owner, self.nonce());
-        match self.replica.announce(&owner, &nonce, self.unix_ms) {
+        match self
+            .replica
+            .members_mut()
+            .announce(&owner, &nonce, self.unix_ms)
+        {
             Ok(()) => {
                 self.wrote = true;
                 self.part.due = 0;
@@ -175,7 +179,7 @@ impl OpenSpace {
 
     /// Does the duties soon, as something came that may let others go on.
     pub(in crate::driver) fn tend_soon(&mut self, now: u64) {
-        if self.replica.configuration().is_some() {
+        if self.replica.members().configuration().is_some() {
             let soon = (self.part.done + self.part.rest).max(now);
             self.part.due = self.part.due.min(soon);
         }
@@ -183,7 +187,10 @@ impl OpenSpace {
 
     /// When the duties are due, in a space with members.
     pub(super) fn tend_due(&self) -> Option<u64> {
-        self.replica.configuration().map(|_| self.part.due)
+        self.replica
+            .members()
+            .configuration()
+            .map(|_| self.part.due)
     }
 
     /// Does the duties of a member if they are due.
@@ -214,7 +221,7 @@ impl OpenSpace {
     /// Notes whom somebody has taken over, and who was forgotten.
     fn look_at_writers(&mut self) {
         let own = self.replica.writer();
-        let listed = self.replica.roster();
+        let listed = self.replica.members().writer_table();
         let absorbed: Vec<Listed> = listed.filter(|it| it.fate == Fate::Absorbed).collect();
         let now: BTreeSet<WriterId> = absorbed.iter().map(|it| it.writer).collect();
         let gone = self.part.absorbed.difference(&now).count();
@@ -243,7 +250,7 @@ impl OpenSpace {
 
     /// Notes which members were heard of.
     fn look_at_members(&mut self, now: u64) {
-        for member in self.replica.members() {
+        for member in self.replica.members().list() {
             let seen = (member.writer, member.clock);
             let heard = self.part.heard.entry(member.owner);
             heard.or_insert(Heard { seen, at: None }).look(seen, now);
@@ -252,14 +259,14 @@ impl OpenSpace {
 
     /// Notes when the member was last heard of that a link which ends leads to: the link is forgotten.
     pub(super) fn note_heard(&mut self, link: Link) {
-        if self.replica.configuration().is_none() {
+        if self.replica.members().configuration().is_none() {
             return;
         }
         let ends = self.links().find(|it| it.link == link);
         let Some((writer, at)) = ends.and_then(|it| Some((it.writer?, it.last_heard?))) else {
             return;
         };
-        let members = self.replica.members();
+        let members = self.replica.members().list();
         if let Some(member) = members.iter().find(|it| it.writer == Some(writer)) {
             let seen = (member.writer, member.clock);
             let heard = self.part.heard.entry(member.owner);
@@ -269,7 +276,7 @@ impl OpenSpace {
 
     /// Tells the readers of events if the members changed.
     pub(super) fn tell_members(&mut self) {
-        let present = self.replica.configuration();
+        let present = self.replica.members().configuration();
         if present == self.part.told.as_ref() {
             return;
         }
@@ -307,7 +314,9 @@ impl OpenSpace {
             return Err(Error::BeyondRole.into());
         }
         let (owner, nonce) = (self.owner, self.nonce());
-        self.replica.found(&owner, &nonce, self.unix_ms)?;
+        self.replica
+            .members_mut()
+            .found(&owner, &nonce, self.unix_ms)?;
         self.wrote = true;
         self.tend_soon(now);
         Ok(self.membership(now))
@@ -321,7 +330,7 @@ impl OpenSpace {
         change: &MemberChange,
         again: bool,
     ) -> Result<Membership, Refusal> {
-        let Some(present) = self.replica.configuration() else {
+        let Some(present) = self.replica.members().configuration() else {
             return Err(self.open());
         };
         let present = ConfigurationRow::from(present);
@@ -332,13 +341,17 @@ impl OpenSpace {
         let limits = change.limits_after(&present);
         let proposed = match &limits {
             // What was proposed says with which number a limit begins.
-            Some(limits) => self.replica.proposed_limits().is_some_and(|proposed| {
-                proposed.len() == limits.len()
-                    && proposed.iter().zip(limits).all(|(a, b)| {
-                        (&a.name, a.limit, a.period_ms) == (&b.name, b.limit, b.period_ms)
-                    })
-            }),
-            None => self.replica.proposal() == Some(&wanted[..]),
+            Some(limits) => self
+                .replica
+                .members()
+                .proposed_limits()
+                .is_some_and(|proposed| {
+                    proposed.len() == limits.len()
+                        && proposed.iter().zip(limits).all(|(a, b)| {
+                            (&a.name, a.limit, a.period_ms) == (&b.name, b.limit, b.period_ms)
+                        })
+                }),
+            None => self.replica.members().proposal() == Some(&wanted[..]),
         };
         if again || !proposed {
             if self.is_starting() {
@@ -347,7 +360,7 @@ impl OpenSpace {
             let before = self.replica.clock();
             match limits {
                 Some(limits) => self.replica.quota_mut().propose_limits(&limits)?,
-                None => self.replica.propose_members(&wanted)?,
+                None => self.replica.members_mut().propose(&wanted)?,
             }
             self.wrote |= self.replica.clock() != before;
             self.tend_soon(now);
@@ -361,12 +374,12 @@ impl OpenSpace {
         now: u64,
         owners: &[OwnerKey],
     ) -> Result<Membership, Refusal> {
-        if self.replica.configuration().is_none() {
+        if self.replica.members().configuration().is_none() {
             return Err(self.open());
         }
         let owners: Vec<Owner> = owners.iter().map(|owner| owner.0).collect();
         self.announce();
-        self.replica.force_members(&owners)?;
+        self.replica.members_mut().force(&owners)?;
         self.wrote = true;
         self.tend_soon(now);
         Ok(self.membership(now))
@@ -386,7 +399,7 @@ impl OpenSpace {
 
     /// Why this node can't do what only a member may do.
     pub(in crate::driver) fn not_a_member(&self) -> OperationError {
-        match self.replica.configuration() {
+        match self.replica.members().configuration() {
             Some(_) if self.is_starting() => OperationError::CatchingUp,
             None if self.may_found() => OperationError::NeedsMesh,
             _ => Error::NotAMember.into(),
@@ -399,13 +412,13 @@ impl OpenSpace {
         now: u64,
         who: Retiree,
     ) -> Result<Vec<Retirement>, Refusal> {
-        if self.replica.configuration().is_none() {
+        if self.replica.members().configuration().is_none() {
             return Err(self.open());
         }
         if self.is_starting() {
             return Err(Refusal::CatchingUp);
         }
-        if !self.replica.is_member() {
+        if !self.replica.members().is_member() {
             return Err(Error::NotAMember.into());
         }
         let writers = match who {
@@ -420,32 +433,36 @@ impl OpenSpace {
     }
 
     fn fence(&mut self, writer: &WriterId) -> Result<(), Refusal> {
-        if self.replica.last_of(writer).is_some() {
+        if self.replica.members().final_clock(writer).is_some() {
             return Ok(());
         }
-        let listed = self.replica.roster().find(|it| it.writer == *writer);
+        let listed = self
+            .replica
+            .members()
+            .writer_table()
+            .find(|it| it.writer == *writer);
         let Some(listed) = listed else {
             return Err(Error::UnknownWriter { writer: *writer }.into());
         };
-        let living = self.replica.members().into_iter();
+        let living = self.replica.members().list().into_iter();
         let mut living = living.filter(|member| member.writer == Some(*writer));
         if let (Some(member), Fate::Living) = (living.next(), listed.fate) {
             let owner = OwnerKey(member.owner);
             return Err(Refusal::IsMember { owner });
         }
         let before = self.replica.clock();
-        self.replica.fence(writer)?;
+        self.replica.members_mut().fence(writer)?;
         self.wrote |= self.replica.clock() != before;
         Ok(())
     }
 
     /// The living writers of an owner who is no member.
     fn writers_of(&self, owner: OwnerKey) -> Result<Vec<WriterId>, Refusal> {
-        let present = self.replica.configuration();
+        let present = self.replica.members().configuration();
         if present.is_some_and(|it| it.has(&owner.0)) {
             return Err(Refusal::IsMember { owner });
         }
-        let theirs = self.replica.roster();
+        let theirs = self.replica.members().writer_table();
         let theirs = theirs.filter(|it| it.owner == Some(owner.0));
         let theirs: Vec<WriterId> = theirs.map(|it| it.writer).collect();
         match theirs.is_empty() {
@@ -455,7 +472,7 @@ impl OpenSpace {
     }
 
     fn retirement(&self, writer: &WriterId) -> Retirement {
-        let upto = self.replica.last_of(writer);
+        let upto = self.replica.members().final_clock(writer);
         Retirement {
             writer: writer.to_string(),
             fate: match upto {
@@ -468,7 +485,7 @@ impl OpenSpace {
 
     /// Whether an owner has a say in who may do what.
     pub(in crate::driver) fn trusts(&self, owner: OwnerKey) -> bool {
-        match self.replica.configuration() {
+        match self.replica.members().configuration() {
             Some(members) => members.has(&owner.0),
             None => owner.0 == self.owner,
         }
@@ -476,7 +493,7 @@ impl OpenSpace {
 
     /// The members, if there are any.
     pub(in crate::driver) fn roster(&self) -> Option<Roster> {
-        let present = self.replica.configuration()?;
+        let present = self.replica.members().configuration()?;
         Some(Roster {
             at: (present.era, present.number),
             owners: present.members.iter().copied().map(OwnerKey).collect(),
@@ -486,7 +503,7 @@ impl OpenSpace {
 
     /// The members as they are seen from here.
     pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
-        let present = self.replica.configuration();
+        let present = self.replica.members().configuration();
         // Several links may lead to one member.
         let mut heard: BTreeMap<WriterId, u64> = BTreeMap::new();
         let ends = self.links();
@@ -510,26 +527,35 @@ impl OpenSpace {
             }
         };
         let waits = |it: &Listed| matches!(it.fate, Fate::Left | Fate::Dead);
-        let waiting = self.replica.roster().filter(waits).map(|it| it.writer);
+        let waiting = self
+            .replica
+            .members()
+            .writer_table()
+            .filter(waits)
+            .map(|it| it.writer);
         let (waiting, waiting_count) = listed(waiting);
-        let attached = self.replica.attached().filter(|_| self.replica.is_member());
+        let attached = self
+            .replica
+            .members()
+            .sponsored()
+            .filter(|_| self.replica.members().is_member());
         let (attached, attached_count) = listed(attached);
-        let proposal = self.replica.proposal();
+        let proposal = self.replica.members().proposal();
         Membership {
             owner: OwnerKey(self.owner),
-            member: self.replica.is_member(),
-            announced: self.replica.is_announced()
+            member: self.replica.members().is_member(),
+            announced: self.replica.members().is_announced()
                 || !present.is_some_and(|it| it.has(&self.owner)),
             configuration: present.map(ConfigurationRow::from),
-            members: self.replica.members().into_iter().map(row).collect(),
+            members: self.replica.members().list().into_iter().map(row).collect(),
             attached,
             attached_count,
             waiting,
             waiting_count,
-            stuck: self.replica.stuck_writers(),
+            stuck: self.replica.members().stuck_writers(),
             proposal: proposal.map(|it| it.iter().copied().map(OwnerKey).collect()),
             unanswered: {
-                let silent = self.replica.silent_voters().into_iter();
+                let silent = self.replica.members().silent_voters().into_iter();
                 silent.map(OwnerKey).collect()
             },
         }
@@ -539,8 +565,8 @@ impl OpenSpace {
     /// with members what became of it.
     pub(in crate::driver) fn writers(&self) -> Vec<WriterRow> {
         let own = self.replica.writer();
-        let closed = self.replica.configuration().is_some();
-        let listed = self.replica.roster();
+        let closed = self.replica.members().configuration().is_some();
+        let listed = self.replica.members().writer_table();
         let listed = listed.filter(|it| closed || it.clock > 0);
         let rows = listed.map(|it| WriterRow {
             writer: it.writer.to_string(),
@@ -595,7 +621,7 @@ impl OpenSpace {
         self.handle(now, Input::Renew { writer });
         self.renewals += 1;
         let writer = writer.to_string();
-        match self.replica.configuration() {
+        match self.replica.members().configuration() {
             None => tracing::error!(
                 %space,
                 %was,

@@ -81,10 +81,10 @@ impl Window {
 impl OpenSpace {
     /// Drops the keys that have been known for the window, if it is time to look.
     pub(super) fn drop_keys(&mut self, now: u64) {
-        let Some(over) = self.window.pass(now, self.replica.keyed_end()) else {
+        let Some(over) = self.window.pass(now, self.replica.keyed().end()) else {
             return;
         };
-        if !self.replica.drop_keyed(over) {
+        if !self.replica.keyed_mut().drop_before(over) {
             // It takes the word of all members, which they give only if somebody asks.
             self.ask_for_acknowledgement();
         }
@@ -92,7 +92,7 @@ impl OpenSpace {
 
     /// When to look for keys to be dropped next; never while there are none.
     pub(super) fn keys_due(&self) -> Option<u64> {
-        (self.replica.keyed_count() > 0).then_some(self.window.due)
+        (self.replica.keyed().count() > 0).then_some(self.window.due)
     }
 }
 

@@ -32,7 +32,7 @@ impl OpenSpace {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: ops.len() }.into());
         }
-        match once.map(|it| self.replica.asked(&it.once)) {
+        match once.map(|it| self.replica.keyed().lookup(&it.once)) {
             None | Some(Asked::New) => {}
             Some(Asked::Before(_)) => {
                 self.part.tally.replayed += 1;

@@ -292,7 +292,10 @@ fn a_ticket_that_ends_or_loses_its_issuer_lets_nothing_more_be_done() {
 fn a_read_that_is_refused_while_it_waits_leaves_nothing_to_the_next() {
     let mut client = with("reader");
     let replica = &mut client.node.replicas[0];
-    replica.found(&[7; 32], &[0; 16], NOW).expect("a member");
+    replica
+        .members_mut()
+        .found(&[7; 32], &[0; 16], NOW)
+        .expect("a member");
     assert_eq!(client.send("CLIENT LEVEL quorum"), "+OK|");
     assert_eq!(client.feed(&request("GET a")).1, Flow::Waits);
     client.node.trusts = false;

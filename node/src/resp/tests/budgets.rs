@@ -8,6 +8,7 @@ use tallymesh_core::{Flow as BudgetFlow, KeyId};
 fn client() -> Client {
     let mut client = Client::new(RespConfig::default());
     client.node.replicas[0]
+        .members_mut()
         .found(&[7; 32], &[0; 16], NOW)
         .expect("a member");
     client

@@ -508,6 +508,7 @@ fn each_command_runs_from_a_buffer_that_is_partly_executed() {
         for first in ["WAIT 1 50", "INCR q"] {
             let mut client = Client::new(RespConfig::default());
             client.node.replicas[0]
+                .members_mut()
                 .found(&[7; 32], &[0; 16], NOW)
                 .expect("a member");
             if first == "INCR q" {

@@ -11,7 +11,10 @@ const CENTRE: &str = "-NEEDSCENTRE 'increx' as this one takes a centre, and ther
 fn client() -> Client {
     let mut client = Client::new(RespConfig::default());
     let replica = &mut client.node.replicas[0];
-    replica.found(&[7; 32], &[0; 16], NOW).expect("a member");
+    replica
+        .members_mut()
+        .found(&[7; 32], &[0; 16], NOW)
+        .expect("a member");
     let limit = Limit {
         name: "api".into(),
         limit: 10,

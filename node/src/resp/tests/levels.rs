@@ -12,6 +12,7 @@ fn client() -> Client {
         ..RespConfig::default()
     });
     client.node.replicas[0]
+        .members_mut()
         .found(&[7; 32], &[0; 16], NOW)
         .expect("a member");
     client
@@ -202,6 +203,7 @@ fn a_space_without_members_reaches_nothing() {
     assert!(client.send("EXEC").starts_with("-EXECABORT"));
     assert_eq!(client.node.replicas[1].clock(), 0);
     client.node.replicas[1]
+        .members_mut()
         .found(&[7; 32], &[1; 16], NOW)
         .expect("a member");
     assert_eq!(client.wait("INCR a", &[Ok(())]), ":1|");

@@ -139,6 +139,7 @@ fn a_retry_can_be_waited_for_as_what_was_made_first() {
         let replica = &mut client.node.replicas[0];
         if closed {
             replica
+                .members_mut()
                 .found(&[7; 32], &[0; 16], NOW)
                 .expect("the first member");
         }

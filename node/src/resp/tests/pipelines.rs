@@ -234,7 +234,9 @@ impl Play {
         let mut node = Node::new();
         if setup & 16 == 0 {
             let now = node.now;
-            let found = node.replicas[0].found(&[7; 32], &[0; 16], now);
+            let found = node.replicas[0]
+                .members_mut()
+                .found(&[7; 32], &[0; 16], now);
             found.expect("the first member");
         }
         let mut play = Play {

@@ -7,6 +7,7 @@ use tallymesh_core::{Flow as BudgetFlow, Stock};
 fn client() -> Client {
     let mut client = Client::new(RespConfig::default());
     client.node.replicas[0]
+        .members_mut()
         .found(&[7; 32], &[0; 16], NOW)
         .expect("a member");
     assert_eq!(client.send("BUDGET.MINT gift 10"), ":10|");

@@ -12,7 +12,8 @@ fn restart(old: &Replica, owner: Owner, nonce: u8) -> Replica {
     let stored = old.snapshot().encode_stored();
     new.restore(&Message::decode_stored(&stored).unwrap())
         .unwrap();
-    new.announce(&owner, &[nonce; 16], u64::from(nonce))
+    new.members_mut()
+        .announce(&owner, &[nonce; 16], u64::from(nonce))
         .unwrap();
     new
 }
@@ -30,7 +31,7 @@ fn the_next_start_gets_what_the_one_before_held_once_all_know_of_it() {
     let old = two.writer();
     let mut two = restart(&two, [2; 32], 8);
     // Others may know of spends that its disk does not.
-    two.absorb().unwrap();
+    two.members_mut().retire().unwrap();
     assert_eq!(rights(&two, "gift"), (0, 0, 10));
     assert!(two.quota_mut().flow("gift", Flow::Spend(1)).is_err());
     // And may not have heard of its end.
@@ -67,7 +68,7 @@ fn what_was_on_the_way_to_a_writer_that_is_over_is_not_stranded() {
         .unwrap();
     // The first one acknowledges what it has heard, and tells of the grant only after that.
     pass(&two, &mut late);
-    late.acknowledge().unwrap();
+    late.members_mut().acknowledge().unwrap();
     let knew = two.vector();
     pass(&late, &mut two);
     assert!(two.vector().get(&late.writer()) > knew.get(&late.writer()));
@@ -124,9 +125,9 @@ fn given_up() -> (Replica, Replica, crate::Journal) {
     two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     two.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     pass(&two, &mut one);
-    one.force_members(&[[1; 32]]).unwrap();
-    one.fence_strays().unwrap();
-    one.absorb().unwrap();
+    one.members_mut().force(&[[1; 32]]).unwrap();
+    one.members_mut().fence_strays().unwrap();
+    one.members_mut().retire().unwrap();
     // It has not heard of that.
     two.quota_mut().flow("gift", Flow::Spend(4)).unwrap();
     two.quota_mut().flow("gift", Flow::Mint(6)).unwrap();
@@ -139,7 +140,10 @@ fn given_up() -> (Replica, Replica, crate::Journal) {
     two.add("plain", 1).unwrap();
     let whole = one.delta(&VersionVector::default());
     let fresh = WriterId::from_bytes([88; 16]);
-    let journal = two.begin_again(fresh, &whole, &mut |_| ()).unwrap();
+    let journal = two
+        .rejoin_mut()
+        .begin_again(fresh, &whole, &mut |_| ())
+        .unwrap();
     (one, two, journal)
 }
 
@@ -147,11 +151,11 @@ fn given_up() -> (Replica, Replica, crate::Journal) {
 fn what_can_not_be_spent_again_is_handed_back() {
     let (one, mut two, journal) = given_up();
     assert_eq!(rights(&one, "gift"), (9, 0, 0));
-    let upto = one.last_of(&journal.writer().unwrap());
+    let upto = one.members().final_clock(&journal.writer().unwrap());
     // Others have taken it out of the members, and so it would be handed back all.
     assert!(!two.quota.is_next_start);
     two.quota.is_next_start = true;
-    let returned = two.make_again(journal, upto, 0, &mut |_| ());
+    let returned = two.rejoin_mut().make_again(journal, upto, 0, &mut |_| ());
     let again: Vec<_> = returned
         .again
         .iter()
@@ -181,16 +185,19 @@ fn what_was_inherited_is_not_inherited_again() {
     let [mut one, mut two] = members();
     two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
-    one.force_members(&[[1; 32]]).unwrap();
-    one.fence_strays().unwrap();
+    one.members_mut().force(&[[1; 32]]).unwrap();
+    one.members_mut().fence_strays().unwrap();
     let whole = one.delta(&VersionVector::default());
-    one.absorb().unwrap();
+    one.members_mut().retire().unwrap();
     assert_eq!(rights(&one, "gift"), (10, 0, 0));
     one.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     let fresh = WriterId::from_bytes([88; 16]);
-    let journal = one.begin_again(fresh, &whole, &mut |_| ()).unwrap();
+    let journal = one
+        .rejoin_mut()
+        .begin_again(fresh, &whole, &mut |_| ())
+        .unwrap();
     let upto = whole.hi(&journal.writer().unwrap());
-    let returned = one.make_again(journal, upto, 0, &mut |_| ());
+    let returned = one.rejoin_mut().make_again(journal, upto, 0, &mut |_| ());
     assert!(returned.again.iter().any(|it| it.refused));
     assert_eq!(
         (value(&one, "gift"), rights(&one, "gift")),
@@ -203,9 +210,9 @@ fn what_was_inherited_is_not_inherited_again() {
 #[test]
 fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
     let [mut one, mut two] = members();
-    one.force_members(&[[1; 32]]).unwrap();
-    one.fence_strays().unwrap();
-    one.absorb().unwrap();
+    one.members_mut().force(&[[1; 32]]).unwrap();
+    one.members_mut().fence_strays().unwrap();
+    one.members_mut().retire().unwrap();
     two.quota_mut().flow("debt", Flow::Mint(1)).unwrap();
     two.quota_mut().flow("debt", Flow::LowerFloor(5)).unwrap();
     two.quota_mut().flow("debt", Flow::Spend(6)).unwrap();
@@ -213,19 +220,24 @@ fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
     // It is a member's there.
     let mut fresh = two.clone();
     let mut journal = two
+        .rejoin_mut()
         .begin_again(WriterId::from_bytes([88; 16]), &state, &mut |_| ())
         .unwrap();
     journal.made.remove(0);
     let whole = one.delta(&VersionVector::default());
     fresh
+        .rejoin_mut()
         .begin_again(WriterId::from_bytes([89; 16]), &whole, &mut |_| ())
         .unwrap();
     let refused = fresh
         .clone()
+        .rejoin_mut()
         .make_again(journal.clone(), Some(0), 0, &mut |_| ());
     assert!(refused.again.iter().all(|it| it.refused));
     fresh.quota.is_next_start = true;
-    let returned = fresh.make_again(journal, Some(0), 0, &mut |_| ());
+    let returned = fresh
+        .rejoin_mut()
+        .make_again(journal, Some(0), 0, &mut |_| ());
     let refused: Vec<bool> = returned.again.iter().map(|it| it.refused).collect();
     assert_eq!(refused, [false, true]);
     let debt = fresh.quota().budget("debt").unwrap();

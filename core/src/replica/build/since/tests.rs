@@ -62,7 +62,7 @@ fn a_record_of_few_writers_is_the_one_of_all() {
             one.merge(&brought(number)).unwrap();
         }
         if closed {
-            one.found(&[1; 32], &[2; 16], 1).unwrap();
+            one.members_mut().found(&[1; 32], &[2; 16], 1).unwrap();
         }
         // One that comes again and again, in an open space.
         let mut again = Replica::new(Space::default(), id(77_777));
@@ -80,13 +80,13 @@ fn a_record_of_few_writers_is_the_one_of_all() {
                     }
                     3 => {
                         other += 1;
-                        one.admit(&id(other)).unwrap();
+                        one.members_mut().admit(&id(other)).unwrap();
                     }
                     4 if closed => {
                         let writer = id(1_000 + mix(round) % (other - 999));
-                        let _ = one.fence(&writer);
-                        one.absorb().unwrap();
-                        one.acknowledge().unwrap();
+                        let _ = one.members_mut().fence(&writer);
+                        one.members_mut().retire().unwrap();
+                        one.members_mut().acknowledge().unwrap();
                     }
                     5 => {
                         let mut transaction = one.begin().unwrap();
@@ -95,8 +95,8 @@ fn a_record_of_few_writers_is_the_one_of_all() {
                             Once::new(&[round.to_le_bytes(), step.to_le_bytes()].concat(), b"");
                         transaction.commit_once(once, &mut Vec::new()).unwrap();
                     }
-                    6 if closed => drop(one.collect(&mark)),
-                    6 if round % 60 == 0 => drop(one.renew(id(5_000 + round))),
+                    6 if closed => drop(one.members_mut().collect(&mark)),
+                    6 if round % 60 == 0 => drop(one.forks_mut().renew(id(5_000 + round))),
                     7 if !closed => {
                         again.add(&key, 1).unwrap();
                         one.merge(&again.delta(&one.vector())).unwrap();

@@ -39,7 +39,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     lift(&mut cutted, 3, by(gone, 6));
     let mut other = plain(OWN, 3, 1);
     cut(&mut other, 2, 1, by(left, 6));
-    one.put_slots(handle, vec![other.clone(), cutted]);
+    one.state.put_slots(handle, vec![other.clone(), cutted]);
     one.forget_writer(gone, to, 4);
     let slots = one.state.slots(handle);
     assert_eq!(slots[0], other);
@@ -71,7 +71,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     assert_eq!(
         (
             one.state.clocks[gone as usize],
-            one.taken_over(&two.writer())
+            one.members().retired_clock(&two.writer())
         ),
         (0, Some(4))
     );
@@ -103,7 +103,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
     let handle = with_slot.handle("k").unwrap();
     let moved = child(plain(gone, 3, 1), by(OWN, 5), 1);
     let slots = vec![plain(OWN, 5, 1), moved];
-    with_slot.put_slots(handle, slots);
+    with_slot.state.put_slots(handle, slots);
     assert!(!forgets(&mut with_slot, &|_| ()));
     let odd = slot(
         OWN,
@@ -114,11 +114,11 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
             ..Extra::default()
         },
     );
-    with_slot.put_slots(handle, vec![odd]);
+    with_slot.state.put_slots(handle, vec![odd]);
     assert!(forgets(&mut with_slot, &|_| ()));
     let without = || {
         let mut one = absorbed();
-        one.put_slots(handle, vec![plain(OWN, 5, 1)]);
+        one.state.put_slots(handle, vec![plain(OWN, 5, 1)]);
         one
     };
     assert!(forgets(&mut without(), &|_| ()));

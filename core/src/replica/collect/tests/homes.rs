@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Op;
+use crate::error::Error;
 use crate::error::Missing;
 
 /// Two members and a guest whom both took in as it greeted them. The one who made the reset, and
@@ -20,7 +21,10 @@ fn taken_in_twice() -> [Replica; 4] {
     said(home);
     let mut guest = Replica::new(crate::Space::default(), WriterId::from_bytes([77; 16]));
     for member in [&mut *home, &mut *other] {
-        member.admit_guest(&guest.writer()).unwrap();
+        member
+            .membership
+            .admit_guest(&mut member.state, &guest.writer())
+            .unwrap();
     }
     pass(other, &mut guest);
     assert_eq!(guest.value("n"), Some(5));
@@ -34,14 +38,18 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
         pass(one, two);
         pass(two, one);
         for member in [&mut *one, &mut *two] {
-            if member.attached().any(|guest| guest == tab.writer()) {
+            if member
+                .members()
+                .sponsored()
+                .any(|guest| guest == tab.writer())
+            {
                 pass(member, tab);
                 pass(tab, member);
             }
             member.membership.table.waiting = true;
-            member.acknowledge().unwrap();
+            member.members_mut().acknowledge().unwrap();
             let kept = member.mark();
-            member.collect(&kept);
+            member.members_mut().collect(&kept);
         }
     }
 }
@@ -61,9 +69,9 @@ fn whoever_began_from_less_than_its_home_believes_is_refused() {
     guest.apply("n", Op::Reset).unwrap();
     for member in [&mut home, &mut other] {
         let message = guest.delta(&member.vector());
-        let merged = member.merge_live(&message, Some(guest.writer()), &mut |_| ());
+        let merged = member.merge_with(&message, Some(guest.writer()), &mut |_| ());
         assert_eq!(merged, Err(Error::Behind));
-        assert_eq!(member.held(&guest.writer()), 0);
+        assert_eq!(member.state.held(&guest.writer()), 0);
     }
 }
 
@@ -73,14 +81,16 @@ fn whoever_began_from_less_than_its_home_believes_is_refused() {
 fn whoever_was_sent_all_but_an_acknowledgement_goes_on() {
     let [mut one, _, mut tab] = space();
     let mut guest = Replica::new(crate::Space::default(), WriterId::from_bytes([77; 16]));
-    one.admit_guest(&guest.writer()).unwrap();
+    one.membership
+        .admit_guest(&mut one.state, &guest.writer())
+        .unwrap();
     pass(&one, &mut guest);
     pass(&one, &mut tab);
     pass(&tab, &mut one);
     said(&mut one);
     guest.add("n", 1).unwrap();
     let message = guest.delta(&one.vector());
-    let merged = one.merge_live(&message, Some(guest.writer()), &mut |_| ());
+    let merged = one.merge_with(&message, Some(guest.writer()), &mut |_| ());
     assert!(merged.is_ok(), "{merged:?}");
 }
 
@@ -118,9 +128,9 @@ fn what_a_guest_made_first_is_taken_by_a_member_first() {
     let stranger = Err(Error::Stranger {
         writer: guest.writer(),
     });
-    let taken = tab.merge_live(&first, Some(guest.writer()), &mut |_| ());
+    let taken = tab.merge_with(&first, Some(guest.writer()), &mut |_| ());
     assert_eq!(taken, stranger);
-    let passed_on = other.merge_live(&first, Some(tab.writer()), &mut |_| ());
+    let passed_on = other.merge_with(&first, Some(tab.writer()), &mut |_| ());
     let missing = Missing {
         writer: guest.writer(),
         needed: 1,
@@ -129,14 +139,17 @@ fn what_a_guest_made_first_is_taken_by_a_member_first() {
     assert_eq!(passed_on, Err(Error::NotCovered(Box::new(missing))));
     pass(&guest, &mut other);
     pass(&other, &mut tab);
-    let before = home.held(&guest.writer());
-    let is_homes = home.attached().any(|guest| guest == tab.writer());
+    let before = home.state.held(&guest.writer());
+    let is_homes = home
+        .members()
+        .sponsored()
+        .any(|guest| guest == tab.writer());
     let member = if is_homes { &mut home } else { &mut other };
     pass(&tab, member);
     guest.add("n", 1).unwrap();
     pass(&guest, &mut tab);
     pass(&tab, member);
-    assert_eq!((before, member.held(&guest.writer())), (0, 2));
+    assert_eq!((before, member.state.held(&guest.writer())), (0, 2));
 }
 
 /// Members who learn of one dead guest after another.
@@ -150,7 +163,7 @@ fn guests_that_go_all_the_time_put_off_nothing() {
             crate::Space::default(),
             WriterId::from_bytes([100 + visitor; 16]),
         );
-        one.admit(&guest.writer()).unwrap();
+        one.members_mut().admit(&guest.writer()).unwrap();
         pass(one, &mut guest);
         guest.add("n", 1).unwrap();
         pass(&guest, one);
@@ -161,7 +174,7 @@ fn guests_that_go_all_the_time_put_off_nothing() {
     let mut before = visits(&mut one);
     for _ in 0..20 {
         // One goes and one comes, between each two acknowledgements.
-        one.fence(&before).unwrap();
+        one.members_mut().fence(&before).unwrap();
         before = visits(&mut one);
         pass(&one, &mut tab);
         pass(&tab, &mut one);
@@ -171,17 +184,17 @@ fn guests_that_go_all_the_time_put_off_nothing() {
                 false => (&mut two, &mut one),
             };
             from.membership.table.waiting = true;
-            from.acknowledge().unwrap();
-            from.absorb().unwrap();
+            from.members_mut().acknowledge().unwrap();
+            from.members_mut().retire().unwrap();
             let kept = from.mark();
-            from.collect(&kept);
+            from.members_mut().collect(&kept);
             pass(from, to);
         }
     }
     assert!(
         one.membership.horizons().any(|(_, clock)| clock > 10),
         "{:?}",
-        one.settled()
+        one.members().stable()
     );
     let left = one
         .membership
@@ -203,9 +216,9 @@ fn visitors_that_tell_nothing_put_off_nothing() {
         .collect();
     for (at, visitor) in visitors.iter().enumerate() {
         let before = one.clock();
-        one.admit_guest(visitor).unwrap();
+        one.membership.admit_guest(&mut one.state, visitor).unwrap();
         if let Some(gone) = at.checked_sub(LEASE) {
-            one.fence(&visitors[gone]).unwrap();
+            one.members_mut().fence(&visitors[gone]).unwrap();
         }
         pass(&one, &mut tab);
         pass(&tab, &mut one);

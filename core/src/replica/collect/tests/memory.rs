@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Owner;
+use crate::error::Error;
 use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::wire::{Body, Delta, Frame};
 
@@ -18,15 +19,15 @@ fn so_many_that_were_forgotten_are_remembered() {
     }
     one.membership.remember(id(3), 9);
     assert_eq!(one.membership.table.remembered, RETURNS_MAX as u64);
-    assert_eq!(one.taken_over(&id(0)), Some(7));
+    assert_eq!(one.members().retired_clock(&id(0)), Some(7));
     for at in RETURNS_MAX..RETURNS_MAX + 2 {
         one.membership.remember(id(at), 8);
     }
-    let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.taken_over(&id(at)));
+    let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.members().retired_clock(&id(at)));
     assert_eq!(known, [None, None, Some(7), Some(8)]);
     assert_eq!(one.membership.table.returns.len(), RETURNS_MAX);
     assert_eq!(one.membership.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
-    assert!(!one.remembers_all());
+    assert!(!one.membership.remembers_all());
 }
 
 impl Replica {
@@ -46,7 +47,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     }
     let since = |since: &VersionVector| {
         let mut message = one.delta(since);
-        one.tell_memory(&mut message, RETURNS_SENT_MAX);
+        one.membership.tell_memory(&mut message, RETURNS_SENT_MAX);
         message
     };
     let message = since(&VersionVector::default());
@@ -56,7 +57,7 @@ fn a_whole_state_tells_who_was_forgotten() {
         complete: false,
         ..one.delta(&VersionVector::default())
     };
-    one.tell_memory(&mut part, RETURNS_SENT_MAX);
+    one.membership.tell_memory(&mut part, RETURNS_SENT_MAX);
     assert!(part.returns.is_empty() && part.gaps.is_none());
     assert_eq!(message.gaps, Some(true));
     assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
@@ -68,12 +69,12 @@ fn a_whole_state_tells_who_was_forgotten() {
     let mut fresh = Replica::new(one.space().clone(), id(77));
     fresh.merge(&message).unwrap();
     assert_eq!(fresh.membership.remembered(u64::MAX), *message.returns);
-    assert!(one.remembers_all() && !fresh.remembers_all());
+    assert!(one.membership.remembers_all() && !fresh.membership.remembers_all());
     // A writer that is known is not forgotten.
     let mut message = fresh.delta(&VersionVector::default());
     *message.returns = vec![(id(77), 1), (id(78), 2)];
     fresh.merge(&message).unwrap();
-    let known = [77, 78].map(|byte| fresh.taken_over(&id(byte)));
+    let known = [77, 78].map(|byte| fresh.members().retired_clock(&id(byte)));
     assert_eq!(known, [None, Some(2)]);
 
     let frame = Frame {
@@ -114,14 +115,17 @@ fn who_begins_knows_whether_it_remembers_all() {
     };
     for (gaps, all) in [(None, false), (Some(true), false), (Some(false), true)] {
         let mut fresh = Replica::new(one.space().clone(), id(77));
-        assert!(!fresh.remembers_all(), "nobody knows of members here");
+        assert!(
+            !fresh.membership.remembers_all(),
+            "nobody knows of members here"
+        );
         fresh.merge(&with(gaps)).unwrap();
-        assert_eq!(fresh.remembers_all(), all);
+        assert_eq!(fresh.membership.remembers_all(), all);
         // What is told later makes up for it, and takes nothing back.
         for (more, all) in [(None, all), (Some(true), all), (Some(false), true)] {
             let mut fresh = fresh.clone();
             fresh.merge(&with(more)).unwrap();
-            assert_eq!(fresh.remembers_all(), all);
+            assert_eq!(fresh.membership.remembers_all(), all);
             let mut log = vec![fresh.snapshot()];
             fresh.add("k", 1).unwrap();
             let mut mark = Mark::default();
@@ -131,7 +135,7 @@ fn who_begins_knows_whether_it_remembers_all() {
                 let stored = Message::decode_stored(&bytes).unwrap();
                 let mut again = Replica::new(one.space().clone(), id(78));
                 again.restore(&stored).unwrap();
-                assert_eq!(again.remembers_all(), all);
+                assert_eq!(again.membership.remembers_all(), all);
             }
         }
     }
@@ -145,7 +149,7 @@ fn as_many_as_are_sent_are_all_that_there_are() {
             .remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
     }
     let mut message = one.delta(&VersionVector::default());
-    one.tell_memory(&mut message, RETURNS_SENT_MAX);
+    one.membership.tell_memory(&mut message, RETURNS_SENT_MAX);
     assert_eq!(message.gaps, Some(false));
 }
 
@@ -157,9 +161,9 @@ fn nobody_was_forgotten_before_a_space_had_members() {
     one.merge(&other.delta(&VersionVector::default())).unwrap();
     let owner: Owner = [1; 32];
     let writer = WriterId::mint(one.space(), &owner, &[7; 16]);
-    assert!(one.renew(writer));
-    one.found(&owner, &[7; 16], 1).unwrap();
-    assert!(one.remembers_all());
+    assert!(one.forks_mut().renew(writer));
+    one.members_mut().found(&owner, &[7; 16], 1).unwrap();
+    assert!(one.membership.remembers_all());
 }
 
 #[test]

@@ -11,22 +11,22 @@ fn missing_keys_are_given_up_when_all_have_answered_and_not_before() {
     tell_by_page(&one, &mut two);
     let mut one = start_again(&old, &two);
     for gone in [old.writer(), page.writer()] {
-        one.fence(&gone).unwrap();
+        one.members_mut().fence(&gone).unwrap();
     }
     tell(&one, &mut two);
-    assert!(two.acknowledge().unwrap());
+    assert!(two.members_mut().acknowledge().unwrap());
     assert!(two.idempotency.asked_for_keys() > 0);
     for _ in 0..3 {
-        two.acknowledge().unwrap();
+        two.members_mut().acknowledge().unwrap();
         two.idempotency
             .give_up_keys(&two.state, &mut two.membership);
-        assert!(two.lacks_keys(), "nobody has answered");
+        assert!(two.keyed().has_gaps(), "nobody has answered");
     }
     for _ in 0..3 {
         tell(&two, &mut one);
-        one.acknowledge().unwrap();
+        one.members_mut().acknowledge().unwrap();
         tell(&one, &mut two);
-        two.acknowledge().unwrap();
+        two.members_mut().acknowledge().unwrap();
     }
-    assert!(!two.lacks_keys());
+    assert!(!two.keyed().has_gaps());
 }

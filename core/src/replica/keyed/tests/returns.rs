@@ -11,7 +11,10 @@ const FRESH: WriterId = WriterId::from_bytes([77; 16]);
 /// Begins again under another id, from all that another one has.
 fn again(replica: &mut Replica, from: &Replica) -> crate::Journal {
     let state = from.delta(&VersionVector::default());
-    replica.begin_again(FRESH, &state, &mut |_| ()).unwrap()
+    replica
+        .rejoin_mut()
+        .begin_again(FRESH, &state, &mut |_| ())
+        .unwrap()
 }
 
 #[test]
@@ -25,11 +28,13 @@ fn what_another_has_made_is_not_made_again() {
     // Something else under the key of what nobody else has made.
     add_else(&mut one, "b", 100);
     let journal = again(&mut two, &one);
-    let returned = two.make_again(journal, Some(told), told + 2, &mut |_| ());
+    let returned = two
+        .rejoin_mut()
+        .make_again(journal, Some(told), told + 2, &mut |_| ());
     let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
     assert_eq!(clocks, [(told + 1, None), (told + 2, Some(1))]);
     assert_eq!(two.value("n"), Some(112));
-    assert_eq!(two.makers(&once("b")), [(FRESH, 1)]);
+    assert_eq!(two.keyed().makers(&once("b")), [(FRESH, 1)]);
 }
 
 #[test]
@@ -63,12 +68,12 @@ fn who_begins_again_does_not_know_which_lives_are_whose() {
     settle(&mut all);
     let [mut one, mut two, _] = all;
     // It remembers keys for a shorter time.
-    assert!(one.drop_keyed(u64::MAX));
+    assert!(one.keyed_mut().drop_before(u64::MAX));
     let mut late = start_again(&old, &two);
     add(&mut late, "a", 5);
     let before = two.writer();
     again(&mut two, &one);
-    assert_eq!(two.makers(&once("a")), [(before, at)]);
+    assert_eq!(two.keyed().makers(&once("a")), [(before, at)]);
     assert!(
         two.membership
             .known_to_all(two.state.numbers.get(&before).unwrap())
@@ -87,9 +92,9 @@ fn who_begins_again_claims_to_know_its_own_keys_only_as_far_as_it_does() {
     tell_by_page(&one, &mut two);
     again(&mut old, &two);
     assert_eq!(old.value("n"), Some(5));
-    assert!(old.lacks_keys());
+    assert!(old.keyed().has_gaps());
     again(&mut one, &two);
-    assert!(!one.lacks_keys());
+    assert!(!one.keyed().has_gaps());
 }
 
 #[test]
@@ -98,10 +103,10 @@ fn who_goes_by_another_id_has_made_nothing_under_it() {
     let mut one = Replica::new(closed.space().clone(), closed.writer());
     add(&mut one, "a", 5);
     let made = dot(&one);
-    assert!(one.renew(FRESH));
-    assert_eq!(one.makers(&once("a")), [made]);
+    assert!(one.forks_mut().renew(FRESH));
+    assert_eq!(one.keyed().makers(&once("a")), [made]);
     add(&mut one, "b", 5);
-    assert_eq!(one.makers(&once("b")), [(FRESH, 1)]);
+    assert_eq!(one.keyed().makers(&once("b")), [(FRESH, 1)]);
 }
 
 /// Nobody tells what counts of them until a message does; nothing is to be withdrawn of them.
@@ -109,11 +114,11 @@ fn who_goes_by_another_id_has_made_nothing_under_it() {
 fn what_is_in_doubt_may_be_dropped() {
     let [mut one, _] = members();
     add(&mut one, "a", 5);
-    assert!(!one.drop_keyed(u64::MAX));
+    assert!(!one.keyed_mut().drop_before(u64::MAX));
     one.idempotency.doubt_keyed(&mut one.membership);
-    assert_eq!(one.written_before(&once("a")), None);
-    assert!(one.drop_keyed(u64::MAX));
-    assert_eq!(one.keyed_count(), 0);
+    assert_eq!(one.keyed().written_before(&once("a")), None);
+    assert!(one.keyed_mut().drop_before(u64::MAX));
+    assert_eq!(one.keyed().count(), 0);
 }
 
 #[test]
@@ -140,8 +145,8 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     assert_eq!(of(&two, "b"), [ABSORBED]);
     assert_eq!(of(&two, "c"), [ABSORBED]);
     // All who count have seen it, so the own transactions are all that is to be asked for.
-    let own = two.written();
-    assert_eq!(two.written_before(&once("c")), Some(own));
+    let own = two.consistency().written();
+    assert_eq!(two.keyed().written_before(&once("c")), Some(own));
 }
 
 /// A guest leaves: nothing but its keys makes members say that they have seen what it made.
@@ -154,14 +159,18 @@ fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
     settle(&mut all);
     let [mut one, mut two, mut guest] = all;
     add(&mut guest, "a", 5);
-    guest.leave().unwrap();
+    guest.members_mut().leave().unwrap();
     tell(&guest, &mut one);
-    assert_eq!(one.absorb(), Ok(0), "others may have made the same");
+    assert_eq!(
+        one.members_mut().retire(),
+        Ok(0),
+        "others may have made the same"
+    );
     let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
     tend(&mut one, &mut two, &with_keys);
     for member in [&one, &two] {
-        assert_eq!(member.held(&guest.writer()), 0);
+        assert_eq!(member.state.held(&guest.writer()), 0);
         assert_eq!(member.value("n"), Some(5));
-        assert_eq!(member.asked(&once("a")), Asked::Before(None));
+        assert_eq!(member.keyed().lookup(&once("a")), Asked::Before(None));
     }
 }

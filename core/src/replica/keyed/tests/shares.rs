@@ -3,7 +3,7 @@
 use super::*;
 use super::{members, once, tell};
 use crate::error::Error;
-use crate::{Asked, Op, Party, Replica};
+use crate::{Asked, KeyedBounds, Op, Party, Replica};
 use alloc::format;
 use alloc::string::String;
 
@@ -28,7 +28,7 @@ fn asker(ticket: Option<u128>, address: u128) -> Asker {
 
 /// Adds under a key, as somebody who asks for a new one.
 fn ask(one: &mut Replica, key: &str, asker: &Asker) -> Result<(), Error> {
-    assert_eq!(one.asked(&once(key)), Asked::New);
+    assert_eq!(one.keyed().lookup(&once(key)), Asked::New);
     let mut transaction = one.begin()?;
     transaction.apply("n", Op::Add(1))?;
     transaction.commit_once_for(once(key), Some(asker), &mut Vec::new())
@@ -41,13 +41,13 @@ fn fill(one: &mut Replica, name: &str, asker: &Asker, count: usize) -> usize {
 
 fn known(one: &Replica, name: &str, count: usize) -> usize {
     let keys = (0..count).map(|at| format!("{name}{at}"));
-    keys.filter(|key| one.asked(&once(key)) != Asked::New)
+    keys.filter(|key| one.keyed().lookup(&once(key)) != Asked::New)
         .count()
 }
 
 fn bounded() -> Replica {
     let [mut one, _] = members();
-    one.bound_keyed(BOUNDS);
+    one.keyed_mut().set_bounds(BOUNDS);
     one
 }
 
@@ -66,7 +66,10 @@ fn who_asks_without_end_is_refused_and_pushes_out_nobody() {
         assert_eq!(made, share - own);
         assert_eq!(one.value("n"), Some(made as i128 + 2));
         for key in ["honest", "other", "flood0"] {
-            assert!(matches!(one.asked(&once(key)), Asked::Before(_)), "{key}");
+            assert!(
+                matches!(one.keyed().lookup(&once(key)), Asked::Before(_)),
+                "{key}"
+            );
         }
         let refused = ask(&mut one, "more", &flood);
         assert_eq!(refused, Err(Error::KeyedFull { max: share }));
@@ -81,7 +84,7 @@ fn who_asks_for_long_pushes_out_its_own() {
     let mut one = bounded();
     ask(&mut one, "honest", &asker(Some(2), 7)).unwrap();
     for round in 0..8 {
-        let settled = one.keyed_end();
+        let settled = one.keyed().end();
         let flood = Asker {
             settled,
             ..asker(Some(1), 7)
@@ -90,8 +93,8 @@ fn who_asks_for_long_pushes_out_its_own() {
         assert_eq!(fill(&mut one, &name, &flood, 9), BOUNDS.ticket);
         assert_eq!(known(&one, &name, BOUNDS.ticket), BOUNDS.ticket);
     }
-    assert_eq!(one.keyed_count(), BOUNDS.ticket + 1);
-    assert_ne!(one.asked(&once("honest")), Asked::New);
+    assert_eq!(one.keyed().count(), BOUNDS.ticket + 1);
+    assert_ne!(one.keyed().lookup(&once("honest")), Asked::New);
 }
 
 /// The holders of one ticket at several addresses share its room, and who holds least loses nothing.
@@ -103,7 +106,7 @@ fn who_shares_a_ticket_pushes_out_whoever_holds_most_of_it() {
     // All is young, yet one that holds less than its part is let in.
     ask(&mut one, "again", &asker(Some(1), 8)).unwrap();
     assert_eq!(known(&one, "flood", 9), 3);
-    assert_ne!(one.asked(&once("honest")), Asked::New);
+    assert_ne!(one.keyed().lookup(&once("honest")), Asked::New);
 }
 
 /// However many tickets there are, members have room that guests do not get.
@@ -118,24 +121,24 @@ fn guests_leave_room_for_members() {
             9,
         );
     }
-    assert_eq!(one.keyed_count(), BOUNDS.guests);
+    assert_eq!(one.keyed().count(), BOUNDS.guests);
     let reserve = BOUNDS.all - BOUNDS.guests;
     let member = asker(None, 1);
     assert_eq!(fill(&mut one, "member", &member, reserve), reserve);
     // Beyond that the next one takes from the group that holds most.
-    assert_eq!(one.keyed_count(), BOUNDS.all);
+    assert_eq!(one.keyed().count(), BOUNDS.all);
     let guests = one.idempotency.shares.totals[1];
     ask(&mut one, "one more", &asker(None, 2)).unwrap();
     assert_eq!(known(&one, "member", reserve), reserve - 1);
     assert_eq!(one.idempotency.shares.totals[1], guests);
-    assert_eq!(one.keyed_count(), BOUNDS.all);
+    assert_eq!(one.keyed().count(), BOUNDS.all);
 }
 
 /// Another member's keys count for that member's start, and push out nothing that was made here.
 #[test]
 fn what_one_member_tells_pushes_out_nothing_of_another() {
     let [mut one, mut two] = members();
-    one.bound_keyed(BOUNDS);
+    one.keyed_mut().set_bounds(BOUNDS);
     for at in 0..5 {
         ask(&mut one, &format!("own{at}"), &asker(Some(at), 1)).unwrap();
     }
@@ -144,7 +147,7 @@ fn what_one_member_tells_pushes_out_nothing_of_another() {
         assert_eq!(fill(&mut two, &name, &asker(None, 1), 10), 10);
         tell(&two, &mut one);
     }
-    assert_eq!(one.keyed_count(), BOUNDS.all);
+    assert_eq!(one.keyed().count(), BOUNDS.all);
     assert_eq!(known(&one, "own", 5), 5);
     assert_eq!(known(&one, "told9-", 10), 10);
 }
@@ -157,12 +160,12 @@ fn what_is_dropped_makes_room_for_its_group() {
     assert_eq!(fill(&mut one, "a", &flood, 9), BOUNDS.ticket);
     let [closed, _] = members();
     let mut open = Replica::new(closed.space().clone(), closed.writer());
-    open.bound_keyed(BOUNDS);
+    open.keyed_mut().set_bounds(BOUNDS);
     for round in 0..3 {
         let name: String = format!("{round}-");
         assert_eq!(fill(&mut open, &name, &flood, 9), BOUNDS.ticket);
-        assert!(open.drop_keyed(u64::MAX));
-        assert_eq!(open.keyed_count(), 0);
+        assert!(open.keyed_mut().drop_before(u64::MAX));
+        assert_eq!(open.keyed().count(), 0);
         let shares = &open.idempotency.shares;
         assert_eq!((shares.totals, shares.tickets.len()), ([0, 0], 0));
         assert_eq!((shares.held.len(), shares.free.len()), (1, 1));

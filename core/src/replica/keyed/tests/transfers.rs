@@ -38,7 +38,7 @@ fn a_store_is_told_keys_that_came_later() {
     tab.add("k", 1).unwrap();
     tell_by_page(&tab, &mut two);
     let mut records = vec![two.since(&mut mark).unwrap()];
-    assert!(two.lacks_keys());
+    assert!(two.keyed().has_gaps());
     assert_eq!(two.since(&mut mark), None, "none came");
     tell(&one, &mut two);
     records.push(two.since(&mut mark).unwrap());
@@ -48,7 +48,10 @@ fn a_store_is_told_keys_that_came_later() {
         let record = Message::decode_stored(&record.encode_stored()).unwrap();
         again.restore(&record).unwrap();
     }
-    assert_eq!(again.asked(&once("a")), Asked::Before(Some(dot(&one))));
+    assert_eq!(
+        again.keyed().lookup(&once("a")),
+        Asked::Before(Some(dot(&one)))
+    );
 }
 
 /// The sender of a transfer hears of a transaction without its key, and later of the key. Whoever asks
@@ -71,7 +74,7 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
         assert_eq!(Message::decode(&bytes), Ok(message));
         if parts == 0 {
             tell_by_page(&two, &mut one);
-            assert!(one.lacks_keys());
+            assert!(one.keyed().has_gaps());
         }
         // Each walk has two parts, in the first and in the last page.
         if number < 2 {
@@ -84,7 +87,7 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
         walk = next;
         assert!(parts < 100);
     }
-    assert!(late && !one.lacks_keys());
+    assert!(late && !one.keyed().has_gaps());
 }
 
 #[test]
@@ -105,8 +108,8 @@ fn keys_travel_in_parts_of_any_size() {
     let last = Message::decode(&parts.pop().unwrap()).unwrap();
     two.merge_staged(&parts, &last, Some(one.writer()), &mut |_| ())
         .unwrap();
-    assert_eq!((two.keyed_count(), two.value("n")), (50, Some(50)));
-    assert!(!two.lacks_keys());
+    assert_eq!((two.keyed().count(), two.value("n")), (50, Some(50)));
+    assert!(!two.keyed().has_gaps());
 }
 
 #[test]

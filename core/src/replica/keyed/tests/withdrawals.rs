@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 
 /// The first tells the second all that it has, without that anything is withdrawn.
 fn pass(from: &Replica, to: &mut Replica) {
-    let message = from.delta(&to.vector_with_keys());
-    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+    let message = from.delta(&to.keyed().vector());
+    to.merge_with(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
 }
 
@@ -93,7 +93,7 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
             several,
             by: Stamp { writer, clock: 1 },
         }];
-        one.put_slots(handle, slots);
+        one.state.put_slots(handle, slots);
         let made: Vec<u64> = withdrawn(&mut one).iter().map(|it| it.1).collect();
         let expected = [clocks[0], clocks[2]];
         assert_eq!(made, expected[2 - left..], "{several}");
@@ -128,7 +128,7 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
     }
     let slots = again.state.slots(again.handle("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
-    assert_eq!(again.keyed_count(), 2);
+    assert_eq!(again.keyed().count(), 2);
     assert_eq!(withdrawn(&mut again), []);
     assert_eq!(again.value("n"), Some(775));
 }
@@ -190,16 +190,16 @@ fn what_counts_for_certain_is_not_made_again_by_who_began_without_keys() {
     let before = one.writer();
     let mut one = start_again(&one, &two);
     for gone in [before, page.writer()] {
-        one.fence(&gone).unwrap();
+        one.members_mut().fence(&gone).unwrap();
     }
     tend(&mut one, &mut two, &|from, to| drop(tell(from, to)));
-    assert_eq!(one.held(&before), 0);
-    assert_eq!(one.asked(&once("a")), Asked::Before(None));
+    assert_eq!(one.state.held(&before), 0);
+    assert_eq!(one.keyed().lookup(&once("a")), Asked::Before(None));
     let (owner, nonce) = ([2; 32], [30; 16]);
     let writer = WriterId::mint(one.space(), &owner, &nonce);
     let mut again = Replica::new(one.space().clone(), writer);
     tell_by_page(&one, &mut again);
-    again.announce(&owner, &nonce, 3).unwrap();
+    again.members_mut().announce(&owner, &nonce, 3).unwrap();
     add(&mut again, "a", 5);
     assert_eq!(again.value("n"), Some(10));
     assert_eq!(tell(&again, &mut one), [("n".into(), dot(&again))]);

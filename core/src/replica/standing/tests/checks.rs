@@ -431,7 +431,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
         replica.take_floor(&told(&named, &floor(clock)), &forgotten);
         assert_eq!(replica.membership.table.floor, [2, kept, 0, 0]);
     }
-    assert!(!replica.knows(&id(7)));
+    assert!(!replica.state.knows(&id(7)));
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
         assert_eq!(replica.membership.table.configuration, Some(stands));
         // Its number is not taken by what was decided before.
         let open = !taken || theirs == present;
-        assert_eq!(replica.proposal().is_some(), open);
+        assert_eq!(replica.members().proposal().is_some(), open);
     }
 }
 
@@ -512,7 +512,9 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
             ..configuration(number, &[1])
         };
         let facts = [(1, Says::Configuration(11, Box::new(it)))];
-        replica.knows_newer_members(&whole(&[(1, 0, 11)], &facts))
+        replica
+            .membership
+            .knows_newer_members(&whole(&[(1, 0, 11)], &facts))
     };
     assert_eq!(
         [1, 2, 3].map(|number| is_replaced(number, 0)),
@@ -520,10 +522,16 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
     );
     assert!(!is_replaced(1, 1), "it was forced since");
     assert!(
-        replica.knows_newer_members(&whole(&[(1, 0, 11)], &[])),
+        replica
+            .membership
+            .knows_newer_members(&whole(&[(1, 0, 11)], &[])),
         "it says of none"
     );
     let mut open = replica.clone();
     open.membership.table.configuration = None;
-    assert!(!open.knows_newer_members(&whole(&[(1, 0, 11)], &[])));
+    assert!(
+        !open
+            .membership
+            .knows_newer_members(&whole(&[(1, 0, 11)], &[]))
+    );
 }

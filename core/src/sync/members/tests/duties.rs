@@ -8,16 +8,18 @@ use crate::wire::Digests;
 fn who_is_not_heard_for_a_lease_is_given_up() {
     let mut end = End::member();
     for byte in [1, 2] {
-        end.replica.admit(&id(byte)).unwrap();
+        end.replica.members_mut().admit(&id(byte)).unwrap();
     }
     let alive = |end: &mut End, now| {
         end.now = now;
         end.tend();
-        [1, 2].map(|byte| end.replica.takes_from(&id(byte)))
+        [1, 2].map(|byte| end.replica.members().accepts_from(&id(byte)))
     };
     let tells = |end: &mut End| {
         let seen = end.replica.vector();
-        end.replica.told(&id(2), &seen);
+        end.replica
+            .membership
+            .told(&end.replica.state, &id(2), &seen);
     };
     let link = end.link(1, id(2));
     tells(&mut end);
@@ -40,7 +42,7 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     assert!(!alive(&mut end, 5_100 + LEASE_MS)[1]);
     // A link alone is not enough: it has to get on with what members made.
     let mut slow = End::member();
-    slow.replica.admit(&id(2)).unwrap();
+    slow.replica.members_mut().admit(&id(2)).unwrap();
     slow.link(1, id(2));
     assert!(alive(&mut slow, 100)[1]);
     assert!(alive(&mut slow, 100 + LEASE_MS - 1)[1]);
@@ -52,17 +54,17 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     // Each by itself.
     let mut both = End::member();
     for byte in [1, 2] {
-        both.replica.admit(&id(byte)).unwrap();
+        both.replica.members_mut().admit(&id(byte)).unwrap();
     }
     assert_eq!(alive(&mut both, 0), [true, true]);
     both.now = LEASE_MS;
     both.sync.give_up_silent(LEASE_MS, &mut both.replica);
-    let lives = [1, 2].map(|byte| both.replica.takes_from(&id(byte)));
+    let lives = [1, 2].map(|byte| both.replica.members().accepts_from(&id(byte)));
     assert_eq!(lives, [false, false]);
     // Without a lease nobody is.
     let mut patient = End::member();
     patient.sync.config.lease_ms = 0;
-    patient.replica.admit(&id(1)).unwrap();
+    patient.replica.members_mut().admit(&id(1)).unwrap();
     assert!(alive(&mut patient, 1_000_000)[0]);
     assert!(alive(&mut patient, 2_000_000)[0]);
 }
@@ -71,14 +73,17 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
 fn three() -> (End, [WriterId; 2]) {
     let mut end = End::member();
     let owners = [OWNER, OTHER, [3; 32]];
-    end.replica.force_members(&owners).unwrap();
+    end.replica.members_mut().force(&owners).unwrap();
     let others = [1, 2].map(|at| {
         let writer = id(at as u8);
         let mut other = Replica::new(Space::default(), writer);
         other.merge(&full(&end.replica)).unwrap();
-        other.announce(&owners[at], &[0; 16], 2).unwrap();
+        other
+            .members_mut()
+            .announce(&owners[at], &[0; 16], 2)
+            .unwrap();
         end.replica
-            .merge_live(&full(&other), Some(writer), &mut |_| ())
+            .merge_with(&full(&other), Some(writer), &mut |_| ())
             .unwrap();
         writer
     });
@@ -92,18 +97,18 @@ fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() 
         end.sync.config.lease_ms = 600_000;
         let mut page = Replica::new(Space::default(), id(6));
         for writer in [id(5), id(6)] {
-            end.replica.admit(&writer).unwrap();
+            end.replica.members_mut().admit(&writer).unwrap();
         }
         page.merge(&full(&end.replica)).unwrap();
         page.add("key", 1).unwrap();
         let wrote = full(&page);
         end.replica
-            .merge_live(&wrote, Some(id(6)), &mut |_| ())
+            .merge_with(&wrote, Some(id(6)), &mut |_| ())
             .unwrap();
         let mut alive = |now| {
             end.now = now;
             end.tend();
-            [5, 6].map(|byte| end.replica.takes_from(&id(byte)))
+            [5, 6].map(|byte| end.replica.members().accepts_from(&id(byte)))
         };
         assert_eq!(alive(100), [true, true]);
         assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
@@ -119,7 +124,7 @@ fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
     let held = end.replica.clock();
     assert!(end.tend());
     assert!(end.replica.clock() > held);
-    assert!(!end.replica.collect(&mark));
+    assert!(!end.replica.members_mut().collect(&mark));
     assert_eq!(end.sync.pushes.due(), Some(5));
     assert!(!end.tend());
 }
@@ -128,13 +133,13 @@ fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
 #[test]
 fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
     let mut end = End::member();
-    end.replica.force_members(&[OWNER, OTHER]).unwrap();
-    end.replica.admit(&id(2)).unwrap();
+    end.replica.members_mut().force(&[OWNER, OTHER]).unwrap();
+    end.replica.members_mut().admit(&id(2)).unwrap();
     let mut other = Replica::new(Space::default(), id(1));
     other.merge(&full(&end.replica)).unwrap();
-    other.announce(&OTHER, &[0; 16], 2).unwrap();
+    other.members_mut().announce(&OTHER, &[0; 16], 2).unwrap();
     let message = full(&other);
-    let merged = end.replica.merge_live(&message, Some(id(1)), &mut |_| ());
+    let merged = end.replica.merge_with(&message, Some(id(1)), &mut |_| ());
     merged.unwrap();
     let links = [1, 2].map(|number| end.link(number, id(number as u8)));
     let digests = |end: &mut End| {
@@ -144,7 +149,7 @@ fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
         digests.map(|(link, _)| link).collect::<Vec<Link>>()
     };
     end.tend();
-    assert!(end.replica.is_held_up());
+    assert!(end.replica.membership.is_held_up(&end.replica.state));
     assert_eq!(digests(&mut end), links[1..]);
     end.now = 249;
     end.tend();
@@ -153,7 +158,9 @@ fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
     end.tend();
     assert_eq!(digests(&mut end), links[1..]);
     let seen = end.replica.vector();
-    end.replica.told(&id(2), &seen);
+    end.replica
+        .membership
+        .told(&end.replica.state, &id(2), &seen);
     end.now = 500;
     assert!(end.tend());
     assert_eq!(digests(&mut end), []);
@@ -202,13 +209,14 @@ fn one_has_caught_up_with_all_who_are_there_if_they_are_most() {
     end.sync.is_level(links[1]);
     assert!(up(&end));
     end.replica
-        .force_members(&[OWNER, OTHER, [3; 32], [4; 32]])
+        .members_mut()
+        .force(&[OWNER, OTHER, [3; 32], [4; 32]])
         .unwrap();
     assert!(up(&end));
     end.cut(links[1]);
     assert!(!up(&end));
     end.cut(links[0]);
-    end.replica.force_members(&[OWNER, OTHER]).unwrap();
+    end.replica.members_mut().force(&[OWNER, OTHER]).unwrap();
     assert!(!up(&end));
     assert!(up(&End::member()));
     let open = Replica::new(Space::default(), id(3));
@@ -226,7 +234,7 @@ fn a_member_that_may_have_forgotten_some_asks_each_other_once() {
     let (mut end, others) = three();
     end.link(3, id(9)); // a guest's
     let links = [1, 2].map(|number| end.link(number, others[number as usize - 1]));
-    assert!(end.replica.remembers_all());
+    assert!(end.replica.membership.remembers_all());
     assert_eq!(ask(&mut end), [false; 3]);
     end.replica.lose_memory();
     let mut guest = End::of(end.replica.clone());
@@ -245,7 +253,7 @@ fn a_member_that_may_have_forgotten_some_asks_each_other_once() {
     // One that is no member leaves that to members.
     let mut tab = End::guest();
     tab.link(1, id(100));
-    assert!(!tab.replica.remembers_all());
+    assert!(!tab.replica.membership.remembers_all());
     assert_eq!(ask(&mut tab), [false]);
     // A member does it along with its other duties.
     let mut other = End::of(end.replica.clone());
@@ -306,13 +314,13 @@ fn collection_waits_for_transfers_but_not_for_ever() {
 fn no_transfer_goes_on_across_a_collection() {
     let mut end = End::member();
     let mut guest = Replica::new(Space::default(), id(1));
-    end.replica.admit(&id(1)).unwrap();
+    end.replica.members_mut().admit(&id(1)).unwrap();
     guest.merge(&full(&end.replica)).unwrap();
     for _ in 0..5 {
         guest.add("guest", 1).unwrap();
     }
     end.replica
-        .merge_live(&full(&guest), Some(id(1)), &mut |_| ())
+        .merge_with(&full(&guest), Some(id(1)), &mut |_| ())
         .unwrap();
     let since = VersionVector::of(id(1), guest.clock());
     let pull = |end: &mut End, link, (id, chunk)| {
@@ -345,12 +353,12 @@ fn no_transfer_goes_on_across_a_collection() {
     assert_eq!(pull(&mut end, link, (1, 1)), [(1, false)]);
     end.cut(link);
     end.forget_all(id(1));
-    end.replica.admit(&id(2)).unwrap();
+    end.replica.members_mut().admit(&id(2)).unwrap();
     let mut other = Replica::new(Space::default(), id(2));
     other.merge(&full(&end.replica)).unwrap();
     other.add(&name(10_000), 1).unwrap();
     end.replica
-        .merge_live(&full(&other), Some(id(2)), &mut |_| ())
+        .merge_with(&full(&other), Some(id(2)), &mut |_| ())
         .unwrap();
     // What is cancelled of the new one is told of it, whose clock is below the forgotten one's.
     end.replica.apply(&name(10_000), crate::Op::Delete).unwrap();

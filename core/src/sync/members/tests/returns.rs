@@ -13,7 +13,7 @@ fn returning(last: Last) -> (End, [Link; 2]) {
     for peer in &mut end.sync.peers {
         (peer.level, peer.published) = (true, 1);
     }
-    end.replica.note_told(false);
+    end.replica.rejoin.note_told(&end.replica.state, false);
     let End { replica, sync, .. } = &mut end;
     sync.come_back(0, replica, links[1]);
     end.coming_back().last = Some(last);
@@ -61,17 +61,23 @@ fn a_guest_makes_again_what_does_not_count() {
         assert_eq!(levels, [false, true]);
         assert!(end.sync.peers.iter().all(|peer| peer.published == 0));
         assert!(end.sync.guests.coming_back.is_none());
-        assert_eq!(end.replica.told_upto(), 0);
+        assert_eq!(end.replica.rejoin.told_upto(), 0);
         assert_eq!(end.sync.pushes.due(), Some(5));
         assert!(end.sync.pulls.is_from(links[1]));
-        assert_eq!(end.replica.lost().count(), 0);
+        assert_eq!(
+            end.replica
+                .rejoin
+                .lost(&end.replica.state, &end.replica.membership)
+                .count(),
+            0
+        );
     }
 }
 
 #[test]
 fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     let mut home = End::member().replica;
-    home.force_members(&[OWNER, OTHER]).unwrap();
+    home.members_mut().force(&[OWNER, OTHER]).unwrap();
     let (mut end, links) = returning(Last::Unsure(0));
     end.coming_back().member = true;
     let (mut dropped, writer) = (End::of(end.replica.clone()), end.replica.writer());
@@ -80,12 +86,16 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     assert_eq!(end.replica.writer(), id(8));
     assert_eq!(end.replica.value("key"), None);
     assert_eq!(returned(&end.outputs()), []);
-    let aside: Vec<&Former> = end.replica.lost().collect();
+    let aside: Vec<&Former> = end
+        .replica
+        .rejoin
+        .lost(&end.replica.state, &end.replica.membership)
+        .collect();
     assert_eq!((aside.len(), aside[0].writer), (1, writer));
     assert_eq!((aside[0].journal.told, aside[0].before), (1, 1));
     assert!(aside[0].intro.is_some() && end.sync.guests.coming_back.is_none());
     // Its owner is no member there.
-    home.force_members(&[OWNER]).unwrap();
+    home.members_mut().force(&[OWNER]).unwrap();
     dropped.now = ASK_AGAIN_MS;
     begin_again(&mut dropped, links[1], &full(&home));
     assert_eq!(dropped.replica.writer(), writer);
@@ -110,11 +120,12 @@ fn aside(intro: Option<Intro>, before: u64) -> Former {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
     guest.replica.add("key", 5).unwrap();
-    guest.replica.note_told(false);
+    guest.replica.rejoin.note_told(&guest.replica.state, false);
     let state = full(&End::member().replica);
     let mut ignore = |_| ();
     let journal = guest
         .replica
+        .rejoin_mut()
         .begin_again(id(8), &state, &mut ignore)
         .unwrap();
     Former {
@@ -145,13 +156,13 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         let it = aside(intro, 0);
         let writer = it.writer;
         if known {
-            end.replica.admit(&writer).unwrap();
+            end.replica.members_mut().admit(&writer).unwrap();
         }
-        end.replica.keep_former(it);
+        end.replica.rejoin.keep_former(it);
         end.tend();
         assert_eq!(end.sent().1, asks);
         assert_eq!(end.sync.guests.resuming, asks > 0);
-        assert_eq!(end.replica.takes_from(&writer), asks > 0);
+        assert_eq!(end.replica.members().accepts_from(&writer), asks > 0);
         let mut asked = asks;
         for _ in 0..5 {
             end.tend();
@@ -160,7 +171,7 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         assert_eq!(asked, 1);
     }
     let mut guest = End::guest();
-    guest.replica.keep_former(aside(intro(1), 0));
+    guest.replica.rejoin.keep_former(aside(intro(1), 0));
     guest.tend();
     assert_eq!(guest.sent().1, 0);
 }
@@ -178,7 +189,7 @@ fn a_guest_makes_again_once_it_is_taken_in_itself() {
         let mut it = aside(None, 0);
         it.writer = id(7);
         let link = end.link(1, id(100));
-        end.replica.keep_former(it);
+        end.replica.rejoin.keep_former(it);
         end.tend();
         end.sync.former_ended(link, id(7), Last::Upto(0));
         end.outputs();
@@ -211,16 +222,16 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         let it = aside(intro, before);
         if held {
             let mut guest = End::guest().replica;
-            end.replica.admit(&guest.writer()).unwrap();
+            end.replica.members_mut().admit(&guest.writer()).unwrap();
             guest.merge(&full(&end.replica)).unwrap();
             guest.add("key", 5).unwrap();
             let live = Some(guest.writer());
             let home = &mut end.replica;
-            home.merge_live(&full(&guest), live, &mut |_| ()).unwrap();
+            home.merge_with(&full(&guest), live, &mut |_| ()).unwrap();
         }
-        end.replica.fence(&it.writer).unwrap();
-        end.tend_until(|replica| replica.last_of(&it.writer).is_some());
-        end.replica.keep_former(it);
+        end.replica.members_mut().fence(&it.writer).unwrap();
+        end.tend_until(|replica| replica.members().final_clock(&it.writer).is_some());
+        end.replica.rejoin.keep_former(it);
         end.tend();
         end.outputs();
         assert_eq!(end.sync.guests.resuming, !held);
@@ -235,8 +246,15 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         let outputs = end.outputs();
         assert_eq!(returned(&outputs), [unknown]);
         assert_eq!(goes_by(&outputs, id(9)), [link]);
-        assert_eq!(end.replica.told_upto(), 0);
-        assert!(end.replica.lost().count() == 0 && !end.sync.guests.resuming);
+        assert_eq!(end.replica.rejoin.told_upto(), 0);
+        assert!(
+            end.replica
+                .rejoin
+                .lost(&end.replica.state, &end.replica.membership)
+                .count()
+                == 0
+                && !end.sync.guests.resuming
+        );
     }
 }
 
@@ -253,17 +271,20 @@ fn the_journal_ends_where_a_member_holds_all() {
         let End { replica, sync, .. } = &mut end;
         sync.held_there(replica, Link(9), &replica.vector());
         sync.held_there(replica, link, &vector);
-        let journal = replica.begin_again(id(8), &state, &mut |_| ()).unwrap();
+        let journal = replica
+            .rejoin_mut()
+            .begin_again(id(8), &state, &mut |_| ())
+            .unwrap();
         assert_eq!(journal.len(), left);
         // Nor of a former writer.
         let mut end = End::admitted();
         let link = end.link(1, id(writer));
         let former = aside(None, 0);
         let held = Vec::from([(former.writer, upto)]);
-        end.replica.keep_former(former);
+        end.replica.rejoin.keep_former(former);
         let End { replica, sync, .. } = &mut end;
         sync.held_there(replica, link, &VersionVector::from_sorted(held));
-        assert_eq!(end.replica.unheld(), left);
+        assert_eq!(end.replica.unconfirmed(), left);
     }
 }
 
@@ -276,15 +297,18 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     guest.add("key", 5).unwrap();
     let first = full(&guest);
     guest.add("key", 3).unwrap();
-    guest.note_told(false);
+    guest.rejoin.note_told(&guest.state, false);
     let state = full(&end.replica);
-    let journal = guest.begin_again(id(8), &state, &mut |_| ()).unwrap();
+    let journal = guest
+        .rejoin_mut()
+        .begin_again(id(8), &state, &mut |_| ())
+        .unwrap();
     let home = &mut end.replica;
-    home.merge_live(&first, Some(writer), &mut |_| ()).unwrap();
-    home.fence(&writer).unwrap();
-    end.tend_until(|replica| !replica.knows(&writer));
-    assert_eq!(end.replica.last_of(&writer), Some(1));
-    end.replica.keep_former(Former {
+    home.merge_with(&first, Some(writer), &mut |_| ()).unwrap();
+    home.members_mut().fence(&writer).unwrap();
+    end.tend_until(|replica| !replica.state.knows(&writer));
+    assert_eq!(end.replica.members().final_clock(&writer), Some(1));
+    end.replica.rejoin.keep_former(Former {
         before: 2,
         ..Former::new(writer, journal)
     });
@@ -302,10 +326,13 @@ fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
     let [_, new, known] = second();
     for (replica, is_known) in [(End::admitted().replica, true), (new, false), (known, true)] {
         let mut end = End::of(replica);
-        let (writer, intro) = (end.replica.writer(), end.replica.intro());
+        let (writer, intro) = (
+            end.replica.writer(),
+            end.replica.membership.intro(&end.replica.state),
+        );
         assert_eq!(intro.is_some(), is_known);
         end.replica.add("key", 5).unwrap();
-        end.replica.note_told(false);
+        end.replica.rejoin.note_told(&end.replica.state, false);
         let told = end.replica.clock();
         end.sync.guests.resuming = true;
         let End { replica, sync, now } = &mut end;
@@ -314,9 +341,15 @@ fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
         // A state without it.
         let state = full(&End::member().replica);
         let mut ignore = |_| ();
-        let begun = end.replica.begin_again(id(7), &state, &mut ignore);
+        let begun = end
+            .replica
+            .rejoin_mut()
+            .begin_again(id(7), &state, &mut ignore);
         begun.unwrap();
-        let lost = end.replica.lost();
+        let lost = end
+            .replica
+            .rejoin
+            .lost(&end.replica.state, &end.replica.membership);
         let lost: Vec<_> = lost.map(|it| (it.writer, it.intro, it.before)).collect();
         assert_eq!(lost, [(writer, intro, told)]);
     }
@@ -326,7 +359,10 @@ fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
 #[test]
 fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
     let announced = |replica: &mut Replica, unix_ms| {
-        replica.announce(&OTHER, &[0; 16], unix_ms).unwrap();
+        replica
+            .members_mut()
+            .announce(&OTHER, &[0; 16], unix_ms)
+            .unwrap();
     };
     for (known, heard, doubts) in [
         (Some(5), None, false),
@@ -334,7 +370,7 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
         (Some(5), Some(7), true),
     ] {
         let mut home = End::member().replica;
-        home.force_members(&[OWNER, OTHER]).unwrap();
+        home.members_mut().force(&[OWNER, OTHER]).unwrap();
         let mut end = End::of(Replica::new(Space::default(), id(9)));
         let mut learn = |end: &mut End, generation: Option<u64>| {
             let Some(generation) = generation else {
@@ -349,15 +385,21 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
         learn(&mut end, known);
         let mut kept = aside(None, 0);
         kept.stored = true;
-        end.replica.keep_former(kept);
+        end.replica.rejoin.keep_former(kept);
         end.sync.note_starts(&mut end.replica);
         learn(&mut end, heard);
         end.sync.note_starts(&mut end.replica);
-        let doubtful = end.replica.lost().next().unwrap().doubtful;
+        let doubtful = end
+            .replica
+            .rejoin
+            .lost(&end.replica.state, &end.replica.membership)
+            .next()
+            .unwrap()
+            .doubtful;
         assert_eq!(doubtful, doubts, "{known:?} {heard:?}");
         // The starts of this process are none of those.
         let mut home = End::member().replica;
-        home.force_members(&[OWNER, OTHER]).unwrap();
+        home.members_mut().force(&[OWNER, OTHER]).unwrap();
         let mut end = End::of(Replica::new(Space::default(), id(9)));
         end.replica.merge(&full(&home)).unwrap();
         end.sync.note_starts(&mut end.replica);
@@ -366,16 +408,25 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
         let state = full(&end.replica);
         end.replica.add("key", 1).unwrap();
         let mut ignore = |_| ();
-        let journal = end.replica.begin_again(id(8), &state, &mut ignore).unwrap();
+        let journal = end
+            .replica
+            .rejoin_mut()
+            .begin_again(id(8), &state, &mut ignore)
+            .unwrap();
         let kept = Former {
             writer: id(9),
             stored: true,
             journal,
             ..aside(None, 0)
         };
-        end.replica.keep_former(kept);
+        end.replica.rejoin.keep_former(kept);
         end.sync.note_starts(&mut end.replica);
-        let doubtful: Vec<bool> = end.replica.lost().map(|it| it.doubtful).collect();
+        let doubtful: Vec<bool> = end
+            .replica
+            .rejoin
+            .lost(&end.replica.state, &end.replica.membership)
+            .map(|it| it.doubtful)
+            .collect();
         assert_eq!(doubtful, [false]);
     }
 }
@@ -386,9 +437,9 @@ fn what_is_doubtful_is_told() {
     let mut end = End::member();
     let mut it = aside(None, 0);
     (it.stored, it.doubtful) = (true, true);
-    end.replica.fence(&it.writer).unwrap();
-    end.tend_until(|replica| replica.last_of(&it.writer).is_some());
-    end.replica.keep_former(it);
+    end.replica.members_mut().fence(&it.writer).unwrap();
+    end.tend_until(|replica| replica.members().final_clock(&it.writer).is_some());
+    end.replica.rejoin.keep_former(it);
     end.tend();
     end.outputs();
     let End { replica, sync, now } = &mut end;
@@ -409,11 +460,11 @@ fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
         let link = end.link(1, id(100));
         let mut it = aside(None, 1);
         it.writer = id(7);
-        end.replica.keep_former(it);
+        end.replica.rejoin.keep_former(it);
         let End { replica, sync, now } = &mut end;
         sync.look_back(*now, replica).unwrap();
         sync.former_ended(link, id(7), last);
-        assert!(!replica.remembers_all());
+        assert!(!replica.membership.remembers_all());
         sync.make_again(*now, replica, id(9));
         assert_eq!(end.replica.value("key"), value, "{last:?}");
         let told = returned(&end.outputs());
@@ -428,13 +479,13 @@ fn a_guest_has_those_ended_that_it_left_behind() {
     for byte in 10..40 {
         let mut it = aside(None, 0);
         it.writer = id(byte);
-        end.replica.keep_former(it);
+        end.replica.rejoin.keep_former(it);
     }
     let mut unknown = End::of(end.replica.clone());
     unknown.link(1, id(1));
     let mut home = End::member().replica;
     for byte in 10..40 {
-        home.admit(&id(byte)).unwrap();
+        home.members_mut().admit(&id(byte)).unwrap();
     }
     end.replica.merge(&full(&home)).unwrap();
     for number in [1, 2] {
@@ -475,7 +526,7 @@ fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
     end.coming_back().last = None;
     let mut it = aside(None, 1);
     it.writer = id(7);
-    end.replica.keep_former(it);
+    end.replica.rejoin.keep_former(it);
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert_eq!(end.asked(), [links[0]]);
@@ -490,10 +541,10 @@ fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
     // A member makes nothing any more under a writer that it leaves, and ends them by itself then.
     let mut member = End::member();
     let link = member.link(1, id(1));
-    member.replica.admit(&id(7)).unwrap();
+    member.replica.members_mut().admit(&id(7)).unwrap();
     let mut it = aside(None, 1);
     it.writer = id(7);
-    member.replica.keep_former(it);
+    member.replica.rejoin.keep_former(it);
     let End { replica, sync, now } = &mut member;
     sync.come_back(*now, replica, link);
     let clock = member.replica.clock();
@@ -509,7 +560,7 @@ fn what_all_have_forgotten_is_known_of_nobody() {
     let links = [1, 2].map(|number| end.link(number, id(number as u8)));
     let mut it = aside(None, 0);
     it.writer = id(7);
-    end.replica.keep_former(it);
+    end.replica.rejoin.keep_former(it);
     let forgot = |end: &mut End, link, asked: &[Link]| {
         let last = Last::Forgotten(true);
         end.sync.former_ended(link, id(7), last);
@@ -692,5 +743,5 @@ fn the_whole_state_may_take_longer_than_a_lease() {
         sync.ask_to_end(*now, replica);
     }
     assert!(chunks > 3, "only {chunks} chunks");
-    assert!(member.replica.takes_from(&id(8)));
+    assert!(member.replica.members().accepts_from(&id(8)));
 }

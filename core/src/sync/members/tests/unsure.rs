@@ -10,29 +10,39 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
     let [_, new, known] = second();
     for (replica, unheld) in [(new, 1), (known, 0)] {
         let mut home = End::member().replica;
-        home.force_members(&[OWNER, OTHER]).unwrap();
+        home.members_mut().force(&[OWNER, OTHER]).unwrap();
         let mut end = End::of(replica);
         // All know the other member.
-        end.replica.take_settled(&home.vector(), &home.vector());
+        end.replica
+            .members_mut()
+            .accept_stable(&home.vector(), &home.vector());
         end.tend();
         end.replica.add("key", 5).unwrap();
         let links = [1, 2].map(|number| end.link(number, id(100 * number as u8)));
         let vector = end.replica.vector();
         let End { replica, sync, now } = &mut end;
-        assert!(replica.is_sure_member(&id(100)));
+        assert!(replica.membership.is_sure_member(&replica.state, &id(100)));
         sync.held_there(replica, links[0], &vector);
-        assert_eq!(replica.unheld(), unheld);
+        assert_eq!(replica.unconfirmed(), unheld);
         sync.come_back(*now, replica, links[1]);
         (end.coming_back().member, end.coming_back().fresh) = (true, Some(id(8)));
         let End { replica, sync, now } = &mut end;
         sync.begin_again(*now, replica, links[1], (&[], &full(&home)));
         assert_eq!(end.replica.writer(), id(8));
         let End { replica, sync, .. } = &mut end;
-        replica.take_settled(&home.vector(), &home.vector());
-        assert!(replica.is_sure_member(&id(100)));
+        replica
+            .members_mut()
+            .accept_stable(&home.vector(), &home.vector());
+        assert!(replica.membership.is_sure_member(&replica.state, &id(100)));
         sync.held_there(replica, links[0], &vector);
-        assert_eq!(replica.unheld(), unheld);
-        assert_eq!(replica.lost().count(), unheld);
+        assert_eq!(replica.unconfirmed(), unheld);
+        assert_eq!(
+            replica
+                .rejoin
+                .lost(&replica.state, &replica.membership)
+                .count(),
+            unheld
+        );
     }
 }
 
@@ -42,13 +52,13 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
 fn a_start_that_was_refused_is_asked_again_when_it_announces_itself() {
     for announces in [false, true] {
         let mut end = End::member();
-        end.replica.force_members(&[OWNER, OTHER]).unwrap();
+        end.replica.members_mut().force(&[OWNER, OTHER]).unwrap();
         let mut start = Replica::new(Space::default(), id(9));
         start.merge(&full(&end.replica)).unwrap();
         start.add("key", 1).unwrap();
         let mut mark = start.mark();
         match announces {
-            true => start.announce(&OTHER, &[0; 16], 2).unwrap(),
+            true => start.members_mut().announce(&OTHER, &[0; 16], 2).unwrap(),
             false => drop(start.add("key", 1).unwrap()),
         }
         let Push::Message(push) = start.push(&mut mark) else {

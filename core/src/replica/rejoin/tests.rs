@@ -182,7 +182,7 @@ fn open(byte: u8) -> Replica {
 fn member() -> Replica {
     let mut member = open(8);
     member.add("k", 1).unwrap();
-    member.found(&[8; 32], &[8; 16], 1).unwrap();
+    member.members_mut().found(&[8; 32], &[8; 16], 1).unwrap();
     member
 }
 
@@ -216,6 +216,7 @@ fn transactions_are_kept_from_when_there_are_members() {
     let member = member();
     let mut guest = guest(&member);
     let journal = guest
+        .rejoin_mut()
         .begin_again(id(3), &whole(&member), &mut |_| ())
         .unwrap();
     assert_eq!((journal.writer(), journal.open), (Some(id(2)), 2));
@@ -226,6 +227,7 @@ fn transactions_are_kept_from_when_there_are_members() {
     assert_eq!(journal.survivors, survivors);
     // Nothing was ever kept of the new writer.
     let empty = guest
+        .rejoin_mut()
         .begin_again(id(4), &whole(&member), &mut |_| ())
         .unwrap();
     assert_eq!((empty.writer(), empty.len()), (Some(id(3)), 0));
@@ -240,7 +242,7 @@ fn a_return_needs_a_whole_state_of_a_space_with_members() {
     let known = member.vector();
     member.add("k", 1).unwrap();
     for state in [whole(&open(5)), member.delta(&known)] {
-        let refused = guest.begin_again(id(3), &state, &mut |_| ());
+        let refused = guest.rejoin_mut().begin_again(id(3), &state, &mut |_| ());
         assert_eq!(refused.map(|_| ()), Err(Error::Outdated));
         assert_eq!(guest.canonical_bytes(), before);
     }
@@ -317,7 +319,9 @@ fn what_nobody_knows_is_told() {
     ] {
         let mut replica = self::open(1);
         let journal = journal(&[6, 7, 8], dropped, open);
-        let returned = replica.make_again(journal, upto, published, &mut |_| ());
+        let returned = replica
+            .rejoin_mut()
+            .make_again(journal, upto, published, &mut |_| ());
         assert_eq!(returned.unknown, unknown, "{upto:?}, {published}");
         let from = upto.unwrap_or(published);
         let clocks: Vec<u64> = returned.again.iter().map(|it| it.was).collect();
@@ -335,7 +339,9 @@ fn a_transaction_that_comes_to_nothing_has_no_clock() {
     journal
         .made
         .insert(1, (7, vec![op("absent", Op::Expire(9))]));
-    let returned = replica.make_again(journal, Some(5), 0, &mut |_| ());
+    let returned = replica
+        .rejoin_mut()
+        .make_again(journal, Some(5), 0, &mut |_| ());
     let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
     assert_eq!(clocks, [(6, Some(1)), (7, None), (8, Some(2))]);
 }
@@ -345,7 +351,9 @@ fn what_is_left_of_a_writer_of_before_is_one_transaction() {
     let mut kept = journal(&[6], 0, 4);
     kept.survivors = vec![op("k", Op::Add(2)), op("l", Op::Add(3))];
     let made = |mut replica: Replica, upto| {
-        let returned = replica.make_again(kept.clone(), upto, 0, &mut |_| ());
+        let returned = replica
+            .rejoin_mut()
+            .make_again(kept.clone(), upto, 0, &mut |_| ());
         let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
         (clocks, returned.unknown)
     };
@@ -371,7 +379,9 @@ fn a_cancel_tells_how_much_it_left() {
         ..op("k", Op::Delete)
     };
     journal.made.push((6, vec![did]));
-    let returned = replica.make_again(journal, Some(5), 0, &mut |_| ());
+    let returned = replica
+        .rejoin_mut()
+        .make_again(journal, Some(5), 0, &mut |_| ());
     let op = &returned.again[0].ops[0];
     assert_eq!((&op.cancels, op.left), (&vec![(id(1), 4)], 1));
 }
@@ -402,7 +412,9 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         card.base = Some(Box::default());
         card.announce = announced.then(|| Box::new(announce.clone()));
         card.intro = taken_in.then_some(admit);
-        replica.held_by_member(clock);
+        replica
+            .rejoin
+            .held_by_member(&replica.state, &mut replica.membership, clock);
         let card = &replica.membership.table.cards[OWN as usize];
         assert_eq!(card.base.is_none(), drops, "{clock} {announced} {taken_in}");
     }
@@ -431,10 +443,10 @@ fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
     let survivors_of = |open, before: &[Did]| {
         let mut replica = replica();
         let handle = replica.intern("k").unwrap();
-        replica.put_slots(handle, vec![slot(0)]);
+        replica.state.put_slots(handle, vec![slot(0)]);
         let mut kept = journal(&[], 0, open);
         kept.survivors = before.to_vec();
-        replica.keep_former(Former::new(id(1), kept));
+        replica.rejoin.keep_former(Former::new(id(1), kept));
         replica.clear(id(3));
         replica.rejoin.former[0].journal.survivors.clone()
     };

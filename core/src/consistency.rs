@@ -1,11 +1,16 @@
-//! Consistency levels, as a replica judges them: what it has by itself, and what members have vouched for.
-//! [The argument](crate::sync) for quorum reads is in `sync/levels.rs`.
+//! Consistency levels: how far a transaction is held, here and by members, and tokens that carry the writers
+//! and clocks that a session depends on.
+//!
+//! A member vouches for a transaction if it counts. A majority of members that vouch makes a quorum read or
+//! write; [the argument](crate::sync) stands in `sync/levels.rs`. A token gives the session guarantees of
+//! Terry et al. (1994).
 
-use super::Replica;
 #[cfg(feature = "tokens")]
 use crate::error::Error;
+use crate::layers::State;
 #[cfg(feature = "tokens")]
 use crate::limits::TOKEN_WRITERS_MAX;
+use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::message::records::Owner;
 #[cfg(any(feature = "members", feature = "tokens"))]
@@ -35,10 +40,26 @@ pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
     (era, number.saturating_add(u64::from(accepted)))
 }
 
-impl Replica {
+/// How far transactions are held: see [`Replica::consistency`].
+///
+/// A view: it borrows the replica, reads, and changes nothing.
+///
+/// [`Replica::consistency`]: crate::Replica::consistency
+#[derive(Clone, Copy)]
+pub struct Consistency<'a> {
+    membership: &'a Membership,
+    state: &'a State,
+}
+
+impl<'a> Consistency<'a> {
+    #[inline(always)]
+    pub(crate) fn new(membership: &'a Membership, state: &'a State) -> Consistency<'a> {
+        Consistency { membership, state }
+    }
+
     /// This replica's footing; `None` while the space is open.
     #[cfg(feature = "members")]
-    pub(crate) fn footing(&self) -> Option<Footing> {
+    pub(crate) fn footing(self) -> Option<Footing> {
         let it = self.membership.configuration()?;
         let own = self.membership.owner_of(OWN);
         let (era, next) = self.membership.next_number()?;
@@ -47,53 +68,53 @@ impl Replica {
         Some(Footing {
             present: (it.era, it.number),
             accepted: votes.any(|(of, vote)| Some(*of) == own && vote.accepted.is_some()),
-            counts: self.membership.has_vote(&self.state),
+            counts: self.membership.has_vote(self.state),
         })
     }
 
     /// Up to which clock what a writer made is seen here, by itself or in what took over from it; of
     /// one that is over only what counts.
-    pub(crate) fn counted(&self, writer: &WriterId) -> u64 {
-        match self.membership.last_of(&self.state, writer) {
+    pub(crate) fn counted(self, writer: &WriterId) -> u64 {
+        match self.membership.last_of(self.state, writer) {
             Some(upto) => upto,
             None => self.state.held(writer),
         }
     }
 
     /// The own transactions so far: what to ask members for after a write.
-    pub fn written(&self) -> VersionVector {
-        VersionVector::of(self.writer(), self.clock())
+    pub fn written(self) -> VersionVector {
+        VersionVector::of(self.state.writer(), self.state.clock())
     }
 
     /// Whether all these transactions are seen here and count. One of a writer that is over, and was
     /// not taken over, never does: its process made it again, under another writer.
-    pub fn holds(&self, upto: &VersionVector) -> bool {
+    pub fn holds(self, upto: &VersionVector) -> bool {
         upto.iter()
             .all(|(writer, clock)| self.holds_of(&writer, clock))
     }
 
     /// Whether a writer's transactions up to this clock are seen here and count.
-    pub fn holds_of(&self, writer: &WriterId, clock: u64) -> bool {
+    pub fn holds_of(self, writer: &WriterId, clock: u64) -> bool {
         self.counted(writer) >= clock
     }
 
     /// Whether nothing that counts is held by whoever holds this, and not seen here.
     #[cfg(feature = "members")]
-    pub(crate) fn sees(&self, held: &VersionVector) -> bool {
+    pub(crate) fn sees(self, held: &VersionVector) -> bool {
         held.iter().all(|(writer, clock)| {
             self.state.held(&writer) >= clock
-                || self.membership.last_of(&self.state, &writer).is_some()
+                || self.membership.last_of(self.state, &writer).is_some()
         })
     }
 
     /// Up to which clock what a writer made counts here, and would count once if it was asked for here
     /// again: guests pass transactions on without the keys of retries.
     #[cfg(feature = "members")]
-    fn vouched(&self, writer: &WriterId) -> u64 {
+    fn vouched(self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
         match self.state.numbers.get(writer) {
             Some(number) if self.membership.lacks_keys_of(number) => {
-                counted.min(self.membership.held_with_keys(&self.state, number))
+                counted.min(self.membership.held_with_keys(self.state, number))
             }
             _ => counted,
         }
@@ -102,14 +123,14 @@ impl Replica {
     /// Whether a member can vouch for all these transactions: they count here, also if they are asked
     /// for again.
     #[cfg(feature = "members")]
-    pub(crate) fn vouches(&self, upto: &VersionVector) -> bool {
+    pub(crate) fn vouches(self, upto: &VersionVector) -> bool {
         upto.iter()
             .all(|(writer, clock)| self.vouched(&writer) >= clock)
     }
 
     /// Of these transactions' writers, up to which clock a member can vouch for each.
     #[cfg(feature = "members")]
-    pub(crate) fn vouched_of(&self, upto: &VersionVector) -> VersionVector {
+    pub(crate) fn vouched_of(self, upto: &VersionVector) -> VersionVector {
         let vouched = upto
             .iter()
             .map(|(writer, _)| (writer, self.vouched(&writer)));
@@ -119,7 +140,7 @@ impl Replica {
     /// Whether a member has acknowledged all these transactions, and it is certain that it stood in the
     /// present configuration when it did: it had accepted none of the next number.
     #[cfg(feature = "members")]
-    pub(crate) fn is_acknowledged_by(&self, owner: &Owner, upto: &VersionVector) -> bool {
+    pub(crate) fn is_acknowledged_by(self, owner: &Owner, upto: &VersionVector) -> bool {
         let Some((era, next)) = self.membership.next_number() else {
             return false;
         };
@@ -135,7 +156,7 @@ impl Replica {
             let ack = self.membership.table.cards[number as usize].ack.as_ref();
             let ack = ack.filter(|_| {
                 self.membership
-                    .is_sure_member(&self.state, &self.state.writers[number as usize])
+                    .is_sure_member(self.state, &self.state.writers[number as usize])
             });
             let seen = |writer: &WriterId| {
                 let number = self.state.numbers.get(writer);
@@ -155,10 +176,10 @@ impl Replica {
     /// # Errors
     /// [`Error::TokenFull`].
     #[cfg(feature = "tokens")]
-    pub fn token(&self, before: &Token) -> Result<Token, Error> {
+    pub fn token(self, before: &Token) -> Result<Token, Error> {
         let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
         if vector.len() > TOKEN_WRITERS_MAX {
-            let settled = self.membership.settled(&self.state);
+            let settled = self.membership.settled(self.state);
             let rest = vector.iter().filter(|it| settled.get(&it.0) < it.1);
             vector = VersionVector::from_sorted(rest.collect());
         }
@@ -170,7 +191,7 @@ impl Replica {
     /// # Errors
     /// [`Error::TokenFull`].
     #[cfg(feature = "tokens")]
-    pub fn room_in_token(&self, before: &Token) -> Result<(), Error> {
+    pub fn room_in_token(self, before: &Token) -> Result<(), Error> {
         let writers = self.unheld_of(before.vector()).len() + 1;
         match writers > TOKEN_WRITERS_MAX {
             true => Err(Error::TokenFull { writers }),
@@ -180,7 +201,7 @@ impl Replica {
 
     /// Those of these transactions that are not seen here, or do not count.
     #[cfg(feature = "tokens")]
-    fn unheld_of(&self, vector: &VersionVector) -> VersionVector {
+    fn unheld_of(self, vector: &VersionVector) -> VersionVector {
         let unheld = vector.iter().filter(|it| self.counted(&it.0) < it.1);
         VersionVector::from_sorted(unheld.collect())
     }
@@ -188,8 +209,8 @@ impl Replica {
     /// As few transactions as stand for all that is seen here: whoever holds them holds all of it.
     /// What was merged before the own last transaction comes with that.
     #[cfg(feature = "tokens")]
-    fn frontier(&self) -> VersionVector {
-        let own = self.clock();
+    fn frontier(self) -> VersionVector {
+        let own = self.state.clock();
         let tops = self.state.numbers.iter().filter_map(|(writer, number)| {
             let at = number as usize;
             let comes_along = self.state.merged_at[at] < own && self.comes_along(number);
@@ -204,7 +225,7 @@ impl Replica {
     /// space with members that is not certain of one that nobody has taken in, or that is over and not
     /// taken over yet; and of guests they take only a member's word.
     #[cfg(feature = "tokens")]
-    fn comes_along(&self, number: u32) -> bool {
+    fn comes_along(self, number: u32) -> bool {
         let card = &self.membership.table.cards[number as usize];
         let guest = card.intro.is_some() && !card.is_over();
         self.membership.configuration().is_none()

@@ -17,34 +17,15 @@ use crate::state::slot::Base;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-impl Replica {
-    /// The own clock up to which others may have been told of this replica's transactions while its
-    /// owner was no member.
-    pub(crate) fn told_as_guest(&self) -> u64 {
-        self.rejoin.told_as_guest()
-    }
+/// Going on under a fresh writer after this one was passed over: see [`Replica::rejoin_mut`].
+pub struct RejoinMut<'a> {
+    pub(super) replica: &'a mut Replica,
+}
 
-    /// The own clock up to which others may have been told of this replica's transactions.
-    pub(crate) fn told_upto(&self) -> u64 {
-        self.rejoin.told_upto()
-    }
-
-    /// Notes that a member holds this replica's transactions up to `clock` for good.
-    pub fn held_by_member(&mut self, clock: u64) {
-        self.rejoin
-            .held_by_member(&self.state, &mut self.membership, clock)
-    }
-
-    /// Drops what a sole member has kept: nobody else can end its writer. After a forced change
-    /// somebody else may think so too, and only one of them is right.
-    pub(crate) fn keep_no_journal_alone(&mut self) {
-        self.rejoin
-            .keep_no_journal_alone(&self.state, &mut self.membership)
-    }
-
+impl RejoinMut<'_> {
     /// Drops everything but the keys that are interned, and goes on as `writer`, freshly minted, from
     /// the whole state of another replica. Gives back the own transactions that may not be part of
-    /// that state, to be [made again](Replica::make_again) once it is certain which are not. Names
+    /// that state, to be [made again](crate::RejoinMut::make_again) once it is certain which are not. Names
     /// each counter that may have changed.
     ///
     /// # Errors
@@ -60,7 +41,7 @@ impl Replica {
         self.begin_again_staged(writer, &[], state, changed)
     }
 
-    /// As [`begin_again`](Replica::begin_again), from a state that came in encoded chunks.
+    /// As [`begin_again`](crate::RejoinMut::begin_again), from a state that came in encoded chunks.
     pub(crate) fn begin_again_staged(
         &mut self,
         writer: WriterId,
@@ -76,33 +57,45 @@ impl Replica {
                 writer: detail(writer),
             });
         }
-        let mut fresh = Replica::new(self.state.space.clone(), writer);
+        let mut fresh = Replica::new(self.replica.state.space.clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
-        if self.membership.configuration().is_none() {
-            self.rejoin.begin_journal(&self.state);
+        if self.replica.membership.configuration().is_none() {
+            self.replica.rejoin.begin_journal(&self.replica.state);
         }
-        let mut journal = core::mem::replace(&mut *self.rejoin.journal, Journal::EMPTY);
-        journal.writer = Some(self.writer());
+        let mut journal = core::mem::replace(&mut *self.replica.rejoin.journal, Journal::EMPTY);
+        journal.writer = Some(self.replica.writer());
         if journal.open > 0 {
-            journal.survivors = self.rejoin.survivors(&self.state, OWN);
+            journal.survivors = self.replica.rejoin.survivors(&self.replica.state, OWN);
         }
-        let keyed = self.idempotency.known_keyed(&self.state, &self.membership);
-        let owner = match self.membership.is_member() {
-            true => self.membership.owner_of(OWN),
+        let keyed = self
+            .replica
+            .idempotency
+            .known_keyed(&self.replica.state, &self.replica.membership);
+        let owner = match self.replica.membership.is_member() {
+            true => self.replica.membership.owner_of(OWN),
             false => None,
         };
-        self.clear(writer).into_iter().for_each(&mut *changed);
-        self.merge_staged(staged, last, None, changed)?;
+        self.replica
+            .clear(writer)
+            .into_iter()
+            .for_each(&mut *changed);
+        self.replica.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
-            self.idempotency
-                .claim_keyed(&self.state, &mut self.membership, before, last, made);
+            self.replica.idempotency.claim_keyed(
+                &self.replica.state,
+                &mut self.replica.membership,
+                before,
+                last,
+                made,
+            );
         }
-        self.quota.begun_again(owner, &self.membership);
+        let replica = &mut *self.replica;
+        replica.quota.begun_again(owner, &replica.membership);
         Ok(journal)
     }
 
     /// Makes transactions of a former writer again, before any other of this one. `upto` is the last
-    /// of its clocks that [was taken over](Replica::taken_over), 0 if none was; `None` if nobody
+    /// of its clocks that [was taken over](crate::Members::retired_clock), 0 if none was; `None` if nobody
     /// remembers: then what was published, up to the clock `published`, is left alone and reported
     /// as unknown. Of a writer that began before the space had members, and of which nothing was
     /// taken over, what is left is added.
@@ -116,16 +109,7 @@ impl Replica {
         // Of what nobody was told nothing counts.
         let upto = upto.or((published == 0).then_some(0));
         if upto == Some(0) && !journal.survivors.is_empty() {
-            let before = self.clock();
-            let ops = self.transact_again(journal.survivors, None, changed);
-            let clock = Some(self.clock()).filter(|clock| *clock > before);
-            let was = journal.open;
-            let again = Again {
-                was,
-                clock,
-                refused: ops.is_none(),
-                ops: ops.unwrap_or_default(),
-            };
+            let again = self.make_one_again(journal.open, journal.survivors, None, changed);
             return Returned {
                 again: Vec::from([again]),
                 unknown: None,
@@ -143,22 +127,33 @@ impl Replica {
         let again = made.map(|(was, did)| {
             let keyed = journal.keyed.binary_search_by_key(&was, |it| it.0);
             let once = keyed.ok().map(|at| journal.keyed[at].1);
-            let before = self.clock();
-            let ops = match once.is_some_and(|once| self.idempotency.is_made(&once)) {
-                true => Some(Vec::new()), // somebody else took it
-                false => self.transact_again(did, once, changed),
-            };
-            let clock = Some(self.clock()).filter(|clock| *clock > before);
-            Again {
-                was,
-                clock,
-                refused: ops.is_none(),
-                ops: ops.unwrap_or_default(),
-            }
+            self.make_one_again(was, did, once, changed)
         });
         Returned {
             again: again.collect(),
             unknown,
+        }
+    }
+
+    /// Makes the transaction that had the clock `was` again, unless somebody else has made it under its key.
+    fn make_one_again(
+        &mut self,
+        was: u64,
+        did: Vec<Did>,
+        once: Option<Once>,
+        changed: &mut dyn FnMut(KeyId),
+    ) -> Again {
+        let before = self.replica.clock();
+        let ops = match once.is_some_and(|once| self.replica.idempotency.is_made(&once)) {
+            true => Some(Vec::new()),
+            false => self.transact_again(did, once, changed),
+        };
+        let clock = Some(self.replica.clock()).filter(|clock| *clock > before);
+        Again {
+            was,
+            clock,
+            refused: ops.is_none(),
+            ops: ops.unwrap_or_default(),
         }
     }
 
@@ -170,17 +165,17 @@ impl Replica {
         once: Option<Once>,
         changed: &mut dyn FnMut(KeyId),
     ) -> Option<Vec<AgainOp>> {
-        let did = Quota::made_again(self, did)?;
-        let Ok(clock) = self.membership.next_clock(&self.state) else {
+        let did = Quota::made_again(self.replica, did)?;
+        let Ok(clock) = self.replica.membership.next_clock(&self.replica.state) else {
             return Some(Vec::new());
         };
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
-            let Ok(handle) = self.state.keys.find_or_insert(&it.key) else {
+            let Ok(handle) = self.replica.state.keys.find_or_insert(&it.key) else {
                 continue;
             };
-            let at = self.state.draft_of(&mut drafts, handle);
+            let at = self.replica.state.draft_of(&mut drafts, handle);
             let draft = &mut drafts[at];
             let (mut cancels, mut left) = (Vec::new(), 0);
             let base = match it.op {
@@ -190,12 +185,12 @@ impl Replica {
                 Op::Add(_) | Op::Expire(_) | Op::Persist => None,
             };
             #[cfg(feature = "guests")]
-            if base.is_some() && self.adds_only {
+            if base.is_some() && self.replica.adds_only {
                 continue;
             }
             match base {
-                None if self.step(draft, clock, it.op, &mut again).is_err() => {
-                    if Quota::owns(&self.state, handle) {
+                None if self.replica.step(draft, clock, it.op, &mut again).is_err() => {
+                    if Quota::owns(&self.replica.state, handle) {
                         return None; // all parts of it or none
                     }
                     continue;
@@ -203,25 +198,29 @@ impl Replica {
                 None => {}
                 Some(base) => {
                     let seen = it.saw.len();
-                    cancels = self.rejoin.cancel_again(
-                        &self.state,
-                        &self.membership,
+                    cancels = self.replica.rejoin.cancel_again(
+                        &self.replica.state,
+                        &self.replica.membership,
                         &mut draft.slots,
                         it.saw,
-                        &self.state.act(clock),
+                        &self.replica.state.act(clock),
                     );
                     left = seen - cancels.len();
                     let own = counter::find(&draft.slots, OWN);
-                    let sums = counter::sums(&draft.slots, &self.state.writers);
+                    let sums = counter::sums(&draft.slots, &self.replica.state.writers);
                     let own_alive = own.is_ok_and(|at| sums[at].is_alive());
-                    self.state
+                    self.replica
+                        .state
                         .act(clock)
                         .cancel_own(&mut draft.slots, base, own_alive);
                     draft.changed = true;
-                    again.push(
-                        self.rejoin
-                            .did(&self.state, handle, it.op, clock, &draft.slots),
-                    );
+                    again.push(self.replica.rejoin.did(
+                        &self.replica.state,
+                        handle,
+                        it.op,
+                        clock,
+                        &draft.slots,
+                    ));
                 }
             }
             changed(handle);
@@ -235,16 +234,46 @@ impl Replica {
         #[cfg(feature = "members")]
         if let Some(once) = once {
             // It was small enough the first time.
-            let _ = self.remember_keyed(clock, (once, None), &drafts);
+            let _ = self.replica.remember_keyed(clock, (once, None), &drafts);
         }
         for draft in &mut drafts {
-            self.commit(clock, draft);
+            self.replica.commit(clock, draft);
         }
         if once.is_some() {
-            self.membership.made(&mut self.state, clock);
+            self.replica.membership.made(&mut self.replica.state, clock);
         }
-        self.rejoin.keep(clock, again);
+        self.replica.rejoin.keep(clock, again);
         Some(ops)
+    }
+
+    /// Takes over what another process of the same owner left behind, which is gone: `left` is the
+    /// replica that was [restored](Replica::restore) from its store under a writer that never wrote.
+    /// What it had made and nobody may hold is made again in time, as what was made by earlier starts of
+    /// this replica's own; in an open space, all that it held is merged. A store has to have a
+    /// [snapshot](Replica::snapshot) of what comes of it, and the other store to be gone, before anybody
+    /// is told anything. Names each counter that changed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the space has members there and is open here: then this one is to be taken
+    /// over by that one, or to wait until it has heard of them; and as [`merge`](Replica::merge). Nothing
+    /// is taken over then.
+    pub fn take_over(
+        &mut self,
+        left: &mut Replica,
+        changed: &mut dyn FnMut(KeyId),
+    ) -> Result<(), Error> {
+        if self.replica.membership.configuration().is_none() {
+            if left.members().configuration().is_some() {
+                return Err(Error::Closed);
+            }
+            self.replica
+                .merge_with(&left.delta(&self.replica.vector()), None, changed)?;
+        }
+        left.rejoin.note_former(&left.state, &left.membership);
+        for former in left.rejoin.former.iter() {
+            self.replica.rejoin.take_kept(&self.replica.state, former);
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,9 @@
 //! Tokens, and what is known to be held, by hand.
 
-use super::super::collect::tests::space;
 use super::*;
+use crate::Replica;
 use crate::message::records::{Ack, Fence, Retired, Ruling, Vote};
+use crate::replica::collect::tests::space;
 use crate::state::slot::Stamp;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -26,7 +27,12 @@ fn of(entries: &[(WriterId, u64)]) -> VersionVector {
 }
 
 fn token(replica: &Replica, before: &Token) -> VersionVector {
-    replica.token(before).unwrap().vector().clone()
+    replica
+        .consistency()
+        .token(before)
+        .unwrap()
+        .vector()
+        .clone()
 }
 
 #[test]
@@ -34,12 +40,12 @@ fn a_transaction_stands_for_all_that_its_writer_had_seen() {
     let none = Token::default();
     let [mut one, mut two, mut three] = [1, 2, 3].map(replica);
     assert_eq!(token(&one, &none), of(&[]));
-    assert_eq!(one.written(), of(&[]));
+    assert_eq!(one.consistency().written(), of(&[]));
     two.add("a", 1).unwrap();
     take(&two, &mut one);
     assert_eq!(token(&one, &none), of(&[(id(2), 1)]));
     one.add("a", 1).unwrap();
-    assert_eq!(one.written(), of(&[(id(1), 1)]));
+    assert_eq!(one.consistency().written(), of(&[(id(1), 1)]));
     assert_eq!(token(&one, &none), of(&[(id(1), 1)]));
     three.add("a", 1).unwrap();
     take(&three, &mut one);
@@ -57,16 +63,16 @@ fn a_token_has_room_for_64_writers() {
         let entries = (1..=writers).map(|byte| (id(byte), 1));
         Token::new(VersionVector::from_sorted(entries.collect())).unwrap()
     };
-    assert_eq!(one.room_in_token(&before(63)), Ok(()));
+    assert_eq!(one.consistency().room_in_token(&before(63)), Ok(()));
     let full = Err(Error::TokenFull { writers: 65 });
-    assert_eq!(one.room_in_token(&before(64)), full);
+    assert_eq!(one.consistency().room_in_token(&before(64)), full);
     one.add("a", 1).unwrap();
     assert_eq!(token(&one, &before(63)).len(), 64);
-    assert_eq!(one.token(&before(64)).map(|_| ()), full);
+    assert_eq!(one.consistency().token(&before(64)).map(|_| ()), full);
     let mut seen = replica(64);
     seen.add("a", 1).unwrap();
     take(&seen, &mut one);
-    assert_eq!(one.room_in_token(&before(64)), Ok(()));
+    assert_eq!(one.consistency().room_in_token(&before(64)), Ok(()));
     // What everybody holds is left out, but only if there is no room.
     *one.membership.table = crate::membership::table::Roster::new();
     one.membership
@@ -88,7 +94,7 @@ fn what_may_not_come_along_is_named() {
     let number = |of: &Replica| one.state.numbers.get(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     one.add("a", 1).unwrap();
-    assert!(one.comes_along(other) && one.comes_along(guest));
+    assert!(one.consistency().comes_along(other) && one.consistency().comes_along(guest));
     let by = Stamp {
         writer: OWN,
         clock: 1,
@@ -101,22 +107,22 @@ fn what_may_not_come_along_is_named() {
     };
     for dead in [other, guest] {
         let mut one = over(dead);
-        assert!(!one.comes_along(dead));
+        assert!(!one.consistency().comes_along(dead));
         let writer = one.state.writers[dead as usize];
         let clock = one.state.clocks[dead as usize];
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
         one.membership.table.cards[dead as usize].retired = Some(retired);
-        assert!(one.comes_along(dead));
+        assert!(one.consistency().comes_along(dead));
     }
     // Nobody has taken it in.
     let mut stray = one.clone();
     stray.membership.table.cards[guest as usize].intro = None;
-    assert!(!stray.comes_along(guest));
+    assert!(!stray.consistency().comes_along(guest));
     // A guest's word for other guests need not be taken.
     one.membership.table.cards[OWN as usize].announce = None;
-    assert!(!one.comes_along(guest));
+    assert!(!one.consistency().comes_along(guest));
 }
 
 #[test]
@@ -127,15 +133,16 @@ fn of_who_is_over_only_what_counts_is_held() {
     let clock = one.state.clocks[number];
     let upto = |clock| of(&[(writer, clock)]);
     assert_eq!(
-        [clock, clock + 1].map(|it| one.holds(&upto(it))),
+        [clock, clock + 1].map(|it| one.consistency().holds(&upto(it))),
         [true, false]
     );
     assert_eq!(
-        [clock, clock + 1].map(|it| one.sees(&upto(it))),
+        [clock, clock + 1].map(|it| one.consistency().sees(&upto(it))),
         [true, false]
     );
     assert_eq!(
-        one.vouched_of(&of(&[(writer, 1), (id(99), 7)])),
+        one.consistency()
+            .vouched_of(&of(&[(writer, 1), (id(99), 7)])),
         upto(clock)
     );
     let to = Stamp {
@@ -147,25 +154,32 @@ fn of_who_is_over_only_what_counts_is_held() {
         upto: clock - 1,
     });
     assert_eq!(
-        [clock - 1, clock].map(|it| one.holds(&upto(it))),
+        [clock - 1, clock].map(|it| one.consistency().holds(&upto(it))),
         [true, false]
     );
     assert_eq!(
-        [clock, clock + 1].map(|it| one.sees(&upto(it))),
+        [clock, clock + 1].map(|it| one.consistency().sees(&upto(it))),
         [true, true]
     );
-    assert_eq!(one.vouched_of(&upto(9)), upto(clock - 1));
+    assert_eq!(one.consistency().vouched_of(&upto(9)), upto(clock - 1));
     // Also if it is forgotten.
     one.membership.remember(id(77), 5);
     let forgotten = |clock| of(&[(id(77), clock)]);
-    assert_eq!([5, 6].map(|it| one.holds(&forgotten(it))), [true, false]);
-    assert!(one.sees(&forgotten(6)));
+    assert_eq!(
+        [5, 6].map(|it| one.consistency().holds(&forgotten(it))),
+        [true, false]
+    );
+    assert!(one.consistency().sees(&forgotten(6)));
 }
 
 #[test]
 fn an_acknowledgement_counts_of_a_member_in_its_place() {
     let [mut one, two, _] = space();
-    let owner = one.incarnation(&two.writer()).unwrap().0;
+    let owner = one
+        .membership
+        .incarnation(&one.state, &two.writer())
+        .unwrap()
+        .0;
     let number = one.state.numbers.get(&two.writer()).unwrap();
     let own = one.clock();
     let ack = Ack {
@@ -177,11 +191,15 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
     one.membership.table.cards[number as usize].base = None;
     one.membership.table.settled = alloc::vec![100; one.state.writers.len()];
     let writer = one.writer();
-    let acked = |one: &Replica, clock| one.is_acknowledged_by(&owner, &of(&[(writer, clock)]));
+    let acked = |one: &Replica, clock| {
+        one.consistency()
+            .is_acknowledged_by(&owner, &of(&[(writer, clock)]))
+    };
     assert!(acked(&one, own) && !acked(&one, own + 1));
     let mine = one.membership.owner_of(OWN).unwrap();
     assert!(
-        !one.is_acknowledged_by(&mine, &one.written()),
+        !one.consistency()
+            .is_acknowledged_by(&mine, &one.consistency().written()),
         "its own word is no word"
     );
     let mut unsure = one.clone();
@@ -202,7 +220,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
             accepted,
         }))
     };
-    let footing = |one: &Replica| one.footing().unwrap();
+    let footing = |one: &Replica| one.consistency().footing().unwrap();
     let ruling = |owner| Ruling {
         members: Vec::from([owner]),
         ..Ruling::default()

@@ -1,0 +1,72 @@
+//! What a replica knows of members and keeps to itself: for tests that must tell replicas apart.
+
+use super::Membership;
+use super::table::{Attached, Roster};
+use crate::layers::State;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl Membership {
+    /// All that decides what a replica does with members, and that it tells nobody, as text.
+    pub(crate) fn local_text(&self, state: &State) -> String {
+        // Each field is named, so that a new one is thought of here.
+        let Roster {
+            cards: _,
+            index: _,
+            configuration: _,
+            gone: _,
+            attached,
+            stuck: _,
+            settled,
+            floor,
+            pending,
+            prospect,
+            established,
+            early,
+            proposal,
+            asked,
+            vouched,
+            waiting,
+            returns,
+            gaps,
+            returned: _,
+            remembered: _,
+            held_back: _, // with the keyed operations
+        } = &*self.table;
+        let id = |number: u32| state.writers[number as usize];
+        let clocks = |clocks: &[u64]| {
+            let held = clocks.iter().zip(&state.writers);
+            let mut held: Vec<_> = held.filter(|(clock, _)| **clock > 0).collect();
+            held.sort_unstable_by_key(|(_, writer)| **writer);
+            format!("{held:?}")
+        };
+        let told = |Attached { writer, seen }: &Attached| {
+            let mut seen: Vec<_> = seen
+                .iter()
+                .map(|(number, clock)| (id(*number), *clock))
+                .collect();
+            seen.sort_unstable();
+            (id(*writer), seen)
+        };
+        let mut attached: Vec<_> = attached.iter().map(told).collect();
+        attached.sort_unstable();
+        let mut vouched: Vec<_> = vouched.iter().map(|(by, of)| (*by, id(*of))).collect();
+        vouched.sort_unstable();
+        let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
+        let prospect = prospect.as_ref().map(|it| {
+            let ids = |numbers: &[u32]| {
+                let mut ids: Vec<_> = numbers.iter().map(|number| id(*number)).collect();
+                ids.sort_unstable();
+                ids
+            };
+            let held = it.held.as_deref().map(clocks);
+            (ids(&it.members), clocks(&it.least), held, ids(&it.fences))
+        });
+        let (settled, floor) = (clocks(settled), clocks(floor));
+        format!(
+            "{attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
+             {asked} {vouched:?} {waiting} {returns:?} {gaps}"
+        )
+    }
+}
