@@ -146,12 +146,12 @@ impl Contents {
 
 /// The digest of each page's contents, as it was when the digest of all was asked for last.
 #[derive(Clone)]
-pub(crate) struct Sums {
+struct Sums {
     /// Pages touched from this epoch on are to be done again.
     epoch: u64,
     /// Whether the space had members then, where other parts of a page count.
     closed: bool,
-    pub(crate) pages: Vec<u64>,
+    pages: Vec<u64>,
     sum: u64,
 }
 
@@ -166,7 +166,7 @@ impl Empty for Sums {
 }
 
 impl Sums {
-    pub(crate) fn heap_bytes(&self) -> usize {
+    fn heap_bytes(&self) -> usize {
         self.pages.capacity() * size_of::<u64>()
     }
 }
@@ -174,14 +174,14 @@ impl Sums {
 /// Forks and other faults that were found, and the digests by which forks are looked for.
 #[derive(Clone)]
 pub(crate) struct ForkLog {
-    pub(crate) sums: Closed<Sums>,
+    sums: Closed<Sums>,
     /// Writers that were found forked since the sync machine last asked.
-    pub(crate) forked: Closed<Vec<WriterId>>,
-    pub(crate) faults: Closed<Vec<Fault>>,
+    forked: Closed<Vec<WriterId>>,
+    faults: Closed<Vec<Fault>>,
     /// Those that nobody has taken yet, to be laid to links.
     #[cfg(feature = "members")]
-    pub(crate) fresh_faults: Vec<Fault>,
-    pub(crate) fault_count: u64,
+    fresh_faults: Vec<Fault>,
+    fault_count: u64,
 }
 
 /// Evidence of forks: see [`Replica::forks`].
@@ -234,6 +234,18 @@ impl ForkLog {
             fresh_faults: Vec::new(),
             fault_count: 0,
         }
+    }
+
+    /// The heap bytes that the digests take.
+    #[inline]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.sums.heap_bytes()
+    }
+
+    /// Has all digests made anew.
+    #[inline]
+    pub(crate) fn forget_sums(&mut self) {
+        *self.sums = Sums::EMPTY;
     }
 
     /// A digest of everything that is held here: equal at replicas with equal version vectors,

@@ -43,6 +43,28 @@ pub use journal::{Again, AgainOp, Returned};
 /// Own transactions that no member is known to hold, of the present writer and of earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct Rejoin {
-    pub(crate) journal: Closed<Journal>,
-    pub(crate) former: Closed<Vec<Former>>,
+    journal: Closed<Journal>,
+    former: Closed<Vec<Former>>,
+}
+
+impl Rejoin {
+    /// What earlier writers made and no member is known to hold.
+    pub(crate) fn earlier(&self) -> &[Former] {
+        &self.former
+    }
+}
+
+#[cfg(test)]
+impl Rejoin {
+    pub(crate) fn earlier_mut(&mut self) -> &mut Vec<Former> {
+        &mut self.former
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub(crate) fn journal_mut(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
 }

@@ -495,6 +495,6 @@ impl Replica {
             + self.state.pages.capacity() * size_of::<Page>()
             + self.state.touched.heap_bytes()
             + self.state.keys.heap_bytes()
-            + self.forks.sums.heap_bytes()
+            + self.forks.heap_bytes()
     }
 }

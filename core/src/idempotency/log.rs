@@ -39,30 +39,30 @@ pub(crate) struct Instance {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdempotencyLog {
     /// By their places, in the order in which they came.
-    pub(crate) instances: BTreeMap<u64, Instance>,
+    pub(super) instances: BTreeMap<u64, Instance>,
     /// The place after the last that ever came.
-    pub(crate) end: u64,
+    pub(super) end: u64,
     /// For whom they count.
-    pub(crate) shares: Shares,
+    pub(super) shares: Shares,
     /// By key, and where they are.
-    pub(crate) places: BTreeSet<([u8; 16], u64)>,
+    pub(super) places: BTreeSet<([u8; 16], u64)>,
     /// How many of each writer there are, and its last clock.
-    pub(crate) of_writer: BTreeMap<u32, (u64, u64)>,
+    pub(super) of_writer: BTreeMap<u32, (u64, u64)>,
     /// Keys under which several were met, to be looked at.
-    pub(crate) due: Vec<[u8; 16]>,
+    pub(super) due: Vec<[u8; 16]>,
     /// Where those are that the message told which is being taken in.
-    pub(crate) told: BTreeSet<u64>,
+    pub(super) told: BTreeSet<u64>,
     /// Of each writer, from which clock on its slots' lives are the ones that they have now: what began
     /// or ended a life before is forgotten.
-    pub(crate) reborn: BTreeMap<u32, u64>,
+    pub(super) reborn: BTreeMap<u32, u64>,
     /// The own transaction that asks who knows more of writers that are over, and up to where these
     /// were held then.
-    pub(crate) asked: Option<(u64, Vec<(u32, u64)>)>,
+    pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
     /// How many adds were withdrawn here.
-    pub(crate) withdrawn: u64,
+    pub(super) withdrawn: u64,
     /// How many operations were looked at to forget writers.
     #[cfg(test)]
-    pub(crate) looked_at: usize,
+    pub(super) looked_at: usize,
 }
 
 impl IdempotencyLog {
@@ -202,3 +202,25 @@ impl IdempotencyLog {
         }
     }
 }
+
+#[cfg(test)]
+impl IdempotencyLog {
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    pub(crate) fn instances(&mut self) -> &mut BTreeMap<u64, Instance> {
+        &mut self.instances
+    }
+
+    pub(crate) fn reborn(&mut self) -> &mut BTreeMap<u32, u64> {
+        &mut self.reborn
+    }
+
+    pub(crate) fn asked_mut(&mut self) -> &mut Option<(u64, Vec<(u32, u64)>)> {
+        &mut self.asked
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,10 +2,13 @@
 
 use super::Rejoin;
 use crate::MEMBERS;
+use crate::closed::Empty;
 use crate::layers::State;
 use crate::membership::Membership;
-use crate::message::journal::{Did, Dids, Saw};
+use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::message::records::Configuration;
+#[cfg(feature = "members")]
+use crate::once::Once;
 use crate::state::counter;
 use crate::state::counter::Act;
 use crate::state::keys::KeyId;
@@ -108,6 +111,22 @@ impl Rejoin {
             }
         }
         survivors
+    }
+
+    /// Gives away the journal of the present writer, which is left behind.
+    pub(crate) fn take_journal(&mut self, state: &State) -> Journal {
+        let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
+        journal.writer = Some(state.writer());
+        if journal.open > 0 {
+            journal.survivors = self.survivors(state, OWN);
+        }
+        journal
+    }
+
+    /// Notes the key under which a transaction was made.
+    #[cfg(feature = "members")]
+    pub(crate) fn keep_key(&mut self, clock: u64, once: Once) {
+        self.journal.keyed.push((clock, once));
     }
 
     /// Keeps a transaction.

@@ -4,7 +4,6 @@
 mod sweep;
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::closed::Empty;
 use crate::layers::Quota;
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
@@ -93,7 +92,7 @@ impl Replica {
         let mut handles: Vec<KeyId> = self.counters().map(|(handle, _)| handle).collect();
         handles.extend(Quota::owned(&self.state));
         self.quota.cleared();
-        *self.forks.sums = Empty::EMPTY;
+        self.forks.forget_sums();
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();

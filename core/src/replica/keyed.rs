@@ -58,7 +58,7 @@ impl Replica {
         log.remember(&self.state, clock, (once, asker), drafts)?;
         self.quota.note_once(&self.state, clock, drafts);
         if self.membership.keeps_journal() {
-            self.rejoin.journal.keyed.push((clock, once));
+            self.rejoin.keep_key(clock, once);
         }
         Ok(())
     }

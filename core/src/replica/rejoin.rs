@@ -2,7 +2,6 @@
 //! [The rules](crate::rejoin) stand with the parts.
 
 use super::{QuotaHooks, Replica};
-use crate::closed::Empty;
 use crate::error::{Error, detail};
 use crate::layers::Quota;
 use crate::message::Message;
@@ -62,11 +61,7 @@ impl RejoinMut<'_> {
         if self.replica.membership.configuration().is_none() {
             self.replica.rejoin.begin_journal(&self.replica.state);
         }
-        let mut journal = core::mem::replace(&mut *self.replica.rejoin.journal, Journal::EMPTY);
-        journal.writer = Some(self.replica.writer());
-        if journal.open > 0 {
-            journal.survivors = self.replica.rejoin.survivors(&self.replica.state, OWN);
-        }
+        let journal = self.replica.rejoin.take_journal(&self.replica.state);
         let keyed = self
             .replica
             .idempotency
@@ -270,7 +265,7 @@ impl RejoinMut<'_> {
                 .merge_with(&left.delta(&self.replica.vector()), None, changed)?;
         }
         left.rejoin.note_former(&left.state, &left.membership);
-        for former in left.rejoin.former.iter() {
+        for former in left.rejoin.earlier() {
             self.replica.rejoin.take_kept(&self.replica.state, former);
         }
         Ok(())

@@ -72,7 +72,7 @@ impl Replica {
             false => 0,
         };
         let mut base = lows.like(self.state.clocks.len(), NOTHING);
-        let told = (self.rejoin.journal.told, self.rejoin.former_clocks());
+        let told = (self.rejoin.told_upto(), self.rejoin.former_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
@@ -189,7 +189,7 @@ impl Replica {
         self.state.epoch += 1;
         mark.state.epoch = self.state.epoch;
         mark.remembered = self.membership.table.remembered;
-        (mark.told, mark.former) = (self.rejoin.journal.told, self.rejoin.former_clocks());
+        (mark.told, mark.former) = (self.rejoin.told_upto(), self.rejoin.former_clocks());
         mark.early = MEMBERS && self.membership.table.early;
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
         match moved {

@@ -1,7 +1,6 @@
 //! Keyed operations at two members and a third who hears of both.
 
 mod lacking;
-mod log;
 mod returns;
 mod shares;
 mod transfers;
@@ -669,8 +668,8 @@ fn replicas_that_remember_something_else_are_told_apart() {
         |it| it.at_mut(0).unwrap().clock += 1,
         |it| it.at_mut(0).unwrap().watched = false,
         |it| it.at_mut(0).unwrap().withdrawn = true,
-        |it| it.reborn = [(OWN, 1)].into(),
-        |it| it.asked = Some((1, vec![(OWN, 1)])),
+        |it| *it.reborn() = [(OWN, 1)].into(),
+        |it| *it.asked_mut() = Some((1, vec![(OWN, 1)])),
     ];
     let text = one.local_text();
     for (number, change) in changes.into_iter().enumerate() {
@@ -685,7 +684,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
     add(&mut two, "b", 5);
     tell(&two, &mut one);
     let mut other = one.clone();
-    let instances = &mut other.idempotency.instances;
+    let instances = other.idempotency.instances();
     let swapped = [(0, instances[&1].clone()), (1, instances[&0].clone())];
     instances.extend(swapped);
     assert_eq!(other.local_text(), one.local_text());

@@ -1,6 +1,8 @@
 //! What is kept of own transactions, and what is made again of them after a return: of a cancel what
 //! can still be told apart of what it saw.
 
+mod earlier;
+
 use super::*;
 use crate::message::journal::{Former, Saw};
 use crate::message::records::{Bye, Fence, Retired};
@@ -204,7 +206,7 @@ fn guest(member: &Replica) -> Replica {
     let mut guest = open(2);
     guest.add("a", 3).unwrap();
     guest.apply("b", Op::Set(0)).unwrap();
-    assert!(guest.rejoin.journal.is_empty());
+    assert!(guest.rejoin.journal().is_empty());
     guest.merge(&whole(member)).unwrap();
     guest.add("a", 4).unwrap();
     guest.apply("k", Op::Delete).unwrap();
@@ -448,7 +450,7 @@ fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
         kept.survivors = before.to_vec();
         replica.rejoin.keep_former(Former::new(id(1), kept));
         replica.clear(id(3));
-        replica.rejoin.former[0].journal.survivors.clone()
+        replica.rejoin.earlier()[0].journal.survivors.clone()
     };
     let found = [op("k", Op::Add(50))];
     assert_eq!(survivors_of(4, &[]), found);

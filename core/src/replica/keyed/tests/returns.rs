@@ -132,9 +132,9 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     add_else(&mut two, "b", 5);
     tell(&one, &mut two);
     let gone = two.membership.number(&mut two.state, one.writer());
-    two.idempotency.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
+    *two.idempotency.asked_mut() = Some((1, vec![(gone, 2), (OWN, 3)]));
     two.idempotency.forget_keyed(&mut two.membership, &[gone]);
-    assert_eq!(two.idempotency.asked, Some((1, vec![(OWN, 3)])));
+    assert_eq!(*two.idempotency.asked_mut(), Some((1, vec![(OWN, 3)])));
     let of = |two: &Replica, key: &str| {
         let once = once(key);
         let places = two.idempotency.of(&once.key);

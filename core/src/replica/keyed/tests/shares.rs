@@ -127,10 +127,10 @@ fn guests_leave_room_for_members() {
     assert_eq!(fill(&mut one, "member", &member, reserve), reserve);
     // Beyond that the next one takes from the group that holds most.
     assert_eq!(one.keyed().count(), BOUNDS.all);
-    let guests = one.idempotency.shares.totals[1];
+    let guests = one.idempotency.shares().totals[1];
     ask(&mut one, "one more", &asker(None, 2)).unwrap();
     assert_eq!(known(&one, "member", reserve), reserve - 1);
-    assert_eq!(one.idempotency.shares.totals[1], guests);
+    assert_eq!(one.idempotency.shares().totals[1], guests);
     assert_eq!(one.keyed().count(), BOUNDS.all);
 }
 
@@ -166,7 +166,7 @@ fn what_is_dropped_makes_room_for_its_group() {
         assert_eq!(fill(&mut open, &name, &flood, 9), BOUNDS.ticket);
         assert!(open.keyed_mut().drop_before(u64::MAX));
         assert_eq!(open.keyed().count(), 0);
-        let shares = &open.idempotency.shares;
+        let shares = open.idempotency.shares();
         assert_eq!((shares.totals, shares.tickets.len()), ([0, 0], 0));
         assert_eq!((shares.held.len(), shares.free.len()), (1, 1));
     }

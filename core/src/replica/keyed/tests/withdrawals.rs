@@ -149,9 +149,9 @@ fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
     let reborn = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
         let [mut one, ..] = space();
         one.idempotency.count(1, 3);
-        one.idempotency.reborn = known.iter().copied().collect();
+        *one.idempotency.reborn() = known.iter().copied().collect();
         one.idempotency.note_reborn(before, slots);
-        one.idempotency.reborn
+        one.idempotency.reborn().clone()
     };
     let noted = |upto| BTreeMap::from([(1, upto)]);
     assert_eq!(reborn(&[], &[slot(5)], &[slot(0)]), noted(5));
@@ -164,7 +164,7 @@ fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
     assert_eq!(reborn(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
     let [mut one, ..] = space();
     one.idempotency.note_reborn(&[slot(5)], &[]);
-    assert_eq!(one.idempotency.reborn, BTreeMap::new(), "it made none");
+    assert_eq!(*one.idempotency.reborn(), BTreeMap::new(), "it made none");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
         one.membership.table.floor = vec![0; one.state.writers.len()];
         one.membership.table.floor[OWN as usize] = one.clock() - known;
         one.idempotency.note_unwatched(&one.membership);
-        one.idempotency.instances.values().last().unwrap().watched
+        one.idempotency.instances().values().last().unwrap().watched
     };
     assert_eq!([1, 0].map(&mut watched), [true, false]);
 }

@@ -1,11 +1,11 @@
 //! What is kept of former writers, and what a store is told of them.
 
-use super::super::Mark;
 use super::*;
 use crate::Journal;
+use crate::Mark;
 use crate::closed::Empty;
 use crate::message::Message;
-use crate::message::records::{Admit, Announce, Bye, Fence, Says};
+use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Says};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -37,7 +37,7 @@ fn with(formers: &[(u8, u64)]) -> Replica {
     for &(byte, open) in formers {
         let number = replica.membership.number(&mut replica.state, id(byte));
         replica.state.clocks[number as usize] = 3;
-        replica.keep_former(former(byte, open));
+        replica.rejoin.keep_former(former(byte, open));
     }
     replica
 }
@@ -57,18 +57,18 @@ fn a_store_is_told_what_others_may_know_once() {
     assert!(replica.since(&mut mark).is_none());
     for (member, as_guest) in [(true, 0), (false, 2)] {
         replica.add("key", 1).unwrap();
-        replica.note_told(member);
-        let told = (replica.told_upto(), replica.told_as_guest());
+        replica.rejoin.note_told(&replica.state, member);
+        let told = (replica.rejoin.told_upto(), replica.rejoin.told_as_guest());
         assert_eq!(told, (replica.clock(), as_guest.min(1) * replica.clock()));
         assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), told.0)]);
-        replica.note_told(member);
+        replica.rejoin.note_told(&replica.state, member);
         assert!(replica.since(&mut mark).is_none());
     }
     replica.add("key", 1).unwrap();
     replica.since(&mut mark).unwrap();
-    replica.note_told(true);
+    replica.rejoin.note_told(&replica.state, true);
     assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), 4)]);
-    replica.note_former_told();
+    replica.rejoin.note_former_told(&replica.state);
     let message = replica.since(&mut mark).unwrap();
     assert_eq!(kept(&message), [(id(7), 3), (id(0), 4)]);
     assert!(replica.since(&mut mark).is_none());
@@ -94,9 +94,11 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
     assert_eq!(hear(&mut replica, 2), [(id(0), 1, 0)]);
     assert_eq!(hear(&mut replica, 3), []);
     // Held by a member, which is nobody but itself.
-    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     replica.add("key", 1).unwrap();
-    replica.keep_no_journal_alone();
+    replica
+        .rejoin
+        .keep_no_journal_alone(&replica.state, &mut replica.membership);
     let kept = replica.since(&mut mark).unwrap().kept;
     assert_eq!((kept.len(), kept[0].journal.dropped), (1, 3));
     assert_eq!((kept[0].journal.told, kept[0].last()), (0, 0));
@@ -108,10 +110,12 @@ fn a_store_is_told_of_each_former_writer_what_others_may_know() {
     let mut replica = with(&[(8, 2)]);
     let mut over = former(7, 0);
     over.journal.told = 2;
-    replica.keep_former(over);
+    replica.rejoin.keep_former(over);
     let mut mark = replica.mark();
-    replica.drop_former(false);
-    replica.note_former_told();
+    replica
+        .rejoin
+        .drop_former(&replica.state, &replica.membership, false);
+    replica.rejoin.note_former_told(&replica.state);
     let message = replica.since(&mut mark).expect("it is to be stored");
     assert_eq!(kept(&message), [(id(8), 2)]);
 }
@@ -119,19 +123,19 @@ fn a_store_is_told_of_each_former_writer_what_others_may_know() {
 #[test]
 fn what_no_member_holds_is_counted() {
     let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);
-    replica.rejoin.former[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
+    replica.rejoin.earlier_mut()[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
     replica.add("key", 1).unwrap();
-    assert_eq!(replica.unheld(), 0);
-    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    assert_eq!(replica.unconfirmed(), 0);
+    replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     replica.add("key", 1).unwrap();
     // How many there were while the space was open is not known.
-    assert_eq!(replica.unheld(), 1 + 1 + 2 + 1);
+    assert_eq!(replica.unconfirmed(), 1 + 1 + 2 + 1);
 }
 
 #[test]
 fn who_took_in_a_former_writer_is_noted_and_stored() {
     let mut replica = with(&[(7, 3), (8, 3)]);
-    replica.found(&OWNER, &[0; 16], 5).unwrap();
+    replica.members_mut().found(&OWNER, &[0; 16], 5).unwrap();
     let heard = Intro {
         by: id(3),
         clock: 4,
@@ -140,11 +144,13 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
     };
     let number = replica.membership.number(&mut replica.state, id(8)) as usize;
     replica.membership.table.cards[number] = Default::default();
-    replica.rejoin.former[1].intro = Some(heard);
-    replica.keep_former(former(9, 3));
-    replica.note_intros();
+    replica.rejoin.earlier_mut()[1].intro = Some(heard);
+    replica.rejoin.keep_former(former(9, 3));
+    replica
+        .rejoin
+        .note_intros(&replica.state, &replica.membership);
     let mut mark = replica.mark();
-    replica.note_former_told();
+    replica.rejoin.note_former_told(&replica.state);
     let by = Intro {
         by: id(0),
         clock: 1,
@@ -154,26 +160,37 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
     let intros = |kept: &[Former]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
     let kept = replica.since(&mut mark).unwrap().kept;
     assert_eq!(intros(&kept), [Some(by), Some(heard), None]);
-    assert_eq!(intros(&replica.rejoin.former), intros(&kept));
+    assert_eq!(intros(replica.rejoin.earlier()), intros(&kept));
 }
 
 #[test]
 fn nobody_can_be_told_what_is_not_held() {
     let mut replica = with(&[(7, 3), (8, 4)]);
-    replica.note_former_told();
+    replica.rejoin.note_former_told(&replica.state);
     let told: Vec<u64> = replica
         .rejoin
-        .former
+        .earlier()
         .iter()
         .map(|it| it.journal.told)
         .collect();
     assert_eq!(told, [3, 0]);
-    let lost: Vec<WriterId> = replica.lost().map(|it| it.writer).collect();
+    let lost: Vec<WriterId> = replica
+        .rejoin
+        .lost(&replica.state, &replica.membership)
+        .map(|it| it.writer)
+        .collect();
     assert_eq!(lost, [id(8)]);
-    let taken = replica.take_lost();
+    let taken = replica
+        .rejoin
+        .take_lost(&replica.state, &replica.membership);
     assert_eq!((taken.len(), taken[0].writer), (1, id(8)));
-    assert_eq!(replica.rejoin.former.len(), 1);
-    assert!(replica.take_lost().is_empty());
+    assert_eq!(replica.rejoin.earlier().len(), 1);
+    assert!(
+        replica
+            .rejoin
+            .take_lost(&replica.state, &replica.membership)
+            .is_empty()
+    );
 }
 
 #[test]
@@ -189,17 +206,20 @@ fn what_a_store_kept_is_what_others_may_know() {
     replica.rejoin.take_kept(&replica.state, &former(8, 1));
     replica.rejoin.take_kept(&replica.state, &more);
     let of = |replica: &Replica, at: usize| {
-        let it = &replica.rejoin.former[at];
+        let it = &replica.rejoin.earlier()[at];
         let journal = &it.journal;
         (it.before, journal.open, journal.told, it.stored)
     };
     assert_eq!(of(&replica, 0), (2, 5, 3, true));
     assert_eq!(of(&replica, 1), (0, 1, 0, true));
-    assert_eq!(replica.rejoin.former.len(), 2);
+    assert_eq!(replica.rejoin.earlier().len(), 2);
     // The present writer's is no former one's.
     replica.rejoin.take_kept(&replica.state, &former(0, 9));
     assert_eq!(
-        (replica.rejoin.journal.open, replica.rejoin.former.len()),
+        (
+            replica.rejoin.journal().open,
+            replica.rejoin.earlier().len()
+        ),
         (9, 2)
     );
 }
@@ -208,10 +228,10 @@ fn what_a_store_kept_is_what_others_may_know() {
 fn only_what_came_from_an_old_copy_is_doubtful() {
     let mut replica = replica(0);
     replica.rejoin.take_kept(&replica.state, &former(7, 3));
-    replica.keep_former(former(8, 3));
-    replica.doubt_former();
+    replica.rejoin.keep_former(former(8, 3));
+    replica.rejoin.doubt_former();
     let doubts = |it: &Former| (it.doubtful, it.journal.told);
-    let doubts: Vec<(bool, u64)> = replica.rejoin.former.iter().map(doubts).collect();
+    let doubts: Vec<(bool, u64)> = replica.rejoin.earlier().iter().map(doubts).collect();
     assert_eq!(doubts, [(true, 3), (false, 0)]);
 }
 
@@ -220,12 +240,12 @@ fn a_doubt_outlives_the_process() {
     for told in [0, 3] {
         let mut replica = replica(0);
         replica.rejoin.take_kept(&replica.state, &former(7, 3));
-        replica.rejoin.former[0].journal.told = told;
+        replica.rejoin.earlier_mut()[0].journal.told = told;
         let mut mark = Mark::default();
         replica.add("key", 1).unwrap();
         replica.since(&mut mark);
         let mut log = vec![replica.snapshot()];
-        replica.doubt_former();
+        replica.rejoin.doubt_former();
         log.push(replica.since(&mut mark).expect("there is a doubt to store"));
         assert!(replica.since(&mut mark).is_none());
         for log in [log, vec![replica.snapshot()]] {
@@ -234,7 +254,7 @@ fn a_doubt_outlives_the_process() {
                 let message = Message::decode_stored(&message.encode_stored()).unwrap();
                 again.restore(&message).unwrap();
             }
-            let former = again.rejoin.former.iter().find(|it| it.writer == id(7));
+            let former = again.rejoin.earlier().iter().find(|it| it.writer == id(7));
             assert!(former.unwrap().doubtful);
         }
     }
@@ -261,13 +281,17 @@ fn what_an_unsure_one_made_is_kept() {
         replica.membership.table.cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
-        let last = replica.rejoin.former.iter().map(Former::last);
+        let last = replica.rejoin.earlier().iter().map(Former::last);
         last.collect::<Vec<_>>()
     };
-    replica.former_held(|_| 3);
+    replica
+        .rejoin
+        .former_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 3, 0]);
     replica.membership.table.cards[eight as usize].base = None;
-    replica.former_held(|_| 3);
+    replica
+        .rejoin
+        .former_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 0, 0]);
     // Where it began again, nothing may be known of it, nor after that in another process.
     replica.clear(id(1));
@@ -275,18 +299,22 @@ fn what_an_unsure_one_made_is_kept() {
     let mut again = self::replica(2);
     again.restore(&message).unwrap();
     for mut replica in [replica, again] {
-        replica.former_held(|_| 3);
+        replica
+            .rejoin
+            .former_held(&replica.state, &replica.membership, |_| 3);
         assert_eq!(last(&replica)[0], 3);
         replica.membership.remember(id(7), 3);
-        replica.drop_former(false);
-        assert!(!replica.is_former(&id(7)));
+        replica
+            .rejoin
+            .drop_former(&replica.state, &replica.membership, false);
+        assert!(!replica.rejoin.is_former(&id(7)));
     }
 }
 
 #[test]
 fn the_newest_start_of_an_owner_is_another_one() {
     let mut replica = with(&[]);
-    assert_eq!(replica.newest_start(&OWNER), 0);
+    assert_eq!(replica.membership.newest_start(&OWNER), 0);
     for (byte, generation) in [(0, 9), (1, 4), (2, 6)] {
         let number = replica.membership.number(&mut replica.state, id(byte));
         let announce = Announce {
@@ -299,14 +327,14 @@ fn the_newest_start_of_an_owner_is_another_one() {
             .membership
             .note(&replica.state, number, Says::Announce(Box::new(announce)));
     }
-    assert_eq!(replica.newest_start(&OWNER), 6);
-    assert_eq!(replica.newest_start(&[2; 32]), 0);
+    assert_eq!(replica.membership.newest_start(&OWNER), 6);
+    assert_eq!(replica.membership.newest_start(&[2; 32]), 0);
     let by = Stamp {
         writer: OWN,
         clock: 1,
     };
     replica.membership.take_gone(by, OWNER, 7);
-    assert_eq!(replica.newest_start(&OWNER), 7);
+    assert_eq!(replica.membership.newest_start(&OWNER), 7);
 }
 
 #[test]
@@ -316,7 +344,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         writer: OWN,
         clock: 1,
     };
-    replica.keep_former(former(5, 0)); // nobody knows it
+    replica.rejoin.keep_former(former(5, 0)); // nobody knows it
     let number =
         |replica: &mut Replica, byte| replica.membership.number(&mut replica.state, id(byte));
     let (three, four) = (number(&mut replica, 3), number(&mut replica, 4));
@@ -341,34 +369,48 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica
         .membership
         .note(&replica.state, one, Says::Admit(Admit { turn: 0, by }));
-    replica.drop_former(false);
-    let left: Vec<WriterId> = replica.rejoin.former.iter().map(|it| it.writer).collect();
+    replica
+        .rejoin
+        .drop_former(&replica.state, &replica.membership, false);
+    let left: Vec<WriterId> = replica
+        .rejoin
+        .earlier()
+        .iter()
+        .map(|it| it.writer)
+        .collect();
     assert_eq!(left, [id(1), id(2)]);
-    let behind = replica.left_behind();
+    let behind = replica
+        .rejoin
+        .left_behind(&replica.state, &replica.membership);
     let behind: Vec<WriterId> = behind.into_iter().map(|it| it.0).collect();
     assert_eq!(behind, [id(1), id(2)]);
     // All of 2 counts.
     replica.membership.remember(id(2), 4);
     replica.state.numbers.remove(&id(2));
-    replica.drop_former(false);
-    assert_eq!(replica.rejoin.former.len(), 1);
+    replica
+        .rejoin
+        .drop_former(&replica.state, &replica.membership, false);
+    assert_eq!(replica.rejoin.earlier().len(), 1);
 }
 
 /// A start that was taken in and ended before it wrote anything, as a member's before it announced itself.
 #[test]
 fn who_wrote_nothing_is_left_behind_if_members_wait_for_it() {
     let mut member = replica(1);
-    member.found(&OWNER, &[0; 16], 1).unwrap();
+    member.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     let next = |member: &Replica| {
         let mut guest = replica(2);
         guest.merge(&member.snapshot()).unwrap();
         let mut next = replica(3);
         next.restore(&guest.snapshot()).unwrap();
-        let behind = next.left_behind().into_iter();
+        let behind = next
+            .rejoin
+            .left_behind(&next.state, &next.membership)
+            .into_iter();
         behind.map(|it| it.0).collect::<Vec<WriterId>>()
     };
     assert_eq!(next(&member), []);
-    member.admit(&id(2)).unwrap();
+    member.members_mut().admit(&id(2)).unwrap();
     assert_eq!(next(&member), [id(2)]);
 }
 
@@ -377,30 +419,36 @@ fn who_wrote_nothing_is_left_behind_if_members_wait_for_it() {
 #[test]
 fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     let mut member = replica(1);
-    member.found(&OWNER, &[0; 16], 1).unwrap();
+    member.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     let mut start = replica(2);
     start.merge(&member.snapshot()).unwrap();
     let mut mark = start.mark();
     assert_eq!(start.since(&mut mark), None);
-    start.note_early(true);
+    start.membership.note_early(true);
     let record = start.since(&mut mark).expect("it is written down");
     assert_eq!(start.since(&mut mark), None);
     let mut next = replica(3);
     next.restore(&member.snapshot()).unwrap();
     next.restore(&record).unwrap();
-    assert_eq!(next.left_behind(), []);
-    next.drop_former(true);
-    assert_eq!(next.rejoin.former.len(), 1);
+    assert_eq!(next.rejoin.left_behind(&next.state, &next.membership), []);
+    next.rejoin.drop_former(&next.state, &next.membership, true);
+    assert_eq!(next.rejoin.earlier().len(), 1);
     // Whoever took it in tells of it.
-    member.admit(&id(2)).unwrap();
+    member.members_mut().admit(&id(2)).unwrap();
     next.merge(&member.snapshot()).unwrap();
-    next.drop_former(false);
-    assert_eq!(next.left_behind()[0].0, id(2));
+    next.rejoin
+        .drop_former(&next.state, &next.membership, false);
+    assert_eq!(
+        next.rejoin.left_behind(&next.state, &next.membership)[0].0,
+        id(2)
+    );
     // Of another nobody tells.
     let mut other = replica(4);
     other.restore(&record).unwrap();
-    other.drop_former(false);
-    assert_eq!(other.rejoin.former.len(), 0);
+    other
+        .rejoin
+        .drop_former(&other.state, &other.membership, false);
+    assert_eq!(other.rejoin.earlier().len(), 0);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The table by hand: where operations are, how many of each writer, and what takes whose place.
 
 use super::*;
-use crate::idempotency::Instance;
-use crate::idempotency::log::{ABSORBED, UNSURE};
-use crate::replica::IdempotencyLog;
+use crate::once::Once;
 use alloc::boxed::Box;
 use alloc::vec;
 
