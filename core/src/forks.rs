@@ -496,7 +496,7 @@ impl ForkLog {
     /// what is new is.
     #[cold]
     /// Keeps the evidence of the forks that a merge found, `count` of them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn report_all(&mut self, state: &mut State, forks: &[Fork], count: u64) {
         self.fault_count += count;
         for fork in forks {

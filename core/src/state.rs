@@ -82,7 +82,7 @@ use counter::Act;
 use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
 use shape::{FORKS, MEMBERS};
-use slot::Slot;
+use slot::{Slot, Stamp, absorption};
 use writers::Numbers;
 
 /// The shards of a space, with the clocks up to which they are held.
@@ -300,6 +300,31 @@ impl<I: KeyIndex> State<I> {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
         self.touch(page_at, 1 << slot);
+    }
+
+    /// Drops the plain shards of writers that are forgotten; what they stamped is stamped by their
+    /// absorptions from now on.
+    pub(crate) fn restamp(&mut self, gone: &[(u32, Stamp, u64)]) {
+        let is_gone = |number: u32| absorption(gone, number).is_some();
+        let again = |stamp: &mut Stamp| {
+            if let Some(to) = absorption(gone, stamp.writer) {
+                *stamp = to;
+            }
+        };
+        for page in &mut self.pages {
+            for side in page.sides_mut() {
+                if let Some(cut) = &mut side.cut {
+                    again(&mut cut.by);
+                }
+                if let Some(lift) = &mut side.lift {
+                    again(&mut lift.by);
+                }
+                for withdrawal in side.withdrawals.iter_mut() {
+                    again(&mut withdrawal.by);
+                }
+            }
+            page.others.retain(|column| !is_gone(column.writer));
+        }
     }
 
     /// Lets what changed of these writers be stored although its clocks were stored already; in a

@@ -48,7 +48,7 @@ pub(crate) enum Standing {
 
 /// The entries of a chunk whose writers are forgotten here, as `forgotten` says of the entries of the last
 /// chunk of the same transfer.
-#[inline]
+#[inline(always)]
 pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotten) -> Forgotten {
     let mut gone = Forgotten::default();
     if MEMBERS {

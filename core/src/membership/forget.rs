@@ -8,11 +8,82 @@ use crate::MEMBERS;
 use crate::layers::State;
 use crate::limits::RETURNS_MAX;
 use crate::message::Message;
-use crate::state::slot::Stamp;
+use crate::state::page::OWN;
+use crate::state::slot::{Stamp, absorption};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Membership {
+    /// Forgets what is stated of writers, which ascend, each with the stamp of its absorption and the last
+    /// clock that was taken over. What they stamped is stamped by their absorptions from now on.
+    pub(crate) fn forget_writers(&mut self, state: &State, gone: &[(u32, Stamp, u64)]) {
+        let is_gone = |number: u32| absorption(gone, number).is_some();
+        for (number, to, _) in gone {
+            let card = core::mem::take(&mut self.table.cards[*number as usize]);
+            if let Some(announce) = card.announce {
+                self.take_gone(*to, announce.owner, announce.generation);
+            }
+        }
+        let again = |stamp: &mut Stamp| {
+            if let Some(to) = absorption(gone, stamp.writer) {
+                *stamp = to;
+            }
+        };
+        self.table.vouched.retain(|it| !is_gone(it.1));
+        let mut renamed = Vec::new();
+        for (card, of) in self.table.cards.iter_mut().zip(0u32..) {
+            if let Some(base) = &mut card.base
+                && base.iter().any(|entry| is_gone(entry.0))
+            {
+                let left = base.iter().copied().filter(|entry| !is_gone(entry.0));
+                let mut left: Vec<(u32, u64)> = left.collect();
+                if of == OWN && left.is_empty() {
+                    left.push((OWN, 1)); // whoever takes this writer in must not think it saw nothing
+                }
+                *base = left.into();
+            }
+            let before = (card.intro, card.home, card.fence);
+            for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
+                again(&mut admit.by);
+            }
+            // The home stays the later one, whatever ranks these have now: who begins from this state
+            // tells them apart by that.
+            if (card.intro, card.home) != (before.0, before.1)
+                && card.intro != card.home
+                && let Some(home) = &mut card.home
+            {
+                home.turn |= 1;
+            }
+            if let Some(fence) = &mut card.fence {
+                again(&mut fence.by);
+            }
+            if let Some(ack) = &mut card.ack {
+                ack.seen.retain(|entry| !is_gone(entry.0));
+            }
+            if (card.intro, card.home, card.fence) != before {
+                renamed.push(of);
+            }
+        }
+        let gone_too = gone.iter().map(|it| it.0);
+        for number in renamed.into_iter().chain(gone_too) {
+            self.table.changed(number, state.epoch);
+        }
+        if let Some((by, _)) = &mut self.table.configuration {
+            again(by);
+        }
+        for (_, _, by) in &mut self.table.gone {
+            again(by);
+        }
+        for attached in &mut self.table.attached {
+            attached.seen.retain(|entry| !is_gone(entry.0));
+        }
+        self.table.attached.retain(|it| !is_gone(it.writer));
+        self.table.floor.resize(state.writers.len(), 0);
+        if let Some(prospect) = &mut self.table.prospect {
+            prospect.fences.retain(|guest| !is_gone(*guest));
+        }
+    }
+
     /// Forgets a writer's clocks and its number.
     pub(crate) fn forget_clocks(&mut self, state: &mut State, number: u32, to: Stamp) {
         let at = number as usize;

@@ -35,7 +35,7 @@ impl Membership {
 
     /// Makes what was joined of a message visible: moves the version vector up to the message's clocks, and
     /// notes how far the keyed operations of each writer are known then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, state: &mut State, message: &Message, forgotten: &Forgotten) {
         for (at, entry) in message.delta.writers.iter().enumerate() {
             if MEMBERS && forgotten.contains(&at) {

@@ -69,6 +69,7 @@
 use crate::MEMBERS;
 use crate::layers::State;
 use crate::membership::Membership;
+use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Fact, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::state::page::OWN;
@@ -391,6 +392,25 @@ impl Membership {
     pub(crate) fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
         let seen = |number: &u32| self.seen_by(quorum, *number, writer);
         quorum.members.iter().map(seen).min().unwrap_or(0)
+    }
+
+    /// Takes over what was collected before the state came here.
+    pub(crate) fn take_floor(
+        &mut self,
+        state: &mut State,
+        message: &Message,
+        forgotten: &Forgotten,
+    ) {
+        self.table.floor.resize(state.writers.len(), 0);
+        for fact in message.facts() {
+            if let Says::Floor(clock) = fact.says
+                && !forgotten.contains(&(fact.writer as usize))
+            {
+                let number = self.number(state, message.delta.writers[fact.writer as usize].writer);
+                let floor = &mut self.table.floor[number as usize];
+                *floor = clock.max(*floor);
+            }
+        }
     }
 
     /// Notes that something was collected: the GC horizon is at each writer's from now on.

@@ -13,10 +13,20 @@ use super::Membership;
 use crate::error::{Error, detail};
 use crate::layers::State;
 use crate::limits::MEMBERS_MAX;
-use crate::message::records::{Limit, Owner, Vote};
+use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// A step in deciding on a configuration.
+pub(crate) enum Step {
+    /// There is none to take.
+    Nothing,
+    /// This member has voted.
+    Voted,
+    /// A majority has accepted this configuration.
+    Decided(Configuration),
+}
 
 impl Membership {
     /// The members that were proposed here and are not decided on yet.
@@ -51,6 +61,87 @@ impl Membership {
         let needed = members - (members / 2 + 1) + 1;
         let settled = self.table.settled.first().copied().unwrap_or(0);
         settled >= announce.clock || members == 1 || heard.count() >= needed
+    }
+
+    /// Takes the next step in deciding on a configuration: decides, or votes, if there is anything to vote.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn vote_once(&mut self, state: &mut State) -> Result<Step, Error> {
+        let (true, Some(owner)) = (self.has_vote(state), self.owner_of(OWN)) else {
+            return Ok(Step::Nothing);
+        };
+        let Some((era, number)) = self.next_number() else {
+            return Ok(Step::Nothing);
+        };
+        let voters = self.configuration().map_or(0, |it| it.members.len());
+        let majority = voters / 2 + 1;
+        let votes = self.votes(era, number);
+        let own = votes
+            .iter()
+            .find(|(of, _)| *of == owner)
+            .map(|(_, vote)| vote.clone());
+        let accepts = |ballot: &Ballot| {
+            let those = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+            those.filter(|it| it.0 == *ballot).count()
+        };
+        let decided = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+        let decided = decided.clone().find(|it| accepts(&it.0) >= majority);
+        if let Some((_, ruling)) = decided.cloned() {
+            let next = Configuration {
+                era,
+                number,
+                members: ruling.members,
+                limits: ruling.limits,
+            };
+            return Ok(Step::Decided(next));
+        }
+        let greatest = votes.iter().map(|(_, vote)| vote.promised).max();
+        let asks = self.table.proposal.is_some() && !self.table.asked;
+        let round = greatest.map_or(0, |ballot| ballot.0).saturating_add(1);
+        let new = asks.then_some((round, owner));
+        let Some(ballot) = new.or(greatest) else {
+            return Ok(Step::Nothing);
+        };
+        // A member follows what the proposer of the greatest ballot accepted.
+        let accepted = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+        let followed = accepted.clone().find(|it| it.0 == ballot).cloned();
+        let promised = own.as_ref().map(|vote| vote.promised);
+        let held = own.and_then(|vote| vote.accepted);
+        let mut accepted_now = held.clone();
+        if followed.is_some() {
+            accepted_now = followed;
+        } else if ballot.1 == owner && promised == Some(ballot) {
+            let promises = votes.iter().filter(|(_, vote)| vote.promised == ballot);
+            if promises.count() >= majority {
+                let before = accepted.max_by_key(|it| it.0).map(|it| it.1.clone());
+                // One that started again has lost what it proposed, and nobody else may under its
+                // ballot: all stays as it is, under the next number.
+                let present = || {
+                    self.configuration().map(|it| Ruling {
+                        members: it.members.clone(),
+                        limits: it.limits.clone(),
+                    })
+                };
+                let value = before.or_else(|| self.table.proposal.clone());
+                let value = value.or_else(present);
+                accepted_now = value.map(|ruling| (ballot, ruling)).or(accepted_now);
+            }
+        }
+        if promised == Some(ballot) && accepted_now == held {
+            return Ok(Step::Nothing);
+        }
+        self.table.asked |= asks;
+        self.record(state, OWN, |by| {
+            Says::Vote(Box::new(Vote {
+                clock: by.clock,
+                era,
+                number,
+                promised: ballot,
+                accepted: accepted_now,
+            }))
+        })?;
+        Ok(Step::Voted)
     }
 
     /// Era and number of the configuration that is to be decided next.

@@ -5,8 +5,7 @@ use crate::DUTIES;
 use crate::layers::Quota;
 use crate::membership::stability::Quorum;
 use crate::message::records::Retired;
-use crate::state::page::OWN;
-use crate::state::slot::Stamp;
+use crate::state::slot::{Stamp, absorption};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -52,93 +51,8 @@ impl Replica {
         if gone.is_empty() {
             return;
         }
-        let absorption = |number: u32| {
-            let at = gone.binary_search_by_key(&number, |it| it.0).ok()?;
-            Some(gone[at].1)
-        };
-        let is_gone = |number: u32| absorption(number).is_some();
-        for (number, to, _) in gone {
-            let card = core::mem::take(&mut self.membership.table.cards[*number as usize]);
-            if let Some(announce) = card.announce {
-                self.membership
-                    .take_gone(*to, announce.owner, announce.generation);
-            }
-        }
-        let again = |stamp: &mut Stamp| {
-            if let Some(to) = absorption(stamp.writer) {
-                *stamp = to;
-            }
-        };
-        self.membership.table.vouched.retain(|it| !is_gone(it.1));
-        let mut renamed = Vec::new();
-        for (card, of) in self.membership.table.cards.iter_mut().zip(0u32..) {
-            if let Some(base) = &mut card.base
-                && base.iter().any(|entry| is_gone(entry.0))
-            {
-                let left = base.iter().copied().filter(|entry| !is_gone(entry.0));
-                let mut left: Vec<(u32, u64)> = left.collect();
-                if of == OWN && left.is_empty() {
-                    left.push((OWN, 1)); // whoever takes this writer in must not think it saw nothing
-                }
-                *base = left.into();
-            }
-            let before = (card.intro, card.home, card.fence);
-            for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
-                again(&mut admit.by);
-            }
-            // The home stays the later one, whatever ranks these have now: who begins from this state
-            // tells them apart by that.
-            if (card.intro, card.home) != (before.0, before.1)
-                && card.intro != card.home
-                && let Some(home) = &mut card.home
-            {
-                home.turn |= 1;
-            }
-            if let Some(fence) = &mut card.fence {
-                again(&mut fence.by);
-            }
-            if let Some(ack) = &mut card.ack {
-                ack.seen.retain(|entry| !is_gone(entry.0));
-            }
-            if (card.intro, card.home, card.fence) != before {
-                renamed.push(of);
-            }
-        }
-        let gone_too = gone.iter().map(|it| it.0);
-        for number in renamed.into_iter().chain(gone_too) {
-            self.membership.table.changed(number, self.state.epoch);
-        }
-        if let Some((by, _)) = &mut self.membership.table.configuration {
-            again(by);
-        }
-        for (_, _, by) in &mut self.membership.table.gone {
-            again(by);
-        }
-        for page in &mut self.state.pages {
-            for side in page.sides_mut() {
-                if let Some(cut) = &mut side.cut {
-                    again(&mut cut.by);
-                }
-                if let Some(lift) = &mut side.lift {
-                    again(&mut lift.by);
-                }
-                for withdrawal in side.withdrawals.iter_mut() {
-                    again(&mut withdrawal.by);
-                }
-            }
-            page.others.retain(|column| !is_gone(column.writer));
-        }
-        for attached in &mut self.membership.table.attached {
-            attached.seen.retain(|entry| !is_gone(entry.0));
-        }
-        self.membership
-            .table
-            .attached
-            .retain(|it| !is_gone(it.writer));
-        self.membership
-            .table
-            .floor
-            .resize(self.state.writers.len(), 0);
+        self.membership.forget_writers(&self.state, gone);
+        self.state.restamp(gone);
         if DUTIES {
             let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
             self.idempotency
@@ -156,10 +70,9 @@ impl Replica {
                 .into_iter()
                 .for_each(|it| self.membership.remember(it.0, it.1)),
         }
-        self.state.numbers.retain(|number| !is_gone(number));
-        if let Some(prospect) = &mut self.membership.table.prospect {
-            prospect.fences.retain(|guest| !is_gone(*guest));
-        }
+        self.state
+            .numbers
+            .retain(|number| absorption(gone, number).is_none());
     }
 
     #[cfg(test)]

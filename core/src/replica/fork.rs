@@ -14,7 +14,8 @@ impl ForksMut<'_> {
     /// A digest of everything that is held here: equal at replicas with equal version vectors,
     /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
     /// built without them.
-    pub fn content_digest(&mut self) -> u64 {
+    #[inline]
+    pub fn content_digest(self) -> u64 {
         let closed = self.replica.membership.configuration().is_some();
         self.replica
             .forks
@@ -25,7 +26,7 @@ impl ForksMut<'_> {
     /// under the present one. What was written stays under the old id, which becomes one writer
     /// among others. False, with nothing done, if the id is known already, or in a space with
     /// members, who decide such things together.
-    pub fn renew(&mut self, writer: WriterId) -> bool {
+    pub fn renew(self, writer: WriterId) -> bool {
         if self.replica.state.numbers.get(&writer).is_some()
             || self.replica.membership.configuration().is_some()
         {

@@ -15,13 +15,14 @@
 //!    3. [`State::normalize`] brings counters with more than rows into their normal form.
 //!    4. [`ForkLog::report_all`] keeps the evidence of forks.
 //!    5. [`Membership::advance`] moves the version vector.
-//!    6. `take_floor` takes over the GC horizon of a whole state, where it is the first one here.
+//!    6. [`Membership::take_floor`] takes over the GC horizon of a whole state, where it is the first one here.
 //! 7. [`Membership::greet`] admits the newcomer, and notes what the sender has seen.
 //! 8. [`Membership::take_memory`] remembers which writers were forgotten elsewhere.
 //!
 //! [`Membership::check`]: crate::membership::Membership::check
 //! [`Membership::newcomer`]: crate::membership::Membership::newcomer
 //! [`Membership::advance`]: crate::membership::Membership::advance
+//! [`Membership::take_floor`]: crate::membership::Membership::take_floor
 //! [`Membership::greet`]: crate::membership::Membership::greet
 //! [`Membership::take_memory`]: crate::membership::Membership::take_memory
 //! [`State::install`]: crate::state::State::install
@@ -125,7 +126,7 @@ impl Replica {
 
     /// Refuses the chunks of a transfer if the table of the last one does not cover them, because what it
     /// does not cover must not become visible, or if there is no room for their keys.
-    #[inline]
+    #[inline(always)]
     fn check_chunks(&self, staged: &[Vec<u8>], last: &Message) -> Result<(), Error> {
         let covered = |entry: &Entry| {
             let at = last
@@ -148,7 +149,7 @@ impl Replica {
 
     /// Joins the shards of a chunk that comes before the last one of its transfer, and remembers its
     /// operations under keys. `forgotten` are the entries of the last one whose writers are forgotten here.
-    #[inline]
+    #[inline(always)]
     fn install_chunk(
         &mut self,
         chunk: &Message,
@@ -207,7 +208,9 @@ impl Replica {
         self.forks.report_all(&mut self.state, &forks, fork_count);
         self.membership.advance(&mut self.state, message, forgotten);
         if MEMBERS && fresh && message.is_closed() {
-            self.take_floor(message, forgotten);
+            self.membership
+                .take_floor(&mut self.state, message, forgotten);
+            self.idempotency.note_unwatched(&self.membership);
             self.state.began = self.state.epoch;
         }
         installed

@@ -73,7 +73,7 @@ impl Replica {
     }
 
     /// Makes operations on drafts of their counters. If one is refused, nothing is left of any.
-    #[inline]
+    #[inline(always)]
     fn draft_all<K: AsRef<str>>(
         &mut self,
         ops: &[(K, Op)],

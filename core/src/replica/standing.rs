@@ -103,27 +103,6 @@ impl Replica {
         retired
     }
 
-    /// Takes over what was collected before the state came here.
-    pub(super) fn take_floor(&mut self, message: &Message, forgotten: &Forgotten) {
-        self.membership
-            .table
-            .floor
-            .resize(self.state.writers.len(), 0);
-        for fact in message.facts() {
-            if let Says::Floor(clock) = fact.says
-                && !forgotten.contains(&(fact.writer as usize))
-            {
-                let number = self.membership.number(
-                    &mut self.state,
-                    message.delta.writers[fact.writer as usize].writer,
-                );
-                let floor = &mut self.membership.table.floor[number as usize];
-                *floor = clock.max(*floor);
-            }
-        }
-        self.idempotency.note_unwatched(&self.membership);
-    }
-
     /// The later configuration stands; of the same one, the least stamp.
     pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
         let rank = |by: Stamp| (self.state.writers[by.writer as usize], by.clock);

@@ -112,7 +112,7 @@ struct Known {
 
 impl<I: KeyIndex> State<I> {
     /// Brings counters of which more came than rows into their normal form, and names each.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn normalize(&mut self, mut odd: Vec<u32>, changed: &mut dyn FnMut(KeyId)) {
         sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
@@ -126,7 +126,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Makes what was joined of a writer visible, up to the clock `hi`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, number: usize, hi: u64) {
         if hi > self.clocks[number] {
             if MEMBERS && self.merged_at[number] < self.clock() {

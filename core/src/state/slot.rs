@@ -36,6 +36,13 @@ pub(crate) struct Stamp {
     pub(crate) clock: u64,
 }
 
+/// The stamp of the absorption of a writer, of some that are forgotten: they ascend, each with the stamp
+/// and with the last clock that was taken over.
+pub(crate) fn absorption(gone: &[(u32, Stamp, u64)], number: u32) -> Option<Stamp> {
+    let at = gone.binary_search_by_key(&number, |it| it.0).ok()?;
+    Some(gone[at].1)
+}
+
 /// The value that a reset or a set left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Base {

@@ -3,9 +3,10 @@
 use super::*;
 use crate::Replica;
 use crate::limits::MEMBERS_MAX;
-use crate::message::records::{Ack, Announce, Fence};
+use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -169,7 +170,8 @@ fn answer(before: Option<(Ballot, Accepted)>, others: &[(Ballot, Accepted)]) -> 
         says(&mut replica, at + 1, *promised, accepted);
     }
     let clock = replica.clock();
-    let stepped = replica.members_mut().vote_once().unwrap();
+    let step = replica.membership.vote_once(&mut replica.state).unwrap();
+    let stepped = matches!(step, Step::Voted);
     let after = own(&replica);
     assert_eq!(stepped, after != before);
     assert_eq!(replica.clock(), clock + u64::from(stepped));

@@ -428,7 +428,10 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
         ]
     };
     for (clock, kept) in [(6, 6), (5, 6), (8, 8)] {
-        replica.take_floor(&told(&named, &floor(clock)), &forgotten);
+        let message = told(&named, &floor(clock));
+        replica
+            .membership
+            .take_floor(&mut replica.state, &message, &forgotten);
         assert_eq!(replica.membership.table.floor, [2, kept, 0, 0]);
     }
     assert!(!replica.state.knows(&id(7)));
