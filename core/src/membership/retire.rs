@@ -9,10 +9,31 @@
 
 use super::Membership;
 use crate::layers::State;
-use crate::message::records::{Card, HEIRS_MAX};
+use crate::message::records::{Admit, Card, Fence, HEIRS_MAX, Says};
 use crate::state::counter;
+use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 
 impl Membership {
+    /// Declares an earlier writer of this owner's dead with the transaction of this clock, with this writer
+    /// as its successor. One that no member has admitted is admitted along with it.
+    pub(crate) fn end_earlier(&mut self, state: &State, writer: u32, clock: u64) {
+        let by = Stamp { writer: OWN, clock };
+        let card = &self.table.cards[writer as usize];
+        if writer == OWN || card.is_over() {
+            return;
+        }
+        if card.intro.is_none() && card.announce.is_none() {
+            self.note(state, writer, Says::Admit(Admit { turn: 0, by }));
+        }
+        let fence = Fence {
+            turn: 0,
+            by,
+            heir: OWN,
+        };
+        self.note(state, writer, Says::Fence(fence));
+    }
+
     /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
     /// only declared dead may still have absorbed it itself.
     pub(crate) fn absorber_of(&self, card: &Card) -> Option<u32> {

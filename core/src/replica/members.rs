@@ -4,7 +4,7 @@
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
 use crate::membership::votes::checked;
-use crate::message::records::{Ack, Admit, Configuration, Fence, Owner, Says};
+use crate::message::records::{Ack, Admit, Configuration, Owner, Says};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -69,67 +69,36 @@ impl MembersMut<'_> {
     /// # Errors
     /// [`Error::NotAMember`].
     pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
-        if !self
-            .replica
-            .membership
-            .configuration()
-            .is_some_and(|it| it.has(owner))
-        {
+        let Replica {
+            state,
+            membership,
+            rejoin,
+            ..
+        } = &mut *self.replica;
+        if !membership.configuration().is_some_and(|it| it.has(owner)) {
             return Err(Error::NotAMember);
         }
-        let clock = self.replica.membership.next_clock(&self.replica.state)?;
-        let begins = self.replica.clock() == 0;
-        let earlier: Vec<u32> = self.replica.membership.incarnations(owner).collect();
-        let announce = self
-            .replica
-            .membership
-            .announcement(clock, owner, nonce, unix_ms);
-        let vote = self.replica.membership.inherited_vote(owner, clock);
-        self.replica
-            .membership
-            .note(&self.replica.state, OWN, Says::Announce(Box::new(announce)));
+        let clock = membership.next_clock(state)?;
+        let begins = state.clock() == 0;
+        let earlier: Vec<u32> = membership.incarnations(owner).collect();
+        let announce = membership.announcement(clock, owner, nonce, unix_ms);
+        let vote = membership.inherited_vote(owner, clock);
+        membership.note(state, OWN, Says::Announce(Box::new(announce)));
         if let Some(vote) = vote {
-            self.replica
-                .membership
-                .note(&self.replica.state, OWN, Says::Vote(vote));
+            membership.note(state, OWN, Says::Vote(vote));
         }
-        let by = Stamp { writer: OWN, clock };
-        let silent = self
-            .replica
-            .rejoin
-            .left_behind(&self.replica.state, &self.replica.membership)
-            .into_iter()
-            .map(|it| it.0);
-        let silent: Vec<u32> = silent
-            .filter_map(|id| self.replica.state.numbers.get(&id))
-            .collect();
+        let silent = rejoin.left_behind(state, membership);
+        let silent = silent.iter().filter_map(|it| state.numbers.get(&it.0));
         for writer in earlier.into_iter().chain(silent) {
-            let card = &self.replica.membership.table.cards[writer as usize];
-            if writer != OWN && !card.is_over() {
-                if card.intro.is_none() && card.announce.is_none() {
-                    self.replica.membership.note(
-                        &self.replica.state,
-                        writer,
-                        Says::Admit(Admit { turn: 0, by }),
-                    );
-                }
-                let fence = Fence {
-                    turn: 0,
-                    by,
-                    heir: OWN,
-                };
-                self.replica
-                    .membership
-                    .note(&self.replica.state, writer, Says::Fence(fence));
-            }
+            membership.end_earlier(state, writer, clock);
         }
-        self.replica.membership.made(&mut self.replica.state, clock);
-        // Who took a start in as it greeted waits for it from what it had acknowledged.
-        let card = &mut self.replica.membership.table.cards[OWN as usize];
+        membership.made(state, clock);
+        // A member that admitted a start as it greeted waits for it from what the member had acknowledged.
+        let card = &mut membership.table.cards[OWN as usize];
         if begins && card.intro.is_some() {
             card.base = None;
         }
-        self.replica.membership.establish();
+        membership.establish();
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::super::collect::tests::space;
 use super::*;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::membership::table::Attached;
-use crate::message::records::{Ack, Bye, Card, Intro, Retired};
+use crate::message::records::{Ack, Bye, Card, Fence, Intro, Retired};
 use alloc::vec;
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
