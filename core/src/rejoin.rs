@@ -63,8 +63,4 @@ impl Rejoin {
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
     }
-
-    pub(crate) fn journal_mut(&mut self) -> &mut Journal {
-        &mut self.journal
-    }
 }
