@@ -2,7 +2,8 @@
 
 use super::Membership;
 use crate::layers::State;
-use crate::message::records::{Configuration, Limit, Owner};
+use crate::message::Message;
+use crate::message::records::{Configuration, Intro, Limit, Owner};
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -285,6 +286,64 @@ impl<'a> Members<'a> {
     /// have no acknowledgements of their own to conclude it from.
     pub fn stable(self) -> VersionVector {
         self.membership.settled(self.state)
+    }
+}
+
+/// What the sync machine reads besides.
+impl Members<'_> {
+    /// Whether this member sponsors a writer.
+    #[inline]
+    pub(crate) fn is_attached(self, writer: &WriterId) -> bool {
+        self.membership.is_attached(self.state, writer)
+    }
+
+    /// How far a writer that is sponsored here has got with what members made, as a number that grows with
+    /// it, and whether it has seen all that is held here.
+    #[inline]
+    pub(crate) fn progress(self, writer: &WriterId) -> (u64, bool) {
+        self.membership.progress(self.state, writer)
+    }
+
+    /// Whether a writer is a member's incarnation that counts.
+    #[inline]
+    pub(crate) fn is_counted_member(self, writer: &WriterId) -> bool {
+        self.membership.is_counted_member(self.state, writer)
+    }
+
+    /// Whether a writer is a member's incarnation that counts, and whose place is certain.
+    #[inline]
+    pub(crate) fn is_sure_member(self, writer: &WriterId) -> bool {
+        self.membership.is_sure_member(self.state, writer)
+    }
+
+    /// Whether a writer is a member's incarnation whose place is not certain here.
+    #[inline]
+    pub(crate) fn is_unsure(self, writer: &WriterId) -> bool {
+        self.membership.is_unsure(self.state, writer)
+    }
+
+    /// Whether everything up to an admission was seen here.
+    #[inline]
+    pub(crate) fn has_seen(self, intro: &Intro) -> bool {
+        self.membership.has_seen(self.state, intro)
+    }
+
+    /// The owner whose incarnation a writer is, and of which generation, if it is a member's.
+    #[inline]
+    pub(crate) fn incarnation(self, writer: &WriterId) -> Option<(Owner, u64)> {
+        self.membership.incarnation(self.state, writer)
+    }
+
+    /// Whether an acknowledgement that others wait for waits itself for the writers that are sponsored here.
+    #[inline]
+    pub(crate) fn is_held_up(self) -> bool {
+        self.membership.is_held_up(self.state)
+    }
+
+    /// Whether a message holds anything that is not held here.
+    #[inline]
+    pub(crate) fn news(self, message: &Message) -> bool {
+        self.membership.news(self.state, message)
     }
 }
 

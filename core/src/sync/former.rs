@@ -89,11 +89,7 @@ impl SyncMachine {
 
     pub(super) fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
         let writer = self.writer_of(link);
-        writer.is_some_and(|writer| {
-            replica
-                .membership
-                .is_counted_member(&replica.state, &writer)
-        })
+        writer.is_some_and(|writer| replica.members().is_counted_member(&writer))
     }
 
     /// Comes back under another writer if somebody else writes under the own one, once a link leads to a
@@ -174,8 +170,7 @@ impl SyncMachine {
             {
                 continue;
             }
-            let seen =
-                intro.is_some_and(|intro| replica.membership.has_seen(&replica.state, &intro));
+            let seen = intro.is_some_and(|intro| replica.members().has_seen(&intro));
             if replica.members().is_member() && seen && !replica.state.knows(&writer) {
                 continue; // nobody remembers
             }
@@ -212,9 +207,7 @@ impl SyncMachine {
         if others > newest {
             replica.rejoin.doubt_former();
         }
-        let own = replica
-            .membership
-            .incarnation(&replica.state, &replica.writer());
+        let own = replica.members().incarnation(&replica.writer());
         let own = own.map_or(0, |it| it.1);
         self.guests.newest = Some(newest.max(others).max(own));
     }

@@ -226,12 +226,9 @@ impl SyncMachine {
         if DUTIES && self.is_held_to(link) {
             return self.held_by_limited(replica, link, &writer, vector);
         }
-        if replica.membership.is_sure_member(&replica.state, &writer) {
+        if replica.members().is_sure_member(&writer) {
             // One that began from too old a state makes those come back, too, who took in what it made.
-            if !replica
-                .membership
-                .is_unsure(&replica.state, &replica.writer())
-            {
+            if !replica.members().is_unsure(&replica.writer()) {
                 let held = vector.get(&replica.writer());
                 replica
                     .rejoin
@@ -250,14 +247,14 @@ impl SyncMachine {
     /// Tells its digest now to each who is attached here and has not said that it has seen all, if an
     /// acknowledgement that others wait for waits for that: [they answer](SyncMachine::digest_came).
     pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
-        if self.guests.hurry_due > now || !replica.membership.is_held_up(&replica.state) {
+        if self.guests.hurry_due > now || !replica.members().is_held_up() {
             return;
         }
         self.guests.hurry_due = now + HURRY_MS;
         for peer in &mut self.peers {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
-            let writer = writer.filter(|it| replica.membership.is_attached(&replica.state, it));
-            if writer.is_some_and(|it| !replica.membership.progress(&replica.state, &it).1) {
+            let writer = writer.filter(|it| replica.members().is_attached(it));
+            if writer.is_some_and(|it| !replica.members().progress(&it).1) {
                 peer.next_digest = now;
                 self.digest_due = now;
             }

@@ -220,8 +220,8 @@ impl SyncMachine {
             replica.consistency().footing()?,
         );
         let own = replica
-            .membership
-            .incarnation(&replica.state, &replica.writer())
+            .members()
+            .incarnation(&replica.writer())
             .map(|it| it.0);
         let replied = |owner: &Owner| {
             let reply = open.replies.iter().find(|it| it.owner == *owner);
@@ -309,11 +309,7 @@ impl SyncMachine {
     fn links_to_members(&self, replica: &Replica) -> Vec<Link> {
         let of = self.peers.iter().filter(|peer| {
             let greeting = peer.greeting.as_ref().filter(|it| it.answers);
-            greeting.is_some_and(|it| {
-                replica
-                    .membership
-                    .is_counted_member(&replica.state, &it.writer)
-            })
+            greeting.is_some_and(|it| replica.members().is_counted_member(&it.writer))
         });
         of.map(|peer| peer.link).collect()
     }
@@ -369,10 +365,8 @@ impl SyncMachine {
             self.want_soon(now, replica, link);
         }
         let writer = self.writer_of(link);
-        let writer =
-            writer.filter(|writer| replica.membership.is_counted_member(&replica.state, writer));
-        let owner = writer
-            .and_then(|writer| Some(replica.membership.incarnation(&replica.state, &writer)?.0));
+        let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
+        let owner = writer.and_then(|writer| Some(replica.members().incarnation(&writer)?.0));
         let Some(owner) = owner.filter(|_| it.counts) else {
             return;
         };

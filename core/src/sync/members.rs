@@ -6,6 +6,7 @@
 //! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which
 //! transactions count. Then it takes the whole state, and makes the rest again.
 
+mod rejoin;
 mod silent;
 
 use super::former::End;
@@ -13,13 +14,11 @@ use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::closed::Empty;
 use crate::error::Error;
 use crate::message::Message;
-use crate::message::journal::Former;
 use crate::message::records::{Configuration, Intro, Owner};
 use crate::replica::{Mark, Replica};
 use crate::wire::Last;
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// How often collection waits for transfers that are under way, before it ends them.
@@ -166,11 +165,8 @@ impl SyncMachine {
         let mut owners: Vec<Owner> = Vec::new();
         for peer in self.greeted() {
             let writer = self.writer_of(peer.link);
-            let writer = writer
-                .filter(|writer| replica.membership.is_counted_member(&replica.state, writer));
-            if let Some((owner, _)) =
-                writer.and_then(|it| replica.membership.incarnation(&replica.state, &it))
-            {
+            let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
+            if let Some((owner, _)) = writer.and_then(|it| replica.members().incarnation(&it)) {
                 if !peer.level {
                     return false;
                 }
@@ -241,8 +237,7 @@ impl SyncMachine {
             #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.members().is_member());
-                if let Some(writer) =
-                    live.filter(|live| !replica.membership.is_counted_member(&replica.state, live))
+                if let Some(writer) = live.filter(|live| !replica.members().is_counted_member(live))
                 {
                     self.tell_ended(replica, link, writer, upto);
                 }
@@ -418,7 +413,7 @@ impl SyncMachine {
             return self.send(replica, link, Body::Ended { writer, last });
         }
         if let Some(intro) = intro.filter(|_| unknown) {
-            if replica.membership.has_seen(&replica.state, &intro) {
+            if replica.members().has_seen(&intro) {
                 let before = self.peer(link).is_some_and(|peer| peer.forgotten);
                 let last = Last::Forgotten(!before);
                 return self.send(replica, link, Body::Ended { writer, last });
@@ -537,112 +532,6 @@ impl SyncMachine {
         if it.last.replace(last).is_none() {
             self.outputs.push(Output::Renew);
         }
-    }
-
-    /// Takes a fresh writer id to come back under; false if that is not what it is for.
-    pub(super) fn fresh_writer(
-        &mut self,
-        now: Millis,
-        replica: &mut Replica,
-        writer: WriterId,
-    ) -> bool {
-        if core::mem::take(&mut self.guests.resuming) {
-            self.make_again(now, replica, writer);
-            return true;
-        }
-        let coming = self.guests.coming_back.as_mut();
-        let Some(it) = coming.filter(|it| MEMBERS && it.last.is_some()) else {
-            return false;
-        };
-        it.fresh = Some(writer);
-        let link = it.link;
-        self.end_partial_transfers();
-        self.prove(replica, link);
-        self.send(replica, link, Body::Writer(writer));
-        self.pulls.put_first(now, link);
-        self.pull_next(now, replica);
-        true
-    }
-
-    /// Begins again from the whole state, which came in chunks and a last one.
-    pub(super) fn begin_again(
-        &mut self,
-        now: Millis,
-        replica: &mut Replica,
-        link: Link,
-        (staged, state): (&[Vec<u8>], &Message),
-    ) {
-        let coming = self.guests.coming_back.take().filter(|_| MEMBERS);
-        let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
-            return;
-        };
-        if replica.membership.knows_newer_members(state) {
-            // It is asked for again, of this peer or another one, with the next refusal.
-            if let Some(peer) = self.peer_mut(link) {
-                peer.rests = true;
-            }
-            return self.send(replica, link, Body::Writer(replica.writer()));
-        }
-        for peer in &mut self.peers {
-            peer.level = peer.link == link;
-        }
-        let member = it.member && !replica.membership.is_dropped_in(state, self.config.owner);
-        if it.member && !member {
-            // Members must not wait for one who is none any more: it comes back as others do. Nor for the
-            // writer that it told of: its own end would wait for that.
-            if DUTIES {
-                let owner = self.config.owner;
-                let intro = None;
-                self.send(
-                    replica,
-                    link,
-                    Body::Return {
-                        writer,
-                        intro,
-                        owner,
-                    },
-                );
-            }
-            self.guests.coming_back = Some(ComingBack {
-                last: None,
-                member: false,
-                dropped: true,
-                fresh: None,
-                ..it
-            });
-            return self.ask_to_end(now, replica);
-        }
-        let before = self.peer(link).map_or(0, |peer| peer.published);
-        let left = replica.rejoin.to_leave(
-            &replica.state,
-            &replica.membership,
-            before.min(replica.rejoin.told_as_guest()),
-        );
-        let changes = &mut self.changed;
-        let mut changed = |handle| changes.push(handle);
-        let journal =
-            match replica
-                .rejoin_mut()
-                .begin_again_staged(writer, staged, state, &mut changed)
-            {
-                Ok(journal) => journal,
-                Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
-            };
-        let upto = match it.last {
-            Some(Last::Upto(upto)) => Some(upto),
-            _ => None,
-        };
-        if member {
-            replica.rejoin.keep_former(Former { journal, ..left });
-        } else {
-            let returned =
-                replica
-                    .rejoin_mut()
-                    .make_again(journal, upto, it.published, &mut changed);
-            self.outputs.push(Output::Returned(Box::new(returned)));
-        }
-        self.goes_by(now, replica);
-        self.want(now, replica, link);
     }
 
     /// The replica goes on under another writer id, from another state.

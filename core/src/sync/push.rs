@@ -289,7 +289,7 @@ impl SyncMachine {
         message: &Message,
         bytes: &[u8],
     ) -> Result<bool, Error> {
-        if !replica.membership.news(&replica.state, message) {
+        if !replica.members().news(message) {
             #[cfg(feature = "members")]
             self.compare_known(replica, from, message);
             return Ok(true);

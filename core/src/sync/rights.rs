@@ -321,10 +321,7 @@ fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
         Says::Base(..) => true,
         Says::Bye(bye) => {
             let heir = &message.delta.writers[bye.heir as usize].writer;
-            replica
-                .membership
-                .incarnation(&replica.state, heir)
-                .is_some()
+            replica.members().incarnation(heir).is_some()
         }
         _ => false,
     }

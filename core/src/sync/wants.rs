@@ -398,11 +398,7 @@ impl SyncMachine {
                 continue;
             };
             let known = writer == own || sources.iter().any(|it| it.writer == writer);
-            if known
-                || !replica
-                    .membership
-                    .is_counted_member(&replica.state, &writer)
-            {
+            if known || !replica.members().is_counted_member(&writer) {
                 continue;
             }
             let held = replica.quota().stock_of(name, stock, writer).max(0);

@@ -3,6 +3,7 @@
 mod duties;
 mod returns;
 mod unsure;
+mod whole;
 
 use super::*;
 use crate::closed::Closed;
@@ -13,6 +14,7 @@ use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};
 use crate::wire::Frame;
 use crate::writer_id::Space;
+use alloc::boxed::Box;
 use alloc::vec;
 
 const OWNER: Owner = [1; 32];

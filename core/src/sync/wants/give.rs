@@ -75,8 +75,7 @@ impl SyncMachine {
     ) {
         let own = replica.writer();
         let to = self.writer_of(link);
-        let to =
-            to.filter(|it| *it != own && replica.membership.is_counted_member(&replica.state, it));
+        let to = to.filter(|it| *it != own && replica.members().is_counted_member(it));
         let Some(to) = to.filter(|_| replica.members().is_member() && !self.is_coming_back())
         else {
             return;

@@ -149,7 +149,7 @@ fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
         digests.map(|(link, _)| link).collect::<Vec<Link>>()
     };
     end.tend();
-    assert!(end.replica.membership.is_held_up(&end.replica.state));
+    assert!(end.replica.members().is_held_up());
     assert_eq!(digests(&mut end), links[1..]);
     end.now = 249;
     end.tend();

@@ -1,12 +1,12 @@
 //! Beginning again from the whole state, and making again what does not count yet.
 
 use super::*;
+use crate::message::journal::Former;
 use crate::wire::Pull;
-use alloc::format;
 
 /// An admitted guest that has added 5, is to come back by its second link, and is told how much of
 /// that counts.
-fn returning(last: Last) -> (End, [Link; 2]) {
+pub(super) fn returning(last: Last) -> (End, [Link; 2]) {
     let mut end = End::admitted();
     end.replica.add("key", 5).unwrap();
     let links = [1, 2].map(|number| end.link(number, id(number as u8)));
@@ -644,104 +644,4 @@ fn nobody_begins_again_from_a_strangers_state() {
     };
     assert!(end.outputs().contains(&refused));
     assert_ne!(end.replica.writer(), id(8));
-}
-
-/// Guests do not answer who has to come back.
-#[test]
-fn members_are_asked_before_others() {
-    let mut end = End::guest();
-    let links = [(1, id(1)), (2, id(100)), (3, id(3))];
-    let links = links.map(|(number, writer)| end.link(number, writer));
-    assert_eq!(end.sync.links_to_ask(&end.replica), [links[1]]);
-    let End { replica, sync, now } = &mut end;
-    sync.come_back(*now, replica, links[0]);
-    assert_eq!(end.coming_back().link, links[1]);
-    end.cut(links[1]);
-    assert_eq!(end.sync.links_to_ask(&end.replica), [links[0], links[2]]);
-}
-
-/// The one before may never answer.
-#[test]
-fn the_whole_state_is_asked_for_at_once() {
-    for asked in [0, 1] {
-        let (mut guest, links) = returning(Last::Upto(1));
-        guest.sync.guests.coming_back.as_mut().unwrap().fresh = None;
-        let End { replica, sync, now } = &mut guest;
-        sync.want(*now, replica, links[asked]);
-        sync.want(*now, replica, links[1 - asked]);
-        guest.outputs();
-        let pulls = |end: &mut End| {
-            let sent = end.sent().0.into_iter();
-            let pulls = sent.filter_map(|(link, body)| match body {
-                Body::Pull(pull) => Some((link, pull.vector.is_empty())),
-                _ => None,
-            });
-            pulls.collect::<Vec<_>>()
-        };
-        let End { replica, sync, now } = &mut guest;
-        assert!(sync.fresh_writer(*now, replica, id(8)));
-        assert_eq!(pulls(&mut guest), [(links[1], true)]);
-        // The other one's turn comes yet.
-        guest.cut(links[1]);
-        assert_eq!(pulls(&mut guest), [(links[0], false)]);
-    }
-}
-
-/// Not what else comes from whoever was asked for an end, and may never give one.
-#[test]
-fn a_chunk_of_the_whole_state_alone_gives_time() {
-    for (fresh, asked) in [(None, 0), (Some(id(8)), 1)] {
-        let (mut guest, links) = returning(Last::Upto(1));
-        guest.coming_back().fresh = fresh;
-        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[0]);
-        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[1]);
-        let End { replica, sync, .. } = &mut guest;
-        sync.ask_to_end(PATIENCE_MS, replica);
-        assert_eq!(guest.coming_back().link, links[asked]);
-    }
-}
-
-/// However long it takes: neither is it given up meanwhile, nor does it ask another one.
-#[test]
-fn the_whole_state_may_take_longer_than_a_lease() {
-    let mut member = End::member();
-    for at in 0..3_000 {
-        let key = format!("{at:04}{}", "long".repeat(60));
-        member.replica.add(&key, 1).unwrap();
-    }
-    let (mut guest, links) = returning(Last::Upto(1));
-    guest.sync.guests.coming_back.as_mut().unwrap().fresh = None;
-    let home = member.link(links[1].0, guest.replica.writer());
-    let End { replica, sync, now } = &mut guest;
-    assert!(sync.fresh_writer(*now, replica, id(8)));
-    let mut chunks = 0;
-    let mut frames = |from: &mut End, to: &mut End| {
-        let sent = from.outputs().into_iter();
-        let sent: Vec<Vec<u8>> = sent
-            .filter_map(|output| match output {
-                Output::Send { link, bytes } if link == home => Some(bytes),
-                _ => None,
-            })
-            .collect();
-        for bytes in &sent {
-            let frame = Frame::decode(bytes).unwrap();
-            chunks += usize::from(matches!(frame.body, Body::Delta(_)));
-            let (link, bytes) = (home, bytes.as_slice());
-            let input = Input::Frame { link, bytes };
-            to.sync.handle(to.now, &mut to.replica, input);
-        }
-        !sent.is_empty()
-    };
-    while guest.replica.writer() != id(8) {
-        assert!(frames(&mut guest, &mut member), "nothing is asked for");
-        assert!(frames(&mut member, &mut guest), "nothing is answered");
-        for (end, patience) in [(&mut guest, PATIENCE_MS), (&mut member, LEASE_MS)] {
-            end.now += patience * 3 / 4;
-            end.tend();
-        }
-        let End { replica, sync, now } = &mut guest;
-        sync.ask_to_end(*now, replica);
-    }
-    assert!(chunks > 3, "only {chunks} chunks");
-    assert!(member.replica.members().accepts_from(&id(8)));
 }

@@ -21,7 +21,7 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
         let links = [1, 2].map(|number| end.link(number, id(100 * number as u8)));
         let vector = end.replica.vector();
         let End { replica, sync, now } = &mut end;
-        assert!(replica.membership.is_sure_member(&replica.state, &id(100)));
+        assert!(replica.members().is_sure_member(&id(100)));
         sync.held_there(replica, links[0], &vector);
         assert_eq!(replica.unconfirmed(), unheld);
         sync.come_back(*now, replica, links[1]);
@@ -33,7 +33,7 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
         replica
             .members_mut()
             .accept_stable(&home.vector(), &home.vector());
-        assert!(replica.membership.is_sure_member(&replica.state, &id(100)));
+        assert!(replica.members().is_sure_member(&id(100)));
         sync.held_there(replica, links[0], &vector);
         assert_eq!(replica.unconfirmed(), unheld);
         assert_eq!(

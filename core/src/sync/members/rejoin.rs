@@ -1,0 +1,120 @@
+//! Coming back: a replica that can't go on begins again from a member's whole state, under a fresh writer.
+
+use super::ComingBack;
+use crate::message::Message;
+use crate::message::journal::Former;
+use crate::replica::Replica;
+use crate::sync::{Body, Link, Millis, Output, SyncMachine};
+use crate::wire::Last;
+use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl SyncMachine {
+    /// Takes a fresh writer id to come back under; false if that is not what it is for.
+    pub(in crate::sync) fn fresh_writer(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        writer: WriterId,
+    ) -> bool {
+        if core::mem::take(&mut self.guests.resuming) {
+            self.make_again(now, replica, writer);
+            return true;
+        }
+        let coming = self.guests.coming_back.as_mut();
+        let Some(it) = coming.filter(|it| MEMBERS && it.last.is_some()) else {
+            return false;
+        };
+        it.fresh = Some(writer);
+        let link = it.link;
+        self.end_partial_transfers();
+        self.prove(replica, link);
+        self.send(replica, link, Body::Writer(writer));
+        self.pulls.put_first(now, link);
+        self.pull_next(now, replica);
+        true
+    }
+
+    /// Begins again from the whole state, which came in chunks and a last one.
+    pub(in crate::sync) fn begin_again(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        (staged, state): (&[Vec<u8>], &Message),
+    ) {
+        let coming = self.guests.coming_back.take().filter(|_| MEMBERS);
+        let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
+            return;
+        };
+        if replica.membership.knows_newer_members(state) {
+            // It is asked for again, of this peer or another one, with the next refusal.
+            if let Some(peer) = self.peer_mut(link) {
+                peer.rests = true;
+            }
+            return self.send(replica, link, Body::Writer(replica.writer()));
+        }
+        for peer in &mut self.peers {
+            peer.level = peer.link == link;
+        }
+        let member = it.member && !replica.membership.is_dropped_in(state, self.config.owner);
+        if it.member && !member {
+            // Members must not wait for one who is none any more: it comes back as others do. Nor for the
+            // writer that it told of: its own end would wait for that.
+            if DUTIES {
+                let owner = self.config.owner;
+                let intro = None;
+                self.send(
+                    replica,
+                    link,
+                    Body::Return {
+                        writer,
+                        intro,
+                        owner,
+                    },
+                );
+            }
+            self.guests.coming_back = Some(ComingBack {
+                last: None,
+                member: false,
+                dropped: true,
+                fresh: None,
+                ..it
+            });
+            return self.ask_to_end(now, replica);
+        }
+        let before = self.peer(link).map_or(0, |peer| peer.published);
+        let left = replica.rejoin.to_leave(
+            &replica.state,
+            &replica.membership,
+            before.min(replica.rejoin.told_as_guest()),
+        );
+        let changes = &mut self.changed;
+        let mut changed = |handle| changes.push(handle);
+        let journal =
+            match replica
+                .rejoin_mut()
+                .begin_again_staged(writer, staged, state, &mut changed)
+            {
+                Ok(journal) => journal,
+                Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
+            };
+        let upto = match it.last {
+            Some(Last::Upto(upto)) => Some(upto),
+            _ => None,
+        };
+        if member {
+            replica.rejoin.keep_former(Former { journal, ..left });
+        } else {
+            let returned =
+                replica
+                    .rejoin_mut()
+                    .make_again(journal, upto, it.published, &mut changed);
+            self.outputs.push(Output::Returned(Box::new(returned)));
+        }
+        self.goes_by(now, replica);
+        self.want(now, replica, link);
+    }
+}
