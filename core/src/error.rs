@@ -8,7 +8,7 @@ pub use detail::Detail;
 pub(crate) use detail::detail;
 pub use format::{Limited, Rule};
 
-use crate::MEMBERS;
+use crate::layers::GUESTS;
 #[cfg(feature = "members")]
 use crate::sync::Share;
 use crate::writer_id::WriterId;
@@ -353,7 +353,7 @@ impl Error {
             | Error::Outdated
             | Error::Unsure { .. }
             | Error::Stranger { .. }
-                if !MEMBERS =>
+                if !GUESTS =>
             {
                 "members_unsupported"
             }

@@ -31,10 +31,8 @@
 //! The state's half is here. The sync machine's half, which tells and heals, is `sync/forks.rs`. `replica/fork.rs`
 //! leaves an id behind. A program without the feature `members` looks for no forks.
 
-use crate::FORKS;
-use crate::closed::{Closed, Empty};
 use crate::hash::{fold, hash_bytes};
-use crate::layers::State;
+use crate::layers::{Empty, MEMBERS, MemberPart, Optional, State};
 use crate::limits::FAULTS_KEPT_MAX;
 #[cfg(feature = "members")]
 use crate::message::Message;
@@ -174,10 +172,10 @@ impl Sums {
 /// Forks and other faults that were found, and the digests by which forks are looked for.
 #[derive(Clone)]
 pub(crate) struct ForkLog {
-    sums: Closed<Sums>,
+    sums: MemberPart<Sums>,
     /// Writers that were found forked since the sync machine last asked.
-    forked: Closed<Vec<WriterId>>,
-    faults: Closed<Vec<Fault>>,
+    forked: MemberPart<Vec<WriterId>>,
+    faults: MemberPart<Vec<Fault>>,
     /// Those that nobody has taken yet, to be laid to links.
     #[cfg(feature = "members")]
     fresh_faults: Vec<Fault>,
@@ -227,9 +225,9 @@ impl ForkLog {
     /// One without any.
     pub(crate) fn new() -> ForkLog {
         ForkLog {
-            sums: Closed::default(),
-            forked: Closed::default(),
-            faults: Closed::default(),
+            sums: MemberPart::default(),
+            forked: MemberPart::default(),
+            faults: MemberPart::default(),
             #[cfg(feature = "members")]
             fresh_faults: Vec::new(),
             fault_count: 0,
@@ -245,42 +243,44 @@ impl ForkLog {
     /// Has all digests made anew.
     #[inline]
     pub(crate) fn forget_sums(&mut self) {
-        *self.sums = Sums::EMPTY;
+        self.sums.take();
     }
 
     /// A digest of everything that is held here: equal at replicas with equal version vectors,
     /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
     /// built without them.
     pub(crate) fn content_digest(&mut self, state: &mut State, closed: bool) -> u64 {
-        if !FORKS {
+        let Some(sums) = self.sums.get_mut() else {
             return 0;
+        };
+        if sums.closed != closed {
+            *sums = Sums {
+                closed,
+                ..Sums::EMPTY
+            };
         }
-        if self.sums.closed != closed {
-            *self.sums = Sums::EMPTY;
-            self.sums.closed = closed;
-        }
-        self.sums.pages.resize(state.pages.len(), 0);
+        sums.pages.resize(state.pages.len(), 0);
         let mut from = 0;
-        while let Some((at, _)) = state.touched.next(&state.pages, from, self.sums.epoch) {
+        while let Some((at, _)) = state.touched.next(&state.pages, from, sums.epoch) {
             let mut sum = 0u64;
-            self.digest_page(state, (at, closed), &mut |_, _, hash| {
+            digest_page(state, (at, closed), &mut |_, _, hash| {
                 sum = sum.wrapping_add(hash)
             });
-            let before = core::mem::replace(&mut self.sums.pages[at], sum);
-            self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
+            let before = core::mem::replace(&mut sums.pages[at], sum);
+            sums.sum = sums.sum.wrapping_add(sum.wrapping_sub(before));
             from = at + 1;
         }
         state.epoch += 1;
-        self.sums.epoch = state.epoch;
-        self.sums.sum
+        sums.epoch = state.epoch;
+        sums.sum
     }
 
     /// The contents of each writer, ascending by writer. Looks at everything that is held.
     pub(crate) fn contents(&self, state: &State, closed: bool) -> Vec<Contents> {
         let mut digests = alloc::vec![[0u64; 2]; state.writers.len()];
-        let pages = if FORKS { state.pages.len() } else { 0 };
+        let pages = if MEMBERS { state.pages.len() } else { 0 };
         for at in 0..pages {
-            self.digest_page(state, (at, closed), &mut |writer, part, hash| {
+            digest_page(state, (at, closed), &mut |writer, part, hash| {
                 let digest = &mut digests[writer as usize][part];
                 *digest = digest.wrapping_add(hash);
             });
@@ -299,100 +299,10 @@ impl ForkLog {
         all.filter(|it| it.clock > 0).collect()
     }
 
-    /// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
-    /// is a shard (0) or a cancel (1).
-    pub(crate) fn digest_page(
-        &self,
-        state: &State,
-        (at, closed): (usize, bool),
-        take: &mut dyn FnMut(u32, usize, u64),
-    ) {
-        let page = &state.pages[at];
-        let odd = page.odd();
-        let id = |writer: u32| hash_bytes(0, state.writers[writer as usize].as_bytes());
-        let key = |slot| {
-            let handle = KeyId((at * PAGE) as u32 + slot);
-            (
-                handle,
-                hash_bytes(0, state.keys.get(handle).unwrap_or_default().as_bytes()),
-            )
-        };
-        let mut keys = [0; PAGE];
-        for slot in bits(page.present()) {
-            let (handle, hash) = key(slot);
-            keys[slot as usize] = hash;
-            if closed && odd >> slot & 1 == 1 {
-                self.digest_survivors(state, handle, hash, take);
-            }
-        }
-        for column in page.columns() {
-            let id = id(column.writer);
-            for (slot, row) in column.iter() {
-                if !closed || odd >> slot & 1 == 0 {
-                    let base = fold(keys[slot as usize], id);
-                    take(
-                        column.writer,
-                        0,
-                        fold(fold(base, row.clock), row.total as u64),
-                    );
-                }
-            }
-        }
-        if closed {
-            return;
-        }
-        for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
-            let base = fold(keys[slot as usize], id(side.writer));
-            if let Some(extra) = &side.extra {
-                take(side.writer, 0, hash_extra(base, extra));
-            }
-            // Tagged apart from each other and from rows, whose second word is a clock.
-            let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
-            let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
-            for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
-                let words = [
-                    id(by.writer),
-                    by.clock,
-                    clock,
-                    total as u64,
-                    (total >> 64) as u64,
-                ];
-                take(by.writer, 1, words.into_iter().fold(base ^ tag, fold));
-            }
-        }
-    }
-
-    /// In a space with members, where what does not count any more may be dropped here and not yet
-    /// there: what a counter's shards come to, and its expiry with the first of them.
-    pub(crate) fn digest_survivors(
-        &self,
-        state: &State,
-        handle: KeyId,
-        key: u64,
-        take: &mut dyn FnMut(u32, usize, u64),
-    ) {
-        let mut expiry = state.effective_expiry(handle).unwrap_or_default();
-        for shard in state.shards(handle) {
-            let Some(number) = state.numbers.get(&shard.writer) else {
-                continue;
-            };
-            let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
-            let mut hash = fold(fold(base, shard.clock), shard.total as u64);
-            if i64::try_from(shard.total).is_err() {
-                hash = fold(hash, (shard.total >> 64) as u64);
-            }
-            let once = core::mem::take(&mut expiry);
-            if once != 0 {
-                hash = fold(hash, once);
-            }
-            take(number, 0, hash);
-        }
-    }
-
     /// The writers of which something came that a clock held here had claimed, since this was last
     /// called.
     pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
-        core::mem::take(&mut *self.forked)
+        self.forked.take()
     }
 
     /// Notes that two processes write under the own id: a peer knows this clock of it.
@@ -450,7 +360,7 @@ impl ForkLog {
 
     /// Notes a fault. One that may show again and again is noted once a writer.
     pub(crate) fn note_fault(&mut self, fault: impl FnOnce() -> Fault) {
-        if FORKS && !self.keep_fault(fault()) {
+        if MEMBERS && !self.keep_fault(fault()) {
             return;
         }
         self.fault_count += 1;
@@ -463,24 +373,27 @@ impl ForkLog {
         if self.fresh_faults.len() < FAULTS_KEPT_MAX && !self.fresh_faults.iter().any(known) {
             self.fresh_faults.push(fault.clone());
         }
-        let is_known = self.faults.iter().any(known);
+        let Some(faults) = self.faults.get_mut() else {
+            return true;
+        };
+        let is_known = faults.iter().any(known);
         let repeats = !matches!(fault.evidence, Evidence::Totals { .. });
         if repeats && is_known {
             return false;
         }
-        if self.faults.len() >= FAULTS_KEPT_MAX && !is_known {
+        if faults.len() >= FAULTS_KEPT_MAX && !is_known {
             // The like of it is kept elsewhere, so nothing is lost that this is not worth.
             let is_double = |(at, old): (usize, &Fault)| {
-                let mut later = self.faults.iter().skip(at + 1);
+                let mut later = faults.iter().skip(at + 1);
                 later.any(|it| it.repeats(old)).then_some(at)
             };
-            let double = self.faults.iter().enumerate().find_map(is_double);
+            let double = faults.iter().enumerate().find_map(is_double);
             if let Some(double) = double {
-                self.faults.remove(double);
+                faults.remove(double);
             }
         }
-        if self.faults.len() < FAULTS_KEPT_MAX {
-            self.faults.push(fault);
+        if faults.len() < FAULTS_KEPT_MAX {
+            faults.push(fault);
         }
         true
     }
@@ -508,7 +421,7 @@ impl ForkLog {
         let writer = state.writers[number as usize];
         state.rework(&[writer]);
         if !self.forked.contains(&writer) {
-            self.forked.push(writer);
+            self.forked.update(|it| it.push(writer));
         }
         let key = state.keys.get(handle).unwrap_or_default().into();
         let fault = |evidence| Fault {
@@ -523,6 +436,85 @@ impl ForkLog {
             }
             None => self.note_fault(|| fault(Evidence::Late { key })),
         }
+    }
+}
+
+/// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
+/// is a shard (0) or a cancel (1).
+fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(u32, usize, u64)) {
+    let page = &state.pages[at];
+    let odd = page.odd();
+    let id = |writer: u32| hash_bytes(0, state.writers[writer as usize].as_bytes());
+    let key = |slot| {
+        let handle = KeyId((at * PAGE) as u32 + slot);
+        (
+            handle,
+            hash_bytes(0, state.keys.get(handle).unwrap_or_default().as_bytes()),
+        )
+    };
+    let mut keys = [0; PAGE];
+    for slot in bits(page.present()) {
+        let (handle, hash) = key(slot);
+        keys[slot as usize] = hash;
+        if closed && odd >> slot & 1 == 1 {
+            digest_survivors(state, handle, hash, take);
+        }
+    }
+    for column in page.columns() {
+        let id = id(column.writer);
+        for (slot, row) in column.iter() {
+            if !closed || odd >> slot & 1 == 0 {
+                let base = fold(keys[slot as usize], id);
+                take(
+                    column.writer,
+                    0,
+                    fold(fold(base, row.clock), row.total as u64),
+                );
+            }
+        }
+    }
+    if closed {
+        return;
+    }
+    for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
+        let base = fold(keys[slot as usize], id(side.writer));
+        if let Some(extra) = &side.extra {
+            take(side.writer, 0, hash_extra(base, extra));
+        }
+        // Tagged apart from each other and from rows, whose second word is a clock.
+        let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
+        let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
+        for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
+            let words = [
+                id(by.writer),
+                by.clock,
+                clock,
+                total as u64,
+                (total >> 64) as u64,
+            ];
+            take(by.writer, 1, words.into_iter().fold(base ^ tag, fold));
+        }
+    }
+}
+
+/// In a space with members, where what does not count any more may be dropped here and not yet
+/// there: what a counter's shards come to, and its expiry with the first of them.
+fn digest_survivors(state: &State, handle: KeyId, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
+    let mut expiry = state.effective_expiry(handle).unwrap_or_default();
+    for shard in state.shards(handle) {
+        let Some(number) = state.numbers.get(&shard.writer) else {
+            continue;
+        };
+        let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
+        let mut hash = fold(fold(base, shard.clock), shard.total as u64);
+        if i64::try_from(shard.total).is_err() {
+            hash = fold(hash, (shard.total >> 64) as u64);
+        }
+        let once = core::mem::take(&mut expiry);
+        if once != 0 {
+            hash = fold(hash, once);
+        }
+        take(number, 0, hash);
     }
 }
 

@@ -101,9 +101,62 @@ pub use keyed::Asked;
 #[cfg(feature = "members")]
 pub(crate) use keyed::{KeyedMark, KeyedOps, KeyedWalk};
 #[cfg(feature = "members")]
+use keyed::{Known, Made};
+#[cfg(feature = "members")]
 pub(crate) use log::{IdempotencyLog, Instance};
 #[cfg(not(feature = "members"))]
 pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedWalk};
+#[cfg(not(feature = "members"))]
+use none::{Known, Made};
 #[cfg(feature = "members")]
 pub use shares::{Asker, KeyedBounds, Party};
 pub use view::{Keyed, KeyedMut};
+
+/// What both logs have, with these signatures, so that they stay alike: a log that differs does not
+/// compile.
+const _: () = {
+    use crate::error::Error;
+    use crate::layers::State;
+    use crate::membership::{Membership, admission::Forgotten, stability::Quorum};
+    use crate::message::Message;
+    use crate::once::Once;
+    use crate::state::{keys::KeyId, slot::Slot};
+    use crate::writer_id::WriterId;
+    use IdempotencyLog as Log;
+
+    type Withdrawn<'a> = &'a mut dyn FnMut(KeyId, (WriterId, u64));
+    type Step = (KeyedOps, bool);
+
+    // What is told, and taken in.
+    let _: fn(&Log, &Membership) -> KeyedMark = Log::keyed_mark;
+    let _: fn(&Log, &State, &KeyedMark, &alloc::vec::Vec<u64>, usize) -> Step = Log::keyed_since;
+    let _: fn(&mut Log, &mut State, &mut Membership, &Message, &Forgotten) = Log::take_keyed;
+    let _: fn(&KeyedMark, &Membership, &State, u32) -> u64 = KeyedMark::low;
+    let _: fn(&[u64], bool) -> KeyedWalk = KeyedWalk::new;
+    let _: fn(&KeyedWalk) -> bool = KeyedWalk::is_wanted;
+    let _: fn(&mut KeyedWalk, (&Log, &State), &mut [u64], usize) -> Step = KeyedWalk::step;
+
+    // What is known.
+    let _: fn(&Log) -> bool = Log::has_keyed;
+    let _: fn(&Log, &Once) -> bool = Log::is_made;
+    let _: fn(&Log, &Membership, &Quorum, u32) -> bool = Log::is_keyed_stable;
+    let _: fn(&Log, &Membership, &Quorum, u32) -> bool = Log::waits_for_keyed;
+    let _: fn(&Log, &State, &Membership) -> Known = Log::known_keyed;
+    let _: fn(&mut Log, &State, &mut Membership, WriterId, u64, Made) = Log::claim_keyed;
+
+    // What is withdrawn, and forgotten.
+    let _: fn(&mut Log, &mut State, &mut Membership, Withdrawn<'_>) -> Result<bool, Error> =
+        Log::withdraw;
+    let _: fn(&mut Log, &[Slot], &[Slot]) = Log::note_reborn;
+    let _: fn(&mut Log, &Membership) = Log::note_unwatched;
+    let _: fn(&mut Log, &State) = Log::note_withdrawn;
+    let _: fn(&mut Log, &State) = Log::drop_due;
+    let _: fn(&mut Log, &mut Membership, &[u32]) = Log::forget_keyed;
+    let _: fn(&mut Log, &mut Membership) = Log::doubt_keyed;
+
+    // Gaps, and who is asked about them.
+    let _: fn(&Log, &State, &Membership) -> bool = Log::asks_for_keys;
+    let _: fn(&mut Log, &State, &Membership, u64) = Log::ask_for_keys;
+    let _: fn(&Log) -> u64 = Log::asked_for_keys;
+    let _: fn(&mut Log, &State, &mut Membership) = Log::give_up_keys;
+};

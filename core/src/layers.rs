@@ -1,4 +1,9 @@
-//! The layers of a build, chosen here and nowhere else: each is the real one, or a null object that costs nothing.
+//! The layers of a build, chosen here and nowhere else: each is the real one, or a null object that costs
+//! nothing. [`optional`] has the parts that a program may lack.
+
+pub(crate) mod optional;
+
+pub(crate) use optional::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 
 /// The index by which the layers above find keys.
 #[cfg(feature = "budgets")]

@@ -194,34 +194,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// Whether spaces with members are spoken. A constant instead of conditional compilation: both
-/// variants are type-checked, and the compiler drops what can't be reached.
-pub(crate) const MEMBERS: bool = cfg!(feature = "guests");
-
-/// Whether this program may be a member itself, and not only a guest of members.
-pub(crate) const DUTIES: bool = cfg!(feature = "members");
-
-/// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
-/// for what is forked, and saves the rest of the download.
-pub(crate) const FORKS: bool = cfg!(feature = "members");
-
-/// Whether anybody asks for the [`LinkStatus`] of links. No page does.
-pub(crate) const STATUS: bool = cfg!(feature = "members");
-
-/// Whether snapshots are made in parts. No page has a store.
-pub(crate) const PARTS: bool = cfg!(feature = "members");
-
-/// Whether pushes are paced by how much is written. A page writes little.
-pub(crate) const PACED: bool = cfg!(feature = "members");
-
-/// Whether there may be a broadcast beside links. A page has links only.
-pub(crate) const BROADCAST: bool = cfg!(feature = "members");
-
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod closed;
 mod consistency;
 mod error;
 mod forks;

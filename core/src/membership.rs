@@ -53,22 +53,21 @@ pub(crate) mod stability;
 pub(crate) mod table;
 pub(crate) mod votes;
 
-use crate::MEMBERS;
-use crate::closed::Closed;
+use crate::layers::{GUESTS, GuestPart};
 use crate::message::records::Card;
 use table::Roster;
 
 /// The membership of a space, as one replica knows it.
 #[derive(Clone)]
 pub(crate) struct Membership {
-    pub(crate) table: Closed<Roster>,
+    pub(crate) table: GuestPart<Roster>,
 }
 
 impl Membership {
     /// That of an open space of one writer.
     pub(crate) fn new() -> Membership {
-        let mut table = Closed::default();
-        if MEMBERS {
+        let mut table = GuestPart::default();
+        if GUESTS {
             *table = Roster::new();
         }
         Membership { table }
@@ -76,7 +75,7 @@ impl Membership {
 
     /// Has a card for each of so many local numbers.
     pub(crate) fn fit(&mut self, writers: usize) {
-        if MEMBERS && self.table.cards.len() < writers {
+        if GUESTS && self.table.cards.len() < writers {
             self.table.cards.resize_with(writers, Card::default);
         }
     }

@@ -9,8 +9,7 @@
 pub(crate) mod journal;
 pub(crate) mod records;
 
-use crate::MEMBERS;
-use crate::closed::Closed;
+use crate::layers::{GUESTS, GuestPart};
 use crate::message::journal::Former;
 use crate::message::records::{Fact, Says};
 use crate::once::Once;
@@ -36,19 +35,19 @@ pub struct Message {
     /// Whether, in a closed space, the sender keeps no keyed operations.
     pub(crate) keyless: bool,
     /// The writers, by their place in `writers`, of which it may lack some, ascending.
-    pub(crate) lacking: Closed<Vec<u32>>,
+    pub(crate) lacking: GuestPart<Vec<u32>>,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
-    pub(crate) facts: Closed<Vec<Fact>>,
+    pub(crate) facts: GuestPart<Vec<Fact>>,
     /// For a store, and for a node that begins: forgotten writers with the last clock that was taken
     /// over, the longest forgotten first.
-    pub(crate) returns: Closed<Vec<(WriterId, u64)>>,
+    pub(crate) returns: GuestPart<Vec<(WriterId, u64)>>,
     /// Whether there were others, where that is told.
     pub(crate) gaps: Option<bool>,
     /// For a store only: what this replica's writers made, and no member is known to hold.
-    pub(crate) kept: Closed<Vec<Former>>,
+    pub(crate) kept: GuestPart<Vec<Former>>,
     /// What was made under idempotency keys, ascending by [place](KeyedOp::place). Their writers index
     /// `writers`.
-    pub(crate) keyed: Closed<Vec<KeyedOp>>,
+    pub(crate) keyed: GuestPart<Vec<KeyedOp>>,
 }
 
 /// A transaction that was made under an idempotency key.
@@ -115,12 +114,12 @@ impl Message {
 
     /// Whether the sender knows the space to be closed.
     pub(crate) fn is_closed(&self) -> bool {
-        MEMBERS && self.closed
+        GUESTS && self.closed
     }
 
     /// Whether, in a closed space, it names all writers that the sender knows.
     pub(crate) fn is_complete(&self) -> bool {
-        MEMBERS && self.complete
+        GUESTS && self.complete
     }
 
     /// Up to which clock it tells of a writer that it names.
@@ -132,8 +131,8 @@ impl Message {
     pub fn without_keys(&self) -> Message {
         let mut message = self.clone();
         message.keyless = message.closed;
-        message.lacking = Closed::default();
-        message.keyed = Closed::default();
+        message.lacking = GuestPart::default();
+        message.keyed = GuestPart::default();
         message
     }
 

@@ -33,7 +33,7 @@
 pub(crate) mod earlier;
 pub(crate) mod journal;
 
-use crate::closed::Closed;
+use crate::layers::GuestPart;
 use crate::message::journal::{Former, Journal};
 use alloc::vec::Vec;
 
@@ -43,8 +43,8 @@ pub use journal::{Again, AgainOp, Returned};
 /// Own transactions that no member is known to hold, of the present writer and of earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct Rejoin {
-    journal: Closed<Journal>,
-    former: Closed<Vec<Former>>,
+    journal: GuestPart<Journal>,
+    former: GuestPart<Vec<Former>>,
 }
 
 impl Rejoin {

@@ -63,7 +63,6 @@ pub(crate) mod operation;
 pub(crate) mod page;
 mod read;
 pub(crate) mod recent;
-mod shape;
 pub(crate) mod sheet;
 pub(crate) mod slot;
 #[cfg(any(test, target_family = "wasm"))]
@@ -74,14 +73,13 @@ pub(crate) mod vector;
 mod version;
 pub(crate) mod writers;
 
-use crate::closed::Closed;
+use crate::layers::{GuestPart, MEMBERS, Optional};
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 use changes::{StateMark, Touched};
 use counter::Act;
 use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
-use shape::{FORKS, MEMBERS};
 use slot::{Slot, Stamp, absorption};
 use writers::Numbers;
 
@@ -102,12 +100,12 @@ pub(crate) struct State<I = NoIndex> {
     /// that growth, later ones do.
     pub(crate) merged_at: Vec<u64>,
     /// What was held of each writer at the last own transaction, if something was merged since.
-    pub(crate) seen_at_last: Closed<Vec<u64>>,
+    pub(crate) seen_at_last: GuestPart<Vec<u64>>,
     pub(crate) numbers: Numbers,
     /// The local numbers of forgotten writers.
-    pub(crate) free: Closed<Vec<u32>>,
+    pub(crate) free: GuestPart<Vec<u32>>,
     /// The epoch in which each local number was given to its writer.
-    pub(crate) assigned: Closed<Vec<u64>>,
+    pub(crate) assigned: GuestPart<Vec<u64>>,
     /// The epoch in which a whole state last took the place of all that was held.
     pub(crate) began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
@@ -115,9 +113,9 @@ pub(crate) struct State<I = NoIndex> {
     pub(crate) collected: bool,
     /// How often a walk over the state in parts, if there was one, became void: local numbers were
     /// given to other writers, or something went or came that no newer clock tells of.
-    pub(crate) voided: Closed<u64>,
+    pub(crate) voided: GuestPart<u64>,
     /// How often counters were dropped of which nothing is left.
-    pub(crate) dropped: Closed<u64>,
+    pub(crate) dropped: GuestPart<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     pub(crate) time: u64,
     #[cfg(feature = "members")]
@@ -137,22 +135,20 @@ impl<I: KeyIndex> State<I> {
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
-            seen_at_last: Closed::default(),
+            seen_at_last: GuestPart::default(),
             numbers: Numbers::new(writer, OWN),
-            free: Closed::default(),
-            assigned: Closed::default(),
+            free: GuestPart::default(),
+            assigned: GuestPart::default(),
             began: 0,
             collected: false,
-            voided: Closed::default(),
-            dropped: Closed::default(),
+            voided: GuestPart::default(),
+            dropped: GuestPart::default(),
             time: 0,
             #[cfg(feature = "members")]
             moved: moved::Moved::NONE,
         };
-        if MEMBERS {
-            state.seen_at_last.push(0);
-            state.assigned.push(0);
-        }
+        state.seen_at_last.update(|it| it.push(0));
+        state.assigned.update(|it| it.push(0));
         state
     }
 
@@ -171,11 +167,9 @@ impl<I: KeyIndex> State<I> {
         self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
-        if MEMBERS {
-            *self.seen_at_last = Vec::from([0]);
-            *self.free = Vec::new();
-            *self.assigned = Vec::from([0]);
-        }
+        self.seen_at_last.update(|it| *it = Vec::from([0]));
+        self.free.take();
+        self.assigned.update(|it| *it = Vec::from([0]));
         self.numbers = Numbers::new(writer, OWN);
         self.all_moved();
     }
@@ -192,19 +186,17 @@ impl<I: KeyIndex> State<I> {
 
     /// A number for a writer that has none.
     pub(crate) fn assign(&mut self, writer: WriterId) -> u32 {
-        if MEMBERS && let Some(number) = self.free.pop() {
+        if let Some(number) = self.free.update(Vec::pop).flatten() {
             self.writers[number as usize] = writer;
-            self.assigned[number as usize] = self.epoch;
+            self.assigned.update(|it| it[number as usize] = self.epoch);
             self.note_moved(number);
             return number;
         }
         self.writers.push(writer);
         self.clocks.push(0);
         self.merged_at.push(0);
-        if MEMBERS {
-            self.seen_at_last.push(0);
-            self.assigned.push(self.epoch);
-        }
+        self.seen_at_last.update(|it| it.push(0));
+        self.assigned.update(|it| it.push(self.epoch));
         let number = self.writers.len() as u32 - 1;
         self.note_moved(number);
         number
@@ -212,10 +204,8 @@ impl<I: KeyIndex> State<I> {
 
     /// The clock that a mark has for a local number: nothing if the number changed hands since.
     pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
-        let since = match MEMBERS {
-            true => self.assigned[number],
-            false => self.began, // no number changes hands
-        };
+        // Where no number changes hands, nothing is assigned.
+        let since = self.assigned.get(number).copied().unwrap_or(self.began);
         match since >= mark.epoch {
             true => 0,
             false => mark.clocks.get(number).copied().unwrap_or(0),
@@ -249,9 +239,7 @@ impl<I: KeyIndex> State<I> {
 
     /// Makes walks over the state in parts void.
     pub(crate) fn void_walks(&mut self) {
-        if MEMBERS {
-            *self.voided = self.voided.wrapping_add(1);
-        }
+        self.voided.update(|it| *it = it.wrapping_add(1));
     }
 
     /// Marks counters of a page as changed.
@@ -330,17 +318,17 @@ impl<I: KeyIndex> State<I> {
     /// Lets what changed of these writers be stored although its clocks were stored already; in a
     /// page what changed of any.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
-        if !FORKS {
-            match MEMBERS {
-                true => self.assigned.fill(self.epoch),
-                false => self.began = self.epoch,
+        if !MEMBERS {
+            let all = self.assigned.update(|it| it.fill(self.epoch));
+            if all.is_none() {
+                self.began = self.epoch;
             }
             return;
         }
         self.void_walks();
         for writer in writers {
             if let Some(number) = self.numbers.get(writer) {
-                self.assigned[number as usize] = self.epoch;
+                self.assigned.update(|it| it[number as usize] = self.epoch);
                 self.note_moved(number);
             }
         }

@@ -65,9 +65,7 @@ mod pull;
 mod push;
 #[cfg(feature = "members")]
 mod rights;
-#[cfg(not(feature = "members"))]
-#[path = "sync/trusting.rs"]
-mod rights;
+mod scope;
 mod serve;
 #[cfg(feature = "members")]
 mod shares;
@@ -89,9 +87,9 @@ pub use shares::Share;
 #[cfg(feature = "budgets")]
 pub use wants::{Supply, WantId};
 
-use crate::closed::Closed;
 use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
+use crate::layers::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 #[cfg(feature = "members")]
 use crate::message::records::Owner;
 use crate::rejoin::Returned;
@@ -99,11 +97,11 @@ use crate::replica::{Mark, Replica};
 use crate::state::keys::KeyId;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;
-use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use digests::NOTES_DUE;
+use scope::PeerScope;
 
 /// Room for so many changed counters is kept: more than a push has.
 const CHANGED_KEPT: usize = 1 << 12;
@@ -232,9 +230,7 @@ struct Peer {
     /// Set by its hello.
     greeting: Option<Greeting>,
     next_digest: Millis,
-    last_heard: Option<Millis>,
-    bytes_in: u64,
-    bytes_out: u64,
+    traffic: MemberPart<Traffic>,
     /// Whether what it told last was refused: until the next digest it is not asked again.
     rests: bool,
     /// Whether all that it had was held here once.
@@ -246,33 +242,48 @@ struct Peer {
     /// The own clock up to which others may have been told of this replica's transactions before.
     published: u64,
     /// Forked writers, all of which is to come with the next pull.
-    whole: Closed<Vec<WriterId>>,
+    whole: MemberPart<Vec<WriterId>>,
     /// Whether there are any.
     all: bool,
-    /// How often in a row that brought nothing, and when it may be done again.
-    futile: u8,
-    heal_after: Millis,
+    heal: MemberPart<forks::Heal>,
     /// What it may do, if that is less than a member may.
-    limits: Closed<Option<rights::Limits>>,
+    limits: MemberPart<Option<scope::Limits>>,
     /// The writers that it has proved to be its owner's, the last one last.
-    proved: Closed<Vec<WriterId>>,
+    proved: MemberPart<Vec<WriterId>>,
     /// How many more it may prove.
     #[cfg(feature = "members")]
     proofs: rights::Proofs,
     /// The own writers that it has taken the proof of.
-    taken: Closed<Vec<WriterId>>,
-    compared: Closed<own::Compared>,
+    taken: GuestPart<Vec<WriterId>>,
+    compared: GuestPart<own::Compared>,
+}
+
+/// What went over a link, for its [status](LinkStatus).
+#[derive(Clone)]
+struct Traffic {
+    last_heard: Option<Millis>,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Empty for Traffic {
+    const EMPTY: Traffic = Traffic {
+        last_heard: None,
+        bytes_in: 0,
+        bytes_out: 0,
+    };
+    const NOTHING: &'static Traffic = &Traffic::EMPTY;
 }
 
 #[derive(Clone)]
 struct Greeting {
     session: u64,
-    agent: Closed<Option<String>>,
+    agent: MemberPart<Option<String>>,
     writer: WriterId,
     /// That writer's clock when it was said.
-    clock: Closed<u64>,
+    clock: GuestPart<u64>,
     /// What it takes of this replica, as its capabilities.
-    takes: Closed<u64>,
+    takes: GuestPart<u64>,
     /// Whether it keeps what is remembered of forgotten writers.
     remembers: bool,
     /// Whether it lacked some of that, and has not been told.
@@ -307,10 +318,10 @@ pub struct SyncMachine {
     /// When the next peer is due for a digest, or earlier.
     digest_due: Millis,
     /// Forked writers to tell the others of.
-    forked: Closed<Vec<WriterId>>,
+    forked: MemberPart<Vec<WriterId>>,
     /// The own writer for which another id was asked for.
-    asked_for_id: Closed<Option<WriterId>>,
-    guests: Closed<members::Guests>,
+    asked_for_id: MemberPart<Option<WriterId>>,
+    guests: GuestPart<members::Guests>,
     #[cfg(feature = "members")]
     compares: compares::Compares,
     #[cfg(feature = "members")]
@@ -340,9 +351,9 @@ impl SyncMachine {
             serving: Vec::new(),
             announce: None,
             digest_due: Millis::MAX,
-            forked: Closed::default(),
-            asked_for_id: Closed::default(),
-            guests: Closed::default(),
+            forked: MemberPart::default(),
+            asked_for_id: MemberPart::default(),
+            guests: GuestPart::default(),
             #[cfg(feature = "members")]
             compares: compares::Compares::default(),
             #[cfg(feature = "members")]
@@ -360,7 +371,7 @@ impl SyncMachine {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
-        let open = MEMBERS && replica.members().configuration().is_none();
+        let open = GUESTS && replica.members().configuration().is_none();
         if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
             self.note_starts(replica);
         }
@@ -380,16 +391,16 @@ impl SyncMachine {
                 let Some(peer) = self.peer_mut(link) else {
                     return;
                 };
-                if STATUS {
-                    peer.bytes_in += bytes.len() as u64;
-                    peer.last_heard = Some(now);
-                }
+                peer.traffic.update(|it| {
+                    it.bytes_in += bytes.len() as u64;
+                    it.last_heard = Some(now);
+                });
                 if let Err(error) = self.frame(now, replica, link, bytes) {
                     self.refuse(replica, Some(link), true, error);
                 }
             }
             Input::Broadcast { from, bytes } => {
-                if BROADCAST && let Err(error) = self.broadcast(now, replica, from, bytes) {
+                if MEMBERS && let Err(error) = self.broadcast(now, replica, from, bytes) {
                     self.refuse(replica, from, false, error);
                 }
             }
@@ -484,7 +495,7 @@ impl SyncMachine {
         }
         #[cfg(feature = "members")]
         self.denied(replica, link, &frame.body);
-        if DUTIES && !self.may_say(replica, link, &frame.body)? {
+        if !self.may_say(replica, link, &frame.body)? {
             return Ok(());
         }
         #[cfg(feature = "members")]
@@ -511,7 +522,7 @@ impl SyncMachine {
                 Ok(())
             }
             Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
-                if !MEMBERS =>
+                if !GUESTS =>
             {
                 Ok(())
             }
@@ -575,7 +586,7 @@ impl SyncMachine {
         }
         match frame.body {
             Body::Push(message) => {
-                if let Some(link) = from.filter(|_| DUTIES) {
+                if let Some(link) = from {
                     self.may_tell(replica, link, &message)?;
                 }
                 self.pushed(now, replica, from, true, message, bytes)
@@ -617,7 +628,7 @@ impl SyncMachine {
     /// Whether a peer keeps what was made under idempotency keys: nodes do.
     fn keeps_keys(&self, link: Link) -> bool {
         let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        DUTIES && greeting.is_some_and(|it| it.remembers) && !self.is_limited(link)
+        MEMBERS && greeting.is_some_and(|it| it.remembers) && !self.is_limited(link)
     }
 
     /// Withdraws what was made more than once under one idempotency key, as was heard of just now.
@@ -625,7 +636,7 @@ impl SyncMachine {
         let changes = &mut self.changed;
         let mut changed = |handle, _| changes.push(handle);
         // A writer at the end of its clocks withdraws nothing; others do.
-        if DUTIES
+        if MEMBERS
             && replica.idempotency.withdraw(
                 &mut replica.state,
                 &mut replica.membership,
@@ -642,9 +653,7 @@ impl SyncMachine {
 
     fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
         if let Some(peer) = self.peer_mut(link) {
-            if STATUS {
-                peer.bytes_out += bytes.len() as u64;
-            }
+            peer.traffic.update(|it| it.bytes_out += bytes.len() as u64);
             self.outputs.push(Output::Send { link, bytes });
         }
     }

@@ -5,11 +5,10 @@
 //! ([gaps](super::gaps)).
 
 use super::IdempotencyLog;
-use crate::closed::Closed;
 use crate::error::Error;
 use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::idempotency::{Asker, Instance, KeyedBounds};
-use crate::layers::State;
+use crate::layers::{GuestPart, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
@@ -39,7 +38,13 @@ pub enum Asked {
 }
 
 /// Keyed operations for a message.
-pub(crate) type KeyedOps = Closed<Vec<KeyedOp>>;
+pub(crate) type KeyedOps = GuestPart<Vec<KeyedOp>>;
+
+/// The keyed operations of one writer.
+pub(crate) type Made = Vec<Instance>;
+
+/// The keyed operations of each writer, and up to which of its clocks all of them are known.
+pub(crate) type Known = Vec<(WriterId, u64, Made)>;
 
 /// Of a mark, what had come of keyed operations.
 #[derive(Clone, Debug, Default)]
@@ -269,11 +274,7 @@ impl IdempotencyLog {
 
     /// The keyed operations of each writer, and up to which of its clocks all of them are known, before all
     /// that is held is dropped for another whole state.
-    pub(crate) fn known_keyed(
-        &self,
-        state: &State,
-        members: &Membership,
-    ) -> Vec<(WriterId, u64, Vec<Instance>)> {
+    pub(crate) fn known_keyed(&self, state: &State, members: &Membership) -> Known {
         let of = |(writer, number): (WriterId, u32)| {
             let made = self.instances.values().filter(|it| it.writer == number);
             (
@@ -296,7 +297,7 @@ impl IdempotencyLog {
         members: &mut Membership,
         before: WriterId,
         last: u64,
-        made: Vec<Instance>,
+        made: Made,
     ) {
         let number = state.numbers.get(&before);
         let number = number.filter(|it| members.table.cards[*it as usize].retired.is_none());

@@ -1,8 +1,7 @@
 //! The null object of the log, for a program that is never a member: it remembers no keys.
 
-use crate::closed::Closed;
 use crate::error::Error;
-use crate::layers::State;
+use crate::layers::{GuestPart, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
@@ -14,7 +13,7 @@ use crate::state::slot::Slot;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-pub(crate) type KeyedOps = Closed<Vec<KeyedOp>>;
+pub(crate) type KeyedOps = GuestPart<Vec<KeyedOp>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyedMark {}
@@ -55,7 +54,11 @@ impl KeyedWalk {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdempotencyLog {}
 
-pub(crate) struct NoInstance;
+/// The keyed operations of a writer: there are none.
+pub(crate) enum Made {}
+
+/// The keyed operations of each writer: there are none.
+pub(crate) type Known = [(WriterId, u64, Made); 0];
 
 impl IdempotencyLog {
     pub(crate) fn keyed_mark(&self, _: &Membership) -> KeyedMark {
@@ -130,11 +133,7 @@ impl IdempotencyLog {
 
     pub(crate) fn doubt_keyed(&mut self, _: &mut Membership) {}
 
-    pub(crate) fn known_keyed(
-        &self,
-        _: &State,
-        _: &Membership,
-    ) -> [(WriterId, u64, NoInstance); 0] {
+    pub(crate) fn known_keyed(&self, _: &State, _: &Membership) -> Known {
         []
     }
 
@@ -144,7 +143,7 @@ impl IdempotencyLog {
         _: &mut Membership,
         _: WriterId,
         _: u64,
-        _: NoInstance,
+        _: Made,
     ) {
     }
 }

@@ -16,10 +16,8 @@
 //! [`Standing`] is the judgement of one writer of a message.
 
 use super::Membership;
-use crate::MEMBERS;
 use crate::error::{Error, detail};
-use crate::layers::State;
-use crate::membership::Closed;
+use crate::layers::{GUESTS, GuestPart, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{Card, Fact, HEARD, Owner, Says, of};
@@ -33,7 +31,7 @@ use alloc::vec::Vec;
 pub(crate) const ADMISSIONS_MAX: usize = 8;
 
 /// The places of a message's writers that were known here, and everything of which is covered.
-pub(crate) type Forgotten = Closed<Vec<usize>>;
+pub(crate) type Forgotten = GuestPart<Vec<usize>>;
 
 /// What a writer of a message is here.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +49,7 @@ pub(crate) enum Standing {
 #[inline(always)]
 pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotten) -> Forgotten {
     let mut gone = Forgotten::default();
-    if MEMBERS {
+    if GUESTS {
         let last = &last.delta.writers;
         let is_gone = |writer: &WriterId| {
             let at = last.binary_search_by_key(writer, |entry| entry.writer);
@@ -78,7 +76,7 @@ impl Membership {
         let forgotten = self.forgotten(state, message, None);
         let mut writers = message.delta.writers.iter().enumerate();
         writers.any(|(at, entry)| {
-            !(MEMBERS && forgotten.contains(&at)) && entry.hi > state.clock_of(entry)
+            !(GUESTS && forgotten.contains(&at)) && entry.hi > state.clock_of(entry)
         })
     }
 
@@ -109,7 +107,7 @@ impl Membership {
         live: Option<WriterId>,
         newcomer: Option<WriterId>,
     ) -> Result<(), Error> {
-        if !MEMBERS {
+        if !GUESTS {
             return Ok(());
         }
         if let Some(writer) = newcomer {
@@ -394,7 +392,7 @@ impl Membership {
         live: Option<WriterId>,
     ) -> Result<(), Error> {
         let from_guest =
-            MEMBERS && live.is_some_and(|live| self.is_from_guest(state, message, &live));
+            GUESTS && live.is_some_and(|live| self.is_from_guest(state, message, &live));
         let tells = |entry: &Entry| entry.hi > state.clock_of(entry);
         let tells = || match live {
             Some(_) => message.delta.writers.iter().any(tells),
@@ -409,8 +407,8 @@ impl Membership {
             });
         }
         let from_unknown =
-            MEMBERS && live.is_some_and(|live| self.is_unknown(state, message, &live));
-        if MEMBERS && self.table.cards[OWN as usize].bye.is_some() {
+            GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
+        if GUESTS && self.table.cards[OWN as usize].bye.is_some() {
             return Err(Error::Retired); // nobody waits for it any more
         }
         let mut strangers = 0;
@@ -444,7 +442,7 @@ impl Membership {
                         own: detail(held),
                     });
                 }
-                Some(number) if MEMBERS => {
+                Some(number) if GUESTS => {
                     let Card { retired, fence, .. } = self.table.cards[number as usize];
                     if held == 0 && entry.hi > 0 {
                         self.check_base(state, message, at as u32)?;
@@ -469,14 +467,14 @@ impl Membership {
                     return Err(Error::Behind); // what it took in there counts for nothing here
                 }
                 None => {
-                    if MEMBERS {
+                    if GUESTS {
                         self.check_base(state, message, at as u32)?;
                     }
                     strangers += 1;
                 }
             }
         }
-        if let Some(live) = live.filter(|_| MEMBERS) {
+        if let Some(live) = live.filter(|_| GUESTS) {
             self.check_unsure(state, message, &live)?;
         }
         for fact in message.facts() {

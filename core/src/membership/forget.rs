@@ -4,8 +4,7 @@
 //! comes back under such a writer learns which of its transactions count, and makes the others again.
 
 use super::Membership;
-use crate::MEMBERS;
-use crate::layers::State;
+use crate::layers::{GUESTS, State};
 use crate::limits::RETURNS_MAX;
 use crate::message::Message;
 use crate::state::page::OWN;
@@ -165,7 +164,7 @@ impl Membership {
 
     /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
     pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
-        if MEMBERS && message.is_complete() {
+        if GUESTS && message.is_complete() {
             *message.returns = self.remembered(most as u64);
             let more = self.table.returned.len() > most;
             message.gaps = Some(self.table.gaps || more);

@@ -6,18 +6,17 @@
 
 use super::Membership;
 use super::admission::Forgotten;
-use crate::layers::State;
+use crate::layers::{GUESTS, MEMBERS, State};
 use crate::message::Message;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
-use crate::{DUTIES, MEMBERS};
 #[cfg(feature = "members")]
 use alloc::vec::Vec;
 
 impl Membership {
     /// Tells in a message of which writers keyed operations may be missing.
     pub(crate) fn tell_lacking(&self, state: &State, message: &mut Message) {
-        if !DUTIES {
+        if !MEMBERS {
             return;
         }
         for (writer, _) in &self.table.held_back {
@@ -38,7 +37,7 @@ impl Membership {
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &mut State, message: &Message, forgotten: &Forgotten) {
         for (at, entry) in message.delta.writers.iter().enumerate() {
-            if MEMBERS && forgotten.contains(&at) {
+            if GUESTS && forgotten.contains(&at) {
                 continue;
             }
             let number = self.number(state, entry.writer);
@@ -60,7 +59,7 @@ impl Membership {
         lacking: bool,
     ) {
         let held = state.clocks[writer as usize];
-        if !DUTIES {
+        if !MEMBERS {
             return;
         }
         if lacking {
@@ -81,13 +80,13 @@ impl Membership {
 
     /// Whether there may be keyed operations of what is held here that are not known here.
     pub(crate) fn lacks_keys(&self) -> bool {
-        DUTIES && !self.table.held_back.is_empty()
+        MEMBERS && !self.table.held_back.is_empty()
     }
 
     /// Up to which clock a writer is held with its keyed operations.
     pub(crate) fn held_with_keys(&self, state: &State, writer: u32) -> u64 {
         let held = state.clocks[writer as usize];
-        let upto = match DUTIES {
+        let upto = match MEMBERS {
             true => self.table.acknowledgeable(writer),
             false => None,
         };

@@ -4,7 +4,7 @@
 //! looks at the lists, and not at every guest. Debug builds compare the lists with the whole table.
 
 use super::table::{Attached, Roster};
-use crate::DUTIES;
+use crate::layers::MEMBERS;
 use crate::message::records::Card;
 use crate::state::recent::Recent;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
 impl Roster {
     /// Something of a writer is known that was not, or not any more, in this epoch.
     pub(crate) fn changed(&mut self, number: u32, epoch: u64) {
-        if !DUTIES {
+        if !MEMBERS {
             return;
         }
         let card = &self.cards[number as usize];
@@ -55,7 +55,7 @@ impl Roster {
     /// The writers of which something was said in this epoch or later, by local number, ascending; all
     /// if that is not known any more.
     pub(crate) fn changed_since(&self, epoch: u64) -> Vec<u32> {
-        let said = self.index.said.since(epoch).filter(|_| DUTIES);
+        let said = self.index.said.since(epoch).filter(|_| MEMBERS);
         said.unwrap_or_else(|| (0..self.cards.len() as u32).collect())
     }
 

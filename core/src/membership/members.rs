@@ -9,7 +9,7 @@
 
 use super::Membership;
 use crate::error::{Error, detail};
-use crate::layers::State;
+use crate::layers::{GUESTS, MEMBERS, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{
@@ -20,7 +20,6 @@ use crate::state::sheet::Sheet;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -34,20 +33,20 @@ impl Membership {
     /// The same of a transaction for which there is room always.
     pub(crate) fn clock_after(&self, state: &State) -> Result<u64, Error> {
         let next = state.clock().checked_add(1);
-        next.filter(|clock| !MEMBERS || *clock < u64::MAX)
+        next.filter(|clock| !GUESTS || *clock < u64::MAX)
             .ok_or(Error::ClockExhausted)
     }
 
     /// Whether own transactions are kept, to be made again if need be.
     #[inline]
     pub(crate) fn keeps_journal(&self) -> bool {
-        MEMBERS && self.table.configuration.is_some()
+        GUESTS && self.table.configuration.is_some()
     }
 
     /// The facts about writers that are newer than `lows`, by local numbers. All of these must have been
     /// noted in this epoch or later.
     pub(crate) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
-        if !MEMBERS {
+        if !GUESTS {
             return Vec::new();
         }
         let numbers = self.table.changed_since(epoch).into_iter();
@@ -162,7 +161,7 @@ impl Membership {
 
     /// Whether this replica is a member.
     pub(crate) fn is_member(&self) -> bool {
-        DUTIES && self.counts(OWN)
+        MEMBERS && self.counts(OWN)
     }
 
     /// What may have been collected, here or elsewhere: nothing that this member has not
@@ -196,7 +195,7 @@ impl Membership {
 
     /// Moves the own clock to that of a transaction that was made.
     pub(crate) fn made(&mut self, state: &mut State, clock: u64) {
-        if MEMBERS && state.clock() == 0 {
+        if GUESTS && state.clock() == 0 {
             let seen = state.clocks.iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();

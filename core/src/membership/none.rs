@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::table::Roster;
-use crate::closed::Empty;
+use crate::layers::Empty;
 use crate::message::records::Card;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -66,8 +66,7 @@
 //! - `tests/src/closed.rs`: random histories with restarts and disks that are put back, against an oracle.
 //! - `core/src/replica/collect/tests/homes.rs`: guests that come and go put off nothing for ever.
 
-use crate::MEMBERS;
-use crate::layers::State;
+use crate::layers::{GUESTS, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
@@ -461,7 +460,7 @@ impl Membership {
     /// Whether everything that was collected here is covered by these clocks.
     pub(crate) fn covers_floor(&self, lows: &[u64]) -> bool {
         let mut floor = self.table.floor.iter().zip(0u32..);
-        !MEMBERS
+        !GUESTS
             || floor.all(|(&clock, writer)| {
                 self.covers(|number| lows[number as usize], Stamp { writer, clock })
             })

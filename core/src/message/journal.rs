@@ -1,7 +1,6 @@
 //! The journal's data: own transactions that are unconfirmed, as a store keeps them.
 
-use crate::closed::Empty;
-use crate::message::Closed;
+use crate::layers::{Empty, GuestPart};
 use crate::message::records::Intro;
 use crate::once::Once;
 use crate::state::operation::Op;
@@ -26,7 +25,7 @@ pub(crate) struct Did {
 }
 
 /// What a transaction did, where that is kept.
-pub(crate) type Dids = Closed<Vec<Did>>;
+pub(crate) type Dids = GuestPart<Vec<Did>>;
 
 /// Own transactions of a writer that no member is known to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 //! over restarts too.
 
 use super::Rejoin;
-use crate::closed::Empty;
 use crate::hash::hash_bytes;
-use crate::layers::State;
+use crate::layers::{Empty, Optional, State};
 use crate::membership::Membership;
 use crate::message::journal::Journal;
 use crate::message::records::Intro;
@@ -36,13 +35,14 @@ impl Rejoin {
 
     /// Keeps what a former writer made until it is certain what of it counts.
     pub(crate) fn keep_former(&mut self, former: Former) {
-        self.former.push(former);
+        self.former.update(|it| it.push(former));
     }
 
     /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
     /// former writers may have been made again by then.
     pub(crate) fn doubt_former(&mut self) {
-        for former in self.former.iter_mut().filter(|it| it.stored) {
+        let former = self.former.get_mut().into_iter().flatten();
+        for former in former.filter(|it| it.stored) {
             former.doubtful = true;
             former.journal.told = former.last().max(former.journal.told);
         }
@@ -51,22 +51,26 @@ impl Rejoin {
     /// Takes back what the store kept of a writer.
     pub(crate) fn take_kept(&mut self, state: &State, kept: &Former) {
         if kept.writer == state.writer() {
-            return self.journal.extend(&kept.journal);
+            self.journal.update(|it| it.extend(&kept.journal));
+            return;
         }
+        let Some(all) = self.former.get_mut() else {
+            return;
+        };
         let known = |it: &Former| it.writer == kept.writer;
-        let at = match self.former.iter().rposition(known) {
+        let at = match all.iter().rposition(known) {
             Some(at) => {
-                let former = &mut self.former[at];
+                let former = &mut all[at];
                 former.intro = kept.intro.or(former.intro);
                 former.journal.extend(&kept.journal);
                 at
             }
             None => {
-                self.former.push(kept.clone());
-                self.former.len() - 1
+                all.push(kept.clone());
+                all.len() - 1
             }
         };
-        let former = &mut self.former[at];
+        let former = &mut all[at];
         former.before = former.journal.as_guest;
         former.stored = true;
         former.doubtful |= kept.doubtful;
@@ -112,21 +116,21 @@ impl Rejoin {
     pub(crate) fn note_told(&mut self, state: &State, member: bool) {
         let clock = state.clock();
         if self.journal.told != clock {
-            self.journal.told = clock;
-            if !member {
-                self.journal.as_guest = clock;
-            }
+            self.journal.update(|it| {
+                it.told = clock;
+                if !member {
+                    it.as_guest = clock;
+                }
+            });
         }
     }
 
     /// Notes that others may be told of all that is held here of former writers.
     pub(crate) fn note_former_told(&mut self, state: &State) {
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
+        for former in self.former.get_mut().into_iter().flatten() {
             let (last, held) = (former.last(), state.held(&former.writer));
-            let told = &mut self.former[at].journal.told;
             if held >= last {
-                *told = last.max(*told);
+                former.journal.told = last.max(former.journal.told);
             }
         }
     }
@@ -171,11 +175,9 @@ impl Rejoin {
         members: &Membership,
         clock: impl Fn(&WriterId) -> u64,
     ) {
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
+        for former in self.former.get_mut().into_iter().flatten() {
             if !former.unsure && !members.is_unsure(state, &former.writer) {
-                let upto = clock(&former.writer);
-                self.former[at].journal.drop_upto(upto);
+                former.journal.drop_upto(clock(&former.writer));
             }
         }
     }
@@ -183,9 +185,9 @@ impl Rejoin {
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
     /// there is nothing more to know; `early` as for [`Membership::note_early`].
     pub(crate) fn drop_former(&mut self, state: &State, members: &Membership, early: bool) {
-        for at in 0..self.former.len() {
-            let upto = members.last_of(state, &self.former[at].writer).unwrap_or(0);
-            self.former[at].journal.drop_upto(upto);
+        for former in self.former.get_mut().into_iter().flatten() {
+            let upto = members.last_of(state, &former.writer).unwrap_or(0);
+            former.journal.drop_upto(upto);
         }
         // Whoever took one in says so before it acknowledges this start.
         let unheard = early || members.is_unsure(state, &state.writer());
@@ -202,9 +204,9 @@ impl Rejoin {
             return Vec::new();
         }
         let mut taken = taken.into_iter();
-        let all = core::mem::take(&mut *self.former).into_iter();
+        let all = self.former.take().into_iter();
         let (taken, left) = all.partition(|_| taken.next() == Some(true));
-        *self.former = left;
+        self.former.set(left);
         taken
     }
 
@@ -252,10 +254,9 @@ impl Rejoin {
 
     /// Notes who took in the former writers, where that is known by now.
     pub(crate) fn note_intros(&mut self, state: &State, members: &Membership) {
-        for at in 0..self.former.len() {
-            if let Some(number) = state.numbers.get(&self.former[at].writer) {
+        for former in self.former.get_mut().into_iter().flatten() {
+            if let Some(number) = state.numbers.get(&former.writer) {
                 let intro = members.intro_of(state, number);
-                let former = &mut self.former[at];
                 former.intro = intro.or(former.intro);
             }
         }
@@ -269,11 +270,15 @@ impl Rejoin {
             let Some(number) = state.numbers.get(&former.writer) else {
                 continue;
             };
-            if former.journal.needs_survivors() {
-                let survivors = self.survivors(state, number);
-                self.former[at].journal.survivors = survivors;
-            }
-            self.former[at].unsure |= members.table.cards[number as usize].is_unsure();
+            let needs = former.journal.needs_survivors();
+            let survivors = needs.then(|| self.survivors(state, number));
+            self.former.update(|it| {
+                let former = &mut it[at];
+                if let Some(survivors) = survivors {
+                    former.journal.survivors = survivors;
+                }
+                former.unsure |= members.table.cards[number as usize].is_unsure();
+            });
         }
     }
 }

@@ -1,9 +1,7 @@
 //! The journal: own transactions that are unconfirmed, with what their cancels saw.
 
 use super::Rejoin;
-use crate::MEMBERS;
-use crate::closed::Empty;
-use crate::layers::State;
+use crate::layers::{Empty, Optional, State};
 use crate::membership::Membership;
 use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::message::records::Configuration;
@@ -72,12 +70,14 @@ impl Rejoin {
     /// Notes that a member holds this replica's transactions up to `clock` for good.
     pub(crate) fn held_by_member(&mut self, state: &State, members: &mut Membership, clock: u64) {
         let own = state.clocks[OWN as usize];
-        self.journal.drop_upto(clock.min(own));
+        self.journal.update(|it| it.drop_upto(clock.min(own)));
         // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
-        let card = &mut members.table.cards[OWN as usize];
-        if clock > 0 && card.announce.is_none() && card.intro.is_some() {
-            card.base = None;
-        }
+        members.table.update(|it| {
+            let card = &mut it.cards[OWN as usize];
+            if clock > 0 && card.announce.is_none() && card.intro.is_some() {
+                card.base = None;
+            }
+        });
     }
 
     /// Drops what a sole member has kept: nobody else can end its writer. After a forced change
@@ -91,7 +91,7 @@ impl Rejoin {
 
     /// Notes that the space has members from now on.
     pub(crate) fn begin_journal(&mut self, state: &State) {
-        self.journal.open = state.clock();
+        self.journal.update(|it| it.open = state.clock());
     }
 
     /// What is left of a writer's transactions, as adds.
@@ -131,8 +131,8 @@ impl Rejoin {
 
     /// Keeps a transaction.
     pub(crate) fn keep(&mut self, clock: u64, mut did: Dids) {
-        if MEMBERS && !did.is_empty() {
-            self.journal.made.push((clock, core::mem::take(&mut *did)));
+        if !did.is_empty() {
+            self.journal.update(|it| it.made.push((clock, did.take())));
         }
     }
 

@@ -3,8 +3,8 @@
 mod since;
 
 use super::Replica;
-use crate::closed::Closed;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
+use crate::layers::{GUESTS, GuestPart, MEMBERS};
 use crate::message::records::Fact;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfFormer;
@@ -12,7 +12,6 @@ use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::sheet::Sheet;
 use crate::state::vector::VersionVector;
-use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// A place in a replica's history of changes: see [`Replica::since`].
@@ -76,13 +75,13 @@ impl Replica {
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut state = self.delta(&VersionVector::default());
         state.facts.retain(|fact| !fact.is_local());
-        state.keyed = Closed::default();
+        state.keyed = GuestPart::default();
         state.encode()
     }
 
     /// Adds to a whole state what only a store keeps.
     pub(super) fn tell_store(&self, message: &mut Message) {
-        if MEMBERS {
+        if GUESTS {
             *message.returns = self.membership.remembered(u64::MAX);
             message.gaps = self
                 .membership
@@ -173,7 +172,7 @@ impl Replica {
 
     /// Adds keyed operations to a message, whose table names their writers.
     fn put_keyed(&self, message: &mut Message, mut ops: KeyedOps) {
-        if !DUTIES {
+        if !MEMBERS {
             return;
         }
         for by in ops.iter_mut().filter_map(|op| op.by.as_mut()) {
@@ -229,8 +228,8 @@ impl Replica {
             .state
             .gather(selection, &mut handles, &mut message.delta);
         // Before the space has members nothing is said of writers, whatever a peer has told of them.
-        let closed = MEMBERS && self.membership.configuration().is_some();
-        let mut facts: Closed<Vec<Fact>> = Closed::default();
+        let closed = GUESTS && self.membership.configuration().is_some();
+        let mut facts: GuestPart<Vec<Fact>> = GuestPart::default();
         if let Some(said) = said.filter(|_| closed) {
             *facts = self.membership.facts_since(said.changed, said.lows);
             for fact in facts.iter() {
@@ -250,14 +249,14 @@ impl Replica {
         let index = self
             .state
             .assemble(selection, &handles, &mut message.delta, table, &taken_in);
-        if MEMBERS {
+        if GUESTS {
             for fact in facts.iter_mut() {
                 fact.renumber(|number| index.at(number));
             }
             facts.sort_by_key(Fact::place);
             message.facts = facts;
             message.closed = closed;
-            message.keyless = closed && !DUTIES;
+            message.keyless = closed && !MEMBERS;
             if closed {
                 self.membership.tell_lacking(&self.state, &mut message);
             }

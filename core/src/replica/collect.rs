@@ -4,7 +4,7 @@
 mod sweep;
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::Quota;
+use crate::layers::{GUESTS, MEMBERS, Quota};
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
 use crate::state::counter;
@@ -12,7 +12,6 @@ use crate::state::keys::KeyId;
 use crate::state::page::{PAGE, bits};
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
-use crate::{MEMBERS, PARTS};
 use alloc::vec::Vec;
 use sweep::sweep;
 
@@ -63,7 +62,7 @@ impl Replica {
                     self.idempotency
                         .note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
-                    *self.state.dropped += u64::from(PARTS && slots.is_empty());
+                    *self.state.dropped += u64::from(MEMBERS && slots.is_empty());
                     self.state.put_slots(handle, slots);
                     self.state.forget_unused(handle);
                 }
@@ -86,7 +85,7 @@ impl Replica {
     /// Drops everything but the keys that are interned, to begin again as `writer`; which counters
     /// there were.
     pub(super) fn clear(&mut self, writer: WriterId) -> Vec<KeyId> {
-        if MEMBERS {
+        if GUESTS {
             self.rejoin.note_former(&self.state, &self.membership);
         }
         let mut handles: Vec<KeyId> = self.counters().map(|(handle, _)| handle).collect();

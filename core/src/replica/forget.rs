@@ -1,8 +1,7 @@
 //! Forgetting retired writers: their stamps become their successors', and their numbers are free.
 
 use super::{QuotaHooks, Replica};
-use crate::DUTIES;
-use crate::layers::Quota;
+use crate::layers::{MEMBERS, Quota};
 use crate::membership::stability::Quorum;
 use crate::message::records::Retired;
 use crate::state::slot::{Stamp, absorption};
@@ -53,7 +52,7 @@ impl Replica {
         }
         self.membership.forget_writers(&self.state, gone);
         self.state.restamp(gone);
-        if DUTIES {
+        if MEMBERS {
             let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
             self.idempotency
                 .forget_keyed(&mut self.membership, &numbers);
@@ -64,7 +63,7 @@ impl Replica {
         let id = |number: u32| self.state.writers[number as usize];
         let remembered = gone.iter().map(|(number, _, upto)| (id(*number), *upto));
         let remembered: Vec<(WriterId, u64)> = remembered.collect();
-        match DUTIES {
+        match MEMBERS {
             true => self.membership.remember_all(remembered),
             false => remembered
                 .into_iter()

@@ -32,9 +32,8 @@
 
 use super::quota::Accounts;
 use super::{QuotaHooks, Replica};
-use crate::MEMBERS;
 use crate::error::{Error, Rule, detail};
-use crate::layers::Quota;
+use crate::layers::{GUESTS, Quota};
 use crate::membership::admission::{Forgotten, forgotten_in};
 use crate::message::Message;
 use crate::state::delta::Entry;
@@ -113,7 +112,7 @@ impl Replica {
         Quota::report(&self.state, &mut self.forks, accounts);
         self.membership
             .greet(&mut self.state, last, live, newcomer)?;
-        if MEMBERS && self.membership.configuration().is_some() {
+        if GUESTS && self.membership.configuration().is_some() {
             self.membership
                 .take_memory(&self.state, last, open || replaced);
         }
@@ -199,7 +198,7 @@ impl Replica {
         self.idempotency
             .take_keyed(&mut self.state, &mut self.membership, message, forgotten);
         self.idempotency.note_withdrawn(&self.state);
-        if MEMBERS {
+        if GUESTS {
             let retired = self.take_facts(message, forgotten);
             self.membership.drop_unmoved(&mut self.state, &retired);
             self.membership.establish();
@@ -207,7 +206,7 @@ impl Replica {
         self.state.normalize(odd, changed);
         self.forks.report_all(&mut self.state, &forks, fork_count);
         self.membership.advance(&mut self.state, message, forgotten);
-        if MEMBERS && fresh && message.is_closed() {
+        if GUESTS && fresh && message.is_closed() {
             self.membership
                 .take_floor(&mut self.state, message, forgotten);
             self.idempotency.note_unwatched(&self.membership);

@@ -1,8 +1,8 @@
 //! Restoring: reading back what a store kept, or what another program held.
 
 use super::Replica;
-use crate::MEMBERS;
 use crate::error::Error;
+use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::state::join::Found;
@@ -46,7 +46,7 @@ impl Replica {
         let forgotten = Forgotten::default();
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
-        if MEMBERS {
+        if GUESTS {
             self.idempotency.drop_due(&self.state);
             self.membership
                 .take_memory(&self.state, message, message.gaps == Some(true));
@@ -75,7 +75,7 @@ impl Replica {
         // the next push builds on all of it.
         let clock = replica.clock();
         replica.state.merged_at.fill(clock);
-        if MEMBERS {
+        if GUESTS {
             *replica.state.seen_at_last = replica.state.clocks.clone();
         }
         if clock > 0 && replica.state.numbers.len() == 1 {

@@ -1,8 +1,8 @@
 //! Admission rules, as merges and the sync machine ask for them: [the rules](crate::membership::admission).
 
 use super::{QuotaHooks, Replica};
-use crate::MEMBERS;
 use crate::error::Error;
+use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Configuration, Says};
@@ -19,7 +19,7 @@ impl Replica {
         new: bool,
         changed: &mut dyn FnMut(KeyId),
     ) -> Result<bool, Error> {
-        if !MEMBERS || !new || !self.membership.is_replaced_by(&self.state, message)? {
+        if !GUESTS || !new || !self.membership.is_replaced_by(&self.state, message)? {
             return Ok(false);
         }
         // It must not take anything back: whom it does not name, its sender has forgotten. Or it never

@@ -9,9 +9,8 @@
 //! find what changed meanwhile.
 
 use super::Replica;
-use crate::MEMBERS;
-use crate::closed::Closed;
 use crate::idempotency::KeyedWalk;
+use crate::layers::{GUESTS, GuestPart};
 use crate::message::Message;
 use crate::state::build::{Cursor, NOTHING};
 use crate::state::page::OWN;
@@ -34,9 +33,9 @@ pub(crate) struct Walk {
     /// How many walks were before this one.
     number: u32,
     /// The writers that alone are told of, if that are not all.
-    only: Closed<Option<Vec<WriterId>>>,
+    only: GuestPart<Option<Vec<WriterId>>>,
     /// How often walks had become void when the first one began.
-    voided: Closed<u64>,
+    voided: GuestPart<u64>,
 }
 
 impl Walk {
@@ -50,7 +49,7 @@ impl Walk {
             begin: replica.clocks().to_vec(),
             cursor: Cursor::default(),
             number: 0,
-            only: Closed::default(),
+            only: GuestPart::default(),
             voided: replica.state.voided.clone(),
         }
     }
@@ -88,7 +87,7 @@ impl Walk {
         let writers = replica.clocks().len();
         self.lows.resize(writers, 0);
         self.begin.resize(writers, 0);
-        let only = self.only.as_ref().filter(|_| MEMBERS);
+        let only = self.only.as_ref().filter(|_| GUESTS);
         if let Some(only) = only {
             replica.leave_out(&mut self.lows, only);
         }

@@ -4,9 +4,8 @@
 //! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
 //! skips whole groups that did not change, and an add pays one comparison.
 
-use crate::closed::Closed;
+use crate::layers::{MEMBERS, MemberPart, Optional};
 use crate::state::page::Page;
-use crate::state::shape::PACED;
 use alloc::vec::Vec;
 
 /// Pages in a group.
@@ -20,22 +19,22 @@ pub(crate) struct Touch {
     /// The epoch of the last change.
     epoch: u64,
     /// The one of the last change before that epoch.
-    before: Closed<u64>,
+    before: MemberPart<u64>,
     /// What changed in the last epoch.
-    which: Closed<u64>,
+    which: MemberPart<u64>,
 }
 
 impl Touch {
     /// Notes that these change in an epoch, the newest; true if nothing else did in it before.
     #[inline]
     pub(crate) fn note(&mut self, which: u64, epoch: u64) -> bool {
-        if PACED {
+        if MEMBERS {
             if self.epoch == epoch {
-                *self.which |= which;
+                self.which.update(|it| *it |= which);
                 return false;
             }
-            *self.before = self.epoch;
-            *self.which = which;
+            self.before.set(self.epoch);
+            self.which.set(which);
         }
         self.epoch = epoch;
         true
@@ -45,7 +44,7 @@ impl Touch {
     fn since(&self, epoch: u64) -> u64 {
         if self.epoch < epoch {
             0
-        } else if PACED && *self.before < epoch {
+        } else if MEMBERS && *self.before < epoch {
             *self.which
         } else {
             u64::MAX
@@ -63,19 +62,16 @@ pub(crate) struct StateMark {
 
 /// The changes of the pages in groups of 64, each of which knows its own.
 #[derive(Clone, Default)]
-pub(crate) struct Touched(Closed<Vec<Touch>>);
+pub(crate) struct Touched(MemberPart<Vec<Touch>>);
 
 impl Touched {
     pub(crate) fn resize(&mut self, pages: usize) {
-        if PACED {
-            self.0.resize(pages.div_ceil(GROUP), Touch::default());
-        }
+        let groups = pages.div_ceil(GROUP);
+        self.0.update(|it| it.resize(groups, Touch::default()));
     }
 
     pub(crate) fn shrink(&mut self) {
-        if PACED {
-            self.0.shrink_to_fit();
-        }
+        self.0.update(Vec::shrink_to_fit);
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -85,9 +81,8 @@ impl Touched {
     /// Notes that a page changes in an epoch, the newest, for the first time.
     #[cold]
     pub(crate) fn note(&mut self, page: usize, epoch: u64) {
-        if PACED {
-            self.0[page / GROUP].note(1 << (page % GROUP), epoch);
-        }
+        self.0
+            .update(|it| it[page / GROUP].note(1 << (page % GROUP), epoch));
     }
 
     /// The next of the pages, from `at` on, that changed since an epoch began, and the counters of
@@ -95,7 +90,7 @@ impl Touched {
     pub(crate) fn next(&self, pages: &[Page], mut at: usize, since: u64) -> Option<(usize, u64)> {
         loop {
             let page = pages.get(at)?;
-            if PACED {
+            if MEMBERS {
                 let group = self.0[at / GROUP].since(since) >> (at % GROUP);
                 if group & 1 == 0 {
                     at += (group.trailing_zeros() as usize).min(GROUP - at % GROUP);

@@ -24,10 +24,10 @@
 //! Records that may still matter to somebody wait until they are
 //! [stable](crate::membership::stability#collection).
 
+use crate::layers::{GUESTS, Optional};
 use crate::state::page::{OWN, Row};
-use crate::state::shape::MEMBERS;
 use crate::state::slot::{
-    Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
+    Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -86,7 +86,7 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     for slot in slots {
         sums.push(alone(slot, ids));
     }
-    if !MEMBERS {
+    if !GUESTS {
         return sums;
     }
     let parents: Vec<Option<usize>> = slots.iter().map(|slot| parent(slots, slot)).collect();
@@ -115,7 +115,7 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
 /// What all slots come to together.
 pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     let mut total = Sum::default();
-    if !MEMBERS {
+    if !GUESTS {
         for slot in slots {
             total.take(&alone(slot, ids));
         }
@@ -158,17 +158,11 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
     });
     let mut sum = Sum {
         amount: slot.total() - slot.valid_cut().map_or(0, |cut| cut.total),
-        adds: if MEMBERS {
-            slot.last_add()
-        } else {
-            extra.added
-        } > cut,
+        adds: slot.last_add() > cut,
         base,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
-    if MEMBERS {
-        sum.amount -= slot.withdrawn();
-    }
+    sum.amount -= slot.withdrawn();
     if let Some(fold) = slot.side.fold.as_ref() {
         let folded = Sum {
             amount: fold.amount,
@@ -356,7 +350,7 @@ impl Act<'_> {
 /// folds and withdrawals that are cancelled.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
-    if MEMBERS {
+    if GUESTS {
         drop_void(slots);
         let to = |slot: &Slot| Some(slot.side.moved.as_ref()?.to);
         children = slots.iter().filter_map(to).collect();
@@ -368,12 +362,11 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         if cut == 0 {
             side.cut = None;
         }
-        if MEMBERS {
-            side.fold
-                .take_if(|fold| fold.clock < born || fold.clock <= cut);
-            side.withdrawals
-                .retain(|it| it.clock >= born && it.clock > cut);
-        }
+        side.fold.update(|it| {
+            it.take_if(|fold| fold.clock < born || fold.clock <= cut);
+        });
+        let is_valid = |it: &Withdrawal| it.clock >= born && it.clock > cut;
+        side.withdrawals.update(|it| it.retain(is_valid));
         let writer = side.writer;
         let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
         let fold = fold.map(|fold| fold.clock);

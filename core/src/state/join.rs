@@ -19,11 +19,10 @@
 use super::delta::{Delta, KeySide};
 use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, Joined, PAGE, Row, bits};
-use super::shape::{FORKS, MEMBERS};
 use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
-use crate::closed::Closed;
 use crate::error::Error;
+use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
 use crate::sort::sort_by;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -49,7 +48,7 @@ pub(crate) struct Judged<'a> {
 /// Collects what a merge finds while pages are borrowed.
 pub(crate) struct Found<'a> {
     pub(crate) installed: usize,
-    pub(crate) forks: Closed<Vec<Fork>>,
+    pub(crate) forks: MemberPart<Vec<Fork>>,
     /// How often two contents of one clock were met.
     pub(crate) fork_count: u64,
     /// Counters with more than rows that changed; they are normalized when all is installed.
@@ -63,20 +62,17 @@ impl<'a> Found<'a> {
     /// Counts that two contents of one clock were met, and notes them.
     fn forked(&mut self, fork: Fork) {
         self.fork_count += 1;
-        if FORKS {
-            self.forks.push(fork);
-        }
+        self.forks.update(|it| it.push(fork));
     }
 
     /// Notes what was installed at a clock that was held already; of a writer once in a row.
     #[cold]
     fn late(&mut self, handle: KeyId, writer: u32, clock: u64) {
-        if !FORKS {
-            return; // nothing counts as held then
-        }
+        // Where forks are not detected, nothing counts as held.
         let again = self.forks.last().is_some_and(|last| last.1 == writer);
         if !again {
-            self.forks.push((handle, writer, clock, None));
+            self.forks
+                .update(|it| it.push((handle, writer, clock, None)));
         }
     }
 
@@ -84,7 +80,7 @@ impl<'a> Found<'a> {
         Found {
             fresh,
             installed: 0,
-            forks: Closed::default(),
+            forks: MemberPart::default(),
             fork_count: 0,
             odd: Vec::new(),
             changed,
@@ -149,7 +145,7 @@ impl<I: KeyIndex> State<I> {
         let closed = judged.collects;
         let mut writers = crate::list(message.writers.len());
         for (at, entry) in message.writers.iter().enumerate() {
-            if MEMBERS && judged.forgotten.contains(&at) {
+            if GUESTS && judged.forgotten.contains(&at) {
                 writers.push(Known {
                     number: FORGOTTEN,
                     covered: u64::MAX,
@@ -161,7 +157,7 @@ impl<I: KeyIndex> State<I> {
             let clock = self.clock_of(entry);
             let (covered, held) = match closed {
                 true => (clock, 0),
-                false if FORKS && entry.lo < clock => (0, clock),
+                false if MEMBERS && entry.lo < clock => (0, clock),
                 false => (0, 0),
             };
             writers.push(Known {
@@ -413,26 +409,20 @@ impl<I: KeyIndex> State<I> {
                 }
             }
         }
-        if let Some(moved) = side
-            .moved
-            .as_ref()
-            .filter(|moved| MEMBERS && fresh(moved.to))
-        {
+        if let Some(moved) = side.moved.as_ref().filter(|moved| fresh(moved.to)) {
             let mut moved = moved.clone();
             moved.to = here(moved.to);
             changed |= slot.side.moved.as_ref() != Some(&moved);
-            *slot.side.moved = Some(moved);
+            slot.side.moved.set(Some(moved));
         }
-        if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
+        if side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
             changed |= slot.side.fold != side.fold;
             slot.side.fold.clone_from(&side.fold);
         }
-        if MEMBERS {
-            for withdrawal in side.withdrawals.iter().filter(|it| fresh(it.by)) {
-                let by = here(withdrawal.by);
-                let withdrawal = Withdrawal { by, ..*withdrawal };
-                changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
-            }
+        for withdrawal in side.withdrawals.iter().filter(|it| fresh(it.by)) {
+            let by = here(withdrawal.by);
+            let withdrawal = Withdrawal { by, ..*withdrawal };
+            changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
         }
         if changed {
             self.put_slots(handle, slots);
@@ -490,7 +480,7 @@ fn join_columns(
         forked |= u64::from(row.forks(*new));
         // Leaves a fork as it is: what comes below needs both sides of it.
         newer = newer << 1 | row.take_newer(*new) & 1;
-        if FORKS {
+        if MEMBERS {
             beyond = beyond.wrapping_add(u64::from(new.clock > held));
         }
     }
@@ -503,7 +493,7 @@ fn join_columns(
     found.installed += newer.count_ones() as usize;
     // Whether anything else is newer is found out without a branch for each row: half of them would
     // be guessed wrong.
-    if FORKS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
+    if MEMBERS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {
                 found.late(KeyId(first.0 + slot), ours.writer, row.clock);

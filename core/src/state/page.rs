@@ -8,9 +8,9 @@
 //! Everything else that a slot may have is rare, and lies beside the columns: lives, watermarks, retired
 //! writers. So plain shards stay this small.
 
+use crate::layers::MEMBERS;
 use crate::state::changes::Touch;
 use crate::state::counter::find;
-use crate::state::shape::PACED;
 use crate::state::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -123,7 +123,7 @@ impl Column {
     /// The slots with a row that is newer than `low`, of those in `among`.
     pub(crate) fn newer(&self, low: u64, among: u64) -> u64 {
         let mut newer = 0;
-        if PACED && among != u64::MAX {
+        if MEMBERS && among != u64::MAX {
             for slot in bits(among & self.present) {
                 let row = &self.rows[self.rank(slot)];
                 newer |= u64::from(row.clock > low) << slot;

@@ -15,9 +15,8 @@
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
 //! which names the transaction that made it. A delta contains a record if it contains its stamp.
 
-use crate::closed::Closed;
+use crate::layers::{GuestPart, Optional};
 use crate::state::page::Row;
-use crate::state::shape::MEMBERS;
 use crate::state::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -165,10 +164,10 @@ pub(crate) struct Side {
     pub(crate) extra: Option<Box<Extra>>,
     pub(crate) cut: Option<Cut>,
     pub(crate) lift: Option<Box<Lift>>,
-    pub(crate) moved: Closed<Option<Box<Moved>>>,
-    pub(crate) fold: Closed<Option<Box<Fold>>>,
+    pub(crate) moved: GuestPart<Option<Box<Moved>>>,
+    pub(crate) fold: GuestPart<Option<Box<Fold>>>,
     /// Ascending by clock.
-    pub(crate) withdrawals: Closed<Vec<Withdrawal>>,
+    pub(crate) withdrawals: GuestPart<Vec<Withdrawal>>,
 }
 
 impl Side {
@@ -217,16 +216,18 @@ impl Side {
         let writer = self.writer;
         self.cut.take_if(|cut| old(cut.by));
         self.lift.take_if(|lift| old(lift.by));
-        if MEMBERS {
-            self.moved.take_if(|moved| old(moved.to));
-            self.fold.take_if(|fold| {
+        self.moved.update(|it| {
+            it.take_if(|moved| old(moved.to));
+        });
+        self.fold.update(|it| {
+            it.take_if(|fold| {
                 old(Stamp {
                     writer,
                     clock: fold.clock,
                 })
             });
-            self.withdrawals.retain(|it| !old(it.by));
-        }
+        });
+        self.withdrawals.update(|it| it.retain(|it| !old(it.by)));
     }
 
     /// Takes a withdrawal in; of two of one transaction the one whose stamp is `above` the other's
@@ -237,7 +238,9 @@ impl Side {
         withdrawal: Withdrawal,
         above: &dyn Fn(Stamp, Stamp) -> bool,
     ) -> bool {
-        let withdrawals = &mut *self.withdrawals;
+        let Some(withdrawals) = self.withdrawals.get_mut() else {
+            return false;
+        };
         if withdrawal.several {
             withdrawals.retain(|it| it.clock > withdrawal.clock);
         }
@@ -258,13 +261,11 @@ impl Side {
         if let Some(lift) = &mut self.lift {
             lift.by.writer = map(lift.by.writer);
         }
-        if MEMBERS && let Some(moved) = &mut *self.moved {
+        if let Some(Some(moved)) = self.moved.get_mut() {
             moved.to.writer = map(moved.to.writer);
         }
-        if MEMBERS {
-            for withdrawal in self.withdrawals.iter_mut() {
-                withdrawal.by.writer = map(withdrawal.by.writer);
-            }
+        for withdrawal in self.withdrawals.get_mut().into_iter().flatten() {
+            withdrawal.by.writer = map(withdrawal.by.writer);
         }
     }
 }

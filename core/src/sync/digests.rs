@@ -4,12 +4,12 @@
 //! and to all others when a peer brought news.
 
 use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, SyncMachine};
-use crate::DUTIES;
+use crate::layers::MEMBERS;
 use crate::replica::Replica;
 use alloc::vec::Vec;
 
 /// Whether the time of the next digest is noted. A page has few peers, and looks at each.
-pub(super) const NOTES_DUE: bool = DUTIES && !cfg!(target_family = "wasm");
+pub(super) const NOTES_DUE: bool = MEMBERS && !cfg!(target_family = "wasm");
 
 impl SyncMachine {
     /// Sends a digest to each peer that is due for one, and if there is news, to all but who told it.
@@ -22,7 +22,7 @@ impl SyncMachine {
         let mut links = Vec::new();
         let mut any_due = false;
         // A digest covers all writers. Peers that are due for one soon get the same one now.
-        let until = match DUTIES && self.next_digest() <= now {
+        let until = match MEMBERS && self.next_digest() <= now {
             true => now + self.peers.len() as Millis / LINKS_FOR_EACH_MS,
             false => now,
         };

@@ -6,18 +6,36 @@
 //! writers left out of the vector, so all of theirs comes, and each merges it. A replica that was healed tells
 //! the others at once. So does one that received late shards of a clock that it held.
 
+use super::scope::PeerScope;
 use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
 use crate::error::Error;
 use crate::forks::{Contents, Evidence, Fault};
+use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// How often the wait doubles between transfers for healing that brought nothing: the peer is slower
 /// to heal, or at fault.
 const DOUBLINGS_MAX: u8 = 6;
+
+/// When a peer may be pulled from again to heal a fork.
+#[derive(Clone)]
+pub(super) struct Heal {
+    /// How often in a row that brought nothing.
+    futile: u8,
+    /// In milliseconds, by the machine's clock.
+    after: Millis,
+}
+
+impl Empty for Heal {
+    const EMPTY: Heal = Heal {
+        futile: 0,
+        after: 0,
+    };
+    const NOTHING: &'static Heal = &Heal::EMPTY;
+}
 
 impl SyncMachine {
     /// What is held here, to be told to peers.
@@ -47,10 +65,10 @@ impl SyncMachine {
         if replica.keyed().has_gaps() && self.keeps_keys(link) {
             self.want(now, replica, link);
         }
-        if MEMBERS && replica.members().configuration().is_some() {
+        if GUESTS && replica.members().configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
-        if !FORKS || theirs.contents == 0 || self.is_held_to(link) {
+        if !MEMBERS || theirs.contents == 0 || self.is_held_to(link) {
             return;
         }
         let ours = replica.forks_mut().content_digest();
@@ -68,10 +86,9 @@ impl SyncMachine {
             return false;
         };
         if equal {
-            peer.futile = 0;
-            peer.heal_after = 0;
+            peer.heal.take();
         }
-        !equal && peer.heal_after <= now && replica.members().configuration().is_none()
+        !equal && peer.heal.after <= now && replica.members().configuration().is_none()
     }
 
     fn tell_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
@@ -92,7 +109,7 @@ impl SyncMachine {
         link: Link,
         (why, vector, theirs): (Why, [u8; 16], &[Contents]),
     ) {
-        if !FORKS {
+        if !MEMBERS {
             if why == Why::Forked {
                 self.want_whole(link, replica.writer()); // which is all that there is
                 self.want(now, replica, link);
@@ -166,8 +183,8 @@ impl SyncMachine {
     fn want_whole(&mut self, link: Link, writer: WriterId) {
         if let Some(peer) = self.peer_mut(link) {
             peer.all = true;
-            if FORKS && !peer.whole.contains(&writer) {
-                peer.whole.push(writer);
+            if !peer.whole.contains(&writer) {
+                peer.whole.update(|it| it.push(writer));
             }
         }
     }
@@ -179,13 +196,13 @@ impl SyncMachine {
         link: Link,
         whole: &[WriterId],
     ) -> VersionVector {
-        let vector = match FORKS {
+        let vector = match MEMBERS {
             true if self.keeps_keys(link) => replica.keyed().vector().without(whole),
             true => replica.vector().without(whole),
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),
         };
-        match self.peer(link).filter(|_| DUTIES && self.is_held_to(link)) {
+        match self.peer(link).filter(|_| self.is_held_to(link)) {
             Some(peer) => vector.only(&peer.proved), // which is all that it can tell
             None => vector,
         }
@@ -206,20 +223,23 @@ impl SyncMachine {
             return;
         }
         replica.state.rework(whole);
-        if !FORKS {
+        if !MEMBERS {
             return;
         }
         let interval = Millis::from(self.config.interval_ms);
         if let Some(peer) = self.peer_mut(link) {
-            peer.whole.retain(|writer| !whole.contains(writer));
+            peer.whole
+                .update(|it| it.retain(|writer| !whole.contains(writer)));
             peer.all = !peer.whole.is_empty();
-            (peer.futile, peer.heal_after) = match shards {
-                0 => (
-                    DOUBLINGS_MAX.min(peer.futile + 1),
-                    now + (interval << peer.futile),
-                ),
-                _ => (0, 0),
-            };
+            peer.heal.update(|it| {
+                *it = match shards {
+                    0 => Heal {
+                        futile: DOUBLINGS_MAX.min(it.futile + 1),
+                        after: now + (interval << it.futile),
+                    },
+                    _ => Heal::EMPTY,
+                };
+            });
         }
         if shards > 0 {
             self.tell_forked(now, whole);
@@ -228,12 +248,12 @@ impl SyncMachine {
 
     /// Tells the others soon that these writers were forked.
     fn tell_forked(&mut self, now: Millis, writers: &[WriterId]) {
-        if !FORKS {
+        if !MEMBERS {
             return;
         }
         for writer in writers {
             if !self.forked.contains(writer) {
-                self.forked.push(*writer);
+                self.forked.update(|it| it.push(*writer));
             }
         }
         self.announce_soon(now, None);
@@ -241,10 +261,10 @@ impl SyncMachine {
 
     /// Sends the contents of the writers that were found forked.
     pub(super) fn push_forked(&mut self, replica: &Replica) {
-        if !FORKS {
+        if !MEMBERS {
             return;
         }
-        let forked = core::mem::take(&mut *self.forked);
+        let forked = self.forked.take();
         if forked.is_empty() {
             return;
         }
@@ -258,7 +278,7 @@ impl SyncMachine {
 
     /// Takes up what merging found.
     pub(super) fn look_for_forks(&mut self, now: Millis, replica: &mut Replica) {
-        if !FORKS {
+        if !MEMBERS {
             return;
         }
         self.leave_doubled(now, replica);
@@ -290,24 +310,24 @@ impl SyncMachine {
     }
 
     fn ask_for_id(&mut self, replica: &Replica) {
-        if !FORKS {
+        if !MEMBERS {
             return;
         }
-        if MEMBERS && replica.members().configuration().is_some() {
+        if GUESTS && replica.members().configuration().is_some() {
             // Members end the one writer before its owner goes on under another.
-            self.guests.doubled = true;
+            self.guests.update(|it| it.doubled = true);
             return;
         }
         let writer = replica.writer();
         if *self.asked_for_id != Some(writer) {
-            *self.asked_for_id = Some(writer);
+            self.asked_for_id.set(Some(writer));
             self.outputs.push(Output::Renew);
         }
     }
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if self.fresh_writer(now, replica, writer) || !FORKS {
+        if self.fresh_writer(now, replica, writer) || !MEMBERS {
             return;
         }
         let old = replica.writer();

@@ -2,9 +2,11 @@
 //! count, and the rest is made again.
 
 use super::members::ASK_AGAIN_MS;
+use super::members::Guests;
+use super::scope::PeerScope;
 use super::{Body, Link, Millis, Output, SyncMachine};
-use crate::MEMBERS;
 use crate::error::Error;
+use crate::layers::{GUESTS, Optional};
 use crate::limits::RETURNS_SENT_MAX;
 use crate::message::Message;
 use crate::message::journal::Former;
@@ -95,11 +97,11 @@ impl SyncMachine {
     /// Comes back under another writer if somebody else writes under the own one, once a link leads to a
     /// member: what a member holds may be nowhere else than at members.
     pub(super) fn leave_doubled(&mut self, now: Millis, replica: &Replica) {
-        if !MEMBERS || !self.guests.doubled {
+        if !self.guests.doubled {
             return;
         }
         if self.guests.coming_back.is_some() {
-            self.guests.doubled = false;
+            self.guests.update(|it| it.doubled = false);
             return;
         }
         let links = self.links_to_ask(replica);
@@ -107,7 +109,7 @@ impl SyncMachine {
             .iter()
             .find(|link| self.leads_to_member(replica, **link));
         if let Some(link) = member.copied() {
-            self.guests.doubled = false;
+            self.guests.update(|it| it.doubled = false);
             self.come_back(now, replica, link);
         }
     }
@@ -153,7 +155,7 @@ impl SyncMachine {
             let mut all = left_behind.iter().chain(&lost);
             all.any(|it| it.0 == end.writer)
         };
-        self.guests.ends.retain(open);
+        self.guests.update(|it| it.ends.retain(open));
         let room = AT_ONCE.saturating_sub(left_behind.len());
         for (writer, intro) in left_behind.into_iter().take(AT_ONCE) {
             match replica.members().is_member() {
@@ -190,7 +192,7 @@ impl SyncMachine {
             || replica.members().is_member()
             || replica.clock() == 0;
         if certain && taken_in {
-            self.guests.resuming = true;
+            self.guests.update(|it| it.resuming = true);
             self.outputs.push(Output::Renew);
         }
         Ok(())
@@ -199,7 +201,7 @@ impl SyncMachine {
     /// Notes which starts of its owner are known. One that is later than what the store had, and is not
     /// of this process, shows that the store was an old copy.
     pub(super) fn note_starts(&mut self, replica: &mut Replica) {
-        let Some(owner) = self.config.owner.filter(|_| MEMBERS) else {
+        let Some(owner) = self.config.owner.filter(|_| GUESTS) else {
             return;
         };
         let others = replica.membership.newest_start(&owner);
@@ -209,7 +211,8 @@ impl SyncMachine {
         }
         let own = replica.members().incarnation(&replica.writer());
         let own = own.map_or(0, |it| it.1);
-        self.guests.newest = Some(newest.max(others).max(own));
+        let newest = newest.max(others).max(own);
+        self.guests.update(|it| it.newest = Some(newest));
     }
 
     /// Asks a peer to end a former writer, and for how much of it counts.
@@ -221,7 +224,9 @@ impl SyncMachine {
         intro: Option<Intro>,
     ) {
         let mut links = self.links_to_ask(replica);
-        let ends = &mut self.guests.ends;
+        let Some(Guests { ends, .. }) = self.guests.get_mut() else {
+            return;
+        };
         if !ends.iter().any(|it| it.writer == writer) {
             ends.push(End {
                 writer,
@@ -262,7 +267,8 @@ impl SyncMachine {
 
     /// A peer says how much of a former writer counts.
     pub(super) fn former_ended(&mut self, link: Link, writer: WriterId, last: Last) {
-        let mut ends = self.guests.ends.iter_mut();
+        let ends = self.guests.get_mut().into_iter();
+        let mut ends = ends.flat_map(|it| &mut it.ends);
         let Some(end) = ends.find(|it| it.writer == writer) else {
             return;
         };
@@ -331,7 +337,7 @@ impl SyncMachine {
                 .make_again(it.journal, upto, told, &mut changed);
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
-        self.guests.ends.clear();
+        self.guests.update(|it| it.ends.clear());
         self.goes_by(now, replica);
     }
 }

@@ -1,11 +1,11 @@
 //! The hello: each end of a link says who it is, what it can do, and what it has.
 
 use super::digests::NOTES_DUE;
-use super::rights::{Limits, takes_of};
+use super::scope::{Limits, PeerScope};
 use super::{Greeting, Link, Millis, Peer, SyncMachine};
-use crate::closed::Closed;
 #[cfg(feature = "members")]
-use crate::closed::Empty;
+use crate::layers::Empty;
+use crate::layers::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
@@ -14,7 +14,6 @@ use crate::wire::{
     TAKES_OWN, VERSION,
 };
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS, STATUS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -54,16 +53,16 @@ impl SyncMachine {
             link: peer.link,
             agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
             writer: peer.greeting.as_ref().map(|g| g.writer),
-            last_heard: peer.last_heard,
-            bytes_in: peer.bytes_in,
-            bytes_out: peer.bytes_out,
+            last_heard: peer.traffic.last_heard,
+            bytes_in: peer.traffic.bytes_in,
+            bytes_out: peer.traffic.bytes_out,
             pulling: self.pulls.is_from(peer.link),
         })
     }
 
     #[inline(never)]
     pub(super) fn peer(&self, link: Link) -> Option<&Peer> {
-        match DUTIES {
+        match MEMBERS {
             true => Some(&self.peers[self.place(link).ok()?]),
             false => self.peers.iter().find(|peer| peer.link == link),
         }
@@ -71,7 +70,7 @@ impl SyncMachine {
 
     #[inline(never)]
     pub(super) fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
-        match DUTIES {
+        match MEMBERS {
             true => self.place(link).ok().map(|at| &mut self.peers[at]),
             false => self.peers.iter_mut().find(|peer| peer.link == link),
         }
@@ -99,30 +98,25 @@ impl SyncMachine {
             broadcast,
             greeting: None,
             next_digest,
-            last_heard: None,
-            bytes_in: 0,
-            bytes_out: 0,
+            traffic: MemberPart::default(),
             rests: false,
             level: false,
             forgotten: false,
             asked_memory: false,
             published: replica.rejoin.told_upto(),
-            whole: Closed::default(),
+            whole: MemberPart::default(),
             all: false,
-            futile: 0,
-            heal_after: 0,
-            limits: Closed::default(),
-            proved: Closed::default(),
+            heal: MemberPart::default(),
+            limits: MemberPart::default(),
+            proved: MemberPart::default(),
             #[cfg(feature = "members")]
             proofs: Empty::EMPTY,
-            taken: Closed::default(),
-            compared: Closed::default(),
+            taken: GuestPart::default(),
+            compared: GuestPart::default(),
         };
-        let takes = takes_of(limits.as_ref());
-        if DUTIES {
-            *peer.limits = limits;
-        }
-        match DUTIES {
+        let takes = SyncMachine::takes_of(limits.as_ref());
+        peer.limits.set(limits);
+        match MEMBERS {
             true => {
                 let at = self.place(link).unwrap_or_else(|at| at);
                 self.peers.insert(at, peer);
@@ -139,10 +133,10 @@ impl SyncMachine {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: match self.config.owner {
-                Some(_) if DUTIES && replica.membership.remembers_all() => {
+                Some(_) if MEMBERS && replica.membership.remembers_all() => {
                     REMEMBERS | ANSWERS | GIVES_HERE
                 }
-                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
+                Some(_) if MEMBERS => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
                 _ => 0,
             } | takes,
             session: self.session,
@@ -160,34 +154,31 @@ impl SyncMachine {
         let session = hello.session;
         if let Some(peer) = self.peer_mut(link) {
             // Nobody asks it, or tells it what only members need.
-            let trusted = !DUTIES || peer.limits.is_none();
+            let trusted = peer.limits.is_none();
             let mut greeting = Greeting {
                 session,
-                agent: Closed::default(),
+                agent: MemberPart::default(),
                 writer: hello.writer,
-                clock: Closed::default(),
-                takes: Closed::default(),
-                remembers: MEMBERS && trusted && hello.capabilities & REMEMBERS > 0,
-                lacks: MEMBERS && trusted && hello.capabilities & LACKS_MEMORY > 0,
+                clock: GuestPart::default(),
+                takes: GuestPart::default(),
+                remembers: GUESTS && trusted && hello.capabilities & REMEMBERS > 0,
+                lacks: GUESTS && trusted && hello.capabilities & LACKS_MEMORY > 0,
                 #[cfg(feature = "members")]
                 answers: trusted && hello.capabilities & ANSWERS > 0,
                 #[cfg(feature = "budgets")]
                 gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
             };
-            if MEMBERS {
-                *greeting.clock = hello.clock;
-                *greeting.takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
-            }
-            if STATUS {
-                *greeting.agent = Some(hello.agent);
-            }
+            let takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
+            greeting.clock.set(hello.clock);
+            greeting.takes.set(takes);
+            greeting.agent.update(|it| *it = Some(hello.agent));
             peer.greeting = Some(greeting);
             if NOTES_DUE {
                 let due = peer.next_digest;
                 self.digest_due = self.digest_due.min(due);
             }
         }
-        if MEMBERS {
+        if GUESTS {
             replica.rejoin.note_former_told(&replica.state);
         }
         #[cfg(feature = "members")]
@@ -211,19 +202,19 @@ impl SyncMachine {
     /// The writer at the other end of a link. What a peer with limited rights says of that is believed
     /// once it is proved.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
-        let peer = self.peer(link).filter(|_| MEMBERS)?;
+        let peer = self.peer(link).filter(|_| GUESTS)?;
         let writer = peer.greeting.as_ref()?.writer;
-        let known = !DUTIES || peer.limits.is_none() || peer.proved.contains(&writer);
+        let known = peer.limits.is_none() || peer.proved.contains(&writer);
         known.then_some(writer)
     }
 
     /// A peer holds this, and has made it durable before it said so: if it is a member, the own
     /// transactions among it need not be made again; if it is attached here, it has seen all that.
     pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
-        let Some(writer) = self.writer_of(link).filter(|_| MEMBERS) else {
+        let Some(writer) = self.writer_of(link).filter(|_| GUESTS) else {
             return;
         };
-        if DUTIES && self.is_held_to(link) {
+        if self.is_held_to(link) {
             return self.held_by_limited(replica, link, &writer, vector);
         }
         if replica.members().is_sure_member(&writer) {
@@ -250,7 +241,7 @@ impl SyncMachine {
         if self.guests.hurry_due > now || !replica.members().is_held_up() {
             return;
         }
-        self.guests.hurry_due = now + HURRY_MS;
+        self.guests.update(|it| it.hurry_due = now + HURRY_MS);
         for peer in &mut self.peers {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
             let writer = writer.filter(|it| replica.members().is_attached(it));
@@ -271,7 +262,7 @@ impl SyncMachine {
         theirs: &Digests,
     ) {
         self.compare(now, replica, link, theirs);
-        let answers = MEMBERS
+        let answers = GUESTS
             && replica.members().configuration().is_some()
             && !replica.members().is_member()
             && theirs.vector == replica.digest()
@@ -286,14 +277,14 @@ impl SyncMachine {
 
     /// The peer of a link writes under this writer.
     pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
-        if !MEMBERS {
+        if !GUESTS {
             return;
         }
         let Some(peer) = self.peer_mut(link) else {
             return;
         };
         if let Some(greeting) = &mut peer.greeting {
-            *greeting.clock = 0;
+            greeting.clock.set(0);
         }
         if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
             greeting.writer = writer;
@@ -313,7 +304,7 @@ impl SyncMachine {
 
     /// Notes that all that a peer had is held here.
     pub(super) fn is_level(&mut self, link: Link) {
-        if MEMBERS && let Some(peer) = self.peer_mut(link) {
+        if GUESTS && let Some(peer) = self.peer_mut(link) {
             peer.level = true;
         }
     }

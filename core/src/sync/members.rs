@@ -10,15 +10,15 @@ mod rejoin;
 mod silent;
 
 use super::former::End;
+use super::scope::{PeerScope, WriterShares};
 use super::{Body, Link, Millis, Output, SyncMachine};
-use crate::closed::Empty;
 use crate::error::Error;
+use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Owner};
 use crate::replica::{Mark, Replica};
 use crate::wire::Last;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// How often collection waits for transfers that are under way, before it ends them.
@@ -109,7 +109,7 @@ impl Guests {
 
 /// Whose changes a push carries: it alone is newer.
 pub(super) fn origin(message: &Message) -> Option<WriterId> {
-    if !MEMBERS {
+    if !GUESTS {
         return None;
     }
     let mut newer = message
@@ -123,10 +123,10 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 impl SyncMachine {
     /// Notes that others may be told of all that is held here, if there are any.
     pub(super) fn note_told(&self, replica: &mut Replica) {
-        if MEMBERS {
+        if GUESTS {
             replica.membership.note_early(self.is_early(replica));
         }
-        if MEMBERS && self.greeted().next().is_some() {
+        if GUESTS && self.greeted().next().is_some() {
             replica.rejoin.note_told(
                 &replica.state,
                 replica.members().is_member() || self.is_early(replica),
@@ -138,9 +138,8 @@ impl SyncMachine {
     /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
     /// member's, which announces itself yet, is judged by what it began from then.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
-        let guest = MEMBERS
-            && replica.members().configuration().is_some()
-            && !replica.members().is_member();
+        let guest =
+            GUESTS && replica.members().configuration().is_some() && !replica.members().is_member();
         let guest = guest && !self.is_early(replica);
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
         if guest && told && replica.membership.intro(&replica.state).is_none() {
@@ -187,7 +186,7 @@ impl SyncMachine {
         writer: WriterId,
         clock: u64,
     ) {
-        if !MEMBERS || !replica.members().is_member() || replica.state.knows(&writer) {
+        if !GUESTS || !replica.members().is_member() || replica.state.knows(&writer) {
             return;
         }
         if !self.may_be_taken_in(link) {
@@ -226,7 +225,7 @@ impl SyncMachine {
         live: Option<WriterId>,
         error: Error,
     ) -> Result<(), Error> {
-        let Some(link) = link.filter(|_| MEMBERS) else {
+        let Some(link) = link.filter(|_| GUESTS) else {
             return Err(error);
         };
         let upto = live.and_then(|live| message.hi(&live)).unwrap_or(0);
@@ -290,7 +289,7 @@ impl SyncMachine {
             true => link,
             false => links.first().copied().unwrap_or(link),
         };
-        self.guests.coming_back = Some(ComingBack {
+        let coming = ComingBack {
             link,
             since: now,
             due: now,
@@ -300,28 +299,30 @@ impl SyncMachine {
             forgot: Vec::new(),
             published: u64::MAX,
             fresh: None,
-        });
+        };
+        self.guests.update(|it| it.coming_back = Some(coming));
         self.ask_to_end(now, replica);
+    }
+
+    fn coming_back_mut(&mut self) -> Option<&mut ComingBack> {
+        self.guests.get_mut()?.coming_back.as_mut()
     }
 
     /// Whether this replica has to come back, and is not told yet what of it counts.
     pub(super) fn is_coming_back(&self) -> bool {
-        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
+        let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.last.is_none())
     }
 
     /// Whether this replica has told by which writer it will go, and still holds what it drops then: that
     /// must not be taken for what the new writer holds.
     pub(super) fn is_about_to_go(&self) -> bool {
-        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
+        let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.fresh.is_some())
     }
 
     /// Asks again for what is missing to come back.
     pub(super) fn ask_to_end(&mut self, now: Millis, replica: &Replica) {
-        if !MEMBERS {
-            return;
-        }
         let Some(it) = &self.guests.coming_back else {
             return;
         };
@@ -331,7 +332,7 @@ impl SyncMachine {
         // One that has announced itself meanwhile need not wait.
         if replica.members().is_member() && !it.member && !it.dropped {
             let link = it.link;
-            self.guests.coming_back = None;
+            self.guests.update(|it| it.coming_back = None);
             return self.come_back(now, replica, link);
         }
         let links = self.links_to_ask(replica);
@@ -340,10 +341,10 @@ impl SyncMachine {
         if (gone || late)
             && let Some(next) = next.copied()
         {
-            self.guests.coming_back = None;
+            self.guests.update(|it| it.coming_back = None);
             return self.come_back(now, replica, next);
         }
-        let Some(it) = &mut self.guests.coming_back else {
+        let Some(it) = self.coming_back_mut() else {
             return;
         };
         if it.last.is_none() && it.due <= now {
@@ -362,16 +363,13 @@ impl SyncMachine {
     }
 
     pub(super) fn return_due(&self) -> Option<Millis> {
-        if !MEMBERS {
-            return None;
-        }
         let it = self.guests.coming_back.as_ref()?;
         Some(it.due).filter(|_| it.last.is_none())
     }
 
     /// Whether the next pull on this link is to bring everything, to begin again from.
     pub(super) fn wants_all(&self, link: Link) -> bool {
-        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
+        let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.link == link && it.fresh.is_some())
     }
 
@@ -401,7 +399,7 @@ impl SyncMachine {
         link: Link,
         (writer, intro, owner): (WriterId, Option<Intro>, Option<Owner>),
     ) {
-        if !MEMBERS || !replica.members().is_member() {
+        if !GUESTS || !replica.members().is_member() {
             return;
         }
         let unknown =
@@ -438,7 +436,7 @@ impl SyncMachine {
             self.local_change(now);
         }
         if !self.guests.leaving.contains(&(link, writer)) {
-            self.guests.leaving.push((link, writer));
+            self.guests.update(|it| it.leaving.push((link, writer)));
         }
         self.tell_leaving(replica);
         let named = |it: &Configuration| owner.is_some_and(|owner| it.has(&owner));
@@ -452,10 +450,13 @@ impl SyncMachine {
 
     /// Tells those who asked what of them counts, where that is certain.
     fn tell_leaving(&mut self, replica: &Replica) {
-        for (link, writer) in core::mem::take(&mut self.guests.leaving) {
+        let leaving = self.guests.update(|it| core::mem::take(&mut it.leaving));
+        for (link, writer) in leaving.into_iter().flatten() {
             match replica.members().final_clock(&writer) {
                 _ if self.peer(link).is_none() => {}
-                None => self.guests.leaving.push((link, writer)),
+                None => {
+                    self.guests.update(|it| it.leaving.push((link, writer)));
+                }
                 Some(upto) => {
                     let last = match upto == 0 && replica.membership.remembers_all() {
                         true => Last::Nothing,
@@ -475,7 +476,7 @@ impl SyncMachine {
         link: Link,
         (writer, last): (WriterId, Last),
     ) {
-        if !MEMBERS {
+        if !GUESTS {
             return;
         }
         if writer != replica.writer() {
@@ -501,7 +502,7 @@ impl SyncMachine {
         let all = replica.rejoin.told_upto();
         let mut others = self.links_to_ask(replica);
         others.retain(|other| *other != link);
-        let Some(it) = &mut self.guests.coming_back else {
+        let Some(it) = self.coming_back_mut() else {
             return;
         };
         if it.link != link || matches!(last, Last::Unsure(_)) {
@@ -562,7 +563,7 @@ impl SyncMachine {
         }
         let before = replica.clock();
         self.note_starts(replica);
-        if DUTIES {
+        if MEMBERS {
             self.sweep_shares(now, replica);
             replica
                 .rejoin
@@ -571,7 +572,7 @@ impl SyncMachine {
         }
         // Of guests too: what a page had stored, and nobody heard of.
         self.look_back(now, replica)?;
-        if DUTIES {
+        if MEMBERS {
             replica.members_mut().vote()?;
             replica.members_mut().fence_strays()?;
             replica.members_mut().retire()?;
@@ -587,16 +588,14 @@ impl SyncMachine {
         let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;
         let waits = busy && self.guests.put_off < patience;
-        self.guests.put_off = match waits {
-            true => self.guests.put_off + 1,
-            false => 0,
-        };
-        if !waits {
-            self.guests.ended = match busy {
-                true => (self.guests.ended + 1).min(DOUBLINGS_MAX),
-                false => 0,
-            };
-        }
+        self.guests.update(|it| match (waits, busy) {
+            (true, _) => it.put_off += 1,
+            (false, true) => {
+                it.put_off = 0;
+                it.ended = (it.ended + 1).min(DOUBLINGS_MAX);
+            }
+            (false, false) => (it.put_off, it.ended) = (0, 0),
+        });
         let mut collected = false;
         if !waits {
             if busy {
@@ -616,7 +615,8 @@ impl SyncMachine {
     /// all of them, which may take longer than a lease.
     pub(super) fn chunk_taken(&mut self, now: Millis, link: Link) {
         let writer = self.writer_of(link);
-        let silent = self.guests.silent.iter_mut();
+        let silent = self.guests.get_mut().into_iter();
+        let silent = silent.flat_map(|it| &mut it.silent);
         for it in silent.filter(|it| Some(it.0) == writer) {
             it.1 = now;
         }

@@ -9,16 +9,16 @@
 //! two may differ for ever in records that cannot be handed over. So a pull that brought nothing is not repeated
 //! before either side has something else.
 
+use super::scope::PeerScope;
 use super::{Body, Link, Millis, SyncMachine};
-use crate::closed::Empty;
 use crate::error::Error;
+use crate::layers::{Empty, GUESTS, Optional};
 #[cfg(feature = "guests")]
 use crate::limits::OWN_WRITERS_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::wire::{TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Digests of the vectors of a peer and of this replica.
@@ -52,14 +52,14 @@ impl SyncMachine {
 
     /// What the peer takes of this replica, as its capabilities; 0 for all.
     fn takes(&self, link: Link) -> u64 {
-        let peer = self.peer(link).filter(|_| MEMBERS);
+        let peer = self.peer(link).filter(|_| GUESTS);
         let greeting = peer.and_then(|peer| peer.greeting.as_ref());
         greeting.map_or(0, |it| *it.takes)
     }
 
     /// The writers that alone the peer is told of; `None` if it is told of all.
     pub(super) fn only(&self, link: Link) -> Option<Vec<WriterId>> {
-        if !MEMBERS {
+        if !GUESTS {
             return None;
         }
         let taken = self.peer(link).map_or(&[][..], |peer| &peer.taken);
@@ -86,12 +86,13 @@ impl SyncMachine {
     /// A writer is of the same owner as this replica.
     #[cfg(feature = "guests")]
     pub(super) fn is_own(&mut self, replica: &Replica, writer: WriterId, nonce: [u8; 16]) {
-        let own = &mut self.guests.own;
-        own.retain(|it| it.0 != writer);
-        own.push((writer, nonce));
-        if own.len() > OWN_WRITERS_MAX {
-            own.remove(0);
-        }
+        self.guests.update(|it| {
+            it.own.retain(|it| it.0 != writer);
+            it.own.push((writer, nonce));
+            if it.own.len() > OWN_WRITERS_MAX {
+                it.own.remove(0);
+            }
+        });
         let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
         for link in links {
             self.prove(replica, link);
@@ -101,7 +102,7 @@ impl SyncMachine {
     /// Tells a peer that takes only what is this owner's which writers are, as far as it has not taken
     /// that and they matter here.
     pub(super) fn prove(&mut self, replica: &Replica, link: Link) {
-        if !MEMBERS || self.takes(link) & (TAKES_OWN | TAKES_NOTHING) == 0 {
+        if !GUESTS || self.takes(link) & (TAKES_OWN | TAKES_NOTHING) == 0 {
             return;
         }
         let coming_back = self.guests.coming_back.as_ref();
@@ -140,18 +141,18 @@ impl SyncMachine {
         writer: WriterId,
         nonce: [u8; 16],
     ) -> Result<(), Error> {
-        if !MEMBERS {
+        if !GUESTS {
             return Ok(());
         }
         let own = self.guests.own.contains(&(writer, nonce)) && self.takes(link) != 0;
-        if DUTIES && !own {
+        if !own {
             return self.check_proof(now, replica, link, writer, nonce);
         }
         if let Some(peer) = self.peer_mut(link).filter(|_| own)
             && !peer.taken.contains(&writer)
         {
-            peer.taken.push(writer);
-            *peer.compared = Compared::EMPTY;
+            peer.taken.update(|it| it.push(writer));
+            peer.compared.take();
             // It finds out from the pull what it lacks.
             self.want(now, replica, link);
         }
@@ -160,31 +161,32 @@ impl SyncMachine {
 
     /// Notes what is held on both sides of such a link as the peer is asked.
     pub(super) fn asks(&mut self, link: Link, replica: &Replica) {
-        if MEMBERS
+        if GUESTS
             && self.is_limited(link)
             && let Some(peer) = self.peer_mut(link)
         {
             let told = peer.compared.told;
-            peer.compared.asked = told.map(|told| (told, replica.digest()));
+            let asked = told.map(|told| (told, replica.digest()));
+            peer.compared.update(|it| it.asked = asked);
         }
     }
 
     /// Notes that the peer had nothing new to tell.
     pub(super) fn brought_nothing(&mut self, link: Link) {
-        if MEMBERS && let Some(peer) = self.peer_mut(link) {
-            peer.compared.barren = peer.compared.asked;
+        if GUESTS && let Some(peer) = self.peer_mut(link) {
+            peer.compared.update(|it| it.barren = it.asked);
         }
     }
 
     /// Whether the peer of such a link, which holds this, has nothing new to tell, nor to learn.
     pub(super) fn is_barren(&mut self, link: Link, theirs: [u8; 16], ours: [u8; 16]) -> bool {
-        if !MEMBERS || !self.is_limited(link) {
+        if !GUESTS || !self.is_limited(link) {
             return false;
         }
         let Some(peer) = self.peer_mut(link) else {
             return false;
         };
-        peer.compared.told = Some(theirs);
+        peer.compared.update(|it| it.told = Some(theirs));
         peer.compared.barren == Some((theirs, ours))
     }
 }

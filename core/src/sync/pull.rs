@@ -4,15 +4,15 @@
 //! holds up no other one: after a while its pull is laid aside, and the next peer is asked. A late answer still
 //! counts.
 
+use super::scope::{PeerScope, WriterShares};
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
-use crate::closed::Closed;
 use crate::error::{Error, Limited, detail};
+use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
@@ -31,7 +31,7 @@ const TURN_BYTES: usize = 128;
 /// The time that each transfer has in any case, and after which one that yielded goes on, in milliseconds.
 const TURN_MS: Millis = 10_000;
 /// Whether they do. A page has few peers, and no room for the code.
-const TURNS: bool = DUTIES && !cfg!(target_family = "wasm");
+const TURNS: bool = MEMBERS && !cfg!(target_family = "wasm");
 
 /// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
 /// the time of both sides is for writes in the first place.
@@ -45,11 +45,11 @@ pub(super) struct Pulls {
     open: Option<Open>,
     /// Pulls that were laid aside, unanswered so far. Among these and the open one at most one has staged
     /// chunks.
-    aside: Closed<Vec<Open>>,
+    aside: MemberPart<Vec<Open>>,
     /// Peers whose answer comes in chunks: they are asked again when those of another are merged.
-    waiting: Closed<Vec<Link>>,
+    waiting: MemberPart<Vec<Link>>,
     /// Peers whose transfer yielded to these, and when each is asked again.
-    yielded: Closed<Vec<(Link, Millis)>>,
+    yielded: MemberPart<Vec<(Link, Millis)>>,
     /// A transfer that broke: it goes on if the same process comes back before its deadline.
     broken: Option<Open>,
     /// Whom to ask next, the first one first.
@@ -73,7 +73,7 @@ struct Open {
     /// When the first of them came.
     since: Millis,
     /// Writers left out of the vector that was asked with.
-    whole: Closed<Vec<WriterId>>,
+    whole: MemberPart<Vec<WriterId>>,
     /// Whether it was broken and nothing has come since.
     resumed: bool,
     deadline: Millis,
@@ -99,7 +99,7 @@ impl Pulls {
     /// When something is to be done here. `timeout` is how long an answer may take.
     pub(super) fn deadline(&self, timeout: Millis) -> Option<Millis> {
         let next = match &self.open {
-            Some(open) if self.wanted.is_empty() || !DUTIES => Some(open.deadline),
+            Some(open) if self.wanted.is_empty() || !MEMBERS => Some(open.deadline),
             Some(open) => Some(
                 open.yields(timeout, self.wanted.len())
                     .max(self.rests_until),
@@ -107,14 +107,8 @@ impl Pulls {
             None if self.wanted.is_empty() => None,
             None => Some(self.rests_until),
         };
-        let aside = match DUTIES {
-            true => self.aside.iter().map(|open| open.deadline).min(),
-            false => None,
-        };
-        let yielded = match TURNS {
-            true => self.yielded.iter().map(|(_, until)| *until).min(),
-            false => None,
-        };
+        let aside = self.aside.iter().map(|open| open.deadline).min();
+        let yielded = self.yielded.iter().map(|(_, until)| *until).min();
         let broken = self.broken.as_ref().filter(|broken| self.is_idle(broken));
         let broken = broken.map(|broken| broken.deadline);
         [next, aside, yielded, broken].into_iter().flatten().min()
@@ -122,8 +116,7 @@ impl Pulls {
 
     /// Whether nobody is about to be asked for the rest of a transfer that broke.
     fn is_idle(&self, broken: &Open) -> bool {
-        let waits = DUTIES && self.waiting.contains(&broken.link);
-        !waits && !self.wanted.contains(&broken.link)
+        !self.waiting.contains(&broken.link) && !self.wanted.contains(&broken.link)
     }
 
     /// Keeps what was staged of a transfer until a time, for its process to come back.
@@ -146,46 +139,44 @@ impl Pulls {
         self.rests_until = self.rests_until.min(now);
         self.wanted.extend(self.open.take().map(|open| open.link));
         self.wanted.retain(|wanted| *wanted != link);
-        if TURNS {
-            self.yielded.retain(|(yielded, _)| *yielded != link);
-        }
+        self.yielded.update(|it| it.retain(|it| it.0 != link));
         self.wanted.insert(0, link);
     }
 
     /// Whether an answer of this peer is awaited.
     pub(super) fn is_from(&self, link: Link) -> bool {
         let is_from = |open: &Open| open.link == link;
-        self.open.as_ref().is_some_and(is_from) || DUTIES && self.aside.iter().any(is_from)
+        self.open.as_ref().is_some_and(is_from) || self.aside.iter().any(is_from)
     }
 
     /// Ends the pull at this peer, if there is one.
     fn take(&mut self, link: Link) -> Option<Open> {
         let open = self.open.take_if(|open| open.link == link);
-        if !DUTIES || open.is_some() {
+        if open.is_some() {
             return open;
         }
         let at = self.aside.iter().position(|open| open.link == link)?;
-        Some(self.aside.remove(at))
+        self.aside.update(|it| it.remove(at))
     }
 
     /// Ends a pull that got no answer in time, if there is one.
     fn take_late(&mut self, now: Millis) -> Option<Open> {
         let is_late = |open: &Open| open.deadline <= now;
-        if !DUTIES || self.open.as_ref().is_some_and(is_late) {
-            return self.open.take_if(|open| is_late(open));
+        if self.open.as_ref().is_some_and(is_late) {
+            return self.open.take();
         }
         let at = self.aside.iter().position(is_late)?;
-        Some(self.aside.remove(at))
+        self.aside.update(|it| it.remove(at))
     }
 
     /// Lays the open pull aside, if it has waited for long enough and another peer is to be asked.
     fn lay_aside(&mut self, now: Millis, timeout: Millis) {
-        if DUTIES && !self.wanted.is_empty() && self.rests_until <= now {
+        if MEMBERS && !self.wanted.is_empty() && self.rests_until <= now {
             let waiting = self.wanted.len();
             let open = self
                 .open
                 .take_if(|open| open.yields(timeout, waiting) <= now);
-            self.aside.extend(open);
+            self.aside.update(|it| it.extend(open));
         }
     }
 
@@ -195,16 +186,12 @@ impl Pulls {
         if self.open.as_ref().is_some_and(expected) {
             return true;
         }
-        let at = match DUTIES {
-            true => self.aside.iter().position(expected),
-            false => None,
-        };
-        let Some(at) = at else {
+        let at = self.aside.iter().position(expected);
+        let Some((at, aside)) = at.zip(self.aside.get_mut()) else {
             return false; // late or repeated
         };
-        let answered = self.aside.remove(at);
-        let before = self.open.replace(answered);
-        self.aside.extend(before);
+        let before = self.open.replace(aside.remove(at));
+        aside.extend(before);
         true
     }
 
@@ -220,48 +207,44 @@ impl Pulls {
         let Some(at) = self.aside.iter().position(|open| open.chunk > 0) else {
             return true;
         };
-        if self.aside[at].resumed {
-            let resumed = self.aside.remove(at);
-            self.waiting.push(resumed.link);
-            self.breaks(resumed, until);
-            return true;
+        if !self.aside[at].resumed {
+            return false;
         }
-        false
+        if let Some(resumed) = self.aside.update(|it| it.remove(at)) {
+            self.waiting.update(|it| it.push(resumed.link));
+            self.breaks(resumed, until);
+        }
+        true
     }
 
     /// Lets the peers be asked that waited for the end of a transfer, if none is under way any more, and those
     /// that yielded to them for long enough.
     fn end_waiting(&mut self, now: Millis) {
-        if !DUTIES {
-            return;
-        }
         if !self.waiting.is_empty() && !self.is_staging() {
-            for link in core::mem::take(&mut *self.waiting) {
+            for link in self.waiting.take() {
                 if !self.wanted.contains(&link) {
                     self.wanted.push(link);
                 }
             }
         }
-        while let Some(at) = self.due_again(now) {
-            let (link, _) = self.yielded.remove(at);
+        while let Some(link) = self.take_due_again(now) {
             if !self.wanted.contains(&link) && !self.is_from(link) {
                 self.wanted.push(link);
             }
         }
     }
 
-    /// Where a peer is that yielded for long enough.
-    fn due_again(&self, now: Millis) -> Option<usize> {
-        match TURNS {
-            true => self.yielded.iter().position(|(_, until)| *until <= now),
-            false => None,
-        }
+    /// Takes a peer that yielded for long enough.
+    fn take_due_again(&mut self, now: Millis) -> Option<Link> {
+        let at = self.yielded.iter().position(|(_, until)| *until <= now)?;
+        self.yielded.update(|it| it.remove(at).0)
     }
 
     /// Ends the turn of the open transfer. It goes on later from where it is.
     fn yields(&mut self, now: Millis, until: Millis) {
         if let Some(open) = self.open.take() {
-            self.yielded.push((open.link, now + TURN_MS));
+            self.yielded
+                .update(|it| it.push((open.link, now + TURN_MS)));
             self.breaks(open, until);
         }
     }
@@ -278,12 +261,8 @@ impl Pulls {
         if let Some(at) = at {
             self.wanted.remove(at);
         }
-        if DUTIES {
-            self.waiting.retain(|waiting| *waiting != link);
-        }
-        if TURNS {
-            self.yielded.retain(|(yielded, _)| *yielded != link);
-        }
+        self.waiting.update(|it| it.retain(|it| *it != link));
+        self.yielded.update(|it| it.retain(|it| it.0 != link));
         if let Some(open) = self.take(link)
             && open.chunk > 0
             && let Some(until) = resumes_until
@@ -327,11 +306,11 @@ impl SyncMachine {
         if !self.may_be_asked(link) {
             return;
         }
-        let rests = MEMBERS && self.peer(link).is_some_and(|peer| peer.rests);
+        let rests = GUESTS && self.peer(link).is_some_and(|peer| peer.rests);
         if rests && !self.wants_all(link) {
             return;
         }
-        let yielded = TURNS && self.pulls.yielded.iter().any(|(it, _)| *it == link);
+        let yielded = self.pulls.yielded.iter().any(|(it, _)| *it == link);
         if !yielded && !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
             self.pulls.wanted.push(link);
         }
@@ -360,11 +339,11 @@ impl SyncMachine {
                 continue;
             };
             let is_broken = |it: &Open| it.link == link;
-            if DUTIES
+            if MEMBERS
                 && self.pulls.broken.as_ref().is_some_and(is_broken)
                 && self.pulls.is_staging()
             {
-                self.pulls.waiting.push(link);
+                self.pulls.waiting.update(|it| it.push(link));
                 continue;
             }
             let deadline = now + Millis::from(self.config.pull_timeout_ms);
@@ -386,7 +365,7 @@ impl SyncMachine {
                         since: now,
                         whole: match self.peer(link) {
                             Some(peer) => peer.whole.clone(),
-                            _ => Closed::default(),
+                            _ => MemberPart::default(),
                         },
                         resumed: false,
                         deadline,
@@ -422,9 +401,9 @@ impl SyncMachine {
             return Ok(());
         }
         let until = now + Millis::from(self.config.resume_ms);
-        if DUTIES && delta.chunk == 0 && !delta.last && !self.pulls.may_stage(until) {
+        if delta.chunk == 0 && !delta.last && !self.pulls.may_stage(until) {
             self.pulls.open = None;
-            self.pulls.waiting.push(link);
+            self.pulls.waiting.update(|it| it.push(link));
             self.pull_next(now, replica);
             return Ok(());
         }
@@ -444,9 +423,7 @@ impl SyncMachine {
         let Some(open) = self.pulls.open.as_mut() else {
             return Ok(());
         };
-        if MEMBERS {
-            self.guests.chunk_came(now, link);
-        }
+        self.guests.update(|it| it.chunk_came(now, link));
         if !delta.last {
             let bytes = delta.message.encode();
             open.staged_bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
@@ -494,7 +471,7 @@ impl SyncMachine {
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
-        let forked = FORKS && whole.iter().any(|writer| *writer != replica.writer());
+        let forked = whole.iter().any(|writer| *writer != replica.writer());
         if forked || self.wants_all(link) {
             self.want(now, replica, link);
         }

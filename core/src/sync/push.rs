@@ -5,14 +5,15 @@
 //! small ones.
 
 use super::members::origin;
+use super::scope::WriterShares;
 use super::{Greeting, Link, Millis, Output, SyncMachine};
 use crate::error::Error;
+use crate::layers::{GUESTS, MEMBERS};
 use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::message::Message;
 use crate::message::records::Says;
 use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
-use crate::{BROADCAST, DUTIES, MEMBERS, PACED};
 use alloc::vec::Vec;
 
 /// So many local transactions fit into a push, if their keys are of usual length.
@@ -121,7 +122,7 @@ impl SyncMachine {
     /// How long fresh changes are gathered.
     fn push_delay(&self) -> Millis {
         let delay = Millis::from(self.config.push_delay_ms) << self.pushes.doublings;
-        if !PACED {
+        if !MEMBERS {
             return delay;
         }
         let links = self.greeted().filter(|peer| !peer.broadcast).count();
@@ -134,13 +135,13 @@ impl SyncMachine {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {
             return;
         }
-        if PACED && self.greeted().next().is_none() {
+        if MEMBERS && self.greeted().next().is_none() {
             // To put a push together takes long where much is held.
             self.pushes.mark = replica.mark();
             return;
         }
         let took = now - self.pushes.last.0.min(now);
-        if PACED {
+        if MEMBERS {
             let delay = Millis::from(self.config.push_delay_ms);
             self.pushes.pace(delay, (now, replica.clock()));
         }
@@ -149,10 +150,10 @@ impl SyncMachine {
             Push::Message(message) => {
                 let body = Body::Push(message);
                 let bytes = encode(replica.space(), &body);
-                if PACED {
+                if MEMBERS {
                     self.pushes.weigh(bytes.len(), took);
                 }
-                if DUTIES && !self.has_room_for(bytes.len()) {
+                if MEMBERS && !self.has_room_for(bytes.len()) {
                     // The estimate does not count statements about writers.
                     self.announce = Some((now, None));
                 } else if let Body::Push(message) = body {
@@ -194,7 +195,7 @@ impl SyncMachine {
             if !self.hands_over(peer.link, message) {
                 continue;
             }
-            if BROADCAST && peer.broadcast && !self.is_limited(peer.link) {
+            if MEMBERS && peer.broadcast && !self.is_limited(peer.link) {
                 if !reached {
                     reached = true;
                     let bytes = bytes.to_vec();
@@ -265,7 +266,7 @@ impl SyncMachine {
     /// A start that has announced itself has caught up: if it was refused before, as one that began from too
     /// old a state, it may be asked again.
     fn end_rests(&mut self) {
-        for waiting in self.pushes.waiting.iter().filter(|_| MEMBERS) {
+        for waiting in self.pushes.waiting.iter().filter(|_| GUESTS) {
             let message = &waiting.message;
             let mut facts = message.facts().iter();
             let announced = facts.find(|fact| matches!(fact.says, Says::Announce(_)));
@@ -313,7 +314,7 @@ impl SyncMachine {
                 }
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
-                match !DUTIES || self.has_room_for(bytes.len()) {
+                match !MEMBERS || self.has_room_for(bytes.len()) {
                     true => self.pass_on(replica, from, broadcast, message, bytes),
                     false => self.announce_soon(now, from),
                 }

@@ -5,10 +5,10 @@
 //! sends must be stamped by them: shards, cancels, and membership records. Records that only members make are
 //! refused under its own stamp, too. It receives everything.
 
-use super::own::Compared;
+use super::scope::{PeerScope, WriterShares};
 use super::{Body, Link, Millis, SyncMachine};
-use crate::closed::Empty;
 use crate::error::Error;
+use crate::layers::{Empty, Optional};
 use crate::limits::OWN_WRITERS_MAX;
 use crate::membership::room::Bringer;
 use crate::message::Message;
@@ -35,15 +35,6 @@ pub enum Role {
 /// The key that a peer has proved to be its owner's, and what that owner may do.
 pub(super) type Limits = (Owner, Role);
 
-/// What is taken of a peer of such rights, as capabilities.
-pub(super) fn takes_of(limits: Option<&Limits>) -> u64 {
-    match limits {
-        Some((_, Role::Reader)) => TAKES_OWN | TAKES_NOTHING,
-        Some(_) => TAKES_OWN,
-        None => 0,
-    }
-}
-
 /// What a peer may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
@@ -66,14 +57,24 @@ impl SyncMachine {
             None => Rights::Full,
         })
     }
+}
 
-    /// Whether the peer is held to limited rights.
-    pub(super) fn is_held_to(&self, link: Link) -> bool {
+impl PeerScope for SyncMachine {
+    type Limits = Limits;
+
+    fn takes_of(limits: Option<&Limits>) -> u64 {
+        match limits {
+            Some((_, Role::Reader)) => TAKES_OWN | TAKES_NOTHING,
+            Some(_) => TAKES_OWN,
+            None => 0,
+        }
+    }
+
+    fn is_held_to(&self, link: Link) -> bool {
         self.peer(link).is_some_and(|peer| peer.limits.is_some())
     }
 
-    /// Whether it is worth while to ask the peer for anything.
-    pub(super) fn may_be_asked(&self, link: Link) -> bool {
+    fn may_be_asked(&self, link: Link) -> bool {
         let Some(peer) = self.peer(link) else {
             return true;
         };
@@ -84,14 +85,12 @@ impl SyncMachine {
         }
     }
 
-    /// Whether the peer's writer may be taken in: a reader makes nothing that is waited for.
-    pub(super) fn may_be_taken_in(&self, link: Link) -> bool {
+    fn may_be_taken_in(&self, link: Link) -> bool {
         let limits = self.peer(link).and_then(|peer| *peer.limits);
         !matches!(limits, Some((_, Role::Reader)))
     }
 
-    /// A peer shows that a writer is its owner's.
-    pub(super) fn check_proof(
+    fn check_proof(
         &mut self,
         now: Millis,
         replica: &mut Replica,
@@ -114,11 +113,11 @@ impl SyncMachine {
         }
         let news = !peer.proved.contains(&writer);
         if news {
-            peer.proved.push(writer);
-            *peer.compared = Compared::EMPTY;
+            peer.proved.update(|it| it.push(writer));
+            peer.compared.take();
         }
         if peer.proved.len() > OWN_WRITERS_MAX {
-            peer.proved.remove(0);
+            peer.proved.update(|it| it.remove(0));
         }
         if news && self.writer_of(link) == Some(writer) {
             self.admit_peer(now, replica, link);
@@ -127,13 +126,7 @@ impl SyncMachine {
         Ok(())
     }
 
-    /// Whether a peer is listened to. What only a member, or nobody but another, may say is refused.
-    pub(super) fn may_say(
-        &self,
-        replica: &Replica,
-        link: Link,
-        body: &Body,
-    ) -> Result<bool, Error> {
+    fn may_say(&self, replica: &Replica, link: Link, body: &Body) -> Result<bool, Error> {
         let Some(peer) = self.peer(link) else {
             return Ok(true);
         };
@@ -166,16 +159,7 @@ impl SyncMachine {
         Ok(true)
     }
 
-    /// Refuses a message that says more than its sender, the peer of this link, may say.
-    ///
-    /// Whatever a message has is stamped by a writer of whom it has something new. So most is checked
-    /// by looking at the table.
-    pub(super) fn may_tell(
-        &self,
-        replica: &Replica,
-        link: Link,
-        message: &Message,
-    ) -> Result<(), Error> {
+    fn may_tell(&self, replica: &Replica, link: Link, message: &Message) -> Result<(), Error> {
         let Some(peer) = self.peer(link) else {
             return Ok(());
         };
@@ -241,15 +225,7 @@ impl SyncMachine {
         Ok(())
     }
 
-    /// A peer with limited rights asks for what it lacks, and so tells what it holds: of its own writers
-    /// there may be something that is missing here.
-    pub(super) fn catch_up(
-        &mut self,
-        now: Millis,
-        replica: &Replica,
-        link: Link,
-        theirs: &VersionVector,
-    ) {
+    fn catch_up(&mut self, now: Millis, replica: &Replica, link: Link, theirs: &VersionVector) {
         let proved = self.peer(link).map_or(&[][..], |peer| &peer.proved);
         let own = theirs.clone().only(proved);
         if !self.is_coming_back() && !replica.vector().covers(&own) {
@@ -257,10 +233,7 @@ impl SyncMachine {
         }
     }
 
-    /// Notes what a peer with limited rights has seen, if all that it made before is here. What it holds
-    /// of others and can't hand over does not matter: nothing that builds on that was taken of it. Of a
-    /// reader nothing is taken at all.
-    pub(super) fn held_by_limited(
+    fn held_by_limited(
         &self,
         replica: &mut Replica,
         link: Link,

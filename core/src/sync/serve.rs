@@ -1,7 +1,8 @@
 //! Serving: answering a pull, chunk by chunk, while local writes go on. The chunks are the parts of a [`Walk`].
 
+use super::scope::PeerScope;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
-use crate::DUTIES;
+use crate::layers::MEMBERS;
 use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::replica::{Replica, Walk};
 use crate::state::vector::VersionVector;
@@ -71,7 +72,7 @@ impl SyncMachine {
         // A number is used once: chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins nothing.
         let peers = &self.peers;
-        let is_gone = |link| match DUTIES {
+        let is_gone = |link| match MEMBERS {
             true => peers.binary_search_by_key(&link, |it| it.link).is_err(),
             false => peers.iter().all(|peer| peer.link != link),
         };
@@ -111,7 +112,7 @@ impl SyncMachine {
             self.send_chunk(replica, link, &mut transfer);
             self.serving.push(transfer);
         }
-        if DUTIES && self.is_held_to(link) {
+        if self.is_held_to(link) {
             return self.catch_up(now, replica, link, &pull.vector);
         }
         let own = pull.vector.get(&replica.writer());
@@ -134,7 +135,7 @@ impl SyncMachine {
         link: Link,
         (id, chunk): (u32, u32),
     ) {
-        if DUTIES && self.is_next(replica, link, id, chunk) {
+        if MEMBERS && self.is_next(replica, link, id, chunk) {
             self.chunk_taken(now, link);
         }
         self.serve_more(replica, link, id, chunk);
@@ -200,7 +201,7 @@ impl SyncMachine {
             let bytes = encode(replica.space(), &body);
             // A budget is an estimate. Many writers with much beside their rows can take several times
             // as much, and the table of all writers has its place in the last chunk alone.
-            if DUTIES && bytes.len() > FRAME_BYTES_MAX && budget + returns > 0 {
+            if MEMBERS && bytes.len() > FRAME_BYTES_MAX && budget + returns > 0 {
                 (budget, returns) = (budget / 8, returns / 2);
                 continue;
             }

@@ -7,6 +7,7 @@
 //! A writer counts until it is forgotten. The counts begin anew with the process, because no store records who
 //! brought which writer.
 
+use super::scope::{PeerScope, WriterShares};
 use super::{Link, Millis, SyncMachine};
 use crate::error::Error;
 use crate::idempotency::Party;
@@ -145,12 +146,10 @@ impl SyncMachine {
             (holders[1], holders[2]) = (party.ticket.map(wide), party.address.map(wide));
         }
     }
+}
 
-    /// Refuses so many more writers of a link's peer, if a share of its is used up.
-    ///
-    /// # Errors
-    /// [`Error::ShareFull`].
-    pub(super) fn room_in_share(&self, link: Link, more: usize) -> Result<(), Error> {
+impl WriterShares for SyncMachine {
+    fn room_in_share(&self, link: Link, more: usize) -> Result<(), Error> {
         let room = match more {
             0 => Ok(()),
             more => self.shares.has_room(link, more),
@@ -158,20 +157,13 @@ impl SyncMachine {
         room.map_err(|share| Error::ShareFull { share })
     }
 
-    /// A writer is known here by a link.
-    pub(super) fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId) {
+    fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId) {
         if replica.state.knows(&writer) {
             self.shares.count(link, writer);
         }
     }
 
-    /// A message of a link's peer was merged, which told of these writers that were new.
-    pub(super) fn count_writers(
-        &mut self,
-        replica: &Replica,
-        link: Option<Link>,
-        new: &[WriterId],
-    ) {
+    fn count_writers(&mut self, replica: &Replica, link: Option<Link>, new: &[WriterId]) {
         for writer in new {
             if let Some(link) = link {
                 self.count_writer(replica, link, *writer);
@@ -179,11 +171,7 @@ impl SyncMachine {
         }
     }
 
-    /// A chunk came of a transfer of a link's peer, which brings writers that are new.
-    ///
-    /// # Errors
-    /// [`Error::ShareFull`] if there is no room for all of them.
-    pub(super) fn stage_writers(
+    fn stage_writers(
         &mut self,
         replica: &Replica,
         link: Link,
@@ -202,19 +190,12 @@ impl SyncMachine {
         self.room_in_share(link, count)
     }
 
-    /// The writers that were new in all chunks of a transfer that is merged now.
-    pub(super) fn take_staged(&mut self, link: Link) -> Vec<WriterId> {
+    fn take_staged(&mut self, link: Link) -> Vec<WriterId> {
         let staged = self.shares.staged.remove(&link);
         staged.into_iter().flatten().collect()
     }
 
-    /// The writers of a message that would count for a link's peer.
-    pub(super) fn new_of(
-        &self,
-        replica: &Replica,
-        link: Option<Link>,
-        message: &Message,
-    ) -> Vec<WriterId> {
+    fn new_of(&self, replica: &Replica, link: Option<Link>, message: &Message) -> Vec<WriterId> {
         let held = link.is_some_and(|link| self.is_held_to(link));
         let writers = message
             .delta
@@ -227,8 +208,7 @@ impl SyncMachine {
             .collect()
     }
 
-    /// Looks now and then which writers were forgotten.
-    pub(super) fn sweep_shares(&mut self, now: Millis, replica: &Replica) {
+    fn sweep_shares(&mut self, now: Millis, replica: &Replica) {
         if self.shares.due <= now {
             self.shares.due = now + SWEEP_MS;
             self.shares.sweep(replica);

@@ -15,6 +15,7 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigz
 use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::error::{Error, Limited};
+use crate::layers::Optional;
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::Message;
 use crate::message::journal::Former;
@@ -102,6 +103,6 @@ fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
         }
     }
     message.delta.writers.push(entry);
-    *message.kept = read_kept(reader)?;
+    message.kept.set(read_kept(reader)?);
     Ok(message)
 }

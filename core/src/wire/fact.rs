@@ -4,6 +4,7 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::error::{Error, Limited, Rule, detail};
+use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::message::Message;
 use crate::message::records::{
@@ -12,7 +13,6 @@ use crate::message::records::{
 };
 use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
-use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ const LACKING: u8 = 16;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     let keyed = if message.keyed.is_empty() { 0 } else { KEYED };
-    let keyless = if MEMBERS && message.keyless {
+    let keyless = if GUESTS && message.keyless {
         KEYLESS
     } else {
         0
@@ -166,7 +166,7 @@ fn put_limits(out: &mut Vec<u8>, limits: &[Limit]) {
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let mut flags = reader.u8();
-    if !MEMBERS && flags > 0 {
+    if !GUESTS && flags > 0 {
         return Err(reader.fail(Error::MembersUnsupported));
     }
     let mut take = |known: bool, flag: u8| {
@@ -174,9 +174,9 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         flags -= if set { flag } else { 0 };
         set
     };
-    let keyed = take(DUTIES, KEYED);
-    message.keyless = take(MEMBERS, KEYLESS);
-    let lacking = take(MEMBERS, LACKING);
+    let keyed = take(MEMBERS, KEYED);
+    message.keyless = take(GUESTS, KEYLESS);
+    let lacking = take(GUESTS, LACKING);
     (message.closed, message.complete) = match flags {
         0 if !message.keyless && !lacking => (false, false),
         1 => (true, false),
@@ -184,9 +184,10 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     if lacking {
-        *message.lacking = read_lacking(reader, &message.delta.writers)?;
+        let lacking = read_lacking(reader, &message.delta.writers)?;
+        message.lacking.set(lacking);
     }
-    if MEMBERS && message.closed {
+    if GUESTS && message.closed {
         read_all_facts(reader, message)?;
     }
     match keyed {
@@ -208,7 +209,7 @@ fn read_all_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), 
             return Err(reader.malformed(Rule::FactsAscend));
         }
         before = Some(place);
-        message.facts.push(fact);
+        message.facts.update(|it| it.push(fact));
     }
     Ok(())
 }

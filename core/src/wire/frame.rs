@@ -11,12 +11,12 @@ use super::message::{put_vector, read_memory, read_told, read_vector};
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::forks::Contents;
+use crate::layers::{GUESTS, MEMBERS};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::message::Message;
 use crate::message::records::{Intro, Owner};
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
-use crate::{FORKS, MEMBERS, STATUS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -270,8 +270,8 @@ impl Frame {
                 },
                 PUSH => Body::Push(read_told(reader)?),
                 CONTENTS => read_contents(reader)?,
-                WRITER if MEMBERS => Body::Writer(read_writer(reader)),
-                RETURN if MEMBERS => Body::Return {
+                WRITER if GUESTS => Body::Writer(read_writer(reader)),
+                RETURN if GUESTS => Body::Return {
                     writer: read_writer(reader),
                     intro: read_intro(reader)?,
                     owner: match reader.u8() {
@@ -280,7 +280,7 @@ impl Frame {
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
-                ENDED if MEMBERS => Body::Ended {
+                ENDED if GUESTS => Body::Ended {
                     writer: read_writer(reader),
                     last: match reader.u8() {
                         0 => Last::Unsure(reader.varint()),
@@ -301,7 +301,7 @@ impl Frame {
                 WANT => Body::Want(read_want(reader)?),
                 #[cfg(feature = "budgets")]
                 DRAW => Body::Draw(read_draw(reader)?),
-                OWN if MEMBERS => Body::Own {
+                OWN if GUESTS => Body::Own {
                     writer: read_writer(reader),
                     nonce: reader.array(),
                 },
@@ -375,7 +375,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(delta.chunk));
             put(&mut out, &[u8::from(delta.last)]);
             delta.message.encode_into(&mut out);
-            if MEMBERS && delta.message.tells_memory() {
+            if GUESTS && delta.message.tells_memory() {
                 delta.message.put_memory(&mut out);
             }
         }
@@ -385,7 +385,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         }
         Body::Push(message) => message.encode_into(&mut out),
         Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
-            if !MEMBERS => {}
+            if !GUESTS => {}
         Body::Own { writer, nonce } => {
             put(&mut out, writer.as_bytes());
             put(&mut out, nonce);
@@ -426,7 +426,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Want(want) => put_want(&mut out, want),
         #[cfg(feature = "budgets")]
         Body::Draw(draw) => put_draw(&mut out, draw),
-        Body::Contents { .. } if !FORKS => {}
+        Body::Contents { .. } if !MEMBERS => {}
         Body::Contents {
             why,
             vector,
@@ -532,7 +532,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         2 => Why::Forked,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
-    if !FORKS {
+    if !MEMBERS {
         // Why it is told is all that such a program can make use of.
         reader.skip_rest();
         return Ok(Body::Contents {
@@ -578,12 +578,12 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
         capabilities: reader.varint(),
         session: read_u64(reader),
         agent: match reader.text(Limited::Agent, AGENT_BYTES_MAX) {
-            agent if STATUS => agent.into(),
+            agent if MEMBERS => agent.into(),
             _ => String::new(),
         },
         nonce: reader.array(),
         proof: match reader.bytes(Limited::Proof, PROOF_BYTES_MAX) {
-            proof if STATUS => proof.to_vec(),
+            proof if MEMBERS => proof.to_vec(),
             _ => Vec::new(),
         },
         digests: read_digests(reader),
@@ -601,7 +601,7 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     let mut message = read_told(reader)?;
-    if MEMBERS && reader.len() > 0 {
+    if GUESTS && reader.len() > 0 {
         let bytes = reader.len();
         read_memory(reader, &mut message)?;
         if !message.tells_memory() {

@@ -7,6 +7,7 @@ use super::side::read_clock;
 #[cfg(feature = "members")]
 use crate::error::Error;
 use crate::error::{Limited, Rule};
+use crate::layers::Optional;
 use crate::limits::KEY_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::limits::KEYED_BYTES_MAX;
@@ -85,7 +86,7 @@ pub(super) fn read_keyed(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         if last.is_some_and(|last| last.place() >= op.place()) {
             return Err(reader.malformed(Rule::KeyedAscend));
         }
-        message.keyed.push(op);
+        message.keyed.update(|it| it.push(op));
     }
     match message.keyed.is_empty() {
         true => Err(reader.malformed(Rule::KeyedAscend)),

@@ -9,15 +9,14 @@ use super::keyed::put_keyed;
 #[cfg(feature = "members")]
 use super::keyed::room_for_keyed;
 use super::side::{put_sides, read_sides};
-use crate::closed::Closed;
 use crate::error::{Error, Limited, Rule, detail};
+use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 use crate::message::Message;
 use crate::state::delta::{Delta, Entry, KeySide, SortedKeys};
 use crate::state::page::{Column, PAGE, Row};
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Which of a page's keys a column has rows of: all of them, a bitmap that follows, or a single one
@@ -66,7 +65,7 @@ impl Message {
     /// As [`encode`](Message::encode), with what only this replica's store is to keep.
     pub fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
-        if MEMBERS && (self.tells_memory() || !self.kept.is_empty()) {
+        if GUESTS && (self.tells_memory() || !self.kept.is_empty()) {
             self.put_memory(&mut out);
             put_kept(&mut out, &self.kept);
         }
@@ -149,10 +148,10 @@ impl Message {
     pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
         read_all(bytes, |reader| {
             let mut message = read_message(reader, &STORED)?;
-            if MEMBERS && reader.len() > 0 {
+            if GUESTS && reader.len() > 0 {
                 let bytes = reader.len();
                 read_memory(reader, &mut message)?;
-                *message.kept = read_kept(reader)?;
+                message.kept.set(read_kept(reader)?);
                 if !message.tells_memory() && message.kept.is_empty() {
                     return Err(reader.fail(Error::TrailingBytes {
                         bytes: detail(bytes),
@@ -173,7 +172,7 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
     };
     let count = reader.count(17);
     let entry = |_| (WriterId::from_bytes(reader.array()), reader.varint());
-    *message.returns = (0..count).map(entry).collect();
+    message.returns.set((0..count).map(entry).collect());
     Ok(())
 }
 
@@ -189,7 +188,7 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
         let bytes = encode_adds(&op.adds).len();
         room_for_keyed(bytes).map_err(|error| reader.fail(error))?;
     }
-    match DUTIES && !message.closed && !message.keyed.is_empty() {
+    match !message.closed && !message.keyed.is_empty() {
         true => Err(reader.malformed(Rule::Flag)),
         false => Ok(message),
     }
@@ -210,12 +209,12 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         closed: false,
         complete: false,
         keyless: false,
-        lacking: Closed::default(),
-        facts: Closed::default(),
-        returns: Closed::default(),
+        lacking: GuestPart::default(),
+        facts: GuestPart::default(),
+        returns: GuestPart::default(),
         gaps: None,
-        kept: Closed::default(),
-        keyed: Closed::default(),
+        kept: GuestPart::default(),
+        keyed: GuestPart::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = crate::list(pages.min(reader.len()));
@@ -317,7 +316,7 @@ fn read_writer(reader: &mut Reader<'_>, last: Option<&Entry>) -> Result<Entry, F
     let lo = reader.varint();
     let hi = lo.checked_add(reader.varint());
     // The greatest number stands for what lets nothing through.
-    match hi.filter(|hi| !MEMBERS || *hi < u64::MAX) {
+    match hi.filter(|hi| !GUESTS || *hi < u64::MAX) {
         Some(hi) => Ok(Entry { writer, lo, hi }),
         None => Err(reader.fail(Error::Number)),
     }

@@ -1,8 +1,8 @@
 //! The encoding of the records that slots have beside their rows. Plain messages have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
-use crate::MEMBERS;
 use crate::error::{Error, Rule};
+use crate::layers::{GUESTS, Optional};
 use crate::limits::EXPIRY_MAX;
 use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
@@ -182,9 +182,9 @@ fn read_side(
     row: Option<Row>,
 ) -> Result<Side, Fail> {
     let parts = reader.varint();
-    let known = if MEMBERS { WITHDRAWALS << 1 } else { MOVED };
+    let known = if GUESTS { WITHDRAWALS << 1 } else { MOVED };
     if parts == 0 || parts >= known {
-        return Err(match MEMBERS {
+        return Err(match GUESTS {
             true => reader.malformed(Rule::SideParts),
             // Parts of absorbed writers come before the word that the space has members.
             false => reader.fail(Error::MembersUnsupported),
@@ -214,16 +214,18 @@ fn read_side(
         let by = read_stamp(reader, writers);
         side.lift = Some(Box::new(Lift { clock, by }));
     }
-    if MEMBERS && parts & MOVED != 0 {
+    if GUESTS && parts & MOVED != 0 {
         let amount = reader.wide();
         let to = read_stamp(reader, writers);
-        *side.moved = Some(Box::new(Moved { to, amount }));
+        side.moved.set(Some(Box::new(Moved { to, amount })));
     }
-    if MEMBERS && parts & FOLD != 0 {
-        *side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
+    if GUESTS && parts & FOLD != 0 {
+        let fold = read_fold(reader, &writers[writer as usize])?;
+        side.fold.set(Some(Box::new(fold)));
     }
-    if MEMBERS && parts & WITHDRAWALS != 0 {
-        *side.withdrawals = read_withdrawals(reader, writers, writers[writer as usize].hi)?;
+    if GUESTS && parts & WITHDRAWALS != 0 {
+        let hi = writers[writer as usize].hi;
+        side.withdrawals.set(read_withdrawals(reader, writers, hi)?);
     }
     Ok(side)
 }

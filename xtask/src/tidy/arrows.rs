@@ -4,8 +4,7 @@
 use std::path::Path;
 
 /// Errors, bounds, ids and hashes: every folder may name these, and they name no folder.
-const GROUND: [&str; 10] = [
-    "closed",
+const GROUND: [&str; 9] = [
     "error",
     "hash",
     "layers",

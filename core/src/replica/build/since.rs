@@ -3,7 +3,7 @@
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
 use super::{Mark, OfFormer, Push, Said};
-use crate::MEMBERS;
+use crate::layers::GUESTS;
 use crate::limits::PUSH_BYTES_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
@@ -25,7 +25,7 @@ impl Replica {
     /// In a space with members a state may have taken the place of all that was held. Then it is
     /// [whole](Message::is_whole), and stands for all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
-        if MEMBERS
+        if GUESTS
             && self.state.began >= mark.state.epoch
             && self.membership.configuration().is_some()
         {
@@ -63,7 +63,7 @@ impl Replica {
         mut lows: L,
         writers: impl Iterator<Item = u32>,
     ) -> Option<Message> {
-        let forgotten = match MEMBERS {
+        let forgotten = match GUESTS {
             true => self
                 .membership
                 .table
@@ -75,8 +75,8 @@ impl Replica {
         let told = (self.rejoin.told_upto(), self.rejoin.former_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
-        let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
-        changed |= MEMBERS && self.membership.table.early && !mark.early;
+        let mut changed = forgotten > 0 || GUESTS && told != (mark.told, mark.former);
+        changed |= GUESTS && self.membership.table.early && !mark.early;
         for number in writers {
             let clock = self.state.clocks[number as usize];
             let before = self.state.low(&mark.state, number as usize);
@@ -101,7 +101,7 @@ impl Replica {
         };
         let picked = self.state.select(&selection, usize::MAX);
         let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
-        if MEMBERS {
+        if GUESTS {
             *message.returns = self.membership.remembered(forgotten);
             message.gaps = self
                 .membership
@@ -190,7 +190,7 @@ impl Replica {
         mark.state.epoch = self.state.epoch;
         mark.remembered = self.membership.table.remembered;
         (mark.told, mark.former) = (self.rejoin.told_upto(), self.rejoin.former_clocks());
-        mark.early = MEMBERS && self.membership.table.early;
+        mark.early = GUESTS && self.membership.table.early;
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
         match moved {
             Some(moved) => {

@@ -4,7 +4,7 @@
 mod checks;
 
 use super::*;
-use crate::closed::Empty;
+use crate::layers::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::message::journal::{Former, Journal};
 use crate::message::records::{

@@ -1,13 +1,13 @@
 //! Coming back: a replica that can't go on begins again from a member's whole state, under a fresh writer.
 
 use super::ComingBack;
+use crate::layers::{MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::journal::Former;
 use crate::replica::Replica;
 use crate::sync::{Body, Link, Millis, Output, SyncMachine};
 use crate::wire::Last;
 use crate::writer_id::WriterId;
-use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -19,12 +19,13 @@ impl SyncMachine {
         replica: &mut Replica,
         writer: WriterId,
     ) -> bool {
-        if core::mem::take(&mut self.guests.resuming) {
+        if self.guests.resuming {
+            self.guests.update(|it| it.resuming = false);
             self.make_again(now, replica, writer);
             return true;
         }
-        let coming = self.guests.coming_back.as_mut();
-        let Some(it) = coming.filter(|it| MEMBERS && it.last.is_some()) else {
+        let coming = self.coming_back_mut();
+        let Some(it) = coming.filter(|it| it.last.is_some()) else {
             return false;
         };
         it.fresh = Some(writer);
@@ -45,7 +46,7 @@ impl SyncMachine {
         link: Link,
         (staged, state): (&[Vec<u8>], &Message),
     ) {
-        let coming = self.guests.coming_back.take().filter(|_| MEMBERS);
+        let coming = self.guests.update(|it| it.coming_back.take()).flatten();
         let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
             return;
         };
@@ -63,7 +64,7 @@ impl SyncMachine {
         if it.member && !member {
             // Members must not wait for one who is none any more: it comes back as others do. Nor for the
             // writer that it told of: its own end would wait for that.
-            if DUTIES {
+            if MEMBERS {
                 let owner = self.config.owner;
                 let intro = None;
                 self.send(
@@ -76,13 +77,14 @@ impl SyncMachine {
                     },
                 );
             }
-            self.guests.coming_back = Some(ComingBack {
+            let coming = ComingBack {
                 last: None,
                 member: false,
                 dropped: true,
                 fresh: None,
                 ..it
-            });
+            };
+            self.guests.update(|it| it.coming_back = Some(coming));
             return self.ask_to_end(now, replica);
         }
         let before = self.peer(link).map_or(0, |peer| peer.published);

@@ -1,5 +1,6 @@
 //! Silent guests: those that a member sponsors and has not heard of.
 
+use crate::layers::Optional;
 use crate::replica::Replica;
 use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
@@ -32,16 +33,16 @@ impl SyncMachine {
             .collect();
         behind.sort_unstable();
         // Both ascend by writer.
-        let mut before = core::mem::take(&mut self.guests.silent)
-            .into_iter()
-            .peekable();
+        let before = self.guests.update(|it| core::mem::take(&mut it.silent));
+        let mut before = before.into_iter().flatten().peekable();
         let silent = behind.into_iter().map(|(writer, far)| {
             while before.next_if(|it| it.0 < writer).is_some() {}
             let since = before.next_if(|it| it.0 == writer);
             let since = since.filter(|it| it.2 == far).map_or(now, |it| it.1);
             (writer, since, far)
         });
-        self.guests.silent = silent.collect();
+        let silent: Vec<(WriterId, Millis, u64)> = silent.collect();
+        self.guests.update(|it| it.silent = silent);
         let hurried = replica.membership.holds_up_members(&replica.state);
         let least = if hurried {
             lease.min(EMPTY_LEASE_MS)

@@ -6,8 +6,8 @@ mod unsure;
 mod whole;
 
 use super::*;
-use crate::closed::Closed;
 use crate::error::Missing;
+use crate::layers::GuestPart;
 use crate::message::records::{Announce, Fact, Says};
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
@@ -81,10 +81,10 @@ impl End {
         self.sync.handle(self.now, &mut self.replica, input);
         let greeting = Greeting {
             session: u64::from(number),
-            agent: Closed::default(),
+            agent: GuestPart::default(),
             writer,
-            clock: Closed::default(),
-            takes: Closed::default(),
+            clock: GuestPart::default(),
+            takes: GuestPart::default(),
             remembers: false,
             lacks: false,
             answers: true,

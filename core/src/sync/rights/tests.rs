@@ -2,7 +2,7 @@
 
 use super::super::pull::tests::{End, full};
 use super::*;
-use crate::closed::Closed;
+use crate::layers::GuestPart;
 use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Bye};
 use crate::once::Once;
@@ -449,7 +449,7 @@ fn a_full_peer_may_say_everything() {
     let mut other = Replica::new(Space::default(), WriterId::from_bytes([4; 16]));
     other.add("k", 1).unwrap();
     let mut message = full(&other);
-    message.keyed = Closed::default();
+    message.keyed = GuestPart::default();
     end.frame(link, Body::Push(message));
     assert_eq!(end.replica.value("k"), Some(1));
     let (writer, nonce) = (writer(), [0; 16]);

@@ -2,8 +2,8 @@
 
 use super::super::bytes::read_all;
 use super::*;
-use crate::closed::Empty;
 use crate::error::Error;
+use crate::layers::Empty;
 use crate::message::records::Intro;
 use crate::once::Once;
 use alloc::vec;

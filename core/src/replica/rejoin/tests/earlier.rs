@@ -3,7 +3,7 @@
 use super::*;
 use crate::Journal;
 use crate::Mark;
-use crate::closed::Empty;
+use crate::layers::Empty;
 use crate::message::Message;
 use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Says};
 use crate::state::page::OWN;
