@@ -13,6 +13,7 @@ use crate::limits::TOKEN_WRITERS_MAX;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::message::records::Owner;
+use crate::rejoin::Rejoin;
 #[cfg(any(feature = "members", feature = "tokens"))]
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
@@ -49,12 +50,28 @@ pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
 pub struct Consistency<'a> {
     membership: &'a Membership,
     state: &'a State,
+    rejoin: &'a Rejoin,
 }
 
 impl<'a> Consistency<'a> {
     #[inline(always)]
-    pub(crate) fn new(membership: &'a Membership, state: &'a State) -> Consistency<'a> {
-        Consistency { membership, state }
+    pub(crate) fn new(
+        membership: &'a Membership,
+        state: &'a State,
+        rejoin: &'a Rejoin,
+    ) -> Consistency<'a> {
+        Consistency {
+            membership,
+            state,
+            rejoin,
+        }
+    }
+
+    /// The number of transactions that this replica made, under this and earlier writers, and that no member
+    /// is known to have; 0 while the space is open.
+    #[inline]
+    pub fn unconfirmed(self) -> usize {
+        self.rejoin.unheld(self.membership)
     }
 
     /// This replica's footing; `None` while the space is open.

@@ -256,6 +256,8 @@ pub use quota::sequence::{Reached, Sequence, Watched};
 #[cfg(feature = "budgets")]
 pub use quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 pub use rejoin::{Again, AgainOp, Returned};
+#[cfg(any(test, feature = "explore"))]
+pub use replica::local as explore;
 pub use replica::{ForksMut, Mark, MembersMut, Merged, RejoinMut, Replica, Transaction};
 #[cfg(feature = "members")]
 pub use replica::{Part, Restoring, Snapshot};

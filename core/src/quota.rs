@@ -125,7 +125,7 @@ impl<'a> QuotaRef<'a> {
 /// # fn main() -> Result<(), tallymesh_core::Error> {
 /// let (space, owner, nonce) = (Space::default(), [7; 32], [1; 16]);
 /// let mut replica = Replica::new(space.clone(), WriterId::mint(&space, &owner, &nonce));
-/// replica.found(&owner, &nonce, 0)?;
+/// replica.members_mut().found(&owner, &nonce, 0)?;
 /// replica.quota_mut().flow("gift", Flow::Mint(10))?;
 /// replica.quota_mut().flow("gift", Flow::Spend(4))?;
 /// assert_eq!(replica.quota().budget("gift").map(|it| it.value), Some(6));

@@ -25,8 +25,8 @@ mod forget;
 mod fork;
 #[cfg(feature = "members")]
 mod keyed;
-#[cfg(feature = "explore")]
-mod local;
+#[cfg(any(test, feature = "explore"))]
+pub mod local;
 mod members;
 mod merge;
 mod ops;
@@ -104,7 +104,7 @@ pub struct Replica {
     pub(crate) rejoin: Rejoin,
     pub(crate) idempotency: IdempotencyLog,
     pub(crate) quota: Quota,
-    /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
+    /// Whether this replica only adds: see [`set_adds_only`](crate::MembersMut::set_adds_only).
     #[cfg(feature = "guests")]
     adds_only: bool,
 }
@@ -350,12 +350,6 @@ impl Replica {
         self.state.keys.bytes() as usize
     }
 
-    /// Sets another bound than that, for tests.
-    #[cfg(any(test, feature = "explore"))]
-    pub fn set_key_bytes_max(&mut self, bytes: u32) {
-        self.state.keys.bytes_max = bytes;
-    }
-
     /// Goes up when a whole state takes the place of all that was held: its counters have other
     /// handles.
     pub fn generation(&self) -> u64 {
@@ -407,7 +401,7 @@ impl Replica {
     /// How far transactions are held: here, by members, and for the reads of a session.
     #[inline]
     pub fn consistency(&self) -> Consistency<'_> {
-        Consistency::new(&self.membership, &self.state)
+        Consistency::new(&self.membership, &self.state, &self.rejoin)
     }
 
     /// The operations that were made under idempotency keys.
@@ -426,13 +420,6 @@ impl Replica {
     #[inline]
     pub fn rejoin_mut(&mut self) -> RejoinMut<'_> {
         RejoinMut { replica: self }
-    }
-
-    /// How many of the transactions that were made here, under this and earlier writers, no member is
-    /// known to hold; 0 while the space is open.
-    #[inline]
-    pub fn unconfirmed(&self) -> usize {
-        self.rejoin.unheld(&self.membership)
     }
 
     /// Evidence of forks, and the digests by which forks are found.

@@ -241,8 +241,11 @@ impl Scenario for Guests {
             held && other.alive && mesh.is_written(at)
         });
         let long_ago = mesh.own.restored_at + 8_000 < mesh.now;
-        let may =
-            at < MEMBERS && held && replica.unconfirmed() == 0 && long_ago && mesh.is_written(at);
+        let may = at < MEMBERS
+            && held
+            && replica.consistency().unconfirmed() == 0
+            && long_ago
+            && mesh.is_written(at);
         if may {
             mesh.own.restored_at = mesh.now;
         }

@@ -93,10 +93,10 @@ impl Store {
 
     /// Writes the next part of a snapshot.
     fn step(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
-        let begin = || (replica.begin_snapshot(), Vec::new());
+        let begin = || (Snapshot::begin(&replica), Vec::new());
         let (mut snapshot, mut parts) = self.begun.take().unwrap_or_else(begin);
         let bytes_target = *self.random.pick(&[0, 0, 0, 0, 0, 1, 4, 20, 60, 100_000]);
-        match replica.step_snapshot(&mut snapshot, bytes_target) {
+        match snapshot.step(&replica, bytes_target) {
             Part::More(part) => {
                 parts.push(part.encode_stored());
                 self.begun = Some((snapshot, parts));
@@ -115,7 +115,7 @@ impl Store {
                     mark: replica.mark(),
                     records: Vec::new(),
                 });
-                match replica.step_snapshot(&mut snapshot, bytes_target) {
+                match snapshot.step(&replica, bytes_target) {
                     Part::Void => self.check(replica, now),
                     part => Err(format!("a part after the last one: {part:?}")),
                 }
@@ -208,8 +208,11 @@ fn same(one: &mut Replica, other: &mut Replica) -> Result<(), String> {
         let (one, other) = (one.snapshot(), other.snapshot());
         return Err(format!("the snapshot\n{one:?}\nfor\n{other:?}\n"));
     }
-    if one.local_text() != other.local_text() {
-        let (one, other) = (one.local_text(), other.local_text());
+    if tallymesh_core::explore::local_text(&one) != tallymesh_core::explore::local_text(&other) {
+        let (one, other) = (
+            tallymesh_core::explore::local_text(&one),
+            tallymesh_core::explore::local_text(&other),
+        );
         return Err(format!("the rest\n{one}\nfor\n{other}\n"));
     }
     if one.members().list() != other.members().list()

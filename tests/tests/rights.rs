@@ -292,7 +292,7 @@ fn what_a_limited_peer_says_of_others_is_not_believed() {
 fn what_a_writer_adds_gets_in_and_it_hears_everything() {
     for closed in [false, true] {
         let mut world = World::new(closed);
-        world.peers[EVE].replica.set_adds_only(true);
+        world.peers[EVE].replica.members_mut().set_adds_only(true);
         world.add(EVE, "a", 100);
         world.link(MEMBER, EVE, Some(Role::Writer));
         world.runs(1_000);
@@ -382,7 +382,7 @@ fn what_builds_on_what_is_missing_waits_for_it() {
 #[test]
 fn who_was_given_up_comes_back_with_limited_rights() {
     let mut world = World::new(true);
-    world.peers[EVE].replica.set_adds_only(true);
+    world.peers[EVE].replica.members_mut().set_adds_only(true);
     let link = world.link(MEMBER, EVE, Some(Role::Writer));
     world.runs(1_000);
     world.add(EVE, "a", 100);

@@ -189,7 +189,10 @@ impl Engine {
             #[cfg(feature = "members")]
             part::SNAPSHOT | part::RECORD => return self.put_record(what == part::SNAPSHOT),
             #[cfg(feature = "members")]
-            part::UNHELD => put(bytes, &(replica.unconfirmed() as u64).to_le_bytes()),
+            part::UNHELD => put(
+                bytes,
+                &(replica.consistency().unconfirmed() as u64).to_le_bytes(),
+            ),
             _ => put(
                 bytes,
                 self.error.as_ref().map_or("", Error::code).as_bytes(),

@@ -17,7 +17,7 @@ use crate::stamp::{self, Stamp};
 const PROFILE: &str = "wasm";
 
 /// The passes of wasm-opt over the package's modules.
-const WASM_OPT: [&str; 15] = [
+const WASM_OPT: [&str; 14] = [
     // These rebuild the control flow, and save a percent of the download.
     "-Oz",
     "--flatten",
@@ -31,10 +31,9 @@ const WASM_OPT: [&str; 15] = [
     // The smallest functions are not inlined either, except one that is no larger than a call of it.
     "--always-inline-max-function-size=4",
     "--converge",
-    // These passes save less than brotli loses by them: half a percent in all.
+    // These passes save less than brotli loses by them: half a percent both.
     "--skip-pass=simplify-locals",
     "--skip-pass=local-cse",
-    "--skip-pass=code-folding",
     // The lowest addresses are the far end of the stack, which is never reached. So offsets can be folded.
     "--low-memory-unused",
     // The alignment of an address is only a hint. Engines ignore it on their usual machines. One hint for all

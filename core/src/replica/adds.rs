@@ -2,8 +2,6 @@
 //! bring it into order, and tell of every writer.
 
 use super::{Mark, Replica, place};
-use crate::error::Error;
-use crate::message::Message;
 use crate::rejoin::OfFormer;
 use crate::state::delta::Entry;
 use crate::state::keys::KeyId;
@@ -50,15 +48,6 @@ impl Replica {
                 OfFormer::Nothing,
             )),
         )
-    }
-
-    /// Takes back what [`adds_since`](Replica::adds_since) gave, as [`restore`](Replica::restore)
-    /// does with a message.
-    ///
-    /// # Errors
-    /// Any error of the format, and as `restore`. Nothing is changed then.
-    pub fn restore_adds(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.restore(&Message::decode_adds(bytes)?)
     }
 
     /// Whether nothing happened after a mark but own transactions, from the clock `low` on, that tell

@@ -1,18 +1,24 @@
-//! The private state of a replica as text, for tests that must know whether two replicas are the same.
+//! Reads and settings of a replica for tests alone, with the feature `explore`.
 
 use super::{QuotaHooks, Replica};
 use alloc::format;
 use alloc::string::String;
 
-impl Replica {
-    /// All that decides what a replica of a closed space does and that its
-    /// [`canonical_bytes`](Replica::canonical_bytes) leave out, as text. Two replicas of one writer
-    /// with the same bytes and the same text behave the same, but for faults, marks and handles.
-    pub fn local_text(&self) -> String {
-        let (own, collected) = (self.writer(), self.state.collected);
-        let members = self.membership.local_text(&self.state);
-        let keyed = self.idempotency.keyed_text(&self.state, &self.membership);
-        let keyed = keyed + &self.quota.local_text(&self.state);
-        format!("{own} {collected} {members} {keyed}")
-    }
+/// The private state of a replica as text. Two replicas of one writer in a space with members behave the
+/// same if this text and their [`canonical_bytes`](Replica::canonical_bytes) are equal, but for faults, marks
+/// and key ids.
+pub fn local_text(replica: &Replica) -> String {
+    let (own, collected) = (replica.writer(), replica.state.collected);
+    let members = replica.membership.local_text(&replica.state);
+    let keyed = replica
+        .idempotency
+        .keyed_text(&replica.state, &replica.membership);
+    let keyed = keyed + &replica.quota.local_text(&replica.state);
+    format!("{own} {collected} {members} {keyed}")
+}
+
+/// Bounds the bytes of all keys, in place of
+/// [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX).
+pub fn set_key_bytes_max(replica: &mut Replica, bytes: u32) {
+    replica.state.keys.bytes_max = bytes;
 }

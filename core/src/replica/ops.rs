@@ -22,7 +22,7 @@ impl Replica {
     ///
     /// # Errors
     /// As [`add`](Replica::add), and [`Error::ExpiryRange`] over
-    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). Of one that [only adds](Replica::set_adds_only)
+    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). Of one that [only adds](crate::MembersMut::set_adds_only)
     /// `Error::BeyondRole` and `Error::Expired`.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])
@@ -152,7 +152,7 @@ impl Replica {
     }
 
     /// Deletes the counter if it has expired; tells whether it had. One that
-    /// [only adds](Replica::set_adds_only) deletes nothing.
+    /// [only adds](crate::MembersMut::set_adds_only) deletes nothing.
     ///
     /// # Errors
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].

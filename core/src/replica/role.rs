@@ -3,18 +3,20 @@
 //! Peers refuse what is beyond a role. So a replica of such a role must not make it: it would be sent again and
 //! again, and with it everything that was made after it.
 
-use super::{Op, Replica};
+use super::{MembersMut, Op, Replica};
 use crate::error::Error;
 use crate::state::counter::Sum;
 
-impl Replica {
+impl MembersMut<'_> {
     /// Lets this replica only add, as the role of a writer asks for: whatever cancels is refused with
     /// [`Error::BeyondRole`], and an add to a counter that has to be deleted first, as it has expired,
     /// with [`Error::Expired`]. What was made before stays.
     pub fn set_adds_only(&mut self, adds_only: bool) {
-        self.adds_only = adds_only;
+        self.replica.adds_only = adds_only;
     }
+}
 
+impl Replica {
     /// Whether this replica only adds.
     pub fn is_adds_only(&self) -> bool {
         self.adds_only
@@ -46,7 +48,7 @@ mod tests {
     fn whoever_only_adds_cancels_nothing() {
         let mut one = replica(1);
         one.add("k", 1).unwrap();
-        one.set_adds_only(true);
+        one.members_mut().set_adds_only(true);
         let before = one.canonical_bytes();
         for op in [
             Op::Reset,
@@ -67,7 +69,7 @@ mod tests {
         }
         assert_eq!(one.canonical_bytes(), before);
         one.add("k", 1).unwrap();
-        one.set_adds_only(false);
+        one.members_mut().set_adds_only(false);
         assert_eq!(one.apply("k", Op::Delete), Ok(true));
     }
 
@@ -77,16 +79,16 @@ mod tests {
         two.add("k", 1).unwrap();
         two.apply("k", Op::Expire(1_000)).unwrap();
         one.merge(&two.snapshot()).unwrap();
-        one.set_adds_only(true);
+        one.members_mut().set_adds_only(true);
         one.add("k", 1).unwrap();
         one.set_time(1_000);
         assert_eq!(one.value("k"), None);
         assert_eq!(one.add("k", 1).err(), Some(Error::Expired));
         let handle = one.handle("k").unwrap();
         assert_eq!(one.materialize_expiry(handle), Ok(false));
-        one.set_adds_only(false);
+        one.members_mut().set_adds_only(false);
         assert_eq!(one.materialize_expiry(handle), Ok(true));
-        one.set_adds_only(true);
+        one.members_mut().set_adds_only(true);
         one.add("k", 7).unwrap();
         assert_eq!(one.value("k"), Some(7));
     }
@@ -101,7 +103,7 @@ mod tests {
         one.apply("k", Op::Delete).unwrap();
         one.merge(&two.snapshot()).unwrap();
         let mut other = one.clone();
-        one.set_adds_only(true);
+        one.members_mut().set_adds_only(true);
         let added = one.add("k", 7);
         other.add("k", 7).unwrap();
         let text = alloc::format!("{:?}", other.snapshot());

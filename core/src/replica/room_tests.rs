@@ -65,10 +65,10 @@ fn restarted(replica: &Replica, writer: u8) -> Replica {
     let stored = Message::decode_stored(&bytes).expect("what was stored is read");
     let begun = Restoring::new(Space::default(), own(writer));
     let whole = begun.finish(&stored).expect("what was stored is taken");
-    let mut parts = replica.begin_snapshot();
+    let mut parts = Snapshot::begin(&replica);
     let mut begun = Restoring::new(Space::default(), own(writer));
     let again = loop {
-        match replica.step_snapshot(&mut parts, 1 << 20) {
+        match parts.step(&replica, 1 << 20) {
             crate::Part::More(part) => begun = begun.take(&part).expect("a part is taken"),
             crate::Part::Last(last) => break begun.finish(&last).expect("the parts are taken"),
             crate::Part::Void => panic!("nothing happened meanwhile"),
@@ -207,7 +207,7 @@ fn a_full_key_table_refuses_new_keys_and_nothing_else() {
     for handle in gone {
         one.release(handle).expect("interned");
     }
-    one.set_key_bytes_max(100 * 100 + 99);
+    crate::explore::set_key_bytes_max(&mut one, 100 * 100 + 99);
     assert_eq!(one.key_bytes(), 10_000);
     let refused = Err(Error::CountersFull { counters: 100 });
     assert_eq!(one.add(&key(100), 1).map(|_| ()), refused);
@@ -236,7 +236,7 @@ fn a_full_key_table_refuses_new_keys_and_nothing_else() {
     // All of it comes back, also where there is less room by now.
     let bytes = one.snapshot().encode_stored();
     let mut again = replica(3);
-    again.set_key_bytes_max(1);
+    crate::explore::set_key_bytes_max(&mut again, 1);
     let stored = Message::decode_stored(&bytes).expect("stored");
     again.restore(&stored).expect("what was stored is taken");
     assert_eq!(again.canonical_bytes(), one.canonical_bytes());

@@ -17,7 +17,7 @@ const DOUBLINGS_MAX: u32 = 31;
 const ROOM_MAX: usize = 1 << 24;
 
 /// A snapshot that is being written: where it stands. It belongs to the replica that
-/// [began](Replica::begin_snapshot) it.
+/// [began](Snapshot::begin) it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// `None` once it is finished or void.
@@ -36,12 +36,12 @@ pub enum Part {
     Void,
 }
 
-impl Replica {
-    /// Begins a [`snapshot`](Replica::snapshot) that is made in parts, so that it holds up nothing
+impl Snapshot {
+    /// Begins a [`snapshot`](Replica::snapshot) of a replica that is made in parts, so that it holds up nothing
     /// for long. Between two parts anything may be done here.
-    pub fn begin_snapshot(&self) -> Snapshot {
+    pub fn begin(replica: &Replica) -> Snapshot {
         Snapshot {
-            walk: Some(Walk::new(self, &VersionVector::default(), true)),
+            walk: Some(Walk::new(replica, &VersionVector::default(), true)),
         }
     }
 
@@ -56,19 +56,19 @@ impl Replica {
     /// The parts are to be [restored](Restoring) in order, and after them what
     /// [`since`](Replica::since) gives from the [`mark`](Replica::mark) on that is made directly
     /// after the last part.
-    pub fn step_snapshot(&self, snapshot: &mut Snapshot, bytes_target: usize) -> Part {
-        let walk = snapshot.walk.take();
-        let Some(walk) = walk.filter(|walk| !walk.is_void(self)) else {
+    pub fn step(&mut self, replica: &Replica, bytes_target: usize) -> Part {
+        let walk = self.walk.take();
+        let Some(walk) = walk.filter(|walk| !walk.is_void(replica)) else {
             return Part::Void;
         };
         let larger = 1 << walk.number().min(DOUBLINGS_MAX);
         let budget = bytes_target.max(1).saturating_mul(larger);
-        let (mut message, next) = walk.step(self, &VersionVector::default(), budget);
-        snapshot.walk = next;
-        if snapshot.walk.is_some() {
+        let (mut message, next) = walk.step(replica, &VersionVector::default(), budget);
+        self.walk = next;
+        if self.walk.is_some() {
             return Part::More(message);
         }
-        self.tell_store(&mut message);
+        replica.tell_store(&mut message);
         Part::Last(message)
     }
 }

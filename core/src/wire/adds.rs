@@ -72,8 +72,12 @@ impl Adds {
 }
 
 impl Message {
-    /// Decodes what [`Adds`] encoded. Other than in any other message its keys are in no order.
-    pub(crate) fn decode_adds(bytes: &[u8]) -> Result<Message, Error> {
+    /// Decodes the record of [`Replica::adds_since`](crate::Replica::adds_since), for
+    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no order.
+    ///
+    /// # Errors
+    /// Any error of the format.
+    pub fn decode_adds(bytes: &[u8]) -> Result<Message, Error> {
         read_all(bytes, read_adds)
     }
 }

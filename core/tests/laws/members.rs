@@ -1,7 +1,7 @@
 //! Spaces with members and more counters than fit on a page.
 
 use crate::support::{Random, cases, full, observer, replica, space};
-use tallymesh_core::{Mark, Message, Op, Owner, Part, Replica, VersionVector, WriterId};
+use tallymesh_core::{Mark, Message, Op, Owner, Part, Replica, Snapshot, VersionVector, WriterId};
 
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -270,14 +270,14 @@ fn a_collection_makes_a_snapshot_in_parts_void_and_may_be_put_off() {
         replicas, marks, ..
     } = &mut members;
     let one = &mut replicas[0];
-    let mut begun = one.begin_snapshot();
-    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    let mut begun = Snapshot::begin(&one);
+    assert!(matches!(begun.step(&one, 1), Part::More(_)));
     assert!(!one.members_mut().collect(&Mark::default()));
-    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    assert!(matches!(begun.step(&one, 1), Part::More(_)));
     assert!(one.members_mut().collect(&marks[0]));
-    assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
+    assert_eq!(begun.step(&one, 1), Part::Void);
     // One that finds nothing to collect does no harm.
-    let mut begun = one.begin_snapshot();
+    let mut begun = Snapshot::begin(&one);
     assert!(!one.members_mut().collect(&marks[0]));
-    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    assert!(matches!(begun.step(&one, 1), Part::More(_)));
 }

@@ -3,7 +3,7 @@
 
 use crate::support::{Random, cases, keys, observer, replica, space, world, writer};
 use std::cell::Cell;
-use tallymesh_core::{Error, Mark, Message, Op, Part, Replica, Restoring, Rule};
+use tallymesh_core::{Error, Mark, Message, Op, Part, Replica, Restoring, Rule, Snapshot};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -35,15 +35,15 @@ fn parts(
     bytes_target: usize,
     mut between: impl FnMut(&mut Replica),
 ) -> Vec<Message> {
-    let mut snapshot = replica.begin_snapshot();
+    let mut snapshot = Snapshot::begin(&replica);
     let mut parts = Vec::new();
     loop {
         assert!(parts.len() < 5_000, "it comes to no end");
-        match replica.step_snapshot(&mut snapshot, bytes_target) {
+        match snapshot.step(&replica, bytes_target) {
             Part::More(part) => parts.push(part),
             Part::Last(part) => {
                 parts.push(part);
-                assert_eq!(replica.step_snapshot(&mut snapshot, 1), Part::Void);
+                assert_eq!(snapshot.step(&replica, 1), Part::Void);
                 return parts;
             }
             Part::Void => panic!("nothing happened that makes it void"),
@@ -114,11 +114,11 @@ fn an_open_space_may_be_closed_between_two_parts() {
         let (mut replicas, _) = world(random, 3);
         let keys = keys(random);
         let mut one = replicas.remove(0);
-        let mut snapshot = one.begin_snapshot();
+        let mut snapshot = Snapshot::begin(&one);
         let (mut parts, open) = (Vec::new(), random.chance(90));
         loop {
             assert!(parts.len() < 5_000, "it comes to no end");
-            match one.step_snapshot(&mut snapshot, 1 << random.below(12)) {
+            match snapshot.step(&one, 1 << random.below(12)) {
                 Part::More(part) => parts.push(part),
                 Part::Last(part) => {
                     parts.push(part);
@@ -126,7 +126,7 @@ fn an_open_space_may_be_closed_between_two_parts() {
                 }
                 Part::Void => {
                     parts.clear();
-                    snapshot = one.begin_snapshot();
+                    snapshot = Snapshot::begin(&one);
                 }
             }
             for _ in 0..random.below(6) {
@@ -205,12 +205,12 @@ fn what_can_not_be_told_makes_a_snapshot_void() {
     for at in 0..100 {
         one.add(&format!("counter:{at:05}"), at).unwrap();
     }
-    let mut begun = one.begin_snapshot();
-    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    let mut begun = Snapshot::begin(&one);
+    assert!(matches!(begun.step(&one, 1), Part::More(_)));
     // The writer's number is another one's now.
     assert!(one.forks_mut().renew(writer(2)));
-    assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
-    assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
+    assert_eq!(begun.step(&one, 1), Part::Void);
+    assert_eq!(begun.step(&one, 1), Part::Void);
     let parts = parts(&mut one, 1, |_| ());
     let again = restored(&parts).unwrap();
     assert_eq!(again.canonical_bytes(), one.canonical_bytes());

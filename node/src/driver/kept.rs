@@ -237,10 +237,10 @@ fn step(
     snapshot: &mut Snapshot,
     (mut begun, bytes): (bool, usize),
 ) -> Option<(Kind, Message)> {
-    let mut part = replica.step_snapshot(snapshot, bytes);
+    let mut part = snapshot.step(&replica, bytes);
     if begun && part == Part::Void {
-        (*snapshot, begun) = (replica.begin_snapshot(), false);
-        part = replica.step_snapshot(snapshot, bytes);
+        (*snapshot, begun) = (Snapshot::begin(&replica), false);
+        part = snapshot.step(&replica, bytes);
     }
     Some(match part {
         Part::More(message) if begun => (Kind::Part, message),
@@ -262,7 +262,7 @@ mod tests {
         for at in 0..500 {
             replica.add(&format!("key {at}"), 1).expect("room");
         }
-        let mut snapshot = replica.begin_snapshot();
+        let mut snapshot = Snapshot::begin(&replica);
         let mut next =
             |replica: &Replica, begun| step(replica, &mut snapshot, (begun, 100)).map(|it| it.0);
         assert_eq!(next(&replica, false), Some(Kind::First));

@@ -54,7 +54,7 @@ impl Replay {
                 let replica = self.replica.take();
                 let mut replica = replica.unwrap_or_else(|| Replica::new(space.clone(), writer));
                 match kind {
-                    Kind::Adds => replica.restore_adds(bytes)?,
+                    Kind::Adds => replica.restore(&Message::decode_adds(bytes)?)?,
                     _ => replica.restore(&message()?)?,
                 }
                 self.replica = Some(replica);

@@ -125,7 +125,7 @@ impl OpenSpace {
         let mut replica = replay.end();
         #[cfg(test)]
         replica.keyed_mut().set_bounds(KEYED_BOUNDS);
-        if replica.unconfirmed() == 0 {
+        if replica.consistency().unconfirmed() == 0 {
             // Else there may be more to be told of writers that the replica does not list.
             let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();
             nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
@@ -230,7 +230,7 @@ impl OpenSpace {
             }
             self.replica.set_time(self.unix_ms);
         }
-        self.replica.set_adds_only(only_adds);
+        self.replica.members_mut().set_adds_only(only_adds);
         self.existing.forget();
     }
 

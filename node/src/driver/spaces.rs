@@ -219,7 +219,7 @@ impl Spaces {
     /// Begins a snapshot of a space, which need not be awake for that: no turn follows in which it would
     /// be put to sleep again.
     pub(super) fn begin_snapshot(&mut self, space: SpaceId) -> Snapshot {
-        self.all[space.0].replica.begin_snapshot()
+        Snapshot::begin(&self.all[space.0].replica)
     }
 
     #[cold]

@@ -77,7 +77,10 @@ impl World {
             let held = it.replica.vector().get(&guest.writer());
             held == guest.clock() && it.alive && self.is_written(member)
         });
-        if held && guest.members().configuration().is_some() && guest.unconfirmed() == 0 {
+        if held
+            && guest.members().configuration().is_some()
+            && guest.consistency().unconfirmed() == 0
+        {
             self.remove(at);
         }
     }

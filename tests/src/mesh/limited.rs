@@ -58,7 +58,10 @@ impl World {
         let (key, only_adds) = (peer.key, peer.role == Some(Role::Writer));
         peer.own.push((writer, nonce));
         let begins = self.nodes[at].started == self.now;
-        self.nodes[at].replica.set_adds_only(only_adds);
+        self.nodes[at]
+            .replica
+            .members_mut()
+            .set_adds_only(only_adds);
         for other in 0..self.nodes.len() {
             if self.own.peers[other].key == key {
                 self.input(other, Input::Own { writer, nonce })?;

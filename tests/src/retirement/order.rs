@@ -360,7 +360,7 @@ impl Space<'_> {
                 } else {
                     "tab"
                 },
-                node.replica.local_text(),
+                tallymesh_core::explore::local_text(&node.replica),
             );
         }
         text

@@ -396,7 +396,7 @@ impl<'a> World<'a> {
                     _ => return Err(format!("a message was refused: {error}")),
                 }
                 let same = digest(&replica.canonical_bytes()) == to.bytes
-                    && digest(&replica.local_text()) == to.local;
+                    && digest(&tallymesh_core::explore::local_text(&replica)) == to.local;
                 match same {
                     true => Ok(node),
                     false => Err(format!("a refused message ({error}) changed the replica")),
@@ -468,7 +468,7 @@ impl<'a> World<'a> {
             return Err(format!("a fault: {fault:?}"));
         }
         let bytes = digest(&guarded(|| replica.canonical_bytes())?);
-        let local = digest(&replica.local_text());
+        let local = digest(&tallymesh_core::explore::local_text(&replica));
         let next = self.nodes.len() as NodeId;
         let key = (replica.writer(), counts, cut, bytes, local);
         let id = *self.node_ids.entry(key).or_insert(next);

@@ -98,7 +98,7 @@ impl Engine {
     /// Holds this replica to a role: 0 may all, 1 only adds, 2 writes nothing. The refusal of what is
     /// beyond it is `beyond_role`.
     pub fn limit(&mut self, role: u32) {
-        self.replica.set_adds_only(role > 0);
+        self.replica.members_mut().set_adds_only(role > 0);
         self.reads_only = role > 1;
     }
 
@@ -208,7 +208,7 @@ impl Engine {
         let Engine { replica, kept, .. } = self;
         let message = match snapshot {
             true => {
-                if replica.unconfirmed() == 0 {
+                if replica.consistency().unconfirmed() == 0 {
                     // Else there may be more to be told of writers that the replica does not list.
                     let vector = replica.vector();
                     kept.nonces.retain(|nonce| {

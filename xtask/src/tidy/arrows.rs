@@ -26,7 +26,10 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("wire", &["forks", "ledger", "message", "state"]),
     ("rejoin", &["membership", "message", "state"]),
     ("idempotency", &["membership", "message", "state", "wire"]),
-    ("consistency", &["membership", "message", "state", "wire"]),
+    (
+        "consistency",
+        &["membership", "message", "rejoin", "state", "wire"],
+    ),
     (
         "replica",
         &[

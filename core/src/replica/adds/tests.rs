@@ -2,12 +2,18 @@
 //! adds is left to a message.
 
 use super::*;
+use crate::error::Error;
 use crate::limits::KEY_BYTES_MAX;
+use crate::message::Message;
 use crate::state::page::Row;
 use crate::wire::Adds;
 use crate::writer_id::WriterId;
 use crate::{Missing, Once, Op, Rule, Space, VersionVector};
 use alloc::format;
+
+fn restore_adds(replica: &mut Replica, bytes: &[u8]) -> Result<(), Error> {
+    replica.restore(&Message::decode_adds(bytes)?)
+}
 
 fn id(byte: u8) -> WriterId {
     WriterId::from_bytes([byte; 16])
@@ -43,10 +49,10 @@ impl Store {
             assert_eq!(format!("{:?}", self.mark), before);
             return false;
         };
-        self.copy.restore_adds(&adds).unwrap();
+        restore_adds(&mut self.copy, &adds).unwrap();
         // Again it changes nothing.
         let once = self.copy.canonical_bytes();
-        self.copy.restore_adds(&adds).unwrap();
+        restore_adds(&mut self.copy, &adds).unwrap();
         assert_eq!(self.copy.canonical_bytes(), once);
         true
     }
@@ -259,11 +265,14 @@ fn adds_that_are_none_are_refused() {
     };
     let good = adds(entry(0, 3), &[("b", 1), ("a", 3)]);
     let mut one = replica(9);
-    one.restore_adds(&good).unwrap();
+    restore_adds(&mut one, &good).unwrap();
     assert_eq!((one.value("a"), one.value("b")), (Some(-1), Some(-1)));
     assert_eq!(one.vector().get(&id(1)), 3);
     for end in 0..good.len() {
-        assert!(replica(9).restore_adds(&good[..end]).is_err(), "{end}");
+        assert!(
+            restore_adds(&mut replica(9), &good[..end]).is_err(),
+            "{end}"
+        );
     }
     let malformed = |rule| Error::Malformed { rule };
     let refused = [
@@ -278,21 +287,15 @@ fn adds_that_are_none_are_refused() {
         ),
     ];
     for (bytes, error) in refused {
-        assert_eq!(replica(9).restore_adds(&bytes), Err(error));
+        assert_eq!(restore_adds(&mut replica(9), &bytes), Err(error));
     }
     let long = "k".repeat(KEY_BYTES_MAX);
-    replica(9)
-        .restore_adds(&adds(entry(0, 3), &[(&long, 1)]))
-        .unwrap();
+    restore_adds(&mut replica(9), &adds(entry(0, 3), &[(&long, 1)])).unwrap();
     let long = "k".repeat(KEY_BYTES_MAX + 1);
-    assert!(
-        replica(9)
-            .restore_adds(&adds(entry(0, 3), &[(&long, 1)]))
-            .is_err()
-    );
+    assert!(restore_adds(&mut replica(9), &adds(entry(0, 3), &[(&long, 1)])).is_err());
     let mut endless = good.clone();
     endless[17] = 0xFF; // how many transactions there are
-    assert!(replica(9).restore_adds(&endless).is_err());
+    assert!(restore_adds(&mut replica(9), &endless).is_err());
     // It builds on what is not there.
     let later = adds(entry(5, 6), &[("a", 6)]);
     let missing = Missing {
@@ -301,7 +304,7 @@ fn adds_that_are_none_are_refused() {
         held: 0,
     };
     let refused = Err(Error::NotCovered(missing.into()));
-    assert_eq!(replica(9).restore_adds(&later), refused);
+    assert_eq!(restore_adds(&mut replica(9), &later), refused);
 }
 
 #[test]

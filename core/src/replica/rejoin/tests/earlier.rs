@@ -125,11 +125,11 @@ fn what_no_member_holds_is_counted() {
     let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);
     replica.rejoin.earlier_mut()[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
     replica.add("key", 1).unwrap();
-    assert_eq!(replica.unconfirmed(), 0);
+    assert_eq!(replica.consistency().unconfirmed(), 0);
     replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
     replica.add("key", 1).unwrap();
     // How many there were while the space was open is not known.
-    assert_eq!(replica.unconfirmed(), 1 + 1 + 2 + 1);
+    assert_eq!(replica.consistency().unconfirmed(), 1 + 1 + 2 + 1);
 }
 
 #[test]

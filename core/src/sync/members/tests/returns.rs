@@ -284,7 +284,7 @@ fn the_journal_ends_where_a_member_holds_all() {
         end.replica.rejoin.keep_former(former);
         let End { replica, sync, .. } = &mut end;
         sync.held_there(replica, link, &VersionVector::from_sorted(held));
-        assert_eq!(end.replica.unconfirmed(), left);
+        assert_eq!(end.replica.consistency().unconfirmed(), left);
     }
 }
 

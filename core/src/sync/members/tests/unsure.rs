@@ -23,7 +23,7 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
         let End { replica, sync, now } = &mut end;
         assert!(replica.members().is_sure_member(&id(100)));
         sync.held_there(replica, links[0], &vector);
-        assert_eq!(replica.unconfirmed(), unheld);
+        assert_eq!(replica.consistency().unconfirmed(), unheld);
         sync.come_back(*now, replica, links[1]);
         (end.coming_back().member, end.coming_back().fresh) = (true, Some(id(8)));
         let End { replica, sync, now } = &mut end;
@@ -35,7 +35,7 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
             .accept_stable(&home.vector(), &home.vector());
         assert!(replica.members().is_sure_member(&id(100)));
         sync.held_there(replica, links[0], &vector);
-        assert_eq!(replica.unconfirmed(), unheld);
+        assert_eq!(replica.consistency().unconfirmed(), unheld);
         assert_eq!(
             replica
                 .rejoin
