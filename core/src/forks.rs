@@ -202,7 +202,7 @@ impl<'a> Forks<'a> {
     }
 
     /// The evidence of faults that were detected, up to
-    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
+    /// [`FAULTS_KEPT_MAX`]: the first ones of those that are alike.
     #[inline]
     pub fn faults(self) -> &'a [Fault] {
         &self.log.faults

@@ -2,6 +2,7 @@
 //! must give the same state as a restore from a snapshot in one piece.
 
 use crate::random::Random;
+use tallymesh_core::explore::local_text;
 use tallymesh_core::{
     Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
 };
@@ -93,10 +94,10 @@ impl Store {
 
     /// Writes the next part of a snapshot.
     fn step(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
-        let begin = || (Snapshot::begin(&replica), Vec::new());
+        let begin = || (Snapshot::begin(replica), Vec::new());
         let (mut snapshot, mut parts) = self.begun.take().unwrap_or_else(begin);
         let bytes_target = *self.random.pick(&[0, 0, 0, 0, 0, 1, 4, 20, 60, 100_000]);
-        match snapshot.step(&replica, bytes_target) {
+        match snapshot.step(replica, bytes_target) {
             Part::More(part) => {
                 parts.push(part.encode_stored());
                 self.begun = Some((snapshot, parts));
@@ -115,7 +116,7 @@ impl Store {
                     mark: replica.mark(),
                     records: Vec::new(),
                 });
-                match snapshot.step(&replica, bytes_target) {
+                match snapshot.step(replica, bytes_target) {
                     Part::Void => self.check(replica, now),
                     part => Err(format!("a part after the last one: {part:?}")),
                 }
@@ -208,12 +209,9 @@ fn same(one: &mut Replica, other: &mut Replica) -> Result<(), String> {
         let (one, other) = (one.snapshot(), other.snapshot());
         return Err(format!("the snapshot\n{one:?}\nfor\n{other:?}\n"));
     }
-    if tallymesh_core::explore::local_text(&one) != tallymesh_core::explore::local_text(&other) {
-        let (one, other) = (
-            tallymesh_core::explore::local_text(&one),
-            tallymesh_core::explore::local_text(&other),
-        );
-        return Err(format!("the rest\n{one}\nfor\n{other}\n"));
+    let rest = (local_text(one), local_text(other));
+    if rest.0 != rest.1 {
+        return Err(format!("the rest\n{}\nfor\n{}\n", rest.0, rest.1));
     }
     if one.members().list() != other.members().list()
         || one.forks_mut().content_digest() != other.forks_mut().content_digest()

@@ -349,7 +349,7 @@ impl<'a> QuotaRef<'a> {
 
 impl QuotaMut<'_> {
     /// Proposes what the next configuration is to allow in each period, as
-    /// [`propose_members`](crate::Replica::propose_members) does members. What is in `born` does not matter.
+    /// [`propose_members`](crate::MembersMut::propose) does members. What is in `born` does not matter.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, and as [`Limit::check`]; [`Error::LimitsFull`].

@@ -6,7 +6,7 @@
 //! gave it forgot, or if two held the rest. So nothing is used before most members hold durably that it
 //! was given: neither a range nor a rest that was made, or taken over. And a range is used by one process
 //! only: what is left of it when that one is over is a gap, also if it starts again from its store, which
-//! may be an old copy. A rest goes to whoever [absorbs](crate::Replica::absorb) its writer, as rights do, and so
+//! may be an old copy. A rest goes to whoever [absorbs](crate::MembersMut::retire) its writer, as rights do, and so
 //! has seen what most members hold of it.
 //!
 //! How far a range was used is counted in the state for all to see, and in memory for the use of it.

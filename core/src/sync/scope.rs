@@ -1,8 +1,8 @@
-//! What a peer of limited rights may do on a link, and how much room for writers it may take.
+//! Peer scope: the bounds of what a peer of limited rights does on a link, and of its room for writers.
 //!
 //! The machine asks two traits. A program that may be a member has [rights](super::rights) and
 //! [shares](super::shares). A page is at its own node, or at other pages of its user, and takes their word:
-//! it has [the null object](none), which limits nobody.
+//! it has a null object (`scope/none.rs`), which limits nobody.
 
 #[cfg(not(feature = "members"))]
 mod none;

@@ -3,7 +3,7 @@
 //! They carry the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994): a replica
 //! that covers the token shows what the session has read and written. One vector stands for both read set and
 //! write set, because a replica's view is a causal cut. It names at most
-//! [`TOKEN_WRITERS_MAX`](crate::limits::TOKEN_WRITERS_MAX) writers.
+//! [`TOKEN_WRITERS_MAX`] writers.
 
 use super::bytes::read_all;
 use super::message::{put_vector, read_vector};

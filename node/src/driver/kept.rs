@@ -237,10 +237,10 @@ fn step(
     snapshot: &mut Snapshot,
     (mut begun, bytes): (bool, usize),
 ) -> Option<(Kind, Message)> {
-    let mut part = snapshot.step(&replica, bytes);
+    let mut part = snapshot.step(replica, bytes);
     if begun && part == Part::Void {
-        (*snapshot, begun) = (Snapshot::begin(&replica), false);
-        part = snapshot.step(&replica, bytes);
+        (*snapshot, begun) = (Snapshot::begin(replica), false);
+        part = snapshot.step(replica, bytes);
     }
     Some(match part {
         Part::More(message) if begun => (Kind::Part, message),

@@ -5,6 +5,7 @@ use crate::ledger::NAMES;
 use crate::search::{NodeId, State};
 use std::collections::BTreeSet;
 use tallymesh_core::WriterId;
+use tallymesh_core::explore::local_text;
 
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 40;
@@ -360,7 +361,7 @@ impl Space<'_> {
                 } else {
                     "tab"
                 },
-                tallymesh_core::explore::local_text(&node.replica),
+                local_text(&node.replica),
             );
         }
         text

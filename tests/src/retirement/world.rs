@@ -10,6 +10,7 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use tallymesh_core::explore::local_text;
 use tallymesh_core::{
     Again, Configuration, Error, Flow, Message, Replica, Space, VersionVector, WriterId,
 };
@@ -396,7 +397,7 @@ impl<'a> World<'a> {
                     _ => return Err(format!("a message was refused: {error}")),
                 }
                 let same = digest(&replica.canonical_bytes()) == to.bytes
-                    && digest(&tallymesh_core::explore::local_text(&replica)) == to.local;
+                    && digest(&local_text(&replica)) == to.local;
                 match same {
                     true => Ok(node),
                     false => Err(format!("a refused message ({error}) changed the replica")),
@@ -468,7 +469,7 @@ impl<'a> World<'a> {
             return Err(format!("a fault: {fault:?}"));
         }
         let bytes = digest(&guarded(|| replica.canonical_bytes())?);
-        let local = digest(&tallymesh_core::explore::local_text(&replica));
+        let local = digest(&local_text(&replica));
         let next = self.nodes.len() as NodeId;
         let key = (replica.writer(), counts, cut, bytes, local);
         let id = *self.node_ids.entry(key).or_insert(next);
