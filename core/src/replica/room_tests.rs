@@ -65,10 +65,10 @@ fn restarted(replica: &Replica, writer: u8) -> Replica {
     let stored = Message::decode_stored(&bytes).expect("what was stored is read");
     let begun = Restoring::new(Space::default(), own(writer));
     let whole = begun.finish(&stored).expect("what was stored is taken");
-    let mut parts = Snapshot::begin(&replica);
+    let mut parts = Snapshot::begin(replica);
     let mut begun = Restoring::new(Space::default(), own(writer));
     let again = loop {
-        match parts.step(&replica, 1 << 20) {
+        match parts.step(replica, 1 << 20) {
             crate::Part::More(part) => begun = begun.take(&part).expect("a part is taken"),
             crate::Part::Last(last) => break begun.finish(&last).expect("the parts are taken"),
             crate::Part::Void => panic!("nothing happened meanwhile"),

@@ -270,14 +270,14 @@ fn a_collection_makes_a_snapshot_in_parts_void_and_may_be_put_off() {
         replicas, marks, ..
     } = &mut members;
     let one = &mut replicas[0];
-    let mut begun = Snapshot::begin(&one);
-    assert!(matches!(begun.step(&one, 1), Part::More(_)));
+    let mut begun = Snapshot::begin(one);
+    assert!(matches!(begun.step(one, 1), Part::More(_)));
     assert!(!one.members_mut().collect(&Mark::default()));
-    assert!(matches!(begun.step(&one, 1), Part::More(_)));
+    assert!(matches!(begun.step(one, 1), Part::More(_)));
     assert!(one.members_mut().collect(&marks[0]));
-    assert_eq!(begun.step(&one, 1), Part::Void);
+    assert_eq!(begun.step(one, 1), Part::Void);
     // One that finds nothing to collect does no harm.
-    let mut begun = Snapshot::begin(&one);
+    let mut begun = Snapshot::begin(one);
     assert!(!one.members_mut().collect(&marks[0]));
-    assert!(matches!(begun.step(&one, 1), Part::More(_)));
+    assert!(matches!(begun.step(one, 1), Part::More(_)));
 }

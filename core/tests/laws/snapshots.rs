@@ -35,15 +35,15 @@ fn parts(
     bytes_target: usize,
     mut between: impl FnMut(&mut Replica),
 ) -> Vec<Message> {
-    let mut snapshot = Snapshot::begin(&replica);
+    let mut snapshot = Snapshot::begin(replica);
     let mut parts = Vec::new();
     loop {
         assert!(parts.len() < 5_000, "it comes to no end");
-        match snapshot.step(&replica, bytes_target) {
+        match snapshot.step(replica, bytes_target) {
             Part::More(part) => parts.push(part),
             Part::Last(part) => {
                 parts.push(part);
-                assert_eq!(snapshot.step(&replica, 1), Part::Void);
+                assert_eq!(snapshot.step(replica, 1), Part::Void);
                 return parts;
             }
             Part::Void => panic!("nothing happened that makes it void"),
