@@ -177,19 +177,21 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `limits`, `hash`, `sort`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `error`, `limits`, `hash`, `sort`, `list`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `forks/` | one writer, one clock, two contents: how that shows |
 //! | `membership/` | who counts, who has seen what, what is stable, who takes over |
-//! | `quota/` | budgets, leases, sequences and rate limits, made of counters |
+//! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
 //! | `wire/` | bytes: version 1 of the format, which `docs/protocol.md` specifies |
 //! | `rejoin/` | how a replica that was passed over goes on under a fresh writer |
 //! | `idempotency/` | which operations were made under which key, and the exact withdrawal of duplicates |
+//! | `consistency` | how far a transaction is held, and the tokens of sessions |
 //! | `replica/` | the public face, and the order in which the layers act |
+//! | `quota/` | budgets, leases, sequences and rate limits, made of counters |
 //! | `sync/` | the sync machine |
 //! | `json` | the shard map as JSON |
-//! | `layers` | which layers a build has, chosen at one place |
+//! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
 
 #![no_std]
 #![forbid(unsafe_code)]
