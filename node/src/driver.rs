@@ -1,20 +1,22 @@
-//! The one task that owns every replica of this node, and its sync machines.
+//! The one task that owns every replica of this node and its sync machines.
 //!
-//! All work comes through one queue, and through the sockets of the Redis protocol. It has a thread; a
-//! client that finds it idle does its work there and then on its own (`turn`).
-//! The driver takes whatever waits there as one batch and applies it. What changed goes to the
-//! store as one durable commit for all that waits on it; answers and frames are let out when the
-//! commit that they depend on is durable (`kept`). So nothing that others have seen can be lost
-//! by a crash. On a slow disk a commit is made durable by a thread of its own while the next batch is
-//! applied.
+//! All work arrives through one queue, and through the sockets of the Redis protocol. The driver
+//! has a thread of its own. A client that finds the driver idle does its work at once on the
+//! client's own thread (`turn`).
 //!
-//! After a failed commit it stops: nobody whose answer depends on that gets one, and no frame of it
-//! leaves.
+//! The driver takes everything that waits in the queue as one batch and applies it. It then gives
+//! the changes to the store as one durable commit. Answers and frames leave the node once the
+//! commit that they depend on is durable (`kept`). So a crash loses nothing that others have seen.
+//! On a slow disk a separate thread makes the commit durable while the driver applies the next
+//! batch.
 //!
-//! Counters expire by the wall clock, which is asked once for each batch. The driver wakes when the
-//! next counter that it knows of expires, and deletes it as any user could. The clock may jump:
-//! what matters is what it says when the driver looks, and it looks at least once a second while
-//! any counter expires.
+//! After a failed commit the driver stops. It sends no answer and no frame that depends on that
+//! commit.
+//!
+//! Counters expire by the wall clock, which the driver reads once for each batch. The driver wakes
+//! when the next counter expires, and deletes the counter as any user could. The wall clock may
+//! jump, and only its value at the time of a look counts. While any counter expires, the driver
+//! looks at least once a second.
 
 mod answers;
 mod budgets;
@@ -98,38 +100,39 @@ use tallymesh_core::{Error, Link, Space, SyncConfig, frame_space};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// The [`Bell`] among what wakes the driver.
+/// The [`Bell`] among the sources that wake the driver.
 const BELL: Token = Token(0);
 
-/// Most commands that wait in the queue; whoever sends more waits.
+/// Most commands that wait in the queue. A sender of more commands waits until there is room.
 const QUEUE_COMMANDS_MAX: usize = 1024;
 
 /// Most commands that share one commit. More would let the first of them wait too long.
 const BATCH_COMMANDS_MAX: usize = 4096;
 
-/// Longest sleep while a counter waits to expire. It bounds how late an expiry is noticed when the
-/// wall clock jumps ahead, or the machine was suspended.
+/// Longest sleep while a counter waits to expire. It bounds how late the driver notices an expiry
+/// after the wall clock jumps ahead or the machine was suspended.
 const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// What the driver tells a transport to do.
+/// An order from the driver to a transport.
 #[derive(Debug)]
 pub enum Order {
     /// Send one frame on a link.
     Send(Link, Vec<u8>),
     /// Give one frame of a space to the broadcast channel.
     Broadcast(Space, Vec<u8>),
-    /// Drop a link: the peer misbehaved, or speaks another version.
+    /// Close a link: the peer misbehaved, or speaks another version.
     Close(Link, Error),
 }
 
-/// Each link takes a digest in this time on average, in milliseconds, however many spaces it carries, or
-/// fewer. Less finds lost pushes sooner, and takes more of a node that has thousands of spaces in use.
+/// Each link receives one digest in this time on average, in milliseconds, however many spaces it
+/// carries. A lower value finds lost pushes sooner, and costs more on a node with thousands of
+/// spaces in use.
 const DIGEST_MS: u32 = 5;
 
-/// Where refusals count that are of frames.
+/// The place under which refused frames are counted in the metrics.
 const SYNC: &str = "sync";
 
-/// An answer that waits for the commit.
+/// An answer that waits for its commit.
 type Release = Box<dyn FnOnce() + Send>;
 
 /// The owner of all replicas.
@@ -138,26 +141,27 @@ pub(crate) struct Driver {
     kept: Kept,
     clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
-    /// Who is, or was, at the other ends.
+    /// The peers at the other ends of open and of recently closed links.
     origins: Origins,
-    /// Links of peers that are yet to be greeted in some spaces, and when they are, in milliseconds since
-    /// the start.
+    /// Links on which the hello of some spaces is still to be sent. `greet_next` is when the next
+    /// ones are due, in milliseconds since the start.
     ungreeted: BTreeSet<Link>,
     greet_next: u64,
-    /// When it is tried again to hand over frames, in milliseconds since the start.
+    /// When the driver retries to hand over frames, in milliseconds since the start.
     flush_next: u64,
-    /// Whether a link was closed since all outputs were looked at.
+    /// Whether a link was closed since the driver last looked at all outputs.
     closed: bool,
     broadcast: mpsc::Sender<Order>,
-    /// Where the network part hears of spaces that are in use.
+    /// Sends the network part the spaces that are in use.
     used: mpsc::UnboundedSender<SpaceId>,
     rosters: watch::Sender<Rosters>,
     writers: watch::Sender<OwnWriters>,
-    /// The public key under which writer ids are minted, and what they were minted with.
+    /// The public key under which writer ids are minted, and the nonces that they were minted with.
     owner: [u8; 32],
     nonces: Nonces,
-    /// The tickets that this node was given, when is looked next what they let it do, in milliseconds
-    /// since the start, and whether that is less than all in any space.
+    /// The tickets of this node. `roles_due` is when the driver next looks at the roles that they
+    /// give, in milliseconds since the start. `limited` is whether a role is less than member in
+    /// any space.
     ledger: Ledger,
     roles_due: u64,
     limited: bool,
@@ -167,48 +171,48 @@ pub(crate) struct Driver {
     registry: Registry,
     bell: Bell,
     queue: mpsc::Receiver<Command>,
-    /// Room for what is taken from the queue; empty between turns.
+    /// A buffer for the commands taken from the queue; empty between turns.
     batch: Vec<Command>,
-    /// Commands that look at all of a space, the oldest first.
+    /// Commands that read a whole space, the oldest first.
     later: VecDeque<Command>,
     stopping: bool,
-    /// Until when its thread sleeps, `None` without end.
+    /// When the sleep of the thread ends; `None` for a sleep without end.
     sleeps_until: Option<Instant>,
     failed: Option<StoreError>,
-    /// What a panic may have left half changed, so that this node stops.
+    /// The spaces that a panic may have left half changed. If it is set, this node stops.
     half_changed: Option<HalfChanged>,
 }
 
-/// A driver that runs, and how it will end.
+/// A running driver, and the channel that reports how it ended.
 pub(crate) struct Running {
-    /// Its client.
+    /// The handle with which clients reach the driver.
     pub handle: Handle,
-    /// Resolves when it has ended; an error means that the store failed. Dropped without a
-    /// message, it panicked.
+    /// Resolves when the driver has ended; an error means that the store failed. If it is dropped
+    /// without a message, the driver panicked.
     pub ended: oneshot::Receiver<Result<(), StoreError>>,
 }
 
-/// What a driver is started with.
+/// Everything that a driver is started with.
 pub(crate) struct Start {
     /// The spaces to open.
     pub spaces: Vec<Space>,
     /// The public key under which writer ids are minted.
     pub owner: [u8; 32],
-    /// How long a member waits for a guest, in milliseconds.
+    /// The guest timeout: how long a member waits for a silent guest, in milliseconds.
     pub lease_ms: u32,
-    /// How long an idempotency key is known.
+    /// How long this node remembers an idempotency key.
     pub key_window: Duration,
     pub durability: Durability,
     pub store: Box<dyn Store>,
-    /// The folder of the store, if it has one.
+    /// The data folder, if the store has one.
     pub folder: Option<PathBuf>,
     /// The tickets that this node was given.
     pub ledger: Ledger,
-    /// How Redis clients are served, if they are.
+    /// The settings of the Redis listener; `None` if this node serves no Redis clients.
     pub resp: Option<Serve>,
-    /// Where frames for the broadcast channel go.
+    /// The channel for frames of the broadcast channel.
     pub broadcast: mpsc::Sender<Order>,
-    /// Where spaces are told that are in use; at most once each.
+    /// The channel for spaces that come into use; each is sent at most once.
     pub used: mpsc::UnboundedSender<SpaceId>,
     pub metrics: Metrics,
     pub clock: WallClock,
@@ -320,7 +324,8 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     };
     driver.look_at_roles();
     let turn = Turn::new(driver, bell.clone());
-    // Clients that wait for the disk share commits, and so does their work.
+    // Clients that wait for the disk share commits. So they leave their work to the driver's
+    // thread.
     let own_turns = (durability != Durability::Always).then(|| turn.clone());
     let (end, ended) = oneshot::channel();
     thread::Builder::new()
@@ -336,7 +341,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
 }
 
 impl Driver {
-    /// Takes what waits in the queue; tells whether there may be more.
+    /// Takes the commands that wait in the queue. Returns whether there may be more.
     fn take(&mut self, batch: &mut Vec<Command>) -> bool {
         while batch.len() < BATCH_COMMANDS_MAX {
             match self.queue.try_recv() {
@@ -351,7 +356,7 @@ impl Driver {
         true
     }
 
-    /// Applies a batch, and does what is due.
+    /// Applies a batch, and does all work that is due.
     fn work(&mut self, batch: &mut Vec<Command>) -> Result<(), StoreError> {
         self.metrics.batch(batch.len());
         let wall = self.clock.now();
@@ -397,8 +402,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Applies the oldest of the long commands that somebody still waits for. It is one in each turn of the
-    /// thread, so that what takes microseconds waits for one of them at most.
+    /// Applies the oldest of the long commands for which a client still waits. It applies one in
+    /// each turn of the thread, so that a short command waits for one long command at most.
     fn work_later(&mut self) -> Result<(), StoreError> {
         while let Some(command) = self.later.pop_front() {
             if !command.is_abandoned() {
@@ -410,7 +415,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a commit if one is due, and lets out what waited for one.
+    /// Makes a commit if one is due, and releases the answers and frames that waited for a durable
+    /// one.
     fn commit(&mut self) -> Result<(), StoreError> {
         self.kept.commit(&mut self.spaces, self.stopping)?;
         self.kept.release();
@@ -428,8 +434,7 @@ impl Driver {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// When the earliest of the sync machines wants to be woken, or a counter is looked at that is
-    /// next to expire.
+    /// The time at which the earliest sync machine is due, or the next counter expires.
     fn next_deadline(&self) -> Option<Instant> {
         let own = [self.greet_next, self.flush_next].into_iter();
         let own = own.filter(|at| *at < u64::MAX);
@@ -443,7 +448,8 @@ impl Driver {
         sync.into_iter().chain(expiry).min()
     }
 
-    /// Applies a command, which was asked for by a ticket that is good, or by none.
+    /// Applies a command. The `permit` is the valid ticket of the request, or `None` if the request
+    /// needs no ticket.
     fn apply(&mut self, command: Command, permit: Option<Arc<Permit>>) {
         if command.may_change() {
             self.kept.touch();
@@ -597,16 +603,16 @@ impl Driver {
         }
     }
 
-    /// Keeps an answer until it may be given.
+    /// Stores an answer until its commit allows to send it.
     fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
         self.kept.answer(Box::new(move || {
-            // Whoever asked may have gone away meanwhile.
+            // The client may have gone away meanwhile.
             let _ = reply.send(answer);
         }));
     }
 
-    /// Routes a frame to the space that it names. One of a space that is not open here, or not on
-    /// this link, is dropped: the peer may have spaces that this node has not.
+    /// Routes a frame to the space that it names. The driver drops a frame of a space that is not
+    /// open here or not on this link. The peer may have spaces that this node has not.
     fn frame(&mut self, now: u64, link: Link, bytes: &[u8]) {
         self.metrics.frame_in(bytes.len());
         let Some(peer) = self.peers.get(&link) else {

@@ -1,5 +1,5 @@
-//! What the driver answers, and how it looks in JSON: numbers of 64 bits and more are decimal
-//! strings, since JavaScript's numbers end at 2^53.
+//! The answers of the driver, and their form in JSON. Numbers of 64 bits and more are decimal
+//! strings, because JavaScript's numbers are exact only up to 2^53.
 
 use super::OwnerKey;
 use super::budgets::BudgetRow;
@@ -18,7 +18,7 @@ use tallymesh_core::{Evidence, Fault, LinkStatus, Shard};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// What a counter that exists shows.
+/// The value of a counter that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Reading {
     /// Its value.
@@ -39,7 +39,7 @@ pub struct Reading {
 pub struct Counter {
     /// Its key.
     pub key: String,
-    /// What it shows.
+    /// Its value and expiry.
     #[serde(flatten)]
     pub now: Reading,
 }
@@ -49,7 +49,7 @@ pub struct Counter {
 pub struct Change {
     /// Its key.
     pub key: String,
-    /// What it shows; `None` if it has become absent.
+    /// Its value and expiry; `None` if the counter has become absent.
     pub now: Option<Reading>,
 }
 
@@ -73,45 +73,46 @@ impl Serialize for Change {
     }
 }
 
-/// What became of one operation.
+/// The result of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Done {
     /// The counter, or the budget.
     pub key: String,
-    /// Whether the counter existed just before; not told of a `persist`.
+    /// Whether the counter existed just before; left out for a `persist`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub existed: Option<bool>,
-    /// Of a `persist`: whether there was an expiry to take away.
+    /// Only for a `persist`: whether there was an expiry to remove.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub had_expiry: Option<bool>,
-    /// What it shows after the whole transaction; `None` if it is absent.
+    /// The counter after the whole transaction; `None` if it is absent.
     #[schema(value_type = ReadingIfAny)]
     #[serde(flatten)]
     pub now: Option<Reading>,
-    /// Of an operation on a budget: what that comes to after the whole transaction; of a transfer, the
-    /// one that was spent from.
+    /// Only for an operation on a budget: the budget after the whole transaction. For a transfer it
+    /// is the budget that was spent from.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub budget: Option<BudgetRow>,
-    /// Of a transfer: the budgets that were paid into, in their order.
+    /// Only for a transfer: the budgets that were paid into, in the order of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub to: Option<Vec<BudgetRow>>,
-    /// Of a `lease`: what is left of it. Not told of one that was given before, and has come to its end.
+    /// Only for a `lease`: the rest of the lease. Left out for a lease that was given earlier and
+    /// has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub lease: Option<LeaseRow>,
-    /// Of an `allow`: the period that it is in, after the whole transaction.
+    /// Only for an `allow`: the present period of the key, after the whole transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub period: Option<PeriodRow>,
-    /// Of a `next`: whether the number that was handed out was watched; left out if not.
+    /// Only for a `next`: whether the number that was handed out was watched; left out if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub watched: bool,
-    /// Of a `next`: the number that was handed out, from 1 on.
+    /// Only for a `next`: the number that was handed out, from 1 on.
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "decimal_if_any"
@@ -120,17 +121,17 @@ pub struct Done {
     pub number: Option<u64>,
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transacted {
-    /// What became of each operation, in their order.
+    /// The result of each operation, in the order of the request.
     pub done: Vec<Done>,
-    /// Whether it had been made before, under its idempotency key: then `done` tells what the counters
-    /// show now, and not what was there before.
+    /// Whether the transaction had been made before under its idempotency key. Then `done` has the
+    /// present values of the counters, and not the values before the transaction.
     pub again: bool,
 }
 
-/// How the reading of a counter that may be absent looks in JSON: its fields, or none.
+/// The JSON form of a counter that may be absent: its fields, or none.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is written, and is never made")]
 struct ReadingIfAny {
@@ -142,17 +143,21 @@ struct ReadingIfAny {
     expires_at: u64,
 }
 
-/// A writer id that two processes wrote under, or whose shards have rotted, with the evidence.
+/// A writer id that two processes wrote under, or whose shards were damaged, with the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FaultReport {
-    /// When it showed, in milliseconds since 1970, by the node's clock.
+    /// When the fault was found, in milliseconds since 1970, by the node's clock.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub at: u64,
-    /// What the evidence is: `totals`, two shards of this clock that differ; `late`, something of
-    /// this clock that came although everything up to it was held; `contents`, two digests of all up
-    /// to this clock; `ahead`, this clock of the writer, which had not come to it by its own word;
-    /// `overdrawn`, more was taken from what the writer held of a budget than was ever there.
+    /// The kind of evidence:
+    ///
+    /// - `totals`: two shards with this clock differ.
+    /// - `late`: something with this clock arrived although this node had everything up to it.
+    /// - `contents`: two digests of everything up to this clock differ.
+    /// - `ahead`: this node received this clock of the writer, and the writer itself reports that
+    ///   it has not reached it.
+    /// - `overdrawn`: more was taken from the writer's part of a budget than was ever there.
     pub kind: &'static str,
     /// The writer, as 32 hex digits.
     pub writer: String,
@@ -160,38 +165,39 @@ pub struct FaultReport {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub clock: u64,
-    /// The counter or budget where it showed, if it was one.
+    /// The counter or budget with the fault, if the fault is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The total, the digest, the clock or the rights that were held here.
+    /// The total, the digest, the clock or the rights that this node stored.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Decimal, required = false)]
     pub ours: Option<i128>,
-    /// The total or the digest that came.
+    /// The total or the digest that this node received.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Decimal, required = false)]
     pub theirs: Option<i128>,
-    /// The link that first brought what is held here, if this node knows since it started. For a clock of
-    /// the node's own writer it is the link that contradicts it, whose node may have it from another.
+    /// The link that first brought the stored content, if this node has recorded it since its
+    /// start. For a clock of the node's own writer, it is the link that contradicts the node. The
+    /// node at its other end may have received the content from another.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Origin, required = false)]
     pub brought_by: Option<Arc<Origin>>,
-    /// The link whose peer said otherwise, if it was not this node itself.
+    /// The link whose peer contradicts the stored content, if it was not this node itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Origin, required = false)]
     pub denied_by: Option<Arc<Origin>>,
-    /// The side that contradicts the writer's own node, if this node knows which that is. That side may have
-    /// passed on what another made.
+    /// The side that contradicts the writer's own node, if this node can tell which one it is. The
+    /// peer on that side may only have passed the content on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Side, required = false)]
     pub suspect: Option<Side>,
-    /// How often the peer that showed it has shown the like: of this kind and writer.
+    /// How often the same peer has shown a fault of this kind and writer.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub times: u64,
@@ -201,9 +207,9 @@ pub struct FaultReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The link that first brought what is held.
+    /// The link that first brought the stored content.
     BroughtBy,
-    /// The link that contradicts it.
+    /// The link that contradicts the stored content.
     DeniedBy,
 }
 
@@ -242,7 +248,7 @@ impl FaultReport {
         }
     }
 
-    /// The link at one of its sides.
+    /// The link on one side of the fault.
     pub fn side(&self, side: Side) -> Option<&Origin> {
         let link = match side {
             Side::BroughtBy => &self.brought_by,
@@ -252,47 +258,48 @@ impl FaultReport {
     }
 }
 
-/// The node goes on under another writer id in a space, since somebody else writes under the former.
+/// The node continues under another writer id in a space, because another process writes under the
+/// earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Renewal {
-    /// The former writer, as 32 hex digits.
+    /// The earlier writer, as 32 hex digits.
     pub was: String,
     /// The present writer, as 32 hex digits.
     pub writer: String,
 }
 
-/// The node came back in a space where its writer had been retired.
+/// The node rejoined a space in which its writer had been retired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comeback {
     /// The present writer, as 32 hex digits.
     pub writer: String,
-    /// How many of the former writer's transactions were made again.
+    /// How many transactions of the earlier writer were made again.
     pub again: usize,
-    /// The first and the last clock of transactions of the former writer of which it is not known
-    /// whether they count: they were sent, and nobody remembers whether they arrived.
+    /// The first and the last clock of the earlier writer's transactions that may or may not count.
+    /// They were sent, and no member can tell whether they arrived.
     pub unknown: Option<(u64, u64)>,
-    /// Resets, deletes and sets that cancel less now than they had seen: the rest is part of what
-    /// others have taken over.
+    /// How many resets, deletes and sets cancel less now than they had observed. The rest is part
+    /// of totals that other writers have taken over.
     pub weaker: usize,
-    /// Transactions that spent of a budget what is not held here now. They do not count.
+    /// How many transactions spent rights that this node does not have now. They do not count.
     pub refused: usize,
 }
 
-/// What the readers of events are told.
+/// An event for the readers of an event stream.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// These counters, budgets and sequences changed together; whoever has heard of that has heard of everything
-    /// up to the position.
+    /// These counters, budgets and sequences changed together. A reader of this event has received
+    /// every change up to the position.
     Changed(Arc<Changes>, Position),
     /// A fault was found.
     Fault(Arc<FaultReport>),
-    /// The node goes on under another writer id.
+    /// The node continues under another writer id.
     Renewed(Arc<Renewal>),
-    /// The node came back under the writer id that was told of last.
+    /// The node rejoined under the writer id of the last `Renewed`.
     Returned(Arc<Comeback>),
     /// The space has these members from now on.
     Members(Arc<ConfigurationRow>),
-    /// A writer was absorbed.
+    /// A writer was retired, and its successor has taken its totals over.
     Absorbed(Arc<Absorption>),
 }
 
@@ -301,30 +308,31 @@ pub enum News {
 pub struct WriterRow {
     /// The writer, as 32 hex digits.
     pub writer: String,
-    /// Everything of it up to this clock is held here.
+    /// This node has everything of the writer up to this clock.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub clock: u64,
-    /// Whether this node writes under it since it was started.
+    /// Whether this node has written under it since the node was started.
     pub own: bool,
-    /// In a space with members what became of it: `living`, `left`, `dead` or `absorbed`.
+    /// Only in a space with members: the state of the writer, which is `living`, `left`, `dead` or
+    /// `absorbed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fate: Option<&'static str>,
-    /// Whose it is, if it is or was a member's.
+    /// The key of its owner, if it is or was a writer of a member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerKey>,
-    /// The member that speaks for it, if a member has taken it in.
+    /// Its sponsor: the writer of the member that admitted it, if a member has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
-    /// Who takes over or took over, once it is gone.
+    /// Its successor: the writer that takes over or took over its totals, once it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heir: Option<String>,
 }
 
-/// Which counters to list.
+/// Selects the counters of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: String,
     /// Only keys after this one, by their bytes.
     pub after: Option<String>,
@@ -333,14 +341,14 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether a key is one of them.
+    /// Whether the query selects a key.
     pub(super) fn wants(&self, key: &str) -> bool {
         let after = self.after.as_deref();
         key.starts_with(&self.prefix) && after.is_none_or(|after| key > after)
     }
 }
 
-/// Counters by key, and where to go on.
+/// Counters by key, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Page {
     /// The counters, sorted by the bytes of their keys.
@@ -350,7 +358,7 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// What changed together.
+/// Counters, budgets and sequences that changed together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The counters.
@@ -361,16 +369,16 @@ pub struct Changes {
     pub sequences: Vec<SequenceRow>,
 }
 
-/// A part of what changed since a position.
+/// One part of the changes since a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedPart {
-    /// What changed, and perhaps some that did not.
+    /// The changes, perhaps with some entries that did not change.
     pub changes: Changes,
-    /// Where to go on, if there are more.
+    /// Where the next part begins, if there is one.
     pub next: Option<u32>,
 }
 
-/// What one writer says of a counter.
+/// One writer's shard of a counter.
 #[derive(ToSchema)]
 #[schema(as = Shard)]
 #[expect(dead_code, reason = "it describes a type of the core")]
@@ -385,10 +393,10 @@ pub(crate) struct ShardRow {
     total: i128,
 }
 
-/// What every writer says of counters, and where to go on.
+/// The shards of counters, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AuditPage {
-    /// The digest of the version vector. Replicas of which it is equal must show the same.
+    /// The digest of the version vector. Replicas with an equal digest must show the same values.
     #[serde(serialize_with = "hex_digits")]
     #[schema(value_type = String)]
     pub digest: [u8; 16],
@@ -398,7 +406,7 @@ pub struct AuditPage {
     pub next: Option<String>,
 }
 
-/// What every writer says of one counter.
+/// All shards of one counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Audited {
     /// Its key.
@@ -413,7 +421,7 @@ pub struct Audited {
 pub struct SpaceStatus {
     /// Its name.
     pub space: String,
-    /// What the node may do here, if its tickets let it do less than a member.
+    /// The node's role in the space, if its tickets give it less than a member's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// The writer id of this start of the node, as 32 hex digits.
@@ -430,24 +438,26 @@ pub struct SpaceStatus {
     pub shards: usize,
     /// Bytes that keys take in the table of keys, which holds at most 2^32.
     pub key_bytes: usize,
-    /// How many writers are known.
+    /// How many writers this node has a record of.
     pub writers: usize,
-    /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
+    /// The digest of the version vector, as 32 hex digits: equal at replicas with the same state.
     pub digest: String,
-    /// The digest of the contents, as 16 hex digits: with equal vectors it differs only where a
+    /// The digest of the contents, as 16 hex digits. With equal vectors it differs only where a
     /// writer was forked.
     pub contents: String,
-    /// How often it showed that a writer id was used by two processes.
+    /// How often this node found that two processes had used one writer id.
     pub faults: u64,
-    /// The evidence of the newest of these that differ, the oldest first: of each peer so many.
+    /// The evidence of the newest faults that differ, the oldest first; a bounded number for each
+    /// peer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<FaultReport>,
-    /// How often the node went on under another writer id since it started, because of that.
+    /// How often the node continued under another writer id since its start, because of such
+    /// faults.
     pub renewals: u64,
     /// How many operations under idempotency keys are remembered.
     pub keyed: usize,
-    /// How many adds this node has withdrawn since it started, as another node had taken them under
-    /// the same key.
+    /// How many adds this node has withdrawn since it started, because another node had made them
+    /// under the same idempotency key.
     pub withdrawn: u64,
     /// The members, if the space has any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -455,23 +465,23 @@ pub struct SpaceStatus {
 }
 
 impl SpaceStatus {
-    /// Whether the node does its part here: a member does so once it has caught up with others and
-    /// announced its start, all else at once.
+    /// Whether the node takes part in the space. A member does so once it has caught up with the
+    /// others and announced its start. Every other node does so at once.
     pub fn takes_part(&self) -> bool {
         let waits = |it: &Membership| !it.announced;
         !self.membership.as_ref().is_some_and(waits)
     }
 }
 
-/// How far two replicas have come on a link.
+/// How far the exchange between two replicas has come on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// The other end has not greeted yet; it may not have the space open.
+    /// The peer has not sent its hello yet; it may not have the space open.
     Greeting,
-    /// Something is missing here, and this link was asked for it.
+    /// This node lacks something, and requested it on this link.
     Pulling,
-    /// Nothing is known to be missing.
+    /// This node lacks nothing that it has heard about.
     Ready,
 }
 
@@ -492,23 +502,23 @@ pub struct LinkRow {
     pub link: u32,
     /// The name of the other end: a libp2p peer id, or `ws-N`.
     pub peer: String,
-    /// What is at the other end.
+    /// The kind of peer at the other end.
     pub kind: PeerKind,
     /// The space.
     pub space: String,
-    /// How far the two have come.
+    /// How far the exchange has come.
     pub state: LinkState,
     /// The program at the other end, as it calls itself.
     pub agent: Option<String>,
-    /// Milliseconds since the last frame came from there, if one did.
+    /// Milliseconds since this node last received a frame on the link, if it received one.
     pub last_heard_ms: Option<u64>,
-    /// Bytes of frames that came from there on this link.
+    /// Bytes of frames received on this link.
     pub bytes_in: u64,
-    /// Bytes of frames that went there on this link.
+    /// Bytes of frames sent on this link.
     pub bytes_out: u64,
 }
 
-/// How a number of 64 bits and more looks in JSON.
+/// The JSON form of a number of 64 bits and more.
 pub struct Decimal;
 
 impl ToSchema for Decimal {}

@@ -1,4 +1,4 @@
-//! Operations on budgets beside those on counters, and what budgets show.
+//! Operations on budgets, beside those on counters, and the rows that show budgets.
 
 use super::answers::{Decimal, decimal, decimal_if_any};
 use super::grants::{OperationError, Recipient, grant};
@@ -17,23 +17,23 @@ pub enum Operation {
     Count {
         /// Its key.
         key: String,
-        /// What is done.
+        /// The operation.
         op: Op,
     },
     /// On a budget.
     Flow {
         /// Its name.
         key: String,
-        /// What is done.
+        /// The operation.
         flow: Flow,
     },
-    /// Gives a lease of rights, or tells of the one that was given under its id.
+    /// Gives a lease of rights, or returns the one that was given earlier under its id.
     Lease {
         /// The budget.
         key: String,
         /// The lease's id.
         id: LeaseId,
-        /// How long its holder may spend of it, in milliseconds.
+        /// How long its holder may spend from it, in milliseconds.
         ms: u64,
         /// How many rights.
         amount: u64,
@@ -42,14 +42,14 @@ pub enum Operation {
     Grant {
         /// Its name.
         key: String,
-        /// To whom.
+        /// The recipient.
         to: Recipient,
-        /// What is moved.
+        /// Whether rights or room is moved.
         stock: Stock,
         /// How much.
         amount: u64,
     },
-    /// Spends of one budget, and pays that into others.
+    /// Spends from one budget, and pays the amount into others.
     Transfer {
         /// The budget that is spent from.
         from: String,
@@ -61,25 +61,25 @@ pub enum Operation {
         /// Its name.
         key: String,
     },
-    /// Hands out the next number of a sequence that is here.
+    /// Hands out the next number of a sequence, from the numbers that this node has.
     Next {
         /// Its name.
         key: String,
     },
-    /// Allows something in the present period of a key that a limit covers.
+    /// Allows an amount in the present period of a key that a rate limit covers.
     Allow {
         /// The key.
         key: String,
         /// How much.
         cost: u64,
     },
-    /// Watches a number of a sequence, or ends that.
+    /// Starts or stops watching a number of a sequence.
     Watch {
         /// The sequence.
         key: String,
         /// The number.
         number: u64,
-        /// Whether it is to be watched.
+        /// Whether the number is to be watched.
         watched: bool,
     },
 }
@@ -91,7 +91,8 @@ impl From<(String, Op)> for Operation {
 }
 
 impl Operation {
-    /// The counter, the budget or the sequence; of a transfer the budget that is spent from.
+    /// The counter, the budget or the sequence. For a transfer, it is the budget that is spent
+    /// from.
     pub fn key(&self) -> &str {
         match self {
             Operation::Count { key, .. }
@@ -106,7 +107,7 @@ impl Operation {
         }
     }
 
-    /// What it is on.
+    /// The kind of thing that it changes, as error messages name it.
     pub(crate) fn on(&self) -> &'static str {
         match self {
             Operation::Count { .. } => "counter",
@@ -118,7 +119,7 @@ impl Operation {
         }
     }
 
-    /// What is done to a counter, if it is one.
+    /// The operation on a counter, if it is one.
     pub(crate) fn op(&self) -> Option<Op> {
         match self {
             Operation::Count { op, .. } => Some(*op),
@@ -126,7 +127,7 @@ impl Operation {
         }
     }
 
-    /// Its name.
+    /// Its name in requests.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Count { op, .. } => match op {
@@ -162,7 +163,7 @@ impl Operation {
         }
     }
 
-    /// Whether whoever adds and spends may ask for it: all else is for editors.
+    /// Whether the role writer may request it. Every other operation needs the role editor.
     pub(crate) fn is_for_writers(&self) -> bool {
         match self {
             Operation::Count { op, .. } => matches!(op, Op::Add(_)),
@@ -178,7 +179,7 @@ impl Operation {
         }
     }
 
-    /// Makes it, on what the operations before it did.
+    /// Makes the operation, after the earlier operations of the same transaction.
     pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<Made, OperationError> {
         match self {
             Operation::Count { key, op } => return Ok(Made::Told(transaction.apply(key, *op)?)),
@@ -223,32 +224,33 @@ impl Operation {
     }
 }
 
-/// What an operation tells.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// Of a counter, what [`Transaction::apply`] does.
+    /// For a counter, the result of [`Transaction::apply`].
     Told(bool),
     /// The number that was handed out, and whether it was watched.
     Number { number: u64, watched: bool },
     /// The lease.
     Leased(Lease),
-    /// Nothing more.
+    /// No further result.
     Done,
 }
 
-/// What of a budget is held where, as far as this node knows.
+/// How much of a budget this node and others have, as far as this node can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Holding)]
 pub struct HoldingRow {
-    /// What this node may use now.
+    /// The amount that this node may use now.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub here: i128,
-    /// What it may use once all members have acknowledged it: it came under idempotency keys.
+    /// The amount that it may use once all members have acknowledged it, because it arrived under
+    /// idempotency keys.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub pending: i128,
-    /// What others hold.
+    /// The amount that others have.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub elsewhere: i128,
@@ -264,31 +266,31 @@ impl From<Holding> for HoldingRow {
     }
 }
 
-/// Whether there is nothing to be told.
+/// Whether an amount is 0, and so left out of the JSON.
 fn is_none(amount: &i128) -> bool {
     *amount == 0
 }
 
-/// What one writer holds of a budget.
+/// One writer's part of a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Holder)]
 pub struct HolderRow {
-    /// The writer, as 32 hex digits. What one holds that is over falls to whoever takes it over.
+    /// The writer, as 32 hex digits. The part of a retired writer goes to its successor.
     pub writer: String,
-    /// Whose it is or was, if it is known.
+    /// The key of its present or former owner, if this node has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerKey>,
-    /// Whether it is this start of this node.
+    /// Whether it is the writer of this start of this node.
     pub own: bool,
-    /// What it may spend, without what is on lease.
+    /// The amount that it may spend, without the amount on lease.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub rights: i128,
-    /// What of it is on lease, if anything is.
+    /// The amount on lease, if there is any.
     #[serde(serialize_with = "decimal", skip_serializing_if = "is_none")]
     #[schema(value_type = Decimal, required = false)]
     pub leased: i128,
-    /// What it may mint, under a cap.
+    /// The amount that it may mint, under a cap.
     #[schema(value_type = Decimal, required = false)]
     #[serde(
         serialize_with = "decimal_if_any",
@@ -297,43 +299,44 @@ pub struct HolderRow {
     pub room: Option<i128>,
 }
 
-/// What a budget comes to at this node.
+/// A budget, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Budget)]
 pub struct BudgetRow {
     /// Its name.
     pub key: String,
-    /// What was minted less what was spent.
+    /// The sum of all mints less the sum of all spends.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub value: i128,
-    /// What the value never goes under.
+    /// The value never goes below it.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub floor: i128,
-    /// What the value never goes over, if it has a cap.
+    /// The value never goes above it, if the budget has a cap.
     #[schema(value_type = Decimal, required = false)]
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
     pub cap: Option<i128>,
-    /// What can be spent: all of it together is the value less the floor.
+    /// The rights to spend. Their sum over all writers is the value less the floor.
     pub rights: HoldingRow,
-    /// What is on lease, at all members, if anything is; it counts as held elsewhere.
+    /// The amount on lease at all members, if there is any. It counts as held elsewhere.
     #[serde(serialize_with = "decimal", skip_serializing_if = "is_none")]
     #[schema(value_type = Decimal, required = false)]
     pub leased: i128,
-    /// What can be minted, if it has a cap: all of it together is the cap less the value.
+    /// The room to mint, if the budget has a cap. Its sum over all writers is the cap less the
+    /// value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub room: Option<HoldingRow>,
-    /// Who holds what, by writer; not told in answers to operations, nor in events.
+    /// The part of each writer, by writer. Left out in answers to operations and in events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub holders: Option<Vec<HolderRow>>,
-    /// The leases of which something is left, if any, those first that come back first; told where `holders`
-    /// are.
+    /// The leases with rights left, if there are any, ordered by the time at which their rights
+    /// come back. Present where `holders` is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub leases: Vec<LeaseRow>,
@@ -355,7 +358,7 @@ impl BudgetRow {
     }
 }
 
-/// Budgets by name, and where to go on.
+/// Budgets by name, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct BudgetPage {
     /// The budgets, sorted by the bytes of their names.
@@ -366,13 +369,13 @@ pub struct BudgetPage {
 }
 
 impl OpenSpace {
-    /// A budget without who holds what, `None` if there is none of this name.
+    /// A budget without its holders; `None` if no budget has this name.
     pub(super) fn budget_row(&self, name: &str) -> Option<BudgetRow> {
         let budget = self.replica.quota().budget(name)?;
         Some(BudgetRow::new(name.to_owned(), budget))
     }
 
-    /// A budget with who holds what, `None` if there is none of this name.
+    /// A budget with its holders; `None` if no budget has this name.
     pub(super) fn budget(&self, name: &str) -> Option<BudgetRow> {
         let mut rows = self.with_holders(self.budget_row(name).into_iter().collect());
         rows.pop()
@@ -389,7 +392,7 @@ impl OpenSpace {
                 return;
             }
             if !fits() {
-                // One of which there are two kinds is named twice.
+                // A name under which there are budgets of two kinds occurs twice.
                 more |= !names.contains(name);
                 return;
             }

@@ -1,8 +1,9 @@
-//! The sockets of the Redis protocol, on the driver's own thread: what comes in is executed at once,
-//! on the replicas themselves, and shares the batch's commit.
+//! The sockets of the Redis protocol, on the driver's own thread. The driver executes commands at
+//! once on the replicas themselves, and they share the batch's commit.
 //!
-//! A client that sends faster than it reads is not read from until it has taken its answers. A
-//! subscriber can't be held back like that, so one that lets its messages pile up is cut off.
+//! If a client sends faster than it reads, the driver reads no more from it until the client has
+//! received its answers. A subscriber can't be slowed down like that, so the driver closes the
+//! connection of one that lets its messages pile up.
 
 mod ends;
 mod entry;
@@ -44,11 +45,11 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tallymesh_core::Question;
 
-/// The listener among what wakes the driver; connections come after it.
+/// The token of the listener; the tokens of connections come after it.
 const LISTENER: Token = Token(1);
 const CONNECTIONS: usize = 2;
 
-/// Bytes that are taken from one connection before others have their turn.
+/// Bytes read from one connection before others have their turn.
 const READ_BYTES: usize = 64 << 10;
 
 /// Work of all connections together after which other work of the driver has its turn, in the unit of
@@ -63,26 +64,27 @@ pub(super) struct Clients {
     listener: Option<TcpListener>,
     config: Arc<RespConfig>,
     clients_max: usize,
-    /// Each is taken out while it has its turn.
+    /// An entry is empty while its connection has its turn.
     connections: Slab<Option<Box<Connection>>>,
-    /// Connections of which there may be more to read or to execute.
+    /// Connections with possibly more to read or to execute.
     ready: VecDeque<usize>,
-    /// What may be sent once a commit is durable.
+    /// Output that the driver may send once its commit is durable.
     held: VecDeque<Held>,
-    /// Connections that wait for members or for their end, and so for time to pass.
+    /// Connections that wait for members, for a pause or for their end, and so have a deadline.
     timed: Vec<usize>,
-    /// What members are asked by nobody any more, and in which space.
+    /// Questions to members whose connections are gone, each with its space.
     unasked: Vec<(usize, Question)>,
-    /// How waits for levels have ended, and where that is told.
+    /// How waits for levels have ended; `teller` and `inbox` are the channel on which spaces report
+    /// it.
     told: VecDeque<Told>,
     teller: mpsc::Sender<Told>,
     inbox: mpsc::Receiver<Told>,
     subscribers: usize,
     news: News,
     strangers: Strangers,
-    /// When all tickets are judged next.
+    /// When the driver next judges all tickets.
     judge_due: Instant,
-    /// Bytes that connections hold.
+    /// Bytes that connections occupy.
     held_bytes: HeldBytes,
     /// A space that a panic may have left half changed.
     pub(super) half_changed: Option<usize>,
@@ -95,14 +97,14 @@ pub(super) struct Clients {
 struct Held {
     /// The commit.
     ticket: u64,
-    /// The connection, and the number of its session: its place may be given to another one.
+    /// The connection, and the number of its session, because another connection may get its place.
     at: usize,
     id: u64,
-    /// Where in all that it is ever sent the part ends.
+    /// Where the part ends, counted in bytes from the first one ever sent on the connection.
     end: u64,
 }
 
-/// What is known of a connection from its begin.
+/// The facts about a connection that are fixed from its beginning.
 struct Ends {
     peer: String,
     address: IpAddr,
@@ -111,7 +113,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// What is known of the connection, if it was heard last at that time.
+    /// The connection as `CLIENT` commands show it, if it last sent at the given time.
     fn seen(&self, heard: Instant) -> Seen {
         Seen {
             peer: self.peer.clone(),
@@ -126,47 +128,48 @@ impl Ends {
 struct Connection {
     line: Line,
     session: Session,
-    /// The ticket that it has shown, if tickets are asked for.
+    /// The ticket of the connection, if tickets are required.
     pass: Option<Box<Pass>>,
     ends: Arc<Ends>,
-    /// When it sent last.
+    /// When it last sent something.
     heard: Instant,
     out: Output,
     readable: bool,
-    /// The other end sends no more.
+    /// Whether the other end has closed its side.
     read_closed: bool,
-    /// Whether commands that came may be waiting in the session.
+    /// Whether the session may have received commands that it has not executed.
     again: bool,
     writable: bool,
-    /// Whether it is among those that are ready.
+    /// Whether it is in the queue of ready connections.
     queued: bool,
-    /// What it waits for of members.
+    /// The wait of the connection, if it waits.
     wait: Option<Waiting>,
-    /// It is over, and is dropped when its output is sent, or at this time.
+    /// When to drop the connection at the latest. If it is set, the connection is ending, and is
+    /// dropped once its output is sent.
     ending: Option<Instant>,
     subscribed: bool,
-    /// How far it was told of events.
+    /// How far it has received events.
     news: news::Told,
-    /// Since when it has to authenticate, if it does.
+    /// Since when it has to authenticate, if it has to.
     stranger: Option<Instant>,
-    /// Whether its ticket was worth nothing when it was judged last.
+    /// Whether its ticket was not valid at the last look.
     lapsed: bool,
-    /// Bytes that it holds, as they are counted.
+    /// Bytes that it occupies, as they were last counted.
     footprint: Footprint,
 }
 
 impl Connection {
-    /// Whether more of it should be executed.
+    /// Whether it may execute more commands now.
     fn is_ready(&self) -> bool {
         self.ending.is_none() && self.wait.is_none() && self.out.unsent() < OUT_BYTES_PAUSE
     }
 
-    /// Whether it is over and all of it is sent.
+    /// Whether it is ending and all its output is sent.
     fn is_over(&self) -> bool {
         self.ending.is_some() && self.out.unsent() == 0 && !self.line.is_unsent()
     }
 
-    /// What is known of it from outside.
+    /// The connection as `CLIENT` commands show it.
     fn seen(&self) -> Seen {
         self.ends.seen(self.heard)
     }
@@ -205,7 +208,7 @@ impl Clients {
         })
     }
 
-    /// Takes note of a socket that can be read from or written to.
+    /// Records that a socket can be read from or written to.
     pub(super) fn wake(&mut self, event: &Event) {
         if event.token() == LISTENER {
             self.accepting = true;
@@ -240,7 +243,7 @@ impl Clients {
         self.accepting || !self.ready.is_empty() || !self.told.is_empty() || self.is_telling()
     }
 
-    /// When something is due by time alone.
+    /// When something is due without any input.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let deadlines = self.timed.iter().filter_map(|at| {
             let connection = self.connections.get(*at)?.as_deref()?;
@@ -250,8 +253,8 @@ impl Clients {
         deadlines.chain(self.ends_due()).min()
     }
 
-    /// Takes in what came, and executes it. Each connection that is ready has one turn. `since_start`
-    /// is in milliseconds.
+    /// Receives commands and executes them. Each ready connection has one turn. `since_start` is in
+    /// milliseconds.
     pub(super) fn work(
         &mut self,
         registry: &Registry,
@@ -329,7 +332,7 @@ impl Clients {
         self.look_at_ends(spaces, kept, metrics, unix_ms);
     }
 
-    /// Deals with what a turn came to.
+    /// Handles the result of a turn.
     fn after(&mut self, at: usize, turn: io::Result<Turn>, kept: &Kept, metrics: &Metrics) {
         let Ok(turn) = turn else {
             return self.close(at, metrics);
@@ -364,14 +367,15 @@ impl Clients {
         }
     }
 
-    /// Answers what has waited for a level, and has what waited for rights executed again.
+    /// Answers the clients that waited for a level, and lets the clients that waited for rights
+    /// execute their command again.
     fn answer_told(&mut self, kept: &Kept) {
         while let Some(Told { at, id, end }) = self.told.pop_front() {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
             else {
                 continue;
             };
-            // It may have ended, and its place be another one's.
+            // The connection may have ended, and another one may have its place.
             if connection.session.id() == id && connection.wait.take().is_some() {
                 connection.again = true;
                 let out = connection.out.filling();
@@ -386,7 +390,7 @@ impl Clients {
         }
     }
 
-    /// Ends what has waited long enough.
+    /// Ends the waits whose time is over.
     fn look_at_time(
         &mut self,
         spaces: &mut Spaces,
@@ -446,7 +450,7 @@ impl Clients {
         self.subscribers > 0
     }
 
-    /// Sends what has become free to be sent.
+    /// Sends the output whose commit is durable.
     pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
         self.told.extend(self.inbox.try_iter());
         while self.held.front().is_some_and(|held| held.ticket <= durable) {
@@ -497,7 +501,7 @@ impl Clients {
     }
 }
 
-/// What a turn came to.
+/// The result of a turn.
 struct Turn {
     /// Whether there is more to be read or executed.
     more: bool,
@@ -506,7 +510,7 @@ struct Turn {
 }
 
 impl Connection {
-    /// Ends it, as its turn panicked.
+    /// Ends the connection, because its turn panicked.
     fn fail(&mut self, now: Instant) -> Turn {
         self.session.fail(self.out.filling());
         self.ending = Some(now + LINGER);
@@ -516,7 +520,7 @@ impl Connection {
         }
     }
 
-    /// All of its output so far, which depends on a commit.
+    /// All its output so far, as a part that depends on a commit.
     fn held(&self, at: usize, ticket: u64) -> Held {
         Held {
             ticket,
@@ -526,13 +530,13 @@ impl Connection {
         }
     }
 
-    /// What members are asked for it, and in which space.
+    /// The questions that members were asked for this connection, each with its space.
     fn unasked(&self) -> Vec<(usize, Question)> {
         let wait = self.wait.as_ref();
         wait.map_or(Vec::new(), |wait| wait.questions(self.session.writes()))
     }
 
-    /// Sends what may be sent, reads a bit, and executes it.
+    /// Sends the output that is free, reads up to a buffer of input, and executes it.
     fn turn(
         &mut self,
         (at, teller): (usize, &mpsc::Sender<Told>),
@@ -551,7 +555,7 @@ impl Connection {
                     self.heard = desk.now;
                     self.session.feed(&buffer[..read], desk, self.out.filling())
                 }
-                // Nothing more comes, but answers may still be on their way.
+                // The client sends no more, but some answers may still wait to be sent.
                 None => Flow::Close,
             };
         }
@@ -574,7 +578,7 @@ impl Connection {
         })
     }
 
-    /// Sends what may be sent, as far as the socket takes it.
+    /// Sends the output that is free, as far as the socket accepts it.
     fn send(&mut self) -> io::Result<()> {
         if self.writable {
             self.writable = self.out.send(&mut self.line)?;
@@ -588,8 +592,8 @@ impl Connection {
             match self.line.read(buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => {
-                    // Fewer than there was room for: there is no more now, and no word of the end
-                    // will come again.
+                    // A short read means that there is no more input now. The system will not
+                    // report the end of the stream a second time.
                     self.readable =
                         count == buffer.len() || self.read_closed || self.line.is_unread();
                     return Ok(Some(count));

@@ -1,4 +1,4 @@
-//! What is asked of the driver.
+//! Commands to the driver.
 
 use super::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tallymesh_core::{Link, Shard};
 use tokio::sync::oneshot;
 
-/// What is read of a space, and to whom that is told.
+/// Reads a space, and returns the answer to send.
 pub(super) type Look = Box<dyn FnOnce(&OpenSpace) -> Release + Send>;
 
 /// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
@@ -33,7 +33,7 @@ pub(crate) enum Command {
         once: Option<Keyed>,
         reply: oneshot::Sender<Result<Transacted, Refusal>>,
     },
-    /// What says how far it has to reach.
+    /// A request with a demand, which says how far it has to reach.
     Demand {
         space: SpaceId,
         request: Request,
@@ -58,11 +58,11 @@ pub(crate) enum Command {
         query: Query,
         reply: oneshot::Sender<Page>,
     },
-    /// Reads something of a space.
+    /// Reads something from a space.
     Look {
         space: SpaceId,
         look: Look,
-        /// Whether it looks at each key of a kind.
+        /// Whether it reads each key of a kind.
         at_all: bool,
     },
     Audit {
@@ -94,7 +94,7 @@ pub(crate) enum Command {
         space: SpaceId,
         reply: oneshot::Sender<Membership>,
     },
-    /// Whether an owner has a say in who may do what.
+    /// Whether an owner may decide on the rights of others in the space.
     Trusts {
         space: SpaceId,
         owner: OwnerKey,
@@ -126,13 +126,13 @@ pub(crate) enum Command {
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
-    /// Work that a client asks for by a ticket. It is not done, and has no answer, if the ticket is worth
-    /// nothing any more: the permit tells why.
+    /// Work that a client requests by a ticket. If the ticket is no longer valid, the driver does
+    /// no work and sends no answer. The permit then has the reason.
     Permitted {
         permit: Arc<Permit>,
         command: Box<Command>,
     },
-    /// A Redis client has agreed on keys.
+    /// A Redis client has completed its TLS handshake.
     Secured(Box<Secured>),
     Connect(NewLink),
     Disconnect {
@@ -156,7 +156,7 @@ impl Command {
         look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
     ) -> Command {
         let look = Box::new(move |space: &OpenSpace| -> Release {
-            // The client may be gone by now, or go while the answer waits.
+            // The client may have gone away, or may go while the answer waits.
             if reply.is_closed() {
                 return Box::new(|| ());
             }
@@ -170,7 +170,7 @@ impl Command {
         }
     }
 
-    /// As [`look`](Command::look), at each key of a kind.
+    /// As [`look`](Command::look), for work that reads each key of a kind.
     fn look_at_all<T: Send + 'static>(
         space: SpaceId,
         reply: oneshot::Sender<T>,
@@ -227,7 +227,7 @@ impl Command {
         Command::look_at_all(space, reply, move |it| it.sequences(&query))
     }
 
-    /// The work, and the ticket by which it is asked for.
+    /// The work, and the ticket by which it is requested.
     pub(super) fn with_permit(self) -> (Command, Option<Arc<Permit>>) {
         match self {
             Command::Permitted { permit, command } => (*command, Some(permit)),
@@ -235,7 +235,7 @@ impl Command {
         }
     }
 
-    /// The space that it is about, if it is one.
+    /// The space that it may change, if it is one space.
     pub(super) fn space(&self) -> Option<SpaceId> {
         match self {
             Command::Add { space, .. }
@@ -246,13 +246,13 @@ impl Command {
             | Command::ChangeMembers { space, .. }
             | Command::ForceMembers { space, .. }
             | Command::Retire { space, .. } => Some(*space),
-            // Others change nothing, or in more than one.
+            // Other commands change nothing, or change more than one space.
             _ => None,
         }
     }
 
-    /// Whether it looks at each counter or writer of a space, which takes a tenth of a second where there are
-    /// many.
+    /// Whether it reads each counter or writer of a space, which takes a tenth of a second if there
+    /// are many.
     pub(super) fn is_long(&self) -> bool {
         match self {
             Command::Permitted { command, .. } => command.is_long(),
@@ -262,7 +262,8 @@ impl Command {
         }
     }
 
-    /// Whether nobody waits for the answer of a [long](Command::is_long) one any more. A look finds out itself.
+    /// Whether no client waits for the answer of a [long](Command::is_long) command any more. A
+    /// look checks that itself.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Command::Permitted { command, .. } => command.is_abandoned(),
@@ -273,7 +274,7 @@ impl Command {
         }
     }
 
-    /// Whether it may change what is to be stored.
+    /// Whether it may change what has to be stored.
     pub(super) fn may_change(&self) -> bool {
         !matches!(
             self,

@@ -1,12 +1,16 @@
-//! The state that a panic in the work of one client leaves behind.
+//! Handles the state that a panic in the work of one client leaves behind.
 //!
-//! Each command of the queue, and each turn of a Redis client, is contained by itself. Work that only reads
-//! leaves nothing behind, so that work alone ends. Work that was about to change a replica may have left it
-//! half changed, and nothing here can tell whether it did. No number of that space is to be trusted then,
-//! and none may reach the store or a peer. So the node stops: it acknowledges and publishes nothing more,
-//! keeps what the other spaces have, and names the space. The next start reads the space from the store,
-//! which holds whole transactions only. To read it again while the node runs would have to undo as well
-//! what links, waits and watched keys know of the replica, all of which a start has anyway.
+//! Each command of the queue, and each turn of a Redis client, is contained by itself. Work that
+//! only reads leaves nothing behind, so only that work ends.
+//!
+//! Work that was about to change a replica may have left it half changed, and nothing can tell
+//! whether it did. Then no value of that space can be trusted, and none may reach the store or a
+//! peer. So the node stops. It acknowledges and publishes nothing more, stores the state of the
+//! other spaces, and names the half changed space.
+//!
+//! The next start reads the space from the store, which has whole transactions only. To read it
+//! again in the running node would also have to reset every link, wait and watched key that refers
+//! to the replica. A start does all that anyway.
 
 use super::command::Command;
 use super::{Driver, SYNC};
@@ -21,19 +25,19 @@ use tallymesh_core::{Error, Link, frame_space};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HalfChanged {
     Space(SpaceId),
-    /// More than one, or it is not known which.
+    /// More than one space, or it is not clear which.
     Any,
 }
 
 impl HalfChanged {
-    /// The space that was noted before, or else this one.
+    /// The space that was recorded before, or else this one.
     pub(super) fn later(before: Option<Self>, space: Option<usize>) -> Option<Self> {
         before.or(space.map(SpaceId).map(HalfChanged::Space))
     }
 }
 
 impl Driver {
-    /// Applies a command, whose panic ends that alone.
+    /// Applies a command so that a panic ends only that command.
     pub(super) fn apply_contained(&mut self, command: Command) {
         let (command, permit) = command.with_permit();
         if let Some(permit) = &permit
@@ -65,7 +69,7 @@ impl Driver {
             return;
         };
         panicked.tell(&self.metrics, SYNC);
-        // To decode changes nothing. Where that alone panics, or refuses, no replica was touched.
+        // Decoding changes nothing. If decoding alone panics or fails, no replica was changed.
         let decodes = contain(|| Frame::decode(&bytes).is_ok()).unwrap_or(false);
         let space = frame_space(&bytes)
             .ok()
@@ -82,7 +86,7 @@ impl Driver {
         self.spaces.forget_sizes();
     }
 
-    /// Whether all replicas are whole.
+    /// Checks that no replica is half changed.
     ///
     /// # Errors
     /// [`StoreError::HalfChanged`], with which the node stops.
@@ -97,7 +101,7 @@ impl Driver {
         Err(error)
     }
 
-    /// Keeps what the spaces have that are whole. Nobody is told anything.
+    /// Stores the changes of the spaces that are whole. It sends no answer and no frame.
     pub(super) fn keep_others(
         &mut self,
         poll: &mut Poll,

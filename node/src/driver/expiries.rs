@@ -1,10 +1,10 @@
-//! When counters of a space expire, so that nobody has to search for the next one.
+//! The expiry times of a space's counters, ordered so that the next one is found without a search.
 
 use std::collections::{BTreeSet, HashMap};
 use tallymesh_core::KeyId;
 
-/// The counters that expire, by time. It only says where to look: whether a counter has expired is
-/// for the replica to judge.
+/// The counters that expire, by time. This is only an index: the replica decides whether a counter
+/// has expired.
 #[derive(Default)]
 pub(super) struct Expiries {
     by_time: BTreeSet<(u64, KeyId)>,
@@ -12,7 +12,7 @@ pub(super) struct Expiries {
 }
 
 impl Expiries {
-    /// Notes when a counter expires, in milliseconds since 1970; `None` if it does not.
+    /// Records when a counter expires, in milliseconds since 1970; `None` if it does not.
     pub(super) fn note(&mut self, counter: KeyId, at: Option<u64>) {
         if at.is_none() && self.times.is_empty() {
             return; // Few spaces have counters that expire, and this is asked for every change.
@@ -32,7 +32,7 @@ impl Expiries {
         }
     }
 
-    /// Takes out the counter that expires next, if that is due at `now`.
+    /// Removes and returns the counter that expires next, if it is due at `now`.
     pub(super) fn take_due(&mut self, now: u64) -> Option<KeyId> {
         let &(at, counter) = self.by_time.first().filter(|(at, _)| *at <= now)?;
         self.by_time.remove(&(at, counter));
@@ -40,7 +40,7 @@ impl Expiries {
         Some(counter)
     }
 
-    /// When the next counter expires.
+    /// When the next counter expires, in milliseconds since 1970.
     pub(super) fn next(&self) -> Option<u64> {
         self.by_time.first().map(|(at, _)| *at)
     }

@@ -1,4 +1,5 @@
-//! Rights and room that move from one member to another, and why an operation is not made.
+//! Moves rights and room from one member to another, and names the reasons why an operation is
+//! refused.
 
 use super::OwnerKey;
 use crate::problems;
@@ -8,23 +9,23 @@ use tallymesh_core::limits::{
 };
 use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
-/// To whom rights are moved.
+/// The recipient of rights or room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// A member, whatever its present writer is.
+    /// A member, under any writer.
     Member(OwnerKey),
     /// A member's present writer.
     Writer(WriterId),
 }
 
 impl Recipient {
-    /// Reads a member's key, 64 hex digits, or a writer, 32 of them.
+    /// Reads a member's key of 64 hex digits, or a writer of 32.
     pub fn parse(text: &str) -> Option<Recipient> {
         let member = OwnerKey::digits(text).map(Recipient::Member);
         member.or_else(|| WriterId::parse(text).map(Recipient::Writer))
     }
 
-    /// The writer that it is now, if it is one.
+    /// The present writer of the recipient, if it has one.
     fn writer(&self, replica: &Replica) -> Option<WriterId> {
         match self {
             Recipient::Writer(writer) => Some(*writer),
@@ -45,31 +46,32 @@ impl fmt::Display for Recipient {
     }
 }
 
-/// Why an operation was not made.
+/// The reason why an operation was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationError {
     /// The replica refused.
     Core(Error),
-    /// Too little of a budget is held here, and others are asked for what is missing.
+    /// This node has too little of a budget, and requests the missing amount from others.
     Asked {
-        /// What the replica said.
+        /// The error of the replica.
         error: Error,
-        /// For how much.
+        /// The requested amount.
         asked: u64,
     },
-    /// Rights move to another member's present writer, and this is none.
+    /// Rights can move only to the present writer of another member, and this is none.
     NoRecipient(Recipient),
-    /// A budget's name has so many bytes, which are too many.
+    /// A budget's name has this many bytes, which are too many.
     BudgetName(usize),
-    /// A name of a budget has so many bytes, which are too many for a lease of it.
+    /// A budget's name has this many bytes, which are too many for a lease of it.
     LeasedName(usize),
-    /// A sequence's name has so many bytes, which are too many.
+    /// A sequence's name has this many bytes, which are too many.
     SequenceName(usize),
-    /// A key that a limit covers has so many bytes, which are too many.
+    /// A key that a limit covers has this many bytes, which are too many.
     LimitKey(usize),
-    /// Only a member may do it, and this node is about to be one: it catches up after its start.
+    /// Only a member may do it, and this node is about to be one: it still catches up after its
+    /// start.
     CatchingUp,
-    /// Only a member may do it, the space has none, and this node may become the first.
+    /// Only a member may do it. The space has no members, and this node may become the first.
     NeedsMesh,
 }
 
@@ -88,7 +90,7 @@ impl OperationError {
         }
     }
 
-    /// What of the budget is held where, if too little of it is held here.
+    /// How much of the budget this node and others have, if this node has too little.
     pub fn held(&self) -> Option<Holding> {
         let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
             return None;
@@ -101,7 +103,7 @@ impl OperationError {
         }
     }
 
-    /// For how much others are asked.
+    /// The amount that was requested from others.
     pub fn asked(&self) -> Option<u64> {
         match self {
             OperationError::Asked { asked, .. } => Some(*asked),
@@ -177,7 +179,7 @@ impl From<Error> for OperationError {
     }
 }
 
-/// Moves rights or room to whoever the recipient is now.
+/// Moves rights or room to the present writer of the recipient.
 pub(crate) fn grant(
     transaction: &mut Transaction<'_>,
     key: &str,
@@ -187,12 +189,12 @@ pub(crate) fn grant(
 ) -> Result<(), OperationError> {
     let nobody = || OperationError::NoRecipient(*to);
     let writer = to.writer(transaction.replica()).ok_or_else(nobody);
-    // Who is no member itself hears of that first.
+    // If this node is no member, that error comes first.
     let writer = match transaction.replica().members().is_member() {
         true => writer?,
         false => return Err(Error::NotAMember.into()),
     };
-    // Of limits only requests of members move anything.
+    // For rate limits, only the requests of members move anything.
     let flow = Flow::grant(stock, writer, amount).ok_or(Error::NoBudget)?;
     let moved = transaction.quota_mut().flow(key, flow);
     moved.map_err(|error| match error {

@@ -1,9 +1,9 @@
-//! What is on its way to the store, and what waits for it.
+//! The commit gate: the changes on their way to the store, and everything that waits for them.
 //!
-//! Commits are numbered. One is in flight at a time; what is done meanwhile shares the next one.
-//! Whatever leaves this node depends on a commit, and is let out when that is durable: answers with
-//! [`Durability::Always`], and what goes to peers always. Nobody else ever sees what a crash could
-//! take back.
+//! Commits are numbered. One is in flight at a time, and all changes made meanwhile share the next
+//! one. Everything that leaves this node depends on a commit, and leaves once the commit is
+//! durable. For frames to peers this is always so; for answers it is so with
+//! [`Durability::Always`]. So no peer ever sees a change that a crash could undo.
 
 use super::Release;
 use super::spaces::Spaces;
@@ -13,21 +13,22 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Message, Output, Part, Replica, Snapshot};
 
-/// With [`Durability::Interval`]: how soon after a commit the next one is made if something waits to
-/// be sent to peers. Less brings them news sooner, and costs more commits.
+/// With [`Durability::Interval`]: how soon after a commit the next one is made, if something waits
+/// to be sent to peers. A lower value sends changes to them sooner, and costs more commits.
 const PUBLISH: Duration = Duration::from_millis(5);
 
-/// Bytes of one part of a snapshot. More makes fewer commits, and holds up what is asked meanwhile.
+/// Bytes of one part of a snapshot. A higher value makes fewer commits, and delays requests
+/// meanwhile.
 const PART_BYTES: usize = 64 << 10;
 
 /// Commits, and what waits for them.
 pub(super) struct Kept {
-    /// Nothing with [`Durability::Memory`].
+    /// `None` with [`Durability::Memory`].
     worker: Option<Worker>,
     durability: Durability,
     /// The number of the newest commit.
     made: u64,
-    /// Up to which number all is durable.
+    /// The highest number up to which every commit is durable.
     durable: u64,
     /// The worker's number of the commit that is being made durable.
     in_flight: Option<u64>,
@@ -36,7 +37,7 @@ pub(super) struct Kept {
     /// When the newest commit was made.
     last: Instant,
     answers: VecDeque<(u64, Release)>,
-    /// Answers that say that something is durable, whatever the node's durability is.
+    /// Answers that report durability, whatever the node's durability setting is.
     promises: VecDeque<(u64, Release)>,
     outputs: VecDeque<(u64, SpaceId, Output)>,
     snapshot: Option<(SpaceId, Snapshot)>,
@@ -59,18 +60,18 @@ impl Kept {
         }
     }
 
-    /// Something may have changed.
+    /// Records that something may have changed.
     pub(super) fn touch(&mut self) {
         self.dirty = self.worker.is_some();
     }
 
-    /// The number of the commit that what is seen now depends on.
+    /// The number of the commit on which the present state depends.
     pub(super) fn ticket(&self) -> u64 {
         self.made + u64::from(self.dirty)
     }
 
-    /// The number of the commit that an answer given now has to wait for. Where the data folder is gone
-    /// no commit will be made, whatever the durability is.
+    /// The number of the commit for which an answer given now has to wait. If the data folder is
+    /// lost no commit will be made, whatever the durability setting is.
     pub(super) fn answer_ticket(&self) -> u64 {
         match self.durability {
             Durability::Always => self.ticket(),
@@ -81,30 +82,31 @@ impl Kept {
         }
     }
 
-    /// Up to which number all is durable.
+    /// The highest number up to which every commit is durable.
     pub(super) fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Lets an answer out in time. Reads wait too, so that nobody sees what a crash could still take
-    /// back.
+    /// Queues an answer until its commit is durable. Reads wait, too, so that no client sees a
+    /// change that a crash could still undo.
     pub(super) fn answer(&mut self, release: Release) {
         self.answers.push_back((self.answer_ticket(), release));
     }
 
-    /// Lets an answer out once all that is seen now is durable.
+    /// Queues an answer until everything that is visible now is durable.
     pub(super) fn answer_when_durable(&mut self, release: Release) {
         self.promises.push_back((self.ticket(), release));
     }
 
-    /// Lets out in time what goes to peers. It always depends on a commit that is not made yet: that
-    /// something is told is itself to be kept, for who is ended before it was heard.
+    /// Queues an output for peers until its commit is durable. It always depends on a commit that
+    /// is not made yet. The fact that something was sent must itself be stored, in case this
+    /// process ends before a peer receives it.
     pub(super) fn publish(&mut self, space: SpaceId, output: Output) {
         self.touch();
         self.outputs.push_back((self.ticket(), space, output));
     }
 
-    /// When the next commit is to be made.
+    /// When the next commit is due.
     pub(super) fn due(&self) -> Option<Instant> {
         if self.in_flight.is_some() || self.worker.is_none() {
             return None; // The worker wakes the driver.
@@ -118,16 +120,16 @@ impl Kept {
         }
     }
 
-    /// Whether something waits for the next commit, that should not wait for long.
+    /// Whether something waits for the next commit that should not wait for long.
     fn is_awaited(&self) -> bool {
         !self.outputs.is_empty() || !self.promises.is_empty()
     }
 
-    /// Sees how far the worker is, and makes the next commit if it is due, or `at_once`.
+    /// Checks how far the worker is. Makes the next commit if it is due, or if `at_once` is set.
     pub(super) fn commit(&mut self, spaces: &mut Spaces, at_once: bool) -> Result<(), StoreError> {
         self.land(spaces)?;
         if at_once {
-            self.snapshot = None; // Whoever opens the store next makes another one.
+            self.snapshot = None; // The next process that opens the store makes another one.
         }
         let now = Instant::now();
         let due = self.due().is_some_and(|due| due <= now);
@@ -152,7 +154,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes note of a commit that has become durable.
+    /// Records that the commit in flight has become durable, if it has.
     fn land(&mut self, spaces: &mut Spaces) -> Result<(), StoreError> {
         let (Some(number), Some(worker)) = (self.in_flight, &self.worker) else {
             return Ok(());
@@ -168,8 +170,8 @@ impl Kept {
         Ok(())
     }
 
-    /// The next part of a snapshot, if the store wants one. It follows the records of the same
-    /// commit, so it is of the moment that they lead to.
+    /// The next part of a snapshot, if the store requests one. It follows the records of the same
+    /// commit, so it belongs to the state after them.
     fn part(&mut self, spaces: &mut Spaces, records: &[Record]) -> Option<Record> {
         let (space, mut snapshot, begun) = match self.snapshot.take() {
             Some((space, snapshot)) => (space, snapshot, true),
@@ -196,7 +198,7 @@ impl Kept {
         })
     }
 
-    /// Lets out the answers whose commit is durable.
+    /// Sends the answers whose commit is durable.
     pub(super) fn release(&mut self) {
         for answers in [&mut self.answers, &mut self.promises] {
             while answers.front().is_some_and(|it| it.0 <= self.durable) {
@@ -207,7 +209,7 @@ impl Kept {
         }
     }
 
-    /// The next of what goes to peers whose commit is durable.
+    /// The next output for peers whose commit is durable.
     pub(super) fn next_output(&mut self) -> Option<(SpaceId, Output)> {
         self.outputs.front().filter(|it| it.0 <= self.durable)?;
         self.outputs
@@ -215,14 +217,14 @@ impl Kept {
             .map(|(_, space, output)| (space, output))
     }
 
-    /// Forgets all that waits for a commit: nobody is answered or told.
+    /// Drops everything that waits for a commit, so that no answer and no frame is sent.
     pub(super) fn forget_waiting(&mut self) {
         self.answers.clear();
         self.promises.clear();
         self.outputs.clear();
     }
 
-    /// Whether all is durable.
+    /// Whether all changes are durable.
     pub(super) fn is_done(&self) -> bool {
         self.in_flight.is_none() && !self.dirty
     }
@@ -230,8 +232,8 @@ impl Kept {
 
 /// The next part of a snapshot, of about so many bytes; `begun` if it is not the first.
 ///
-/// A snapshot whose parts came to mean nothing begins again at once: the store asks for no other while it
-/// waits for the end of one.
+/// If the parts of a snapshot have become void, it begins again at once. The store requests no
+/// other snapshot while it waits for the end of one.
 fn step(
     replica: &Replica,
     snapshot: &mut Snapshot,
@@ -267,7 +269,7 @@ mod tests {
             |replica: &Replica, begun| step(replica, &mut snapshot, (begun, 100)).map(|it| it.0);
         assert_eq!(next(&replica, false), Some(Kind::First));
         assert_eq!(next(&replica, true), Some(Kind::Part));
-        // Its parts can't tell that.
+        // The parts made so far can't express a new writer.
         assert!(replica.forks_mut().renew(WriterId::from_bytes([2; 16])));
         assert_eq!(next(&replica, true), Some(Kind::First));
         assert_eq!(next(&replica, true), Some(Kind::Part));

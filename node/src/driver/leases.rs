@@ -1,11 +1,11 @@
-//! Leases of rights, as they are shown.
+//! The rows that show leases of rights.
 
 use super::answers::{Decimal, decimal};
 use serde::Serialize;
 use tallymesh_core::Lease;
 use utoipa::ToSchema;
 
-/// What is left of a lease.
+/// The rest of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Lease)]
 pub struct LeaseRow {
@@ -17,8 +17,8 @@ pub struct LeaseRow {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub left: i128,
-    /// When these come back to the member, in milliseconds since 1970 by its clock: after the lease and the
-    /// bound on its holder's clock.
+    /// When the rights that are left come back to the member, in milliseconds since 1970 by its
+    /// clock. They come back after the end of the lease and the bound on its holder's clock.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub until: u64,

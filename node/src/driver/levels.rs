@@ -1,4 +1,4 @@
-//! Requests that say how far they have to reach, and what is answered to them.
+//! Requests with a demand, which says how far they have to reach, and their answers.
 
 use super::space::{Ended, Write};
 use super::{Counter, Driver, Operation, OwnerKey, Permit, Transacted};
@@ -9,17 +9,17 @@ use std::time::Duration;
 use tallymesh_core::{Once, Party, Token};
 use tokio::sync::oneshot;
 
-/// Where an answer goes.
+/// The channel for an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
-/// An operation under an idempotency key, and whom it counts for.
+/// An operation under an idempotency key, and the party that it counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyed {
-    /// The key, and what is asked for.
+    /// The key, and the request under it.
     pub once: Once,
-    /// With whom the caller shares room for keys.
+    /// The party with which the caller shares room for keys.
     pub party: Party,
-    /// Whether the caller may do less than a member.
+    /// Whether the caller has a role below member.
     pub limited: bool,
 }
 
@@ -63,40 +63,40 @@ pub(crate) enum Request {
 /// A write that has reached its level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written<T> {
-    /// What was done.
+    /// The result.
     pub done: T,
-    /// What the session depends on by now, if it is one.
+    /// The state on which the session depends now, if the request was part of a session.
     pub token: Option<Token>,
 }
 
-/// What was read at one moment.
+/// Counters that were read at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadBack {
     /// The counters, in the order of the keys; `None` for an absent one.
     pub counters: Vec<Option<Counter>>,
-    /// What the session depends on by now. `None` if it is no session, or a token can't name all of
-    /// that: then go on with the one before, which says less.
+    /// The state on which the session depends now. `None` without a session, or if a token can't
+    /// name all of that state. Then continue with the earlier token, which names less.
     pub token: Option<Token>,
-    /// How complete that was.
+    /// How complete the state was.
     pub completeness: Completeness,
 }
 
-/// How complete what a node shows is.
+/// How complete the state of a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Completeness {
     /// The members, ascending by owner; none in a space that has none.
     pub members: Vec<Heard>,
 }
 
-/// When a member was heard.
+/// When this node last received something from a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Heard {
     /// Its owner's key.
     pub owner: OwnerKey,
     /// Whether it is this node.
     pub own: bool,
-    /// Milliseconds since anything came from it, over its link or from others; `None` if nothing did
-    /// since this node was started, and of this node.
+    /// Milliseconds since anything arrived from the member, over its own link or through others.
+    /// `None` if nothing has arrived since this node was started, and for this node itself.
     pub last_heard_ms: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Driver {
         }
     }
 
-    /// Makes what has waited for rights that are here by now, and refuses what has waited for too long.
+    /// Makes the writes whose rights have arrived, and refuses those that have waited for too long.
     pub(super) fn look_at_writes(&mut self) {
         let now = self.now();
         self.spaces.for_each_awake(|space| {
@@ -167,7 +167,8 @@ impl Driver {
         });
     }
 
-    /// Ends what has waited for a level, or for what a session depends on.
+    /// Ends the waits for a level, or for the state on which a session depends, that are met or too
+    /// long.
     pub(super) fn look_at_waits(&mut self) {
         let now = self.now();
         self.spaces.for_each_awake(|space| {
@@ -181,7 +182,7 @@ impl Driver {
     }
 }
 
-/// A time so much later, in milliseconds since the start.
+/// The time after a wait, in milliseconds since the start.
 pub(super) fn after(now: u64, wait: Duration) -> u64 {
     let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     now.saturating_add(wait)

@@ -1,4 +1,4 @@
-//! Limits for each period, as they are shown.
+//! The rows that show rate limits and their periods.
 
 use super::answers::{Decimal, decimal};
 use super::budgets::HoldingRow;
@@ -8,8 +8,8 @@ use serde::Serialize;
 use tallymesh_core::{Limit, Period};
 use utoipa::ToSchema;
 
-/// How much is allowed in each period of the keys that it covers: the one that is its name, and those that
-/// go on after its name with a colon.
+/// How much is allowed in each period of the keys that it covers. It covers the key equal to its
+/// name, and every key that begins with its name and a colon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Limit)]
 pub struct LimitRow {
@@ -21,7 +21,7 @@ pub struct LimitRow {
     pub limit: u64,
     /// How long a period is. Periods are counted since 1970.
     pub period_ms: u64,
-    /// The number of the configuration by which it was set, or its period changed.
+    /// The number of the configuration in which it was set, or in which its period changed.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub since: u64,
@@ -61,7 +61,7 @@ pub struct LimitList {
     pub limits: Vec<LimitRow>,
 }
 
-/// The present period of a key, as this node knows it.
+/// The present period of a key, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Period)]
 pub struct PeriodRow {
@@ -73,7 +73,7 @@ pub struct PeriodRow {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub limit: u64,
-    /// What is left of it.
+    /// The amount that is left of it.
     pub left: HoldingRow,
     /// When the period began, in milliseconds since 1970, by this node's clock.
     #[serde(serialize_with = "decimal")]
@@ -99,7 +99,7 @@ impl PeriodRow {
 }
 
 impl OpenSpace {
-    /// The limits of the space; none of a space without members.
+    /// The limits of the space; none in a space without members.
     pub(super) fn limits(&self) -> LimitList {
         let present = self.replica.members().configuration();
         let limits = present.map_or(&[][..], |it| &it.limits);

@@ -1,4 +1,5 @@
-//! The links: what is carried on each, greeted in, and on its way to its transport.
+//! The links: which spaces each carries, where the hello is still to be sent, and the frames on
+//! their way to the transport.
 
 use super::{Driver, LinkRow, LinkState, Order, SYNC};
 use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
@@ -11,40 +12,43 @@ use tallymesh_core::{Error, Link, Party};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-/// The lines that tell of links which their peers had closed, as any stranger may.
+/// Paces the log lines about links that were closed because of their peers, because any stranger
+/// can cause them.
 static CLOSED_LOG: LogPace = LogPace::new();
 
-/// So many spaces are greeted in at a time. More holds up what else there is to do.
+/// Most spaces in which the driver sends the hello at a time. A higher value delays other work.
 const GREETED_AT_ONCE: usize = 256;
 
-/// How long after that the next ones are, in milliseconds.
+/// The pause before the next ones, in milliseconds.
 const GREET_MS: u64 = 5;
 
-/// Most bytes that wait for the network part to take them. What comes beyond is dropped.
+/// Most bytes that wait for the network part. Frames beyond it are dropped.
 const BACKLOG_BYTES_MAX: usize = 16 << 20;
 
-/// How soon it is tried again to hand over what waits, in milliseconds.
+/// How soon the driver retries to hand over waiting frames, in milliseconds.
 pub(super) const FLUSH_MS: u64 = 5;
 
-/// What the driver knows of a link.
+/// The state of a link.
 pub(super) struct Peer {
     name: String,
     kind: PeerKind,
     spaces: Option<Vec<Carried>>,
     broadcast: bool,
-    /// Whom its writers count for.
+    /// The party that the writers of the peer count for.
     party: Party,
-    /// The spaces in which it is yet to be greeted.
+    /// The spaces in which the hello is still to be sent.
     ungreeted: BTreeSet<SpaceId>,
     outbox: mpsc::Sender<Order>,
-    /// Frames that found it full. Only those of other nodes wait: one task takes what is for all of them,
-    /// and is never held up for long. A slow client has to live with what it took.
+    /// Frames that found the outbox full. Only frames for other nodes wait here. One task accepts
+    /// the frames for all of them, and is never delayed for long. A slow client loses the frames
+    /// that do not fit.
     backlog: VecDeque<Vec<u8>>,
     backlog_bytes: usize,
 }
 
 impl Peer {
-    /// Hands a frame over after those that wait; false if any waits then.
+    /// Queues a frame after the waiting ones and hands over as many as possible. Returns false if
+    /// any still waits.
     pub(super) fn send(&mut self, link: Link, bytes: Vec<u8>, metrics: &Metrics) -> bool {
         if self.backlog_bytes + bytes.len() > BACKLOG_BYTES_MAX {
             metrics.dropped_frame();
@@ -55,7 +59,7 @@ impl Peer {
         self.flush(link, metrics)
     }
 
-    /// Hands over what waits; false if any waits still.
+    /// Hands over the waiting frames. Returns false if any still waits.
     fn flush(&mut self, link: Link, metrics: &Metrics) -> bool {
         while let Some(bytes) = self.backlog.pop_front() {
             let length = bytes.len();
@@ -82,7 +86,7 @@ impl Peer {
         found.ok().map(|at| &spaces[at])
     }
 
-    /// What its peer may do in a space that it carries, if that is less than a member may.
+    /// The peer scope in a space that the link carries, if the peer may do less than a member.
     fn limits(&self, space: SpaceId) -> Option<Limits> {
         self.carried(space).and_then(|it| it.limits)
     }
@@ -125,7 +129,7 @@ impl Driver {
         self.links_changed();
     }
 
-    /// Greets new peers in the next spaces that they carry.
+    /// Sends the hello to new peers in the next spaces that their links carry.
     pub(super) fn greet(&mut self, now: u64) {
         if self.greet_next > now {
             return;
@@ -155,7 +159,7 @@ impl Driver {
         };
     }
 
-    /// Greets a peer in a space in which it has, if that is yet to be done.
+    /// Sends the hello to a peer in a space that both have, if that is still to be done.
     pub(super) fn greet_in(&mut self, now: u64, link: Link, space: SpaceId) {
         if let Some(peer) = self.peers.get_mut(&link)
             && peer.ungreeted.remove(&space)
@@ -165,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// A space is synced from now on, on all links that carry it.
+    /// Brings a space into use: it is synced from now on, on all links that carry it.
     pub(super) fn use_space(&mut self, space: SpaceId) {
         if !self.spaces.use_it(space) {
             return;
@@ -181,7 +185,7 @@ impl Driver {
         for (link, broadcast, limits) in links {
             self.spaces[space.0].connected(now, link, broadcast, limits);
         }
-        // Without a network part there is nobody to tell.
+        // Without a network part there is no receiver.
         let _ = self.used.send(space);
     }
 
@@ -192,7 +196,7 @@ impl Driver {
         }
     }
 
-    /// Hands over what found the queue of the network part full.
+    /// Hands over the frames that found the queue of the network part full.
     pub(super) fn flush(&mut self) {
         let now = self.now();
         if self.flush_next > now {
@@ -205,7 +209,7 @@ impl Driver {
         self.flush_next = if done { u64::MAX } else { now + FLUSH_MS };
     }
 
-    /// Forgets a link and asks its transport to drop the connection.
+    /// Forgets a link and orders its transport to close the connection.
     pub(super) fn close(&mut self, now: u64, link: Link, error: Error) {
         if let Some(peer) = self.peers.get(&link) {
             self.metrics.refused(SYNC, error.code());
@@ -213,8 +217,8 @@ impl Driver {
                 let (peer, code) = (&peer.name, error.code());
                 tracing::warn!(%peer, code, left_out, %error, "closing a link");
             }
-            // If the outbox is full, the transport keeps a connection on which nobody listens,
-            // until the peer gives up.
+            // If the outbox is full, the order is lost. The transport then keeps an unused
+            // connection until the peer closes it.
             let _ = peer.outbox.try_send(Order::Close(link, error));
             self.disconnect(now, link);
             self.closed = true;

@@ -1,4 +1,4 @@
-//! What the driver answers about the members of a space, and what it is asked to change.
+//! The driver's answers about the members of a space, and the changes that can be requested.
 
 use super::OwnerKey;
 use super::answers::{Decimal, decimal};
@@ -9,31 +9,32 @@ use std::sync::Arc;
 use tallymesh_core::{Configuration, Fate, Limit, Listed, Owner, WriterId};
 use utoipa::ToSchema;
 
-/// The members of each open space, by its place in the configuration; `None` of a space without members.
+/// The members of each open space, by its place in the configuration; `None` for a space without
+/// members.
 pub(crate) type Rosters = Arc<[Option<Roster>]>;
 
 /// The writer under which this node writes in each open space, by its place in the configuration.
 pub(crate) type OwnWriters = Arc<[WriterId]>;
 
-/// The members of a space, ascending, and by which configuration they are.
+/// The members of a space, ascending, with the configuration that names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roster {
     /// The era of the configuration and its number.
     pub(crate) at: (u64, u64),
     pub(crate) owners: Arc<[OwnerKey]>,
-    /// The last ones before it, the oldest first: a reader that is busy must not miss who was a member
-    /// for a moment.
+    /// The previous configurations, the oldest first. A busy reader must not miss a member that was
+    /// one only for a moment.
     pub(crate) earlier: Earlier,
 }
 
-/// Configurations, each by its era and number, with their members.
+/// Configurations, each with its era, its number and its members.
 pub(crate) type Earlier = Arc<[((u64, u64), Arc<[OwnerKey]>)]>;
 
-/// Most earlier configurations that are handed on.
+/// Most previous configurations that are passed on.
 const EARLIER_MAX: usize = 16;
 
 impl Roster {
-    /// This one, after another.
+    /// This roster as the successor of another one.
     pub(super) fn after(self, before: Option<&Roster>) -> Roster {
         let Some(before) = before.filter(|before| before.at != self.at) else {
             let earlier = before.map_or_else(Earlier::default, |before| before.earlier.clone());
@@ -62,19 +63,19 @@ impl Deref for Roster {
 pub enum MemberChange {
     /// Makes an owner a member.
     Add(OwnerKey),
-    /// Makes an owner a member by a ticket, which was judged by the configuration of this era and number:
-    /// later ones may have removed it.
+    /// Makes an owner a member by a ticket. The ticket was judged by the configuration of this era
+    /// and number, because later ones may have removed its issuer.
     Admit(OwnerKey, (u64, u64)),
-    /// Takes an owner out.
+    /// Removes an owner from the members.
     Remove(OwnerKey),
     /// Sets a limit for each period.
     SetLimit(LimitRow),
-    /// Takes the limit of this name away.
+    /// Removes the rate limit of this name.
     RemoveLimit(String),
 }
 
 impl MemberChange {
-    /// Whether a configuration is as this change makes it.
+    /// Whether a configuration already has the result of this change.
     pub(crate) fn is_in(&self, present: &ConfigurationRow) -> bool {
         let (members, mut limits) = (&present.members, present.limits.iter());
         match self {
@@ -89,7 +90,7 @@ impl MemberChange {
         }
     }
 
-    /// The limits after it, if it changes them.
+    /// The rate limits after it, if it changes them.
     pub(super) fn limits_after(&self, present: &ConfigurationRow) -> Option<Vec<Limit>> {
         let (name, new) = match self {
             MemberChange::SetLimit(limit) => (&limit.name, Some(Limit::from(limit))),
@@ -123,12 +124,12 @@ impl MemberChange {
     }
 }
 
-/// Who is to be declared dead.
+/// The writers that are to be declared dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retiree {
     /// One writer.
     Writer(WriterId),
-    /// All living writers of an owner who is no member.
+    /// All living writers of an owner that is no member.
     Owner(OwnerKey),
 }
 
@@ -137,29 +138,29 @@ pub enum Retiree {
 pub struct MemberRow {
     /// Its owner's key, as 64 hex digits.
     pub owner: OwnerKey,
-    /// The writer of its newest start, as 32 hex digits; `None` if none was heard of.
+    /// The writer of its newest start, as 32 hex digits; `None` if this node has received none.
     pub writer: Option<String>,
-    /// Everything of that writer up to this clock is held here.
+    /// This node has everything of that writer up to this clock.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub clock: u64,
-    /// How many transactions of members that are held here it has not acknowledged yet.
+    /// How many transactions of members that this node has it has not acknowledged yet.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub behind: u64,
-    /// Whether its newest start is not known to all other members yet.
+    /// Whether some other member may not have received its newest start yet.
     pub unsure: bool,
     /// Whether it is this node.
     pub own: bool,
-    /// Milliseconds since anything came from it, over its link or from others; `None` if nothing
-    /// did since this node was started.
+    /// Milliseconds since anything arrived from it, over its own link or through others. `None` if
+    /// nothing has arrived since this node was started.
     pub last_heard_ms: Option<u64>,
 }
 
 /// A configuration of members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ConfigurationRow {
-    /// How many forced changes there were.
+    /// How many forced changes there were before it.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub era: u64,
@@ -196,38 +197,37 @@ pub struct Membership {
     pub owner: OwnerKey,
     /// Whether this node is a member.
     pub member: bool,
-    /// Whether this start of the node takes part: a member announces itself once it has caught up with
-    /// others, or could not for 5 s. Always true of a node that is not to be a member.
+    /// Whether this start of the node takes part. A member announces itself once it has caught up
+    /// with others, or could not for 5 s. Always true for a node that is not to be a member.
     pub announced: bool,
     /// The present configuration; `None` while the space is open.
     pub configuration: Option<ConfigurationRow>,
     /// Its members.
     pub members: Vec<MemberRow>,
-    /// Writers that this node takes care of: clients, and nodes that are no members. Of more than
-    /// 100 so many are listed.
-    pub attached: Vec<String>,
-    /// How many these are in all.
-    pub attached_count: usize,
-    /// Writers that are gone and whose part was not taken over yet. Of more than 100 so many are
+    /// The writers that this node sponsors: guests, and nodes that are no members. At most 100 are
     /// listed.
+    pub attached: Vec<String>,
+    /// How many writers this node sponsors in all.
+    pub attached_count: usize,
+    /// Writers that are gone and have not been retired yet. At most 100 are listed.
     pub waiting: Vec<String>,
-    /// How many these are in all.
+    /// How many of these writers there are in all.
     pub waiting_count: usize,
     /// How many of them this node can't take over, because their totals do not fit into its own.
     pub stuck: usize,
-    /// The members that a change was proposed to have here, until it is decided.
+    /// The members of a change that was proposed here, until it is decided.
     pub proposal: Option<Vec<OwnerKey>>,
-    /// While something is to be decided: the members who have not answered, as far as this node
-    /// knows.
+    /// While a decision is pending: the members that have not answered, as far as this node can
+    /// tell.
     pub unanswered: Vec<OwnerKey>,
 }
 
-/// What became of a writer that was to be declared dead.
+/// The state of a writer that was to be declared dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Retirement {
     /// The writer, as 32 hex digits.
     pub writer: String,
-    /// `absorbed` once its part has been taken over, `dead` until then.
+    /// `absorbed` once its totals have been taken over, `dead` until then.
     pub fate: &'static str,
     /// Once it is absorbed: the last of its clocks that counts.
     #[schema(value_type = Decimal, required = false)]
@@ -238,16 +238,16 @@ pub struct Retirement {
     pub upto: Option<u64>,
 }
 
-/// A writer was absorbed.
+/// A writer was retired, and its totals were taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absorption {
     /// The writer, as 32 hex digits.
     pub writer: String,
-    /// The writer that has taken its part over.
+    /// Its successor, the writer that has taken its totals over.
     pub heir: Option<String>,
 }
 
-/// The word for what became of a writer.
+/// The word for the state of a writer.
 pub(super) fn fate(it: &Listed) -> &'static str {
     match it.fate {
         Fate::Living => "living",

@@ -1,9 +1,9 @@
-//! What this node's writer ids were minted with, beside its key: by it the node proves to others that a
-//! writer is its own, also one of an earlier start.
+//! The nonces with which this node's writer ids were minted, beside its key. With a nonce the node
+//! proves to others that a writer is its own, even one of an earlier start.
 //!
-//! It is one small file in the data folder, written whole before a new id is used. A node whose role is
-//! less than a member's needs it: others take nothing of a writer that was not proved. A nonce is no
-//! secret, as the key is proved by the link.
+//! They are in one small file in the data folder, which is written whole before a new id is used. A
+//! node whose role is below member needs it, because others accept nothing from a writer that was
+//! not proved. A nonce is no secret, because the link proves the key.
 
 use crate::store::{self, StoreError};
 use serde::{Deserialize, Serialize};
@@ -22,12 +22,13 @@ pub(super) type Nonce = [u8; NONCE_BYTES];
 /// The nonces of each space, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Nonces {
-    /// Without a folder they are gone with the process, as is what was written under these ids.
+    /// `None` without a data folder. Then the nonces end with the process, as do all writes under
+    /// these ids.
     folder: Option<PathBuf>,
     by_space: BTreeMap<String, Vec<Nonce>>,
 }
 
-/// The file, as it is written.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -36,10 +37,11 @@ struct Written {
 }
 
 impl Nonces {
-    /// Those that a data folder keeps; none if it has no file of them, as one of an earlier build.
+    /// Reads the nonces from a data folder. There are none if it has no such file, as a folder of
+    /// an earlier build.
     ///
     /// # Errors
-    /// When the file is there and can't be read.
+    /// When the file exists and can't be read.
     pub(super) fn open(folder: Option<PathBuf>) -> Result<Nonces, StoreError> {
         let mut nonces = Nonces {
             folder,
@@ -73,12 +75,12 @@ impl Nonces {
         Ok(nonces)
     }
 
-    /// Those of a space, the oldest first.
+    /// The nonces of a space, the oldest first.
     pub(super) fn of(&self, space: &Space) -> &[Nonce] {
         self.by_space.get(space.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    /// Keeps only those of a space whose writers are still of use.
+    /// Removes the nonces of a space whose writers are no longer of use.
     pub(super) fn retain(
         &mut self,
         space: &Space,
@@ -90,7 +92,7 @@ impl Nonces {
         }
     }
 
-    /// Adds that of a new writer. It is not kept before it is [saved](Nonces::save).
+    /// Adds the nonce of a new writer. It is not stored before [`save`](Nonces::save).
     pub(super) fn note(&mut self, space: &Space, nonce: Nonce) {
         let nonces = self.by_space.entry(space.to_string()).or_default();
         nonces.push(nonce);
@@ -99,10 +101,10 @@ impl Nonces {
         }
     }
 
-    /// Makes all of them durable.
+    /// Makes all nonces durable.
     ///
     /// # Errors
-    /// When they can't be written: nothing may be said under the new ids then.
+    /// When the file can't be written. Then nothing may be sent under the new ids.
     pub(super) fn save(&self) -> Result<(), StoreError> {
         let Some(folder) = &self.folder else {
             return Ok(());

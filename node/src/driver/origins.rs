@@ -1,5 +1,5 @@
-//! Who was at the other end of a link: kept for a while after it is closed, so that whoever brought a
-//! forged shard can be named when that shows.
+//! The peers at the ends of links. A peer stays on record for a while after its link is closed. So
+//! this node can name the peer if a shard from it proves to be forged.
 
 use super::OwnerKey;
 use crate::handle::{NewLink, PeerKind};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tallymesh_core::Link;
 use utoipa::ToSchema;
 
-/// Links that are closed and can be named still. A forged shard shows within seconds, unless its writer
-/// is cut off; a peer that is let in makes a few links a second at most.
+/// Closed links that can still be named. A forged shard shows within seconds, unless its writer is
+/// cut off, and an admitted peer opens a few links a second at most.
 const GONE_MAX: usize = 4_096;
 
 /// The peer that is, or was, at the other end of a link.
@@ -25,16 +25,17 @@ pub struct Origin {
     /// The key that it has proved to be its owner's, as 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerKey>,
-    /// Its address, as it was seen here.
+    /// Its address, as this node saw it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The id of the ticket that it showed, if it was one of HTTP.
+    /// The id of the ticket that it showed, if it used HTTP with one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
 }
 
 impl Origin {
-    /// By what it is told from others: its ticket, its owner, or the machine that it came from.
+    /// The name by which it is told apart from others: its ticket, its owner, or its machine's
+    /// address.
     pub(super) fn party(&self) -> String {
         let machine = || {
             self.address
@@ -48,11 +49,11 @@ impl Origin {
     }
 }
 
-/// The links that are open, and the last ones that were.
+/// The open links, and the last closed ones.
 #[derive(Default)]
 pub(super) struct Origins {
     of: BTreeMap<Link, Arc<Origin>>,
-    /// Those that are closed, the oldest first.
+    /// The closed links, the oldest first.
     gone: VecDeque<Link>,
 }
 
@@ -88,7 +89,7 @@ impl Origins {
             .any(|it| !self.gone.contains(it.0))
     }
 
-    /// Who is, or was, at the other end.
+    /// The peer that is, or was, at the other end.
     pub(super) fn of(&self, link: Link) -> Option<Arc<Origin>> {
         self.of.get(&link).cloned()
     }

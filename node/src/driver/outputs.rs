@@ -1,4 +1,4 @@
-//! Outputs of the sync machines, and where each goes.
+//! Handles the outputs of the sync machines, and sends each to its destination.
 
 use super::{Clients, Driver, FLUSH_MS, News, Order, SYNC};
 use crate::handle::SpaceId;
@@ -7,11 +7,11 @@ use crate::store::StoreError;
 use std::time::Instant;
 use tallymesh_core::Output;
 
-/// The lines that tell of pushes which were refused.
+/// Paces the log lines about refused pushes.
 static PUSHES_LOG: LogPace = LogPace::new();
 
 impl Driver {
-    /// Takes the outputs of the sync machines. Those for others wait for the commit.
+    /// Polls the outputs of the sync machines. The outputs for peers wait for the commit.
     pub(super) fn poll_outputs(&mut self) -> Result<(), StoreError> {
         let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
         self.spaces.set_listening(listening);
@@ -57,7 +57,7 @@ impl Driver {
             if !news.is_empty() {
                 let watchers = self.spaces[place].watchers.clone();
                 self.kept.answer(Box::new(move || {
-                    // Without readers of events the log must do.
+                    // Without readers of events, the log has the news alone.
                     for news in &news {
                         watchers.tell(news);
                     }

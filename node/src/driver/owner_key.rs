@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 pub struct OwnerKey(pub Owner);
 
 impl OwnerKey {
-    /// Reads a key of 64 hex digits, of either case, of which somebody can have the secret half.
+    /// Reads a key of 64 hex digits, of either case, that can have a secret half.
     pub fn parse(text: &str) -> Option<OwnerKey> {
         OwnerKey::digits(text).filter(|key| keys::is_sound(&key.0))
     }
 
-    /// Reads 64 hex digits, of either case, whatever they come to: what was stored before keys were
-    /// looked at.
+    /// Reads 64 hex digits, of either case, without a check of the key. It is for text that earlier
+    /// versions stored before they checked keys.
     pub(crate) fn digits(text: &str) -> Option<OwnerKey> {
         let digits = text.as_bytes();
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {

@@ -1,9 +1,10 @@
-//! The ticket by which something is asked of the driver.
+//! The ticket by which a request is made to the driver.
 //!
-//! A request's ticket is judged when its head has come. By the time its work is done the ticket may have
-//! ended, be revoked, or have lost its issuer: the body came late, the request waited for rights, or it
-//! waited in the queue. So a [command](super::Command) takes the ticket along, and the driver judges it
-//! right before it does the work, and again each time that work goes on after a wait.
+//! The server judges a request's ticket when the head of the request arrives. The work may be done
+//! much later: the body is slow, the request waits for rights, or it waits in the queue. By then
+//! the ticket may have ended or be revoked, or its issuer may have lost its say. So a
+//! [command](super::Command) carries the ticket. The driver judges it right before it does the
+//! work, and again each time the work continues after a wait.
 
 use super::clients::Pass;
 use super::space::OpenSpace;
@@ -13,16 +14,16 @@ use crate::resp::{Place, Turned};
 use crate::trust::{Grant, Ledger};
 use std::sync::{Arc, OnceLock};
 
-/// A ticket, and the place where it has to be good.
+/// A ticket, and the place where it has to be valid.
 pub(crate) struct Permit {
     pass: Pass,
     place: Place,
-    /// Why something was not done that was asked for by it.
+    /// The reason why the driver refused a request with this ticket.
     turned: OnceLock<Turned>,
 }
 
 impl Permit {
-    /// The permit of a ticket in one space, or else in every one.
+    /// The permit of a ticket in one space, or in every space if `space` is `None`.
     pub(crate) fn new(grant: Arc<Grant>, ledger: Ledger, space: Option<SpaceId>) -> Permit {
         Permit {
             pass: Pass::new(grant, ledger),
@@ -31,12 +32,12 @@ impl Permit {
         }
     }
 
-    /// Why the driver has not done something that was asked for by it, if that was so.
+    /// The reason why the driver refused a request with this ticket, if it did.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.turned.get().cloned().map(refusal)
     }
 
-    /// Whether the ticket is good now; if not, [`refusal`](Permit::refusal) tells why.
+    /// Whether the ticket is valid now; if not, [`refusal`](Permit::refusal) returns the reason.
     pub(super) fn is_good(&self, spaces: &Spaces, unix_ms: u64) -> bool {
         match self.pass.judge(self.place, spaces, unix_ms) {
             Ok(()) => true,
@@ -48,10 +49,10 @@ impl Permit {
         }
     }
 
-    /// Judges the ticket in the space where the work is.
+    /// Judges the ticket in the space of the work.
     ///
     /// # Errors
-    /// When it is worth nothing there.
+    /// When it is not valid there.
     pub(super) fn judge_in(&self, space: &OpenSpace, unix_ms: u64) -> Result<(), Refusal> {
         self.pass.judge_timely_in(space, unix_ms).map_err(refusal)
     }

@@ -1,4 +1,4 @@
-//! Where a reader of events was, so that it can go on from there.
+//! The position of a reader of events, from which it can continue.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,9 +7,9 @@ use tallymesh_core::Moment;
 /// A place in the events of one space, at one start of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Random, of the start and the space.
+    /// A random number for the start and the space.
     pub start: u64,
-    /// The moment up to which all changes were told.
+    /// Every change up to this moment has been sent.
     pub moment: Moment,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A text that no position is written as.
+/// A text that is no written position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPosition;
 
@@ -43,17 +43,17 @@ impl FromStr for Position {
     }
 }
 
-/// Which counters a reader of events wants to hear of.
+/// Selects the counters that a reader of events receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// This one only.
+    /// Only this key.
     pub key: Option<String>,
-    /// Only those whose keys begin so.
+    /// Only keys with this prefix.
     pub prefix: String,
 }
 
 impl Wanted {
-    /// Whether a counter is one of them.
+    /// Whether a counter is selected.
     pub fn has(&self, key: &str) -> bool {
         key.starts_with(&self.prefix) && self.key.as_deref().is_none_or(|own| own == key)
     }

@@ -1,4 +1,4 @@
-//! Bringing a replica to where a store is.
+//! Brings a replica to the state of a store.
 
 use super::nonces::Nonces;
 use crate::store::{Kind, StoreError};
@@ -13,17 +13,17 @@ pub(crate) fn check_files(folder: &Path) -> Result<(), StoreError> {
     Nonces::open(Some(folder.to_path_buf())).map(drop)
 }
 
-/// A replica that takes in what a store kept of its space, oldest first.
+/// Builds a replica from the stored records of its space, the oldest first.
 pub(crate) struct Replay {
     space: Space,
     writer: WriterId,
-    /// A snapshot of which there are parts so far.
+    /// A snapshot of which some parts have arrived.
     restoring: Option<Restoring>,
     replica: Option<Replica>,
 }
 
 impl Replay {
-    /// Begins with nothing. `writer` must be freshly minted.
+    /// Begins without state. `writer` must be freshly minted.
     pub(crate) fn new(space: Space, writer: WriterId) -> Replay {
         Replay {
             space,
@@ -33,10 +33,10 @@ impl Replay {
         }
     }
 
-    /// Takes the next record in.
+    /// Applies the next record.
     ///
     /// # Errors
-    /// When it can't be used: the store is damaged.
+    /// When the record can't be used: the store is damaged.
     pub(crate) fn take(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), StoreError> {
         self.try_take(kind, bytes)
             .map_err(|error| StoreError::Record {
@@ -71,7 +71,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The replica as the store has it.
+    /// The replica in the state of the store.
     pub(crate) fn end(self) -> Replica {
         self.replica
             .unwrap_or_else(|| Replica::new(self.space, self.writer))

@@ -1,13 +1,15 @@
-//! What this node may do itself in each of its spaces: by its tickets, where it is no member.
+//! The role of this node itself in each of its spaces: by its tickets, where it is no member.
 
 use super::{Driver, OwnerKey};
 use crate::trust::Standing;
 
-/// How often is looked whether that has changed, in milliseconds: tickets end, and are revoked.
+/// How often the driver checks whether the roles have changed, in milliseconds. Tickets end, and
+/// are revoked.
 const LOOK_MS: u64 = 1_000;
 
 impl Driver {
-    /// Looks what this node may do, if that is due. It is due at once where the members changed.
+    /// Updates the roles of this node if that is due. It is due at once after a change of the
+    /// members.
     pub(super) fn look_at_roles(&mut self) {
         let now = self.now();
         if now < self.roles_due {

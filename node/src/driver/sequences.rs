@@ -1,4 +1,4 @@
-//! Sequences of numbers, as they are shown.
+//! The rows that show sequences of numbers.
 
 use super::answers::{Decimal, decimal, decimal_if_any};
 use super::space::OpenSpace;
@@ -15,23 +15,23 @@ use utoipa::ToSchema;
 pub struct SequenceRow {
     /// Its name.
     pub key: String,
-    /// The least number that no member was given yet, as far as this node knows.
+    /// The lowest number that no member has been given yet, as far as this node can tell.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub next: u64,
-    /// How many numbers were handed out, at least: the rest of those below `next` is held or lost, and may
-    /// have been handed out, too.
+    /// How many numbers were handed out, at least. The other numbers below `next` are held or lost,
+    /// and may have been handed out, too.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub issued: u64,
-    /// How many numbers were lost, those of the gaps among them.
+    /// How many numbers were lost, including those of the gaps.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub lost: u64,
-    /// What members were given and are not known to have handed out, ascending.
+    /// Numbers that members were given and may not have handed out yet, ascending.
     pub held: Vec<HeldRow>,
-    /// The last numbers that were lost with the process that held them, ascending. Nobody hands them out
-    /// any more; of some it may not be known that they were handed out before.
+    /// The last numbers that were lost with the process that held them, ascending. No member hands
+    /// them out any more. Some of them may have been handed out before.
     pub gaps: Vec<GapRow>,
     /// The numbers that are watched, ascending.
     pub watched: Vec<WatchRow>,
@@ -41,24 +41,25 @@ pub struct SequenceRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Watch)]
 pub struct WatchRow {
-    /// The number. With the sequence's name it tells one notice from another: each may come more than once.
+    /// The number. A notice may arrive more than once, and the number with the sequence's name
+    /// identifies it.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub number: u64,
-    /// `open` until it is known to be `handed_out` or `lost`. `passed` if it was handed out by a member that
-    /// had not heard of the watch, or lost long ago.
+    /// `open` until it was `handed_out` or is `lost`. `passed` if a member that did not have the
+    /// watch yet handed it out, or if it was lost long ago.
     pub state: &'static str,
     /// The writer that handed it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub writer: Option<String>,
-    /// That writer's member's key, if it is known.
+    /// The key of that writer's member, if this node has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, nullable = false)]
     pub owner: Option<OwnerKey>,
     /// Whether this node handed it out since it was started.
     pub own: bool,
-    /// At most how many numbers below it were neither handed out nor lost then.
+    /// At most how many lower numbers were neither handed out nor lost at that time.
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "decimal_if_any"
@@ -81,7 +82,7 @@ pub struct HeldRow {
     pub last: u64,
     /// The writer that hands them out.
     pub writer: String,
-    /// The member's key, if it is known.
+    /// The member's key, if this node has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, nullable = false)]
     pub owner: Option<OwnerKey>,
@@ -89,7 +90,7 @@ pub struct HeldRow {
     pub own: bool,
 }
 
-/// Numbers that nobody hands out.
+/// Numbers that no member hands out any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Gap)]
 pub struct GapRow {
@@ -103,12 +104,12 @@ pub struct GapRow {
     pub last: u64,
 }
 
-/// Sequences by name, and where to go on.
+/// Sequences by name, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SequencePage {
     /// The sequences, sorted by the bytes of their names.
     pub sequences: Vec<SequenceRow>,
-    /// Ask for what comes after this name, if there is more.
+    /// The name after which the next page begins, if there may be more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next: Option<String>,
@@ -119,7 +120,7 @@ fn ends(range: &Range<u64>) -> (u64, u64) {
 }
 
 impl OpenSpace {
-    /// What is known of a sequence, `None` if there is none of this name.
+    /// A sequence; `None` if there is none of this name.
     pub(super) fn sequence(&self, key: &str) -> Option<SequenceRow> {
         let Sequence {
             next,
@@ -175,7 +176,7 @@ impl OpenSpace {
         })
     }
 
-    /// The first sequences by name that are wanted.
+    /// The first sequences by name that the query selects.
     pub(super) fn sequences(&self, query: &Query) -> SequencePage {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut more = false;

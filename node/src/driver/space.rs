@@ -34,11 +34,11 @@ use tallymesh_core::{
 };
 use window::Window;
 
-/// Most counters that are listed for the store. With more of them it costs little to look for those
-/// that changed.
+/// Most changed counters that are listed for the store. With more changes, a search of the replica
+/// costs little in comparison.
 const UNSAVED_MAX: usize = 1 << 16;
 
-/// How often a start that takes long says how far it is.
+/// How often a slow start reports its progress.
 pub(crate) const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
 /// A space that this node has open.
@@ -46,43 +46,43 @@ pub(crate) struct OpenSpace {
     pub(super) replica: Replica,
     /// The public key under which writer ids are minted.
     owner: [u8; 32],
-    /// How often that was done since the start.
+    /// How often the node has changed its writer id here since the start.
     renewals: u64,
-    /// Random, so that positions of other starts and spaces are known for such.
+    /// A random number that tells positions of this start and space from all others.
     start: u64,
     /// Readers of events.
     pub(super) watchers: Watchers,
-    /// What they are to be told.
+    /// The events that they are to receive.
     news: Vec<News>,
     sync: SyncMachine,
     sync_config: SyncConfig,
-    /// What was given to the store.
+    /// The state that was given to the store.
     given: Mark,
-    /// What is durable there.
+    /// The state that is durable in the store.
     stored: Mark,
-    /// Counters that changed since this was last looked at.
+    /// Counters that changed since the last look.
     changed: Vec<KeyId>,
-    /// Counters that changed since the store was last given something, some of them more than once;
-    /// none if there are too many to be listed.
+    /// Counters that changed since the store was last given a record, perhaps with duplicates.
+    /// `None` if there are too many to list.
     unsaved: Option<Vec<KeyId>>,
-    /// What happened to counters since then, if any Redis client listens.
+    /// The events of counters since then, if any Redis client subscribes.
     events: Vec<(KeyId, Event)>,
     listening: bool,
     expiries: Expiries,
-    /// How many counters exist, and how many of those that `changed` lists were looked at for that.
+    /// Tracks which counters exist. `looked` is how many entries of `changed` it has already seen.
     existing: Existing,
     looked: usize,
-    /// Local transactions were made since the sync machine was last told.
+    /// Whether local transactions were made since the sync machine was last informed.
     wrote: bool,
     /// The wall clock of the present batch, in milliseconds since 1970.
     unix_ms: u64,
     part: Part,
-    /// What this node may do here: what its tickets say, where it is no member.
+    /// The role of this node here: by its tickets, where it is no member.
     role: Role,
-    /// For how long idempotency keys are known.
+    /// How long idempotency keys are remembered.
     window: Window,
     told: faults::Told,
-    /// Requests that wait for a level, or for what a session depends on.
+    /// Requests that wait for a level, or for the state on which a session depends.
     waits: Vec<levels::Wait>,
     /// Writes that wait for rights, the longest waiting first.
     shorts: Vec<Write>,
@@ -90,7 +90,7 @@ pub(crate) struct OpenSpace {
     commands: Vec<rights::Short>,
 }
 
-/// How many idempotency keys are remembered in tests, which fill that.
+/// How many idempotency keys are remembered in tests, which fill that room.
 #[cfg(test)]
 pub(super) const KEYED_BOUNDS: tallymesh_core::KeyedBounds = tallymesh_core::KeyedBounds {
     all: 300,
@@ -100,7 +100,7 @@ pub(super) const KEYED_BOUNDS: tallymesh_core::KeyedBounds = tallymesh_core::Key
 };
 
 impl OpenSpace {
-    /// Replays what the store keeps of `space` under a fresh writer id: no start can repeat a
+    /// Replays the stored records of `space` under a fresh writer id. So no start can repeat a
     /// clock, whatever happened to the files.
     pub(super) fn load(
         space: Space,
@@ -126,7 +126,7 @@ impl OpenSpace {
         #[cfg(test)]
         replica.keyed_mut().set_bounds(KEYED_BOUNDS);
         if replica.consistency().unconfirmed() == 0 {
-            // Else there may be more to be told of writers that the replica does not list.
+            // Otherwise some writers that the replica does not list may still be announced.
             let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();
             nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
         }
@@ -137,10 +137,11 @@ impl OpenSpace {
             lease_ms,
             ..SyncConfig::default()
         };
-        // All that was replayed is stored already.
+        // Everything that was replayed is already stored.
         let stored = replica.mark();
         let mut expiries = Expiries::default();
-        // At its first time, 0, nothing has expired, so all counters are listed with their expiries.
+        // At the initial time 0 nothing has expired, so all counters are listed with their
+        // expiries.
         for (counter, _) in replica.counters() {
             expiries.note(counter, replica.expiry_at(counter));
         }
@@ -194,7 +195,7 @@ impl OpenSpace {
         self.replica.set_time(unix_ms);
     }
 
-    /// Tells peers what is held at this mean interval. To be called before there are links.
+    /// Sets the mean interval of digests to peers. Call it before there are links.
     pub(super) fn set_interval(&mut self, interval_ms: u32) -> Result<(), StoreError> {
         self.sync_config.interval_ms = interval_ms;
         let seed = u64::from_le_bytes(random()?);
@@ -202,8 +203,8 @@ impl OpenSpace {
         Ok(())
     }
 
-    /// Has the sync machine prove the node's writers to peers that take no others. To be called before
-    /// there are links.
+    /// Makes the sync machine prove the node's writers to peers that accept no others. Call it
+    /// before there are links.
     pub(super) fn prove(&mut self, nonces: &[Nonce]) {
         for nonce in nonces {
             let writer = WriterId::mint(self.replica.space(), &self.owner, nonce);
@@ -212,18 +213,18 @@ impl OpenSpace {
         }
     }
 
-    /// What this node may do here.
+    /// The role of this node here.
     pub(super) fn role(&self) -> Role {
         self.role
     }
 
-    /// This node may do this here from now on.
+    /// Sets the role of this node here.
     pub(super) fn set_role(&mut self, role: Role) {
         let before = std::mem::replace(&mut self.role, role);
         tracing::info!(space = self.name().as_str(), %before, now = %role, "this node's role");
         let only_adds = role < Role::Editor;
         if self.replica.is_adds_only() && !only_adds {
-            // At time 0 nothing has expired, so all are listed.
+            // At time 0 nothing has expired, so all counters are listed.
             self.replica.set_time(0);
             for (counter, _) in self.replica.counters() {
                 self.expiries.note(counter, self.replica.expiry_at(counter));
@@ -234,7 +235,7 @@ impl OpenSpace {
         self.existing.forget();
     }
 
-    /// The replica, to write to it: a reader's node does not.
+    /// The replica for a write. The node of a reader may not write.
     ///
     /// # Errors
     /// [`Error::BeyondRole`].
@@ -246,12 +247,12 @@ impl OpenSpace {
         }
     }
 
-    /// Whether Redis clients are to be told what happens from now on.
+    /// Sets whether Redis clients receive events from now on.
     pub(super) fn set_listening(&mut self, listening: bool) {
         self.listening = listening;
     }
 
-    /// Whether there is nothing in it that a peer could want.
+    /// Whether it has nothing that a peer could need.
     pub(super) fn is_blank(&self) -> bool {
         self.replica.vector().is_empty() && self.replica.members().configuration().is_none()
     }
@@ -266,7 +267,7 @@ impl OpenSpace {
         self.handle(
             now,
             match limits {
-                // Whoever takes nothing of others takes no broadcast.
+                // A node that accepts nothing from others accepts no broadcast.
                 None => {
                     let broadcast = broadcast && self.role == Role::Member;
                     Input::Connected { link, broadcast }
@@ -293,9 +294,9 @@ impl OpenSpace {
         self.handle(now, Input::Broadcast { from, bytes });
     }
 
-    /// Does the duties of a member, drops keys that were known for long enough, and tells the sync
-    /// machine of local writes, and of the time when it is due. Tells whether there is something to be
-    /// stored.
+    /// Does the duties of a member and drops keys older than the window. Then informs the sync
+    /// machine of local writes, and of the time if it is due. Returns whether there is something to
+    /// store.
     pub(super) fn tick(&mut self, now: u64) -> bool {
         self.drop_keys(now);
         self.tend(now);
@@ -322,7 +323,7 @@ impl OpenSpace {
         self.news.push(News::Renewed(Arc::new(renewal)));
     }
 
-    /// Takes what readers of events are to be told, once what it tells of may be shown.
+    /// Takes the events for readers, once their content may be shown.
     pub(super) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
@@ -351,10 +352,10 @@ impl OpenSpace {
         self.sync.links()
     }
 
-    /// What the store lacks.
+    /// The record of the changes that the store lacks.
     pub(super) fn record(&mut self) -> Option<Record> {
         let adds = self.adds();
-        // Whatever is found, nothing before it is lacking any more.
+        // In each case the store lacks no earlier change after this record.
         self.unsaved.get_or_insert_default().clear();
         let (kind, bytes) = match adds {
             Some(adds) => (Kind::Adds, adds),
@@ -374,7 +375,7 @@ impl OpenSpace {
         })
     }
 
-    /// What the store lacks, if that is no more than adds to counters that are listed.
+    /// The record of the changes that the store lacks, if they are only adds to listed counters.
     fn adds(&mut self) -> Option<Vec<u8>> {
         let unsaved = self.unsaved.as_mut()?;
         unsaved.sort_unstable();
@@ -382,24 +383,24 @@ impl OpenSpace {
         self.replica.adds_since(&mut self.given, unsaved)
     }
 
-    /// All records that were made are durable.
+    /// Records that all records given so far are durable.
     pub(super) fn stored(&mut self) {
         self.stored.clone_from(&self.given);
     }
 
-    /// A local transaction changed a counter.
+    /// Records that a local transaction changed a counter.
     #[inline]
     pub(super) fn wrote(&mut self, counter: KeyId, event: Event) {
         self.wrote = true;
         self.note(counter, event);
     }
 
-    /// A local transaction changed no counter, and others are to hear of it all the same.
+    /// Records that a local transaction changed no counter, but is to be sent to others.
     pub(super) fn made(&mut self) {
         self.wrote = true;
     }
 
-    /// What came from others changed a counter.
+    /// Records that a merge changed a counter.
     pub(super) fn changed(&mut self, counter: KeyId) {
         self.note(counter, Event::Merge);
     }
@@ -412,10 +413,10 @@ impl OpenSpace {
         }
     }
 
-    /// What happened since this was last asked, for Redis clients that are subscribed.
+    /// The events since the last call, for subscribed Redis clients.
     fn notices(&mut self, place: usize) -> Vec<Notice> {
         let mut events = std::mem::take(&mut self.events);
-        // The parts of a budget change together, and are told of as one.
+        // The parts of a budget change together, and are reported as one.
         events.dedup_by(|later, before| {
             let budget = |it: &(KeyId, Event)| self.replica.quota().budget_at(it.0);
             later.1 == before.1 && budget(later).is_some() && budget(later) == budget(before)
@@ -426,8 +427,8 @@ impl OpenSpace {
         events.into_iter().filter_map(told).collect()
     }
 
-    /// How many counters exist, and how many of these expire. It takes time only for what changed, or
-    /// expired, since this was last asked.
+    /// How many counters exist, and how many of these expire. The cost depends only on the counters
+    /// that changed or expired since the last call.
     pub(super) fn sizes(&mut self) -> Sizes {
         self.look_at_changed();
         if !self.existing.is_of(&self.replica) {
@@ -443,12 +444,12 @@ impl OpenSpace {
         }
     }
 
-    /// Has the counters be counted again when that is asked next.
+    /// Makes the next call of [`sizes`](OpenSpace::sizes) count all counters again.
     pub(super) fn forget_sizes(&mut self) {
         self.existing.forget();
     }
 
-    /// Looks at the counters that changed: whether they exist, and when they expire.
+    /// Checks for each changed counter whether it exists, and when it expires.
     fn look_at_changed(&mut self) {
         for counter in self.changed.get(self.looked..).unwrap_or_default() {
             self.existing.look(&self.replica, *counter);
@@ -458,14 +459,14 @@ impl OpenSpace {
         self.looked = self.changed.len();
     }
 
-    /// Has the other members say what they hold, at once.
+    /// Requests an acknowledgement from the other members at once.
     pub(super) fn ask_for_acknowledgement(&mut self) {
         self.replica.members_mut().request_acknowledgement();
         self.part.due = self.part.due.min(self.part.done + self.part.rest);
     }
 
-    /// Ends a batch: notes when the changed counters expire, and tells the readers of events of
-    /// each of them once. Returns what to tell subscribers.
+    /// Ends a batch. Records when the changed counters expire, and sends each change once to the
+    /// readers of events. Returns the notices for subscribers.
     pub(super) fn settle(&mut self, place: usize, origins: &Origins) -> Vec<Notice> {
         let notices = self.notices(place);
         if self.looked == 0 {
@@ -525,8 +526,8 @@ impl OpenSpace {
     }
 }
 
-/// Has the allocator return what a large transfer took to the system, where it does not by itself:
-/// glibc keeps up to 64 MiB of it.
+/// Makes the allocator return the memory of a large transfer to the system, where it does not do so
+/// by itself. glibc keeps up to 64 MiB of it.
 fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes a number and touches nothing but the allocator's free memory.
@@ -539,7 +540,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A fresh writer id, and the nonce that it was made with.
+/// A fresh writer id, and the nonce with which it was minted.
 fn mint(space: &Space, owner: &[u8; 32]) -> Result<(WriterId, [u8; 16]), StoreError> {
     let nonce = random()?;
     Ok((WriterId::mint(space, owner, &nonce), nonce))

@@ -1,9 +1,9 @@
-//! All open spaces, and for which of them there is something to do: there may be thousands, most of
+//! All open spaces, with a record of which of them have work to do. There may be thousands, most of
 //! them idle.
 //!
-//! Whoever takes a space to change it wakes it, as does its own deadline. A turn looks at those that
-//! are awake, and puts them to sleep at its end. Those that sleep can be read as they are: a space with a
-//! counter that has expired is awake.
+//! A mutable access to a space wakes it, as does its own deadline. A turn goes through the spaces
+//! that are awake, and puts them to sleep at its end. A sleeping space can be read as it is: a
+//! space with an expired counter is awake.
 
 use super::space::OpenSpace;
 use crate::handle::SpaceId;
@@ -13,9 +13,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
 use tallymesh_core::{Snapshot, Space};
 
-/// So many of the first spaces are in use from the start. Others are once there is something in them,
-/// here or at a peer: only then they are synced. More costs each link a greeting and a digest now and
-/// then for each space, fewer costs the first write in a space a round trip.
+/// How many of the first spaces are in use from the start. Each other space comes into use, and so
+/// is synced, once there is something in it here or at a peer. A higher value costs each link a
+/// hello and some digests for each space. A lower value costs the first write in a space a round
+/// trip.
 const IN_USE_MIN: usize = 64;
 
 /// The open spaces, by their places in the configuration.
@@ -23,19 +24,19 @@ pub(super) struct Spaces {
     all: Vec<OpenSpace>,
     places: HashMap<Box<str>, SpaceId>,
     states: Vec<State>,
-    /// Those that are awake, each once, in the order in which they woke.
+    /// The spaces that are awake, each once, in the order in which they woke.
     awake: Vec<usize>,
-    /// Those that were awake since they last gave what the store lacks, each once.
+    /// The spaces that were awake since they last gave their record to the store, each once.
     unsaved: Vec<usize>,
-    /// Those that gave it, and have not heard yet that it is durable.
+    /// The spaces that gave a record which is not yet known to be durable.
     given: Vec<usize>,
-    /// When the sleeping ones are due, in milliseconds since the start.
+    /// The deadlines of the sleeping spaces, in milliseconds since the start.
     deadlines: BTreeSet<(u64, usize)>,
-    /// When a counter of one of them expires next, in milliseconds since 1970.
+    /// When a counter of each sleeping space expires next, in milliseconds since 1970.
     expiries: BTreeSet<(u64, usize)>,
-    /// The wall clock of the present batch.
+    /// The wall clock of the present batch, in milliseconds since 1970.
     unix_ms: u64,
-    /// Whether any Redis client listens.
+    /// Whether any Redis client subscribes to events.
     listening: bool,
 }
 
@@ -50,7 +51,7 @@ struct State {
 }
 
 impl Spaces {
-    /// All of them are awake.
+    /// Makes the set from these spaces, all awake.
     pub(super) fn new(all: Vec<OpenSpace>) -> Spaces {
         let name = |(place, space): (usize, &OpenSpace)| {
             let name = space.name().as_str();
@@ -87,8 +88,8 @@ impl Spaces {
         self.all.iter_mut()
     }
 
-    /// How many counters there are in a space. One that sleeps is not woken: none of its counters has
-    /// changed or expired.
+    /// How many counters there are in a space. It does not wake a sleeping space, because none of
+    /// its counters has changed or expired.
     pub(super) fn sizes(&mut self, place: usize) -> Sizes {
         self.all[place].sizes()
     }
@@ -97,19 +98,19 @@ impl Spaces {
         self.places.get(name).copied()
     }
 
-    /// Those that are in use, in their order.
+    /// The spaces in use, in their order.
     pub(super) fn in_use(&self) -> impl Iterator<Item = SpaceId> {
         let states = self.states.iter().enumerate();
         let in_use = states.filter(|(_, state)| state.in_use);
         in_use.map(|(place, _)| SpaceId(place))
     }
 
-    /// A space is in use from now on; tells whether it was not.
+    /// Brings a space into use; returns whether it was not in use before.
     pub(super) fn use_it(&mut self, space: SpaceId) -> bool {
         !std::mem::replace(&mut self.states[space.0].in_use, true)
     }
 
-    /// Those that are awake and hold something, and are not in use yet.
+    /// The spaces that are awake, have content, and are not in use yet.
     pub(super) fn begun(&self) -> Vec<SpaceId> {
         let begun = |place: &usize| !self.states[*place].in_use && !self.all[*place].is_blank();
         let awake = self.awake.iter().copied();
@@ -124,7 +125,7 @@ impl Spaces {
         }
     }
 
-    /// Whether Redis clients listen, from now on.
+    /// Sets whether Redis clients subscribe to events from now on.
     pub(super) fn set_listening(&mut self, listening: bool) {
         self.listening = listening;
         for place in &self.awake {
@@ -132,7 +133,7 @@ impl Spaces {
         }
     }
 
-    /// Wakes those that are due. `now` is in milliseconds since the start.
+    /// Wakes the spaces that are due. `now` is in milliseconds since the start.
     pub(super) fn wake_due(&mut self, now: u64) {
         while let Some((_, place)) = self.deadlines.first().filter(|it| it.0 <= now).copied() {
             self.wake(place);
@@ -143,19 +144,19 @@ impl Spaces {
         }
     }
 
-    /// The place of one that is awake; they are numbered from 0.
+    /// The place of the space that is number `at` among those awake, counted from 0.
     pub(super) fn awake(&self, at: usize) -> Option<usize> {
         self.awake.get(at).copied()
     }
 
-    /// Those that are awake.
+    /// Calls a function for each space that is awake.
     pub(super) fn for_each_awake(&mut self, mut take: impl FnMut(&mut OpenSpace)) {
         for place in &self.awake {
             take(&mut self.all[*place]);
         }
     }
 
-    /// Puts all to sleep until they are due.
+    /// Puts all spaces to sleep until they are due.
     pub(super) fn end_turn(&mut self) {
         for place in self.awake.drain(..) {
             let (state, space) = (&mut self.states[place], &self.all[place]);
@@ -169,17 +170,17 @@ impl Spaces {
         }
     }
 
-    /// When the first one of those that sleep is due, in milliseconds since the start.
+    /// The first deadline of the sleeping spaces, in milliseconds since the start.
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|it| it.0)
     }
 
-    /// When a counter of those that sleep expires next, in milliseconds since 1970.
+    /// When a counter of the sleeping spaces expires next, in milliseconds since 1970.
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|it| it.0)
     }
 
-    /// What the store lacks of those whose turns have ended.
+    /// The records that the store lacks of the spaces whose turns have ended.
     pub(super) fn records(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         for place in self.unsaved.drain(..) {
@@ -193,13 +194,14 @@ impl Spaces {
         records
     }
 
-    /// Has the store be given nothing more of a space.
+    /// Excludes a space from all further records to the store.
     pub(super) fn leave_out(&mut self, space: SpaceId) {
         self.end_turn();
         self.unsaved.retain(|place| *place != space.0);
     }
 
-    /// Has all counters be counted again: work on the counts may have been cut short.
+    /// Makes every space count its counters again, because a panic may have interrupted the
+    /// counting.
     pub(super) fn forget_sizes(&mut self) {
         self.all.iter_mut().for_each(OpenSpace::forget_sizes);
     }
@@ -208,7 +210,7 @@ impl Spaces {
         self.all[space.0].name()
     }
 
-    /// All records are durable.
+    /// Records that all records given so far are durable.
     pub(super) fn stored(&mut self) {
         for place in self.given.drain(..) {
             self.states[place].given = false;
@@ -216,8 +218,8 @@ impl Spaces {
         }
     }
 
-    /// Begins a snapshot of a space, which need not be awake for that: no turn follows in which it would
-    /// be put to sleep again.
+    /// Begins a snapshot of a space. The space need not be awake for that, because no turn follows
+    /// that would put it to sleep again.
     pub(super) fn begin_snapshot(&mut self, space: SpaceId) -> Snapshot {
         Snapshot::begin(&self.all[space.0].replica)
     }

@@ -1,9 +1,9 @@
-//! A store that is held in the middle of a commit, and what leaves the node meanwhile: nothing
-//! that tells of it.
+//! A store that stops in the middle of a commit. The tests check that nothing that depends on the
+//! commit leaves the node meanwhile.
 //!
-//! That nothing has left is seen without waiting for it: whatever the driver lets out of one batch
-//! it has let out before it takes the next one, so a sign that a later batch was taken is enough.
-//! See [`Bench::settle`].
+//! The tests see that nothing has left without a wait. The driver sends all output of one batch
+//! before it takes the next one. So a sign that a later batch was taken is enough. See
+//! [`Bench::settle`].
 
 mod contained;
 mod shares;
@@ -23,12 +23,12 @@ use tallymesh_core::{Level, Op, Replica, SyncConfig, VersionVector, WriterId};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SPACE: SpaceId = SpaceId(0);
 
-/// A store that makes each commit when it is let, and the hand that lets it.
+/// A store that makes each commit only when the test allows it, and the test's control over it.
 #[derive(Clone)]
 struct Gate {
     memory: Memory,
@@ -36,11 +36,11 @@ struct Gate {
 }
 
 struct Turns {
-    /// The records of each commit that was entered.
+    /// The records of each commit that was begun.
     entered: Vec<Vec<Record>>,
     /// How many commits may be made; all others wait.
     allowed: usize,
-    /// Whether they fail instead.
+    /// Whether the waiting commits fail instead.
     fails: bool,
 }
 
@@ -77,12 +77,12 @@ impl Gate {
         turns
     }
 
-    /// Holds all commits from now on.
+    /// Stops all commits from now on.
     fn hold(&self) {
         self.change(|turns| turns.allowed = turns.entered.len());
     }
 
-    /// Lets one more be made.
+    /// Allows one more commit.
     fn let_one(&self) {
         self.change(|turns| turns.allowed += 1);
     }
@@ -95,7 +95,7 @@ impl Gate {
         self.change(|turns| turns.fails = true);
     }
 
-    /// Waits until a commit is held. With it, the counters `a` and `b` are at what this returns.
+    /// Waits until a commit is stopped. Returns the counters `a` and `b` as they are after it.
     fn held(&self) -> [Option<i128>; 2] {
         let turns = self.wait(|turns| turns.entered.len() > turns.allowed);
         let mut replay = replay::Replay::new(Space::default(), WriterId::from_bytes([1; 16]));
@@ -144,17 +144,17 @@ impl Store for Gate {
     }
 }
 
-/// A peer that says what it is told to, and takes in what it hears.
+/// A peer that sends the frames of the test, and merges the frames that it receives.
 struct Friend {
     link: Link,
     outbox: mpsc::Receiver<Order>,
-    /// Whether the broadcast is for it.
+    /// Whether it receives the broadcast.
     hears_all: bool,
     replica: Replica,
     pulls: u32,
 }
 
-/// Takes in what a frame tells.
+/// Merges a frame.
 fn hear(replica: &mut Replica, order: Order) {
     let (Order::Send(_, bytes) | Order::Broadcast(_, bytes)) = order else {
         panic!("{order:?}");
@@ -167,7 +167,7 @@ fn hear(replica: &mut Replica, order: Order) {
     merged.expect("a good message");
 }
 
-/// A driver on a gate, and all that anybody hears of it.
+/// A driver on a gate, and everything that its clients and peers receive.
 struct Bench {
     runtime: Runtime,
     gate: Gate,
@@ -176,7 +176,7 @@ struct Bench {
     metrics: Metrics,
     /// Commands of Redis clients so far.
     commands: usize,
-    /// Of these two, one hears pushes by broadcast.
+    /// Two peers, one of which receives pushes by broadcast.
     friends: Vec<Friend>,
     broadcast: mpsc::Receiver<Order>,
     news: Watch,
@@ -253,7 +253,7 @@ impl Bench {
         bench
     }
 
-    /// Opens a link, on which nothing was said yet.
+    /// Opens a link on which nothing has been sent yet.
     fn connect(&self, broadcast: bool) -> (Link, mpsc::Receiver<Order>) {
         let (outbox, inbox) = mpsc::channel(1024);
         let link = self.handle.next_link();
@@ -269,7 +269,7 @@ impl Bench {
         (link, inbox)
     }
 
-    /// A peer that has said hello.
+    /// A peer that has sent its hello.
     fn greet(&self, broadcast: bool) -> Friend {
         let (link, outbox) = self.connect(broadcast);
         let mut replica = Replica::new(Space::default(), WriterId::from_bytes([9; 16]));
@@ -305,7 +305,7 @@ impl Bench {
         self.runtime.block_on(self.handle.frame(link, bytes));
     }
 
-    /// Has each peer ask for all that there is.
+    /// Makes each peer request everything.
     fn pull(&mut self) {
         for at in 0..self.friends.len() {
             self.friends[at].pulls += 1;
@@ -342,7 +342,7 @@ impl Bench {
         within_patience(&self.runtime, future)
     }
 
-    /// Has the Redis client send a line, and waits until it is executed.
+    /// Sends a line from the Redis client, and waits until it is executed.
     fn command(&mut self, line: &str) {
         let line = format!("{line}\r\n");
         self.client.write_all(line.as_bytes()).expect("send");
@@ -350,14 +350,14 @@ impl Bench {
         self.wait_for("resp_commands_total", self.commands);
     }
 
-    /// Asks the node to stop, and waits until it deals with that.
+    /// Requests the stop of the node, and waits until the driver handles it.
     fn ask_to_stop(&self) {
         let taken = self.figure("batch_commands_sum");
         self.runtime.block_on(self.handle.stop());
         self.wait_for("batch_commands_sum", taken + 1);
     }
 
-    /// A figure of the metrics, which is a whole number.
+    /// A metric with a whole number.
     fn figure(&self, name: &str) -> usize {
         let text = self.metrics.text(&[]);
         let name = format!("tallymesh_{name} ");
@@ -374,8 +374,9 @@ impl Bench {
         }
     }
 
-    /// Sees the driver take a batch after all that was sent to it: garbage on a link has this
-    /// closed, for which nothing is waited. Tells whether anything else came on the link.
+    /// Observes that the driver takes a batch after everything that was sent to it. Garbage on a
+    /// link makes the driver close the link, which waits for no commit. Returns whether the link
+    /// received anything else.
     fn probe(&self) -> bool {
         let (link, mut inbox) = self.connect(false);
         let garbage = self.handle.frame(link, b"garbage".to_vec());
@@ -390,9 +391,9 @@ impl Bench {
         }
     }
 
-    /// Sees the driver deal with all that was sent to it and let out what it may, also what the
-    /// sync machine gathers for a while before it is pushed. Tells whether new links were told
-    /// anything.
+    /// Observes that the driver handles everything that was sent to it and sends what it may. That
+    /// includes the changes that the sync machine collects before a push. Returns whether new links
+    /// received anything.
     fn settle(&self) -> bool {
         let delay = Duration::from_millis(SyncConfig::default().push_delay_ms.into());
         let since = Instant::now();
@@ -400,12 +401,12 @@ impl Bench {
         while since.elapsed() < 2 * delay {
             sent |= self.probe();
         }
-        // The first of these is taken in a batch that begins by now, and that one has ended when
-        // the second one is taken.
+        // The first probe is in a batch that begins now, and that batch has ended when the second
+        // probe is taken.
         sent | self.probe() | self.probe()
     }
 
-    /// Takes what has come for peers; tells how much that was.
+    /// Receives the frames for peers; returns how many there were.
     fn take_frames(&mut self) -> usize {
         let mut count = 0;
         for friend in &mut self.friends {
@@ -423,13 +424,13 @@ impl Bench {
         count
     }
 
-    /// Nothing has come for peers.
+    /// Peers have received nothing.
     fn expect_no_frames(&mut self) {
         assert!(!self.settle(), "a new link was told something");
         assert_eq!(self.take_frames(), 0, "peers were told something");
     }
 
-    /// Nothing has come for anybody.
+    /// Neither peers nor clients have received anything.
     fn expect_silence(&mut self) {
         self.expect_no_frames();
         assert!(matches!(self.news.try_recv(), Ok(None)));
@@ -455,7 +456,7 @@ impl Bench {
         assert_eq!((told[0].0, told[0].1.map(|now| now.value)), (key, Some(1)));
     }
 
-    /// Waits until both peers hold these counters, which are 1.
+    /// Waits until both peers have these counters, which are 1.
     fn expect_peers(&mut self, keys: &[&str]) {
         let since = Instant::now();
         let holds = |friend: &Friend| keys.iter().all(|key| friend.replica.value(key) == Some(1));
@@ -466,10 +467,10 @@ impl Bench {
         }
     }
 
-    /// Lets the commit that is held fail. Whoever waits hears nothing but that the node has ended.
+    /// Makes the stopped commit fail. Waiting clients learn only that the node has ended.
     fn fail(mut self, asked: Vec<Asked<Counter>>) {
         self.gate.fail();
-        // A waiting client hears that the node stopped as soon as it does, and of no fault of the program.
+        // A waiting client learns at once that the node stopped, and gets no error of the program.
         for asked in asked {
             assert_eq!(self.answer(asked), Err(Refusal::Stopped));
         }
@@ -481,7 +482,7 @@ impl Bench {
         assert!(self.runtime.block_on(self.broadcast.recv()).is_none());
         assert_eq!(self.news.try_recv().err(), Some(NoNews::Stopped));
         for socket in [&mut self.client, &mut self.subscriber] {
-            // With something unread the system resets the connection.
+            // With unread input the system resets the connection.
             let read = socket.read(&mut [0]).unwrap_or(0);
             assert_eq!(read, 0, "a reply");
         }
@@ -533,7 +534,7 @@ fn nothing_leaves_before_the_commit_that_it_tells_of() {
     );
     expect(&mut bench.subscriber, TOLD_OF_A);
     bench.expect_news("a");
-    // What was done meanwhile is the next commit.
+    // The changes made meanwhile are in the next commit.
     assert_eq!(bench.gate.held(), [Some(1), Some(1)]);
     bench.expect_silence();
     assert!(later.as_mut().now_or_never().is_none());
@@ -558,7 +559,7 @@ fn after_a_failed_commit_nothing_leaves_and_the_node_ends() {
     bench.fail(vec![first, second]);
 }
 
-/// What an interval lets clients see early, it does not let peers see.
+/// With an interval, clients see changes before the commit, and peers do not.
 #[test]
 fn with_an_interval_only_peers_wait_for_the_commit() {
     for fails in [false, true] {
@@ -584,7 +585,7 @@ fn with_an_interval_only_peers_wait_for_the_commit() {
     }
 }
 
-/// What members hold is what is durable, so an interval does not help who asks for that.
+/// A level counts only durable changes, so an interval does not answer such requests earlier.
 #[test]
 fn a_level_is_told_once_it_is_durable_here() {
     let bench = Bench::new(Durability::Interval(PATIENCE * 60));
@@ -617,7 +618,7 @@ fn a_stop_waits_for_all_commits() {
         assert_eq!(bench.gate.held(), [Some(1), None]);
         bench.command("INCR b");
         bench.ask_to_stop();
-        // One that does not wait would most likely have ended by then.
+        // A driver that does not wait would most likely have ended by now.
         (0..1000).for_each(|_| thread::yield_now());
         bench.gate.let_one();
         assert_eq!(bench.gate.held(), [Some(1), Some(1)]);

@@ -1,8 +1,8 @@
-//! Whose turn it is to work: the driver's thread, or a client's.
+//! Decides which thread has the turn to work: the driver's thread, or a client's.
 //!
-//! To hand a request to another thread and the answer back costs more than most requests. So a client
-//! that finds nobody at work does its request itself, and all that waits before it. Else it leaves it
-//! in the queue, for the thread.
+//! To pass a request to another thread and the answer back costs more than most requests. So a
+//! client that finds the driver idle executes its request itself, after everything that waits
+//! before it. Otherwise it leaves the request in the queue for the driver's thread.
 
 use super::command::Command;
 use super::{Clients, Driver};
@@ -14,25 +14,26 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sockets that are looked at in one batch.
+/// Most socket events in one batch.
 const EVENTS_MAX: usize = 1024;
 
-/// How often a client looks whether it is its turn, before it leaves its request to the thread. Most
-/// turns take some microseconds. More keeps a core busy with nothing while a long one is taken.
+/// How often a client tries to get the turn before it leaves its request to the thread. Most turns
+/// take some microseconds. A higher value keeps a core busy without work during a long turn.
 const LOOKS: u32 = 200;
 
-/// By how much the thread may wake later than it should have, because of what a client did meanwhile.
-/// Less would wake it for changes of its next deadline that come from rounding alone.
+/// How much later than due the thread may wake, because of work that a client did meanwhile. A
+/// lower value would wake it for changes of its deadline that come from rounding alone.
 const SLACK: Duration = Duration::from_millis(2);
 
-/// The driver, for whoever's turn it is. There is none any more once it has ended.
+/// The driver, shared by all threads that may take a turn. It is `None` once the driver has ended.
 #[derive(Clone)]
 pub(crate) struct Turn {
     driver: Arc<Mutex<Option<Driver>>>,
     bell: Bell,
 }
 
-/// Wakes the thread if a client panics in its turn, so that the node ends as it would otherwise.
+/// Wakes the thread if a client panics in its turn, so that the node ends as it does after a panic
+/// of the thread.
 struct Alarm<'a>(&'a Bell);
 
 impl Drop for Alarm<'_> {
@@ -43,7 +44,8 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Ends the driver along with its thread, however that ends, so that nobody waits for answers.
+/// Ends the driver along with its thread, however the thread ends, so that no client waits for an
+/// answer.
 struct End<'a>(&'a Mutex<Option<Driver>>);
 
 impl Drop for End<'_> {
@@ -61,8 +63,8 @@ impl Turn {
         }
     }
 
-    /// Works through all that waits, and this command last. Gives the command back if somebody else is at
-    /// work, or nobody will be any more.
+    /// Does all waiting work, and this command last. Returns the command if another thread has the
+    /// turn, or the driver has ended.
     pub(crate) fn take(&self, command: Command) -> Option<Command> {
         for _ in 0..LOOKS {
             match self.driver.try_lock() {
@@ -83,10 +85,10 @@ impl Turn {
         Some(command)
     }
 
-    /// Works until it is told to stop, all clients are gone, or the store fails.
+    /// Works until it is ordered to stop, all clients are gone, or the store fails.
     ///
     /// # Panics
-    /// If a client did in its turn.
+    /// If a client panicked in its turn.
     pub(super) fn run(&self, mut poll: Poll) -> Result<(), StoreError> {
         let _end = End(&self.driver);
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -116,14 +118,14 @@ impl Turn {
                 wait = driver.rest(more);
                 continue;
             }
-            // Nobody has another turn. What is in the queue is dropped along with the driver.
+            // No other turn follows. The queue is dropped along with the driver.
             let Some(mut driver) = turn.take() else {
                 return Ok(());
             };
             drop(turn);
             if let Err(error) = done {
                 let kept = driver.keep_others(&mut poll, &mut events);
-                // A waiting client hears that the node stopped, and of no fault of its own.
+                // A waiting client learns that the node stopped, and gets no error of its own.
                 driver.queue.close();
                 return kept.and(Err(error));
             }
@@ -148,7 +150,7 @@ pub(super) fn sleep(
 }
 
 impl Driver {
-    /// A client's turn.
+    /// The turn of a client.
     fn serve(&mut self, command: Command) {
         let mut batch = std::mem::take(&mut self.batch);
         let more = self.take(&mut batch);
@@ -168,7 +170,7 @@ impl Driver {
         }
     }
 
-    /// For how long the thread may sleep; `None` without end.
+    /// How long the thread may sleep; `None` without end.
     fn rest(&mut self, more: bool) -> Option<Duration> {
         let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
         let more = more || ready || !self.later.is_empty();
@@ -180,14 +182,14 @@ impl Driver {
         Some(self.sleeps_until?.saturating_duration_since(now))
     }
 
-    /// When there is something to do, if nothing comes before.
+    /// When there is something to do, if no input arrives before.
     fn due(&self) -> Option<Instant> {
         let clients = self.clients.as_ref().and_then(Clients::next_deadline);
         let due = [self.next_deadline(), self.kept.due(), clients];
         due.into_iter().flatten().min()
     }
 
-    /// Makes durable what is not yet, and lets out what waits for that.
+    /// Makes all changes durable, and sends everything that waits for that.
     fn finish(mut self, poll: &mut Poll, events: &mut Events) -> Result<(), StoreError> {
         while !self.kept.is_done() {
             sleep(poll, events, None)?;

@@ -1,8 +1,9 @@
 //! The readers of a space's events, and the requests that wait for a decision in it.
 //!
-//! A change wakes the readers of its key and of prefixes of it. Readers of other keys cost nothing, so
-//! that any number of idle ones does not slow down writes. What waits for readers has a bound in bytes,
-//! for each and for all: beyond it the reader for which most waits is told that news is lost.
+//! A change wakes the readers of its key and of prefixes of it. Readers of other keys cost nothing,
+//! so any number of idle ones does not slow down writes. The waiting events have a bound in bytes,
+//! for each reader and for all together. Above it, the reader with the most bytes loses its events,
+//! and is informed of the loss.
 
 use super::{Change, Changes, News, Position, Wanted};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -11,19 +12,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
-/// News that a slow reader may be behind before it is told to catch up.
+/// Most events that wait for one reader. A slower reader is informed that events are lost.
 const NEWS_MAX: usize = 256;
-/// The same, in bytes.
+/// The same bound, in bytes.
 const READER_BYTES_MAX: usize = 256 << 10;
-/// Bytes that wait for all readers of a space.
+/// Most bytes that wait for all readers of a space.
 const BYTES_MAX: usize = 32 << 20;
-/// About what a piece of news or one change takes beside its key.
+/// Estimated bytes of an event or a change beside its key.
 const ROW_BYTES: usize = size_of::<Change>() + 64;
 
 /// Readers by number.
 type Group = BTreeMap<u64, Entry>;
 
-/// The news that waits for one reader.
+/// The events that wait for one reader.
 #[derive(Default)]
 struct Inbox {
     waiting: Mutex<Waiting>,
@@ -42,7 +43,7 @@ struct Waiting {
 
 impl Inbox {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,7 +73,7 @@ impl Inbox {
     }
 }
 
-/// A reader, as the space has it.
+/// A reader, as the table of the space stores it.
 struct Entry(Arc<Inbox>);
 
 impl Entry {
@@ -100,12 +101,12 @@ impl Drop for Entry {
     }
 }
 
-/// The changes for a reader.
+/// Selects the changes for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Key(String),
     Prefix(String),
-    /// None of them.
+    /// No changes.
     Nothing,
 }
 
@@ -124,24 +125,24 @@ struct Table {
     next: u64,
     keys: HashMap<String, Group>,
     prefixes: HashMap<String, Group>,
-    /// How many of the prefixes are so long, in bytes.
+    /// For each length in bytes, the number of prefixes with this length.
     lengths: BTreeMap<usize, usize>,
     others: Group,
-    /// The bytes that wait for all.
+    /// The bytes that wait for all readers.
     bytes: Arc<AtomicUsize>,
 }
 
-/// The changes of one commit, with their bytes, for the readers of a key and of a prefix.
+/// The changes of one commit, with their bytes, for each key and each prefix that has readers.
 struct Told<'c> {
     table: &'c Table,
     keys: BTreeMap<&'c str, (Changes, usize)>,
     prefixes: BTreeMap<&'c str, (Changes, usize)>,
-    /// The bytes of all of it.
+    /// The bytes of the whole commit.
     bytes: usize,
 }
 
 impl<'c> Told<'c> {
-    /// Adds a change of a key for all who want it, with `put`.
+    /// Adds a change of a key for all readers that want it, with `put`.
     fn add(&mut self, key: &'c str, put: impl Fn(&mut Changes)) {
         let bytes = ROW_BYTES + key.len();
         self.bytes += bytes;
@@ -212,7 +213,7 @@ impl Table {
         }
     }
 
-    /// Tells each reader the changes that it wants, at once.
+    /// Sends each reader the changes that it wants, as one event.
     fn changed(&self, changes: &Arc<Changes>, position: Position) {
         let mut told = Told {
             table: self,
@@ -250,11 +251,11 @@ impl Table {
         self.keep_bound();
     }
 
-    /// Has the readers for which most waits lose it, while too much waits for all.
+    /// Drops the events of the readers with the most waiting bytes, while too much waits for all.
     fn keep_bound(&self) {
         while self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
             let most = self.all().max_by_key(|entry| entry.0.waiting().bytes);
-            // A reader that goes gives its bytes back after it has left the table.
+            // A reader that ends returns its bytes after it has left the table.
             let Some(Entry(inbox)) = most.filter(|it| it.0.waiting().bytes > 0) else {
                 return;
             };
@@ -275,11 +276,12 @@ pub(super) struct Watchers(Arc<Mutex<Table>>);
 
 impl Watchers {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `wanted` is told, and all that is no change; without it only the latter.
+    /// Adds a reader of the `wanted` changes and of all other events. Without `wanted` it receives
+    /// only the other events.
     pub(super) fn watch(&self, wanted: Option<&Wanted>) -> Watch {
         let place = Place::of(wanted);
         let mut table = self.table();
@@ -297,7 +299,7 @@ impl Watchers {
         }
     }
 
-    /// Whether anybody wants to hear of changes.
+    /// Whether any reader wants changes.
     pub(super) fn want_changes(&self) -> bool {
         let table = self.table();
         !table.keys.is_empty() || !table.prefixes.is_empty()
@@ -307,22 +309,22 @@ impl Watchers {
         let table = self.table();
         match news {
             News::Changed(changes, position) => table.changed(changes, *position),
-            // There is one now and then, and all share it.
+            // Such events are rare, and all readers share one.
             _ => table.all().for_each(|entry| entry.tell(news, ROW_BYTES)),
         }
     }
 }
 
-/// Why a reader gets no news.
+/// The reason why a reader receives no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNews {
-    /// The reader was too slow: some news is lost, and it should look for itself.
+    /// The reader was too slow. Some events are lost, and the reader should read the state itself.
     Lost,
     /// The node stops.
     Stopped,
 }
 
-/// One who is told.
+/// The receiving end of one reader.
 pub struct Watch {
     inbox: Arc<Inbox>,
     place: Place,
@@ -331,10 +333,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for news.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// [`NoNews::Lost`] in place of all that waited, if there was no room for more.
+    /// [`NoNews::Lost`] instead of all waiting events, if there was no room for more.
     pub async fn recv(&mut self) -> Result<News, NoNews> {
         loop {
             if let Some(news) = self.try_recv()? {
@@ -344,10 +346,10 @@ impl Watch {
         }
     }
 
-    /// What waits, if anything does.
+    /// Returns the next event, if one waits.
     ///
     /// # Errors
-    /// As of [`Watch::recv`].
+    /// As for [`Watch::recv`].
     pub fn try_recv(&mut self) -> Result<Option<News>, NoNews> {
         self.inbox.next()
     }
@@ -355,11 +357,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Where it is gone, the node stops.
+        // If the table is gone, the node is stopping.
         if let Some(table) = self.of.upgrade() {
             Watchers(table).table().remove(&self.place, self.number);
         }
-        // What waited is no more.
+        // The waiting events no longer count.
         self.inbox.lose(&mut self.inbox.waiting());
     }
 }
@@ -389,7 +391,7 @@ mod tests {
         }
     }
 
-    /// How much waits for a reader.
+    /// How many events wait for a reader.
     fn waiting(watch: &mut Watch) -> usize {
         std::iter::from_fn(|| watch.try_recv().expect("not lost")).count()
     }
@@ -449,7 +451,7 @@ mod tests {
         let lost = slow.iter_mut().filter_map(|it| it.try_recv().err());
         assert!(lost.count() >= 200 - BYTES_MAX / (200 << 10));
         assert_eq!(waiting(&mut small), 1);
-        // One that is too much for a reader is not kept for it either.
+        // An event that is too large for a reader is not kept for it either.
         let mut quick = watchers.watch(Some(&wanted(None, "y")));
         watchers.tell(&changed(&[&"y".repeat(READER_BYTES_MAX)]));
         assert_eq!(quick.try_recv().err(), Some(NoNews::Lost));

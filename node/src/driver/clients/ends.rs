@@ -1,4 +1,4 @@
-//! When connections are ended that their clients would keep: those that do not authenticate, and those whose
+//! Ends connections that their clients would keep: those that do not authenticate, and those whose
 //! ticket has ended.
 
 use super::{Clients, LINGER};
@@ -8,18 +8,19 @@ use crate::metrics::Metrics;
 use crate::resp::ReplyError;
 use std::time::{Duration, Instant};
 
-/// How often the tickets of all connections are judged, whatever these send. It bounds for how long
-/// subscribers and those that wait go on after a ticket has ended.
+/// How often the driver judges the tickets of all connections, whether or not they send. It bounds
+/// how long subscribers and waiting clients continue after their ticket has ended.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Clients {
-    /// When the next stranger's time is over, or tickets are judged.
+    /// When the time of the next unauthenticated connection is over, or the tickets are to be
+    /// judged.
     pub(super) fn ends_due(&self) -> Option<Instant> {
         let judge = (self.config.tickets && !self.connections.is_empty()).then_some(self.judge_due);
         self.strangers_due().into_iter().chain(judge).min()
     }
 
-    /// Ends whatever is to be ended by now.
+    /// Ends every connection whose time is over.
     pub(super) fn look_at_ends(
         &mut self,
         spaces: &Spaces,
@@ -38,8 +39,8 @@ impl Clients {
         self.end_greedy(kept, metrics);
     }
 
-    /// Judges all tickets. Subscribers and those that wait are ended with their tickets; others have a time
-    /// to show another one.
+    /// Judges all tickets. Subscribers and waiting clients are closed when their ticket ends. Other
+    /// clients have some time to show another ticket.
     fn judge_all(&mut self, spaces: &Spaces, kept: &Kept, unix_ms: u64, now: Instant) {
         for at in 0..self.connections.capacity() {
             let Some(connection) = self.connection(at) else {
@@ -72,7 +73,7 @@ impl Clients {
         }
     }
 
-    /// Ends a connection with a refusal, which it may read still.
+    /// Ends a connection with an error, which the client may still read.
     pub(super) fn dismiss(
         &mut self,
         at: usize,

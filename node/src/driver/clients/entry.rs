@@ -1,5 +1,5 @@
-//! How Redis clients come in: from the listener, or with keys agreed on; and who gives way if there are
-//! too many.
+//! How Redis clients connect: through the listener, or after a TLS handshake elsewhere; and which
+//! connection is closed if there are too many.
 
 use super::line::Line;
 use super::output::Output;
@@ -15,37 +15,38 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Connections that are accepted before those that are there have their turn.
+/// Connections accepted before the existing connections have their turn.
 const ACCEPTS_MAX: usize = 64;
 
 /// How Redis clients are served.
 pub(crate) struct Serve {
-    /// Where they connect. `None`: elsewhere, and they [come](Secured) with keys agreed on.
+    /// The listener. `None` means that clients connect elsewhere, and arrive as [`Secured`] after
+    /// their TLS handshake.
     pub(crate) listener: Option<std::net::TcpListener>,
-    /// The port where they do.
+    /// The port of that listener.
     pub(crate) port: u16,
-    /// What is allowed to whom.
+    /// The access rules.
     pub(crate) rules: RespConfig,
-    /// Most of them at once.
+    /// Most clients at once.
     pub(crate) clients_max: usize,
-    /// Which of their tickets are revoked.
+    /// The ledger, which lists the revoked tickets.
     pub(crate) ledger: Ledger,
-    /// The operator's token, which is as good as a member's ticket.
+    /// The operator's token, which allows as much as a member's ticket.
     pub(crate) token: OperatorToken,
 }
 
-/// A Redis client with which keys are agreed on.
+/// A Redis client after its TLS handshake.
 pub(crate) struct Secured {
-    /// Its connection, which does not block.
+    /// Its socket, which is in non-blocking mode.
     pub(crate) socket: std::net::TcpStream,
-    /// The keys, and what was read beside them.
+    /// The TLS session, with any input that was read along with the handshake.
     pub(crate) tls: rustls::ServerConnection,
-    /// Where it comes from.
+    /// The address of the client.
     pub(crate) from: SocketAddr,
 }
 
 impl Clients {
-    /// Takes in who waits at the listener, some of them at a time.
+    /// Accepts some of the connections that wait at the listener.
     pub(super) fn accept(&mut self, registry: &Registry, metrics: &Metrics) {
         for _ in 0..ACCEPTS_MAX {
             if self.has_lobby() {
@@ -68,7 +69,8 @@ impl Clients {
                     self.accepting = false;
                     return;
                 }
-                // A connection that broke while it waited, or too many files: others may do.
+                // A waiting connection broke, or too many files are open. The next attempt may
+                // succeed.
                 Err(error) => {
                     tracing::warn!(%error, "can't accept a Redis connection");
                     self.accepting = false;
@@ -79,7 +81,7 @@ impl Clients {
         }
     }
 
-    /// Takes in a client with which keys are agreed on.
+    /// Adds a client after its TLS handshake.
     pub(in crate::driver) fn secured(
         &mut self,
         client: Secured,
@@ -115,7 +117,7 @@ impl Clients {
         let mut line = match given_back {
             Ok(line) => line,
             Err(mut line) => {
-                // Whether it can still be told does not matter.
+                // Whether the client can still receive the error does not matter.
                 let _ = line.write(b"-ERR max number of clients reached\r\n");
                 metrics.resp_refused();
                 return Ok(());
@@ -138,7 +140,7 @@ impl Clients {
             made: now,
         };
         let at = entry.key();
-        // Of what was read along with the keys no socket will tell.
+        // The socket does not report input that was read along with the handshake.
         let readable = line.is_secured();
         entry.insert(Some(Box::new(Connection {
             line,

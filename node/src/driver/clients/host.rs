@@ -1,4 +1,4 @@
-//! What sessions of the Redis protocol see of the node.
+//! The view that sessions of the Redis protocol have of the node.
 
 use super::knocks::Knocks;
 use super::passes::Pass;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
 
-/// For how long what was looked up of the memory is told.
+/// How long a measured memory size is shown before it is measured again.
 const MEMORY_TIME: Duration = Duration::from_secs(1);
 
-/// What is counted over all connections.
+/// Counts and records over all connections.
 pub(super) struct Books {
     port: u16,
     run_id: String,
@@ -30,15 +30,15 @@ pub(super) struct Books {
     pub(super) commands: u64,
     /// Links to other nodes.
     pub(super) links: usize,
-    /// Tries to come in that failed.
+    /// Failed authentication attempts.
     knocks: Knocks,
-    /// Which tickets are revoked.
+    /// The ledger, which lists the revoked tickets.
     ledger: Ledger,
     /// The operator's token.
     token: OperatorToken,
-    /// Places of the clients that have shown a ticket.
+    /// The places of the clients that have shown a ticket.
     places: places::Shared,
-    /// The memory in use, and when that was looked up.
+    /// The memory in use, and when it was measured.
     memory: Option<(Instant, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl Books {
         }
     }
 
-    /// Bytes of memory that the process uses. It is looked up once a second at most.
+    /// Bytes of memory that the process uses, measured once a second at most.
     fn memory_bytes(&mut self, now: Instant) -> u64 {
         let fresh = |it: &(Instant, u64)| now.duration_since(it.0) < MEMORY_TIME;
         if let Some((_, bytes)) = self.memory.filter(fresh) {
@@ -85,14 +85,14 @@ impl Books {
     }
 }
 
-/// What one connection sees while it has its turn.
+/// The view of one connection while it has its turn.
 pub(super) struct Desk<'a> {
     pub(super) spaces: &'a mut Spaces,
     /// All connections but this one.
     pub(super) others: &'a Slab<Option<Box<Connection>>>,
-    /// The number of this one's session, and what is known of it.
+    /// The number of this connection's session, its fixed facts, and when it last sent.
     pub(super) own: (u64, Arc<Ends>, Instant),
-    /// The ticket of this one.
+    /// The ticket of this connection.
     pub(super) pass: Option<Box<Pass>>,
     pub(super) books: &'a mut Books,
     pub(super) metrics: &'a Metrics,
@@ -100,11 +100,11 @@ pub(super) struct Desk<'a> {
     /// Milliseconds since the driver's start.
     pub(super) since_start: u64,
     pub(super) now: Instant,
-    /// Whether anything was changed.
+    /// Whether a command changed anything.
     pub(super) wrote: bool,
     /// The space that the present command may be changing.
     pub(super) changing: Option<usize>,
-    /// Whether it has shown a good ticket.
+    /// Whether the connection has shown a valid ticket.
     pub(super) shown: bool,
 }
 
@@ -146,7 +146,7 @@ impl Host for Desk<'_> {
                         .into(),
                 });
             }
-            // It has no end and no bounds, and takes no place of those that tickets share.
+            // The token has no end and no bounds, and needs none of the places that tickets share.
             (self.pass, self.shown) = (None, true);
             return Ok(Role::Member);
         }

@@ -1,9 +1,14 @@
-//! Redis clients that try to come in and can't: how often they may try, and what is logged of it.
+//! The auth throttle for Redis clients: how often a client may try to authenticate, and which
+//! failures are logged.
 //!
-//! A password is not looked at while too many tries failed from its address, since it can be guessed. A
-//! ticket always is: a good one passes whatever others behind the same address show. A connection that
-//! shows a bad one after too many pauses, since to check a signature takes the thread that all others wait
-//! for. All tries are counted with the other refusals.
+//! A password can be guessed. So the driver does not check one while too many attempts from its
+//! address have failed.
+//!
+//! The driver always checks a ticket, so that a valid one passes whatever other clients behind the
+//! same address show. To check a signature takes the thread that all clients share. So after too
+//! many failures, a connection that shows a bad ticket pauses.
+//!
+//! All attempts are counted with the other refusals.
 
 use crate::gossip::{Pace, Rate};
 use crate::http::rate::client;
@@ -11,23 +16,23 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How often tries from one address may fail: so often a second, after so many at once. Less, and a
-/// program with many connections and an old ticket has to wait after that was replaced; more lets
-/// strangers guess, and takes the time of others.
+/// How many attempts from one address may fail: so many a second, after so many at once. With a
+/// lower value, a program with many connections and an old ticket waits after the ticket was
+/// replaced. With a higher value, strangers guess more, and take the time of others.
 const FAILS: (u64, u64) = (1, 20);
 
-/// How often one kind of failure from one address is logged. Lower fills the log, higher hides that it
-/// goes on.
+/// How often one kind of failure from one address is logged. A shorter interval fills the log; a
+/// longer one hides that the failures continue.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a connection pauses that shows a bad ticket after too many failed. Shorter, and 1,024
-/// connections take more than a tenth of the driver's thread.
+/// How long a connection pauses that shows a bad ticket after too many failures. With a shorter
+/// pause, 1,024 connections take more than a tenth of the driver's thread.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Most failures that are logged in one interval, wherever they come from.
+/// Most failures that are logged in one interval, from all addresses together.
 const LOGGED_MAX: usize = 128;
 
-/// Tries that failed.
+/// Failed attempts to authenticate.
 pub(super) struct Knocks {
     fails: Pace<IpAddr>,
     logged: HashMap<(IpAddr, &'static str), Instant>,
@@ -41,16 +46,17 @@ impl Knocks {
         }
     }
 
-    /// Whether who comes from there may try a password.
+    /// Whether a client at this address may try a password.
     ///
     /// # Errors
-    /// With how long to wait.
+    /// How long it has to wait.
     pub(super) fn may_try(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let wait = self.fails.wait(&client(from), 1, now);
         wait.map_or(Ok(()), Err)
     }
 
-    /// A try failed, with this code. Tells how long the connection should pause, if too many did.
+    /// Records a failed attempt with this code. Returns how long the connection should pause, if
+    /// too many attempts have failed.
     pub(super) fn failed(
         &mut self,
         from: IpAddr,

@@ -1,7 +1,7 @@
-//! The socket of a connection, in the clear or encrypted.
+//! The socket of a connection, plain or encrypted.
 //!
-//! Keys are agreed on elsewhere, before a connection comes here. What is left is cheap enough for the
-//! driver's thread.
+//! The TLS handshake happens elsewhere, before a connection arrives here. The remaining work is
+//! cheap enough for the driver's thread.
 
 use mio::net::TcpStream;
 use rustls::ServerConnection;
@@ -9,9 +9,9 @@ use std::io::{self, ErrorKind, Read, Write};
 
 /// The line to a client. Reading and writing never block.
 pub(super) enum Line {
-    /// As it is.
+    /// Without encryption.
     Plain(TcpStream),
-    /// By TLS.
+    /// With TLS.
     Secured(Box<Secured>),
 }
 
@@ -19,12 +19,12 @@ pub(super) enum Line {
 pub(super) struct Secured {
     socket: TcpStream,
     tls: ServerConnection,
-    /// The other end sends no more.
+    /// Whether the other end has closed its side.
     ended: bool,
 }
 
 impl Line {
-    /// A connection on which keys are agreed on.
+    /// A connection after its TLS handshake.
     pub(super) fn secured(socket: TcpStream, tls: ServerConnection) -> Line {
         let ended = false;
         Line::Secured(Box::new(Secured { socket, tls, ended }))
@@ -37,7 +37,7 @@ impl Line {
         }
     }
 
-    /// Whether there may be something to read of which the socket will not tell.
+    /// Whether there may be input that the socket does not report.
     pub(super) fn is_unread(&self) -> bool {
         match self {
             Line::Plain(_) => false,
@@ -45,7 +45,7 @@ impl Line {
         }
     }
 
-    /// Whether bytes that were written are still here.
+    /// Whether written bytes still wait in the TLS buffers.
     pub(super) fn is_unsent(&self) -> bool {
         match self {
             Line::Plain(_) => false,
@@ -58,7 +58,7 @@ impl Line {
         matches!(self, Line::Secured(_))
     }
 
-    /// Says that no more comes, if the socket takes that at once.
+    /// Sends the TLS close alert, if the socket accepts it at once.
     pub(super) fn end(&mut self) {
         if let Line::Secured(secured) = self {
             secured.tls.send_close_notify();
@@ -69,7 +69,7 @@ impl Line {
 }
 
 impl Secured {
-    /// Hands all that was written to the socket; tells whether it took all.
+    /// Writes all encrypted bytes to the socket. Returns whether the socket accepted all of them.
     fn push(&mut self) -> io::Result<bool> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.socket) {
@@ -83,7 +83,8 @@ impl Secured {
         Ok(true)
     }
 
-    /// Reads as a plain socket does: fewer bytes than there is room for are all there are now.
+    /// Reads as a plain socket does: a read that does not fill the buffer returns all that there is
+    /// now.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -94,7 +95,8 @@ impl Secured {
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The socket ended without a word: what came before is whole all the same.
+                // The socket ended without a close alert. The input before that is complete all the
+                // same.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.ended = true,
                 Err(error) => return Err(error),
             }
@@ -108,7 +110,7 @@ impl Secured {
                 Err(error) => return Err(error),
             }
             if let Err(error) = self.tls.process_new_packets() {
-                // It is told why, if the socket takes that.
+                // Sends the client the TLS alert with the reason, if the socket accepts it.
                 let _ = self.push();
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
@@ -128,8 +130,8 @@ impl Read for Line {
 }
 
 impl Write for Line {
-    /// Takes bytes only once all before are on their way: few wait here, and the rest where they are
-    /// counted.
+    /// Accepts bytes only once the socket has accepted all earlier ones. So few bytes wait here,
+    /// and the rest waits in the output buffer, where it is counted.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {

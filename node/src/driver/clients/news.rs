@@ -1,9 +1,9 @@
-//! Events for subscribers: they wait in one queue, and each subscriber has its own place in it.
+//! Events for subscribers. They wait in one queue, and each subscriber has its own place in it.
 //!
-//! Comparing an event with patterns may take long, since readers choose the patterns. So each subscriber
-//! has turns, and all of them together a share of each batch: those with many patterns fall behind, and
-//! neither writes nor other subscribers wait for them. One that falls behind too far is cut off, as one
-//! that does not read.
+//! To compare an event with patterns may take long, because subscribers choose the patterns. So
+//! each subscriber has turns, and all subscribers together have a share of each batch. Subscribers
+//! with many patterns fall behind, and neither writes nor other subscribers wait for them. A
+//! subscriber that falls too far behind is disconnected, as is one that does not read.
 
 use super::{Clients, Connection, LINGER};
 use crate::clock::WallClock;
@@ -15,32 +15,33 @@ use crate::resp::{Midway, Notice, Place, Turned};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Steps of comparing in one turn of a subscriber.
+/// Steps of comparison in one turn of a subscriber.
 const TURN_STEPS: usize = if cfg!(test) {
     20_000
 } else {
     TURN_WORK_MAX * STEPS_FOR_WORK
 };
 
-/// Steps of comparing in one batch, for all subscribers together. More lets patterns hold up all writes
-/// for longer; less makes subscribers with many patterns fall behind sooner.
+/// Steps of comparison in one batch, for all subscribers together. With a higher value, patterns
+/// delay all writes for longer. With a lower value, subscribers with many patterns fall behind
+/// sooner.
 const BATCH_STEPS: usize = 2 * TURN_STEPS;
 
-/// Most bytes of events that wait for subscribers that are behind. More takes that memory; less cuts off
-/// those that are slow for a moment.
+/// Most bytes of events that wait for subscribers that are behind. A higher value takes that much
+/// memory. A lower value disconnects subscribers that are slow for a moment.
 const NEWS_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
-/// Events that subscribers have not been told of.
+/// Events that some subscribers have not received.
 #[derive(Default)]
 pub(super) struct News {
-    /// Each with its space.
+    /// Each event with its space.
     notices: VecDeque<(usize, Notice)>,
     bytes: usize,
-    /// The number of the first of them, counted from the start.
+    /// The number of the first waiting event, counted from the start.
     first: u64,
     /// Connections that are behind, in the order of their turns.
     behind: VecDeque<usize>,
-    /// Steps that were taken in the present batch.
+    /// Steps used in the present batch.
     steps: usize,
 }
 
@@ -50,13 +51,13 @@ impl News {
     }
 }
 
-/// How far a connection was told.
+/// How far a connection has received events.
 #[derive(Default)]
 pub(super) struct Told {
     /// The number of the next event.
     next: u64,
     midway: Midway,
-    /// Whether it is among those that are behind.
+    /// Whether the connection is in the queue of those that are behind.
     pub(super) behind: bool,
 }
 
@@ -66,7 +67,7 @@ fn bytes_of(notice: &Notice) -> usize {
 }
 
 impl Clients {
-    /// Tells subscribers what happened in a space, as far as they get to it now.
+    /// Queues the events of a space for subscribers, and sends as many as the batch's share allows.
     pub(in crate::driver) fn notify(
         &mut self,
         notices: Vec<Notice>,
@@ -97,13 +98,13 @@ impl Clients {
         self.cut_off_behind(metrics);
     }
 
-    /// Tells subscribers more, in a new batch.
+    /// Continues to send events to subscribers, in a new batch.
     pub(super) fn go_on_telling(&mut self, spaces: &Spaces, unix_ms: u64, kept: &Kept) {
         self.news.steps = 0;
         self.tell(spaces, unix_ms, kept);
     }
 
-    /// Whether there are events that subscribers were not told of.
+    /// Whether some subscribers have not received all events.
     pub(super) fn is_telling(&self) -> bool {
         !self.news.behind.is_empty()
     }
@@ -118,7 +119,7 @@ impl Clients {
                 break;
             };
             let connection = self.connections.get_mut(at).and_then(Option::as_deref_mut);
-            // It may have ended, and its place be another one's.
+            // The connection may have ended, and another one may have its place.
             let Some(connection) = connection.filter(|it| it.news.behind) else {
                 continue;
             };
@@ -146,7 +147,7 @@ impl Clients {
         self.forget_told();
     }
 
-    /// Forgets the events of which all were told.
+    /// Drops the events that all subscribers have received.
     fn forget_told(&mut self) {
         let behind = self.news.behind.iter();
         let next = behind.filter_map(|at| {
@@ -163,7 +164,7 @@ impl Clients {
         }
     }
 
-    /// Cuts off those that are furthest behind, if too much waits for them.
+    /// Disconnects the subscribers that are furthest behind, while too much waits for them.
     fn cut_off_behind(&mut self, metrics: &Metrics) {
         while self.news.bytes > NEWS_BYTES_MAX {
             let first = self.news.first;
@@ -186,8 +187,8 @@ impl Clients {
 }
 
 impl Connection {
-    /// Hears of events for one turn. Tells how many steps that took, and why its ticket is worth nothing
-    /// any more in the space that it is in.
+    /// Receives events for one turn. Returns the number of steps, and the error if its ticket is no
+    /// longer valid in the selected space.
     fn hear(&mut self, news: &News, spaces: &Spaces, unix_ms: u64) -> (usize, Option<Turned>) {
         let (mut steps, mut judged) = (0, None);
         while steps < TURN_STEPS {
@@ -201,7 +202,8 @@ impl Connection {
                 match pass.map_or(Ok(()), |it| it.judge(place, spaces, unix_ms)) {
                     Ok(()) => judged = Some(*space),
                     Err(turned) if *space == self.session.space() => return (steps, Some(turned)),
-                    // It is told of what else its ticket speaks of.
+                    // Its ticket may still be valid in other spaces, so it receives the events of
+                    // those.
                     Err(_) => {
                         self.news.next += 1;
                         self.news.midway = Midway::default();

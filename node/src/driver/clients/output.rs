@@ -1,31 +1,31 @@
-//! What a connection is to be sent, part of which may have to wait.
+//! The output of a connection; some of it may have to wait for a commit.
 
 use std::io::{self, ErrorKind, Write};
 
-/// Memory that is kept for the next answers when all is sent, in bytes.
+/// Memory kept for the next answers after all output is sent, in bytes.
 const IDLE_BYTES: usize = 64 << 10;
 
 /// Bytes on their way to a socket. Places in them are counted from the connection's first byte.
 #[derive(Default)]
 pub(super) struct Output {
-    /// Being sent: `sending[..sent]` is gone.
+    /// The part that is being sent: `sending[..sent]` has been written to the socket.
     sending: Vec<u8>,
     sent: usize,
-    /// What comes after it.
+    /// The part after `sending`.
     filling: Vec<u8>,
-    /// Where `sending` begins.
+    /// The place where `sending` begins.
     begin: u64,
-    /// Up to where bytes may be sent.
+    /// The place up to which bytes may be sent.
     free: u64,
 }
 
 impl Output {
-    /// Where replies are appended.
+    /// The buffer to which replies are appended.
     pub(super) fn filling(&mut self) -> &mut Vec<u8> {
         &mut self.filling
     }
 
-    /// Where it ends by now.
+    /// The place where the output ends now.
     pub(super) fn end(&self) -> u64 {
         self.begin + (self.sending.len() + self.filling.len()) as u64
     }
@@ -35,12 +35,13 @@ impl Output {
         self.sending.len() - self.sent + self.filling.len()
     }
 
-    /// Lets all up to a place be sent.
+    /// Allows to send all bytes up to a place.
     pub(super) fn free(&mut self, end: u64) {
         self.free = self.free.max(end);
     }
 
-    /// Sends what may be sent, and what the socket itself still keeps; tells whether it may take more.
+    /// Sends the bytes that may be sent, and those that the socket itself still buffers. Returns
+    /// whether the socket may accept more.
     pub(super) fn send(&mut self, socket: &mut impl Write) -> io::Result<bool> {
         loop {
             if self.sent == self.sending.len() {
@@ -70,7 +71,7 @@ impl Output {
     }
 }
 
-/// Whether all that a socket took is on its way.
+/// Whether the socket has passed on all bytes that it accepted.
 #[inline]
 fn flush(socket: &mut impl Write) -> io::Result<bool> {
     match socket.flush() {
@@ -84,7 +85,7 @@ fn flush(socket: &mut impl Write) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// A socket that takes a few bytes at a time, and may keep some of them.
+    /// A socket that accepts a few bytes at a time, and may buffer some of them.
     struct Slow {
         taken: Vec<u8>,
         room: usize,
@@ -140,7 +141,7 @@ mod tests {
             (&b"one two three"[..], 0)
         );
         assert_eq!(out.end(), 13);
-        // What it keeps is sent when it can be, with nothing behind it.
+        // The socket sends its buffered bytes once it can, with nothing behind them.
         socket.keeps = true;
         assert!(!out.send(&mut socket).unwrap());
         out.filling().extend_from_slice(b"held");

@@ -1,4 +1,4 @@
-//! Tickets that connections have shown, and what they are worth now.
+//! The tickets that connections have shown, and whether they are valid now.
 
 use crate::driver::space::OpenSpace;
 use crate::driver::spaces::Spaces;
@@ -7,17 +7,18 @@ use crate::resp::{Place, Turned};
 use crate::trust::{Grant, Ledger, Role, TicketError, TicketId};
 use std::sync::Arc;
 
-/// The ticket of a connection. It was signed by who it names; the rest may change at any time.
+/// The ticket of a connection. Its signature was checked once; everything else about it may change
+/// at any time.
 pub(in crate::driver) struct Pass {
     grant: Arc<Grant>,
-    /// Whether it is revoked.
+    /// The ledger, which tells whether the ticket is revoked.
     ledger: Ledger,
     /// The place of its connection, if it has one.
     pub(super) place: Option<Held>,
 }
 
 impl Pass {
-    /// The pass of a ticket that was read.
+    /// The pass for a ticket that was read and checked.
     pub(in crate::driver) fn new(grant: Arc<Grant>, ledger: Ledger) -> Pass {
         Pass {
             grant,
@@ -26,7 +27,7 @@ impl Pass {
         }
     }
 
-    /// Reads a ticket, which must be worth something in one space at least.
+    /// Reads a ticket, which must be valid in at least one space.
     pub(super) fn read(
         ticket: &[u8],
         ledger: &Ledger,
@@ -51,7 +52,8 @@ impl Pass {
         for space in spaces.iter() {
             match pass.judge_in(space) {
                 Ok(()) => return Ok(pass),
-                // Where it speaks of a space, that tells more.
+                // An error about a space that the ticket covers says more than one about another
+                // space.
                 Err(turned) if !turned.is_forbidden() => refused = Some(turned),
                 Err(_) => {}
             }
@@ -75,7 +77,8 @@ impl Pass {
         self.grant.role
     }
 
-    /// Judges it: no signature is looked at again, so it takes some tens of nanoseconds.
+    /// Judges the ticket without checking its signature again, which takes some tens of
+    /// nanoseconds.
     pub(in crate::driver) fn judge(
         &self,
         place: Place,
@@ -94,7 +97,7 @@ impl Pass {
         }
     }
 
-    /// Judges whether it is worth something still: in that space, or else in any.
+    /// Judges whether the ticket is still valid: in the given space, or else in any other.
     pub(super) fn judge_any(
         &self,
         space: usize,
@@ -111,7 +114,7 @@ impl Pass {
         }
     }
 
-    /// Judges it in one space, at a time.
+    /// Judges the ticket in one space, at a time.
     pub(in crate::driver) fn judge_timely_in(
         &self,
         space: &OpenSpace,
@@ -121,7 +124,7 @@ impl Pass {
         self.judge_in(space)
     }
 
-    /// Judges it in one space: whatever can make it worth nothing there has its place here.
+    /// Judges the ticket in one space. Every reason that can make it invalid there is checked here.
     fn judge_in(&self, space: &OpenSpace) -> Result<(), Turned> {
         let (grant, name) = (&self.grant, space.name());
         if !grant.covers(name.as_str()) {

@@ -1,8 +1,9 @@
-//! Bytes that connections hold: commands that are not whole, answers that are not read, subscriptions.
+//! Bounds on the bytes that connections occupy: incomplete commands, unread answers, subscriptions.
 //!
-//! There are three sums. Strangers have a small one of their own, so that nobody has to give way to them.
-//! Clients whose tickets are no members' have most of the rest, and members the whole. In a sum that is
-//! full, the ticket or the address that holds most gives way, with its connection that holds most.
+//! There are three sums. Connections before authentication have a small sum of their own, so that
+//! no other client has to give way to them. Clients without a member's ticket have most of the
+//! rest, and members have the whole. If a sum is full, the ticket or address with the most bytes
+//! gives way, with its largest connection.
 
 use super::{Clients, Connection};
 use crate::driver::kept::Kept;
@@ -21,17 +22,19 @@ const HELD_BYTES: usize = if cfg!(test) {
     HELD_TOTAL_BYTES_MAX
 };
 
-/// Bytes that clients below the role member may hold; the rest is kept for members.
+/// Bytes that clients below the role member may occupy; the rest is reserved for members.
 const LIMITED_BYTES: usize = HELD_BYTES / 4 * 3;
 
-/// Bytes that connections before authentication may hold, beside all others. More takes that memory; less
-/// ends those that send a long ticket in pieces while many do.
+/// Bytes that connections before authentication may occupy, beside all others. A higher value takes
+/// that much memory. A lower value ends connections that send a long ticket in pieces while many
+/// do.
 const STRANGER_BYTES: usize = HELD_BYTES / 8;
 
-/// Bytes that a connection may still hold after it is told to send less, before it is closed at once.
+/// Bytes that a connection may still occupy after it receives the error. A larger one is closed at
+/// once.
 const SMALL_BYTES: usize = if cfg!(test) { 8 << 10 } else { 64 << 10 };
 
-/// Which sum a connection counts in.
+/// The sum in which a connection is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Class {
     #[default]
@@ -40,14 +43,14 @@ pub(super) enum Class {
     Member,
 }
 
-/// Whose share a connection counts in.
+/// The ticket or address to which a connection's bytes are charged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Payer {
     Ticket(TicketId),
     Address(IpAddr),
 }
 
-/// The bytes that a connection was counted for last.
+/// The bytes of a connection, as they were last counted.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Footprint {
     pub(super) bytes: usize,
@@ -76,7 +79,7 @@ impl Held {
         *self.of(footprint.class) -= footprint.bytes;
     }
 
-    /// The sum that is over its limit.
+    /// Subtracts the bytes of a connection that is closed or counted again.
     fn over(&self) -> Option<Over> {
         let over = |class, limit, who| Some(Over { class, limit, who });
         if self.strangers > STRANGER_BYTES {
@@ -96,7 +99,7 @@ impl Held {
 
 /// A sum that is over its limit.
 struct Over {
-    /// Whose connections give way; nothing stands for all but strangers.
+    /// The class of the connections that give way; `None` stands for all that have authenticated.
     class: Option<Class>,
     limit: usize,
     who: &'static str,
@@ -131,7 +134,7 @@ impl Connection {
 }
 
 impl Clients {
-    /// Takes note of how many bytes a connection holds.
+    /// Records how many bytes a connection occupies.
     pub(super) fn weigh(&mut self, at: usize) {
         let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut) else {
             return;
@@ -145,7 +148,7 @@ impl Clients {
         *self.held_bytes.of(footprint.class) += footprint.bytes;
     }
 
-    /// Ends connections as long as a sum is over its limit.
+    /// Ends connections while a sum is over its limit.
     pub(super) fn end_greedy(&mut self, kept: &Kept, metrics: &Metrics) {
         while let Some(over) = self.held_bytes.over() {
             let mut shares: BTreeMap<Payer, (usize, (usize, usize))> = BTreeMap::new();

@@ -1,9 +1,10 @@
-//! Connections that have to authenticate, or to show another ticket: how long they may, and who gives way
-//! if there are too many.
+//! Strangers: connections that have to authenticate, or to show another ticket. This module bounds
+//! their time and their number.
 //!
-//! Each address has its own queue. The address with most of them gives way, with its oldest, and only once
-//! that had [`GRACE`]: so one address pushes out nobody but itself, and a client that is slow to
-//! authenticate has its time. A client that comes meanwhile waits in the lobby.
+//! Each address has its own queue. If there are too many strangers, the oldest one of the address
+//! with the most strangers is closed, once it has had [`GRACE`]. So an address can push out only
+//! its own connections, and a client that is slow to authenticate has its time. A client that
+//! connects meanwhile waits in the lobby.
 
 use super::line::Line;
 use super::{Clients, Connection};
@@ -14,26 +15,29 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long a connection may take to authenticate, where that is asked for, and to show another ticket once
-/// its own has ended. Shorter, and clients far away are closed while they do; longer, and strangers that say
-/// nothing hold their places for so long.
+/// How long a connection may take to authenticate, where that is required, or to show another
+/// ticket after its own has ended. With a shorter time, distant clients are closed too early. With
+/// a longer one, silent strangers occupy their places for longer.
 pub(super) const STRANGER_TIME: Duration =
     Duration::from_millis(if cfg!(test) { 500 } else { 10_000 });
 
-/// Most connections that have not authenticated; beyond, the oldest of the address with most of them goes.
-/// More lets strangers take more descriptors; fewer makes a pool that comes back at once wait.
+/// Most connections that have not authenticated. Above it, the oldest one of the address with the
+/// most is closed. A higher value lets strangers take more descriptors. A lower one makes a pool
+/// wait that reconnects at once.
 const STRANGERS_MAX: usize = 1024;
 
-/// How long a connection has to authenticate before it gives way to another. Shorter, and clients far away
-/// are closed while strangers come in great numbers; longer, and everybody waits longer for a place then.
+/// How long a connection may authenticate before it has to give way to another. With a shorter
+/// time, distant clients are closed while many strangers connect. With a longer one, every client
+/// then waits longer for a place.
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 300 });
 
-/// Most connections that wait for a place. One is enough for the listener, whose others wait with the
-/// system; those with keys agreed on come from elsewhere.
+/// Most connections that wait for a place. The listener needs one, because its other connections
+/// wait in the system's queue. Connections after a TLS handshake come from elsewhere, and need the
+/// rest.
 const LOBBY_MAX: usize = 64;
 
-/// The connections that have to authenticate, the longest waiting first. Entries stay when their connections
-/// have done so, until their time comes.
+/// The connections that have to authenticate, the longest waiting first. An entry stays after its
+/// connection has authenticated, until its time is over.
 #[derive(Default)]
 pub(super) struct Strangers {
     queue: VecDeque<Stranger>,
@@ -45,7 +49,7 @@ pub(super) struct Strangers {
     free_at: Option<Instant>,
 }
 
-/// Those of one address.
+/// The strangers of one address.
 #[derive(Default)]
 struct Crowd {
     queue: VecDeque<Stranger>,
@@ -60,7 +64,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// The connection, if it is one that has to authenticate still.
+    /// Whether the connection still has to authenticate, as the same stranger.
     fn is_one(self, clients: &Clients) -> bool {
         let connection = clients.connections.get(self.at).and_then(Option::as_deref);
         connection.is_some_and(|it| it.session.id() == self.id && it.stranger == Some(self.since))
@@ -77,7 +81,7 @@ pub(super) enum Room {
 }
 
 impl Clients {
-    /// Takes note of whether a connection has to authenticate still.
+    /// Records whether a connection still has to authenticate.
     pub(super) fn note_stranger(&mut self, at: usize, now: Instant) {
         let Some(connection) = self.connection(at) else {
             return;
@@ -107,7 +111,8 @@ impl Clients {
         }
     }
 
-    /// A connection from there is closed, or has authenticated, that was, or was not, a stranger.
+    /// Uncounts a connection of this address that is closed or has authenticated. `was` is its time
+    /// as a stranger, or `None` if it was none.
     pub(super) fn forget_stranger(&mut self, was: Option<Instant>, from: IpAddr) {
         if was.is_none() {
             return;
@@ -122,7 +127,7 @@ impl Clients {
         }
     }
 
-    /// When the next stranger's time is over, or somebody in the lobby gets its place.
+    /// When the time of the next stranger is over, or a connection in the lobby gets its place.
     pub(super) fn strangers_due(&self) -> Option<Instant> {
         let first = self.strangers.queue.front();
         let lobby = self.strangers.free_at;
@@ -133,7 +138,7 @@ impl Clients {
             .min()
     }
 
-    /// The stranger that is one for longest, if there is any.
+    /// The stranger that has waited longest, if there is any.
     fn oldest_stranger(&mut self) -> Option<Stranger> {
         while let Some(stranger) = self.strangers.queue.front().copied() {
             if stranger.is_one(self) {
@@ -144,7 +149,7 @@ impl Clients {
         None
     }
 
-    /// Takes out a stranger whose time is over, if there is one; tells where it is.
+    /// Removes a stranger whose time is over, if there is one, and returns its place.
     pub(super) fn overdue_stranger(&mut self, now: Instant) -> Option<usize> {
         let stranger = self.oldest_stranger()?;
         if stranger.since + STRANGER_TIME > now {
@@ -154,9 +159,9 @@ impl Clients {
         Some(stranger.at)
     }
 
-    /// The stranger of the address with most of them that is one for longest there.
+    /// The longest waiting stranger of the address with the most strangers.
     fn oldest_of_most(&mut self) -> Option<Stranger> {
-        // By the address too, so that it is the same one of several.
+        // The address breaks ties, so that the choice is the same each time.
         let crowds = self.strangers.of.iter();
         let (from, _) = crowds.max_by_key(|(from, crowd)| (crowd.count, **from))?;
         let from = *from;
@@ -175,7 +180,8 @@ impl Clients {
         self.strangers.count >= many || self.connections.len() >= self.clients_max
     }
 
-    /// Makes room for another connection, if there are too many strangers, or connections in all.
+    /// Makes room for another connection, if there are too many strangers, or too many connections
+    /// in all.
     pub(super) fn make_room(&mut self, now: Instant, metrics: &Metrics) -> Room {
         while self.is_full() {
             let Some(stranger) = self.oldest_of_most() else {
@@ -194,7 +200,8 @@ impl Clients {
         }
     }
 
-    /// Lets a connection wait until there is a place for it. Gives it back if too many do.
+    /// Puts a connection into the lobby until there is a place for it. Returns it as the error if
+    /// the lobby is full.
     pub(super) fn wait_in_lobby(
         &mut self,
         line: Line,
@@ -209,17 +216,17 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether anybody waits for a place, so that the listener's others do too.
+    /// Whether a connection waits in the lobby. Then the listener's other connections wait, too.
     pub(super) fn has_lobby(&self) -> bool {
         !self.strangers.lobby.is_empty()
     }
 
-    /// Whether the first in the lobby may try again.
+    /// Whether the first connection in the lobby may try again.
     pub(super) fn may_leave_lobby(&self, now: Instant) -> bool {
         self.has_lobby() && (self.strangers.free_at.is_none_or(|it| it <= now) || !self.is_full())
     }
 
-    /// Takes the first out of the lobby.
+    /// Removes the first connection from the lobby.
     pub(super) fn leave_lobby(&mut self) -> Option<(Line, SocketAddr)> {
         self.strangers.free_at = None;
         self.strangers.lobby.pop_front()
@@ -227,7 +234,7 @@ impl Clients {
 }
 
 impl Connection {
-    /// Whether it has to authenticate, or to show another ticket.
+    /// Whether the connection has to authenticate, or to show another ticket.
     pub(super) fn is_stranger(&self) -> bool {
         !self.session.is_known() || self.lapsed
     }

@@ -1,4 +1,4 @@
-//! What connections wait for: members that hold what they wrote, and levels.
+//! The waits of connections: for members to store their writes, for levels, and for rights.
 
 use super::LINGER;
 use crate::driver::Release;
@@ -11,20 +11,20 @@ use tallymesh_core::{Question, VersionVector};
 
 /// A wait of a connection.
 pub(super) enum Waiting {
-    /// For so many members, until a time or for ever. What they are asked, for each of the session's
-    /// writes; nothing in a space without members.
+    /// For so many members, until a time, or without end. `asked` has one question to the members
+    /// for each of the session's writes; `None` in a space without members.
     Holders {
         members: usize,
         until: Option<Instant>,
         asked: Vec<Option<Question>>,
     },
-    /// For time to pass.
+    /// For a pause to end.
     Pause(Instant),
-    /// For a level, or for rights; its space tells how that ends.
+    /// For a level or for rights; the space reports how the wait ends.
     Space,
 }
 
-/// How a wait of which a space knows has ended.
+/// How a wait that a space manages has ended.
 pub(super) struct Told {
     /// The connection, and the number of its session.
     pub(super) at: usize,
@@ -34,11 +34,11 @@ pub(super) struct Told {
 
 pub(super) enum End {
     Level(Result<(), Unmet>),
-    /// So many milliseconds are left.
+    /// Milliseconds that are left of the wait.
     Rights(u64),
 }
 
-/// Where such ends are told, and by whose connection they are waited for.
+/// The channel for such reports, and the connection that waits.
 pub(super) struct Teller<'a> {
     pub(super) at: usize,
     pub(super) id: u64,
@@ -103,8 +103,8 @@ impl Waiting {
         }
     }
 
-    /// How many members hold all that was written, if they are enough or the time is over. Who has
-    /// `ended` its side may be gone, so it is not waited for for ever.
+    /// The number of members that have stored all writes, if it is enough or the time is over. A
+    /// client that has `ended` its side may be gone. So its wait gets an end.
     pub(super) fn holders(
         &mut self,
         writes: &[Written],
@@ -121,7 +121,7 @@ impl Waiting {
             return None;
         };
         let held = writes.iter().zip(asked).map(|(written, asked)| {
-            // The space may have got members meanwhile.
+            // The space may have gained members meanwhile.
             *asked = asked.or_else(|| ask(spaces, millis, written));
             spaces[written.space].holders(written, *asked)
         });
@@ -133,12 +133,12 @@ impl Waiting {
         (over || held >= *members).then_some(held)
     }
 
-    /// Whether it is a pause that is over.
+    /// Whether it is a pause, and the pause is over.
     pub(super) fn has_paused(&self, now: Instant) -> bool {
         matches!(self, Waiting::Pause(until) if *until <= now)
     }
 
-    /// When it is over by time alone.
+    /// When the wait ends by time alone.
     pub(super) fn until(&self) -> Option<Instant> {
         match self {
             Waiting::Holders { until, .. } => *until,
@@ -147,7 +147,7 @@ impl Waiting {
         }
     }
 
-    /// What members are asked, and in which space.
+    /// The questions to members, each with its space.
     pub(super) fn questions(&self, writes: &[Written]) -> Vec<(usize, Question)> {
         let Waiting::Holders { asked, .. } = self else {
             return Vec::new();
@@ -159,7 +159,7 @@ impl Waiting {
 }
 
 impl Teller<'_> {
-    /// Tells the connection how its wait for a level has ended.
+    /// Reports to the connection how its wait for a level has ended.
     fn end(&self) -> impl FnOnce(Result<(), Refusal>) -> Release + Send + use<> {
         let tell = self.tell();
         move |met: Result<(), Refusal>| -> Release {
@@ -171,7 +171,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Tells the connection how much is left of its wait for rights.
+    /// Reports to the connection how much time is left of its wait for rights.
     fn end_of_rights(&self) -> impl FnOnce(u64) -> Release + Send + use<> {
         let tell = self.tell();
         move |left_ms| -> Release { Box::new(move || tell(End::Rights(left_ms))) }

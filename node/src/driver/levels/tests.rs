@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const SPACE: SpaceId = SpaceId(0);
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long for what can't come.
+/// How long a test waits for something that can't happen.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A store that claims to be a disk.
@@ -59,7 +59,7 @@ struct Cluster {
     nodes: Vec<Handle>,
 }
 
-/// A link between two drivers: its numbers at both ends, and who carries its frames.
+/// A link between two drivers: its numbers at both ends, and the tasks that carry its frames.
 struct Wire {
     ends: [(usize, Link); 2],
     carriers: [JoinHandle<()>; 2],
@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// All linked, the first ones members.
+    /// A cluster with all nodes linked, the first ones members.
     fn of_members(nodes: usize, members: usize) -> (Cluster, Vec<Wire>) {
         let cluster = Cluster::new(nodes, Durability::Always);
         let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
@@ -111,7 +111,7 @@ impl Cluster {
             let changed = cluster.wait(first.change_members(SPACE, &change, PATIENCE));
             changed.expect("it is decided");
         }
-        // They count once the others know their starts.
+        // The members count once the others have received their starts.
         for at in 0..nodes {
             cluster
                 .read(at, "none", Level::All, None, PATIENCE)
@@ -159,7 +159,7 @@ impl Cluster {
         }
     }
 
-    /// Adds one, at a level; the session's token, if it is one.
+    /// Adds 1, at a level. Returns the session's token, if there is a session.
     fn write(
         &self,
         at: usize,
@@ -237,7 +237,7 @@ fn a_sole_member_is_a_quorum_once_its_write_is_durable() {
         cluster
             .wait(cluster.nodes[0].found(SPACE))
             .expect("a member");
-        // With an interval of a minute, it is made durable because somebody waits.
+        // With an interval of a minute, the node makes the write durable because a request waits.
         let written = cluster.write(0, "a", Level::All, None, PATIENCE);
         assert_eq!(written, Ok(None), "{durability:?}");
         assert_eq!(
@@ -276,7 +276,7 @@ fn a_quorum_write_is_read_at_quorum_by_who_never_met_its_writer() {
         text.contains("only 1 of 2") && text.contains(&owner(2).to_string()),
         "{text}"
     );
-    // Now it meets 1, who holds the first write.
+    // Now it is linked to node 1, which has the first write.
     let _link = cluster.link(1, 2);
     let read = cluster.read(2, "a", Level::Quorum, None, PATIENCE);
     assert!(read.expect("reached") >= Some(1));
@@ -304,7 +304,7 @@ fn a_retry_elsewhere_reaches_the_level_of_what_was_made_before() {
     };
     assert_eq!(write(0, Level::Local, SHORT), Ok(false));
     assert_eq!(write(0, Level::Quorum, PATIENCE), Ok(true));
-    // It is held by 1 by now.
+    // Node 1 has the write by now.
     let refused = write(1, Level::All, SHORT).unwrap_err();
     assert_eq!(unreached(refused), (true, 2, 3, vec![owner(2)]));
     let _link = cluster.link(1, 2);
@@ -384,12 +384,12 @@ fn a_node_tells_when_it_heard_of_a_member_whose_links_have_ended() {
         let members = completeness.expect("an answer").members;
         members[1].last_heard_ms.expect("it was heard of")
     };
-    // Each look is a request to the node's driver.
+    // Each read is a request to the node's driver.
     let begun = Instant::now();
     while heard_ms() < 200 {
         assert!(begun.elapsed() < PATIENCE, "the member goes on writing");
     }
-    // It answers, and writes nothing.
+    // The member answers, and writes nothing.
     let asked = Instant::now();
     let read = cluster.read(0, "none", Level::All, None, PATIENCE);
     read.expect("all count");

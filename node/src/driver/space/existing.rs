@@ -1,33 +1,35 @@
-//! How many counters of a space exist, counted along, so that to ask takes no time.
+//! The number of existing counters of a space, counted incrementally, so that to ask for it takes
+//! no time.
 //!
-//! Whether a counter exists changes when somebody changes it, and when its expiry passes. The owner tells
-//! of the former with [`look`](Existing::look); of the latter it finds out by the times of expiries.
+//! A counter begins or ceases to exist by a change, or by its expiry. The owner reports changes
+//! with [`look`](Existing::look). It finds the expired counters with [`pass`](Existing::pass).
 
 use tallymesh_core::{KeyId, RESERVED, Replica};
 
-/// The counters that exist, and how many they are.
+/// The set of existing counters, and its size.
 #[derive(Default)]
 pub(super) struct Existing {
-    /// By handle.
+    /// One bit for each KeyId.
     bits: Vec<u64>,
     count: usize,
-    /// The [generation](Replica::generation) of the replica that was counted: with another one handles
-    /// mean other counters. `None` before the first count.
+    /// The [generation](Replica::generation) of the replica that was counted. In another generation
+    /// the same KeyIds mean other counters. `None` before the first count.
     generation: Option<u64>,
-    /// Up to when expiries were looked at, in milliseconds since 1970.
+    /// The time up to which expiries were handled, in milliseconds since 1970.
     time: u64,
-    /// Counters that were looked at one by one.
+    /// How many counters were looked at one by one.
     #[cfg(test)]
     pub(super) looked: usize,
 }
 
 impl Existing {
-    /// Whether it is of this replica, so that it only has to hear of changes.
+    /// Whether the count belongs to this replica and generation, so that changes alone keep it
+    /// correct.
     pub(super) fn is_of(&self, replica: &Replica) -> bool {
         self.generation == Some(replica.generation())
     }
 
-    /// Counts all, which takes time for each.
+    /// Counts all counters, which takes time for each.
     pub(super) fn recount(&mut self, replica: &Replica, unix_ms: u64) {
         self.bits.clear();
         self.count = 0;
@@ -35,7 +37,7 @@ impl Existing {
         replica.each_counter(&mut |counter| self.set(counter, true));
     }
 
-    /// Looks whether a counter exists now.
+    /// Updates whether a counter exists now.
     #[inline]
     pub(super) fn look(&mut self, replica: &Replica, counter: KeyId) {
         #[cfg(test)]
@@ -53,7 +55,7 @@ impl Existing {
         }
     }
 
-    /// The times at which expiries are to be looked at, before those at this time: from the first on and
+    /// Moves the time to `unix_ms`. Returns the range of expiry times to handle: from the first,
     /// below the second.
     pub(super) fn pass(&mut self, unix_ms: u64) -> (u64, u64) {
         let before = std::mem::replace(&mut self.time, unix_ms);
@@ -65,7 +67,7 @@ impl Existing {
         self.count
     }
 
-    /// Has the next one who asks count all again, as when the clock went back.
+    /// Makes the next query count all counters again, for example after the clock went back.
     pub(super) fn forget(&mut self) {
         self.generation = None;
     }

@@ -1,7 +1,9 @@
-//! Faults of writer ids in two hands, as a space tells them: to the log, to event streams, on request.
+//! Faults, in which two processes used one writer id, as a space reports them: to the log, to event
+//! streams, on request.
 //!
-//! A fault has two sides: the link that brought what is held, and the link that contradicts it. The one side
-//! that is known to be right is the writer's own node, whose key its links have proved.
+//! A fault has two sides: the link that brought the stored content, and the link that contradicts
+//! it. Only one side is certain to be right: the writer's own node, whose key its links have
+//! proved.
 
 use super::OpenSpace;
 use crate::driver::origins::{Origin, Origins};
@@ -11,22 +13,23 @@ use std::sync::Arc;
 use tallymesh_core::limits::FAULTS_KEPT_MAX;
 use tallymesh_core::{Accusation, Evidence};
 
-/// Reports that are kept of what one peer showed: by its ticket, its owner or its machine. With fewer a
-/// second forger that shows at the same peer could be missed; with more a few peers fill what all have.
+/// Most reports that are kept of one peer: one ticket, owner or machine. With fewer, a second
+/// forger behind the same peer could be missed. With more, a few peers fill the room of all.
 const OF_PARTY_MAX: usize = 8;
 
-/// The evidence that is kept, the oldest first.
+/// The stored evidence, the oldest first.
 #[derive(Default)]
 pub(super) struct Told(Vec<Kept>);
 
 struct Kept {
-    /// The link that showed it, and the link on the other side.
+    /// The peer that showed the fault, and the peer on the other side.
     parties: [String; 2],
     report: FaultReport,
 }
 
 impl Told {
-    /// Keeps a report, or counts it if the same peer has shown the like. Gives it if it is new.
+    /// Stores a report, or counts it if the same peer has already shown this kind and writer.
+    /// Returns the report if it is new.
     fn keep(&mut self, parties: [String; 2], report: FaultReport) -> Option<&FaultReport> {
         let same = |it: &&mut Kept| {
             let kind = |report: &FaultReport| (report.kind, report.writer.clone());
@@ -56,7 +59,8 @@ impl Told {
 }
 
 impl OpenSpace {
-    /// A fault is a writer id in two hands: the operator must hear of it, and of both sides.
+    /// Reports each new fault with both of its sides, because the operator must learn that two
+    /// processes use one writer id.
     pub(super) fn tell_faults(&mut self, origins: &Origins) {
         for accusation in self.sync.take_accusations() {
             let named = |link| origins.of(link);
@@ -83,14 +87,15 @@ impl OpenSpace {
         }
     }
 
-    /// The side that contradicts the writer's own node, if that is known.
+    /// The side that contradicts the writer's own node, if that is clear.
     fn suspect(
         &self,
         accusation: &Accusation,
         report: &FaultReport,
         origins: &Origins,
     ) -> Option<Side> {
-        // A digest is of all that a writer made: who brought the part that differs is not known.
+        // A digest covers all content of a writer, so it does not show which link brought the part
+        // that differs.
         let is_of_one_clock = matches!(
             accusation.fault.evidence,
             Evidence::Totals { .. } | Evidence::Late { .. } | Evidence::Ahead { .. }
@@ -99,7 +104,7 @@ impl OpenSpace {
             return None;
         }
         if accusation.denied.is_none() {
-            // A node may have passed it on; a page or a program has made it.
+            // A node may have passed it on. A page or a program has made it itself.
             let first = report.side(Side::BroughtBy)?;
             return (first.kind != PeerKind::Libp2p).then_some(Side::BroughtBy);
         }
@@ -110,8 +115,8 @@ impl OpenSpace {
             (true, false) => Some(Side::DeniedBy),
             (false, true) => Some(Side::BroughtBy),
             (true, true) => None,
-            // It was made by an earlier start of this node; or the writer's node is linked, compares
-            // digests with this one all the time, and does not deny what is held.
+            // An earlier start of this node made it. Or the writer's node is linked, compares
+            // digests with this one all the time, and does not deny the stored content.
             (false, false) => {
                 let is_confirmed = owner.0 == self.owner || origins.is_linked(owner);
                 let writer = &report.writer;
@@ -125,7 +130,7 @@ impl OpenSpace {
         }
     }
 
-    /// The evidence of faults.
+    /// The stored evidence of faults.
     pub(super) fn evidence(&self) -> Vec<FaultReport> {
         self.told.0.iter().map(|it| it.report.clone()).collect()
     }

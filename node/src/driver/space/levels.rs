@@ -1,4 +1,4 @@
-//! Requests that wait for a level, or for what a session depends on.
+//! Requests that wait for a level, or for the state on which a session depends.
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::{Reply, after};
@@ -7,32 +7,32 @@ use crate::handle::{Demand, Unreached};
 use crate::resp::Written as Transacted;
 use tallymesh_core::{Error, Level, Once, Owner, Question, Reach, VersionVector};
 
-/// How a request ends: what it is told follows from the space as it is then.
+/// Ends a request: makes its answer from the space as it is at that time.
 type End = Box<dyn FnOnce(&OpenSpace, u64, Result<(), Refusal>) -> Release + Send>;
 
-/// A request that waits.
+/// A waiting request.
 pub(super) struct Wait {
-    /// What members are asked; nothing at level local.
+    /// The question to the members; `None` at level local.
     question: Option<Question>,
     level: Level,
-    /// What has to be seen here, of a read.
+    /// For a read: the state that this node must have before it answers.
     token: Option<VersionVector>,
-    /// Until when, in milliseconds since the start.
+    /// The deadline, in milliseconds since the start.
     until: u64,
     write: bool,
     end: End,
 }
 
-/// An answer that may be given.
+/// An answer that is ready.
 pub(in crate::driver) enum Ended {
-    /// As the node's durability says.
+    /// Send it when the node's durability setting allows.
     Told(Release),
-    /// Once all that is seen here is durable.
+    /// Send it once everything that is visible here is durable.
     Kept(Release),
 }
 
 impl OpenSpace {
-    /// Refuses what could not be met, before anything is applied.
+    /// Refuses a demand that can't be met, before anything is applied.
     pub(in crate::driver) fn check(&self, demand: &Demand) -> Result<(), Refusal> {
         if demand.level != Level::Local && self.replica.members().configuration().is_none() {
             return Err(self.open());
@@ -44,8 +44,8 @@ impl OpenSpace {
         Ok(())
     }
 
-    /// Waits until all that was written here so far reaches a level, and what was made under this key,
-    /// whoever made it; what to answer at once if there is nothing to wait for.
+    /// Waits until all local writes so far reach a level, and also the operation under this key,
+    /// whichever node made it. Returns the answer if there is nothing to wait for.
     pub(in crate::driver) fn reach<T: Send + 'static>(
         &mut self,
         now: u64,
@@ -61,7 +61,7 @@ impl OpenSpace {
         let done = done.and_then(|done| Ok((done, token.transpose()?)));
         let end = move |done: Result<Written<T>, Refusal>| -> Release {
             Box::new(move || {
-                // Whoever asked may have gone away meanwhile.
+                // The client may have gone away meanwhile.
                 let _ = reply.send(done);
             })
         };
@@ -105,7 +105,7 @@ impl OpenSpace {
         });
     }
 
-    /// Waits until all is seen here that is demanded.
+    /// Waits until this node has all the state that is demanded.
     pub(in crate::driver) fn wait_for_read(
         &mut self,
         now: u64,
@@ -115,7 +115,8 @@ impl OpenSpace {
         self.wait_to_read(now, demand, Box::new(move |_, _, met| end(met)));
     }
 
-    /// Asks the other members who of them holds these transactions; nobody in a space without members.
+    /// Asks the other members which of them have these transactions. Does nothing in a space
+    /// without members.
     pub(in crate::driver) fn ask_who_holds(
         &mut self,
         now: u64,
@@ -133,8 +134,8 @@ impl OpenSpace {
         self.sync.end_question(question);
     }
 
-    /// How many members beside this node hold a transaction durably: as far as they have said so, and
-    /// as they answer to a question.
+    /// How many members beside this node have stored a transaction durably, by their
+    /// acknowledgements and their answers to a question.
     pub(in crate::driver) fn holders(
         &mut self,
         written: &Transacted,
@@ -151,13 +152,13 @@ impl OpenSpace {
         let holds = |it: &&Owner| **it != self.owner && !reach.lacking.contains(it);
         let held = present.members.iter().filter(holds).count();
         if !reach.lacking.is_empty() && self.is_member_unlinked() {
-            // What they say comes by others.
+            // The answers of unlinked members arrive through others.
             self.ask_for_acknowledgement();
         }
         said.max(held)
     }
 
-    /// Reads once what is demanded is seen here.
+    /// Reads once this node has the demanded state.
     pub(in crate::driver) fn read_back(
         &mut self,
         now: u64,
@@ -183,7 +184,7 @@ impl OpenSpace {
         let open = demand.level != Level::Local && self.replica.members().configuration().is_none();
         let question = (demand.level != Level::Local && !open)
             .then(|| self.sync.ask_for_read(now, &self.replica, demand.level));
-        // What can't be met ends with the next look.
+        // A demand that can't be met ends at the next look.
         self.waits.push(Wait {
             question,
             level: demand.level,
@@ -194,12 +195,12 @@ impl OpenSpace {
         });
     }
 
-    /// When what waits has waited for long enough.
+    /// When the first wait reaches its deadline.
     pub(super) fn waits_due(&self) -> Option<u64> {
         self.waits.iter().map(|wait| wait.until).min()
     }
 
-    /// Ends what has come far enough, or waited for long enough.
+    /// Ends the requests that have reached their level, or whose deadline has passed.
     pub(in crate::driver) fn look_at_waits(&mut self, now: u64) -> Vec<Ended> {
         if self.waits.is_empty() {
             return Vec::new();
@@ -224,13 +225,13 @@ impl OpenSpace {
             });
         }
         if unlinked && self.is_member_unlinked() {
-            // What they say comes by others.
+            // The answers of unlinked members arrive through others.
             self.ask_for_acknowledgement();
         }
         ended
     }
 
-    /// Whether what a request waits for is there, or what is missing.
+    /// Checks whether a request may end. The error names what is missing.
     fn met(&self, wait: &Wait) -> Result<(), Refusal> {
         if let Some(token) = wait
             .token
@@ -260,7 +261,7 @@ impl OpenSpace {
         }
     }
 
-    /// Whether no link leads to some member.
+    /// Whether there is a member to which no link leads.
     fn is_member_unlinked(&self) -> bool {
         let linked: Vec<_> = self.sync.links().filter_map(|link| link.writer).collect();
         let members = self.replica.members().list();

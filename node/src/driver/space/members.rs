@@ -1,5 +1,5 @@
-//! What a node does in a space with members: it announces its start, tends, and changes the
-//! members as it is asked to.
+//! The part of a node in a space with members: it announces its start, does its regular duties, and
+//! changes the members on request.
 
 use super::{OpenSpace, mint};
 use crate::driver::membership::{
@@ -16,58 +16,59 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Configuration, Error, Fate, Input, Link, Listed, Owner, Returned, WriterId};
 
-/// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
-/// costs work while nothing happens.
+/// How often a member does its duties, in milliseconds. A longer interval keeps dead writers for
+/// longer; a shorter one costs work while nothing happens.
 const TEND_MS: u64 = 1_000;
 
-/// How soon it does after something came that may let others go on, in milliseconds.
+/// How soon it does them after something arrived that may let others continue, in milliseconds.
 const TEND_SOON_MS: u64 = 50;
 
-/// The duties take one part in so many of the time at most, as they are done more rarely where they take
-/// long: they look at all writers, which may be tens of thousands.
+/// The duties take at most one part in so many of the time, and are done more rarely if they take
+/// long. They go through all writers, which may be tens of thousands.
 const TEND_PART: u64 = 20;
 
-/// How long after its start a member waits for others that it could catch up with, in milliseconds.
-/// More helps where they are slow to reach, less where they are gone.
+/// How long after its start a member waits for others to catch up with, in milliseconds. A longer
+/// time helps if they are slow to reach; a shorter one helps if they are gone.
 const ANNOUNCE_MS: u64 = 5_000;
 
-/// The lines that tell of writers that were retired, one for each visitor.
+/// Paces the log lines about retired writers, one for each guest.
 static RETIRED_LOG: LogPace = LogPace::new();
 
-/// What this node knows of its part in a space.
+/// The state of this node's part in a space.
 pub(super) struct Part {
-    /// The writer ids that were minted here last, and what each was minted with besides the owner's
-    /// key: the present one, and perhaps one that it is to go on under.
+    /// The last writer ids minted here, each with its nonce: the present one, and perhaps one under
+    /// which the node is to continue.
     minted: Vec<(WriterId, [u8; 16])>,
-    /// Whether what is written here outlives the process. Without that it is never a member.
+    /// Whether local writes outlive the process. Without that the node is never a member.
     pub(super) durable: bool,
     /// When the duties are due, in milliseconds since the start.
     pub(super) due: u64,
     /// When they were done last.
     pub(super) done: u64,
-    /// For how long nothing is done soon after that, in milliseconds.
+    /// The shortest time from one round of duties to the next, in milliseconds.
     pub(super) rest: u64,
-    /// When each member was last heard of, beside what its open links tell.
+    /// When something last arrived from each member, beside the open links.
     heard: BTreeMap<Owner, Heard>,
-    /// What readers of events were told of.
+    /// The configuration that readers of events received last.
     told: Option<Configuration>,
     absorbed: BTreeSet<WriterId>,
-    /// Done since figures were last taken.
+    /// The work done since the metrics last took it.
     pub(super) tally: Tally,
 }
 
-/// When a member was last heard of.
+/// When something last arrived from a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Heard {
-    /// Its writer and clock when they were last looked at.
+    /// Its writer and clock at the last look.
     seen: (Option<WriterId>, u64),
-    /// When those changed, or a link with it ended on which a frame had come; the later of both, in
-    /// milliseconds since the start. `None` before that: what is known of it is from the store.
+    /// The time of the last change of those, or of the last frame on a link with the member that
+    /// has ended. It is the later of both, in milliseconds since the start. `None` before that,
+    /// because all that this node has of the member is from the store.
     at: Option<u64>,
 }
 
 impl Heard {
-    /// Looks at its writer and clock.
+    /// Updates its writer and clock.
     fn look(&mut self, seen: (Option<WriterId>, u64), now: u64) {
         if self.seen != seen {
             *self = Heard {
@@ -77,24 +78,24 @@ impl Heard {
         }
     }
 
-    /// A frame had come from it at this time.
+    /// Records that a frame arrived from it at this time.
     fn frame(&mut self, at: u64) {
         self.at = self.at.max(Some(at));
     }
 }
 
-/// What was done for writers that are gone, and under idempotency keys.
+/// Counts of the work for writers that are gone, and of operations under idempotency keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many this node took over.
+    /// How many writers this node took over.
     pub(crate) absorbed: usize,
-    /// How many were forgotten, as nothing is left of them.
+    /// How many writers were forgotten, because nothing is left of them.
     pub(crate) forgotten: usize,
     /// Operations under a key that were made.
     pub(crate) keyed: usize,
-    /// Those that had been made before, and were answered only.
+    /// Operations that had been made before, and were only answered.
     pub(crate) replayed: usize,
-    /// Those that were refused, as something else was made under their key.
+    /// Operations that were refused, because another request was made under their key.
     pub(crate) reused: usize,
 }
 
@@ -114,15 +115,15 @@ impl Part {
     }
 }
 
-/// For how long the duties rest that took so long, in milliseconds.
+/// How long the duties rest after they took this long, in milliseconds.
 fn rest_after(took: Duration) -> u64 {
     let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     took.saturating_mul(TEND_PART).clamp(TEND_SOON_MS, TEND_MS)
 }
 
 impl OpenSpace {
-    /// Announces this start if the owner is a member and has not done so under the present writer,
-    /// once it has caught up with the others: what was stored may be an old copy.
+    /// Announces this start if the owner is a member and has not announced the present writer. It
+    /// does so once the node has caught up with the others, because the store may be an old copy.
     fn take_part(&mut self, now: u64) {
         if now >= ANNOUNCE_MS || self.sync.has_caught_up(&self.replica) {
             self.announce();
@@ -159,7 +160,7 @@ impl OpenSpace {
         }
     }
 
-    /// A fresh writer id, and what it was minted with, which is kept before anything is told.
+    /// Mints a fresh writer id, and stores its nonce before the id is used.
     fn mint(&mut self, nonces: &mut Nonces) -> Result<(WriterId, Nonce), StoreError> {
         let minted = mint(self.replica.space(), &self.owner)?;
         let present = self.replica.writer();
@@ -170,14 +171,14 @@ impl OpenSpace {
         Ok(minted)
     }
 
-    /// What the present writer id was minted with, besides the owner's key.
+    /// The nonce with which the present writer id was minted.
     fn nonce(&self) -> [u8; 16] {
         let present = self.replica.writer();
         let minted = self.part.minted.iter().find(|it| it.0 == present);
         minted.map_or([0; 16], |it| it.1)
     }
 
-    /// Does the duties soon, as something came that may let others go on.
+    /// Does the duties soon, because something arrived that may let others continue.
     pub(in crate::driver) fn tend_soon(&mut self, now: u64) {
         if self.replica.members().configuration().is_some() {
             let soon = (self.part.done + self.part.rest).max(now);
@@ -203,7 +204,7 @@ impl OpenSpace {
         let part = &mut self.part;
         (part.due, part.done) = (now + TEND_MS, now);
         if !part.durable {
-            self.stored = self.replica.mark(); // What there is lasts as long as the process.
+            self.stored = self.replica.mark(); // Nothing outlives the process.
         }
         match self.sync.tend(now, &mut self.replica, &self.stored) {
             Ok(true) => self.wrote = true,
@@ -218,7 +219,7 @@ impl OpenSpace {
         self.part.rest = rest_after(begun.elapsed());
     }
 
-    /// Notes whom somebody has taken over, and who was forgotten.
+    /// Records which writers were retired by a successor, and which were forgotten.
     fn look_at_writers(&mut self) {
         let own = self.replica.writer();
         let listed = self.replica.members().writer_table();
@@ -248,7 +249,7 @@ impl OpenSpace {
         self.part.absorbed = now;
     }
 
-    /// Notes which members were heard of.
+    /// Records from which members something arrived.
     fn look_at_members(&mut self, now: u64) {
         for member in self.replica.members().list() {
             let seen = (member.writer, member.clock);
@@ -257,7 +258,8 @@ impl OpenSpace {
         }
     }
 
-    /// Notes when the member was last heard of that a link which ends leads to: the link is forgotten.
+    /// Records when the member at the other end of a link last sent a frame. The link ends, and is
+    /// forgotten.
     pub(super) fn note_heard(&mut self, link: Link) {
         if self.replica.members().configuration().is_none() {
             return;
@@ -274,7 +276,7 @@ impl OpenSpace {
         }
     }
 
-    /// Tells the readers of events if the members changed.
+    /// Informs the readers of events if the members changed.
     pub(super) fn tell_members(&mut self) {
         let present = self.replica.members().configuration();
         if present == self.part.told.as_ref() {
@@ -295,7 +297,7 @@ impl OpenSpace {
         self.news.push(News::Members(Arc::new(row)));
     }
 
-    /// What was done since this was last called.
+    /// Returns the counts since the last call, and resets them.
     pub(in crate::driver) fn take_tally(&mut self) -> Tally {
         std::mem::take(&mut self.part.tally)
     }
@@ -322,8 +324,8 @@ impl OpenSpace {
         Ok(self.membership(now))
     }
 
-    /// Proposes a change of the members, unless it is made or proposed already; `again` proposes it
-    /// once more.
+    /// Proposes a change of the members, unless it is already made or proposed. With `again` it
+    /// proposes the change once more.
     pub(in crate::driver) fn change_members(
         &mut self,
         now: u64,
@@ -340,7 +342,7 @@ impl OpenSpace {
         let wanted = change.applied_to(&present.members);
         let limits = change.limits_after(&present);
         let proposed = match &limits {
-            // What was proposed says with which number a limit begins.
+            // A proposed limit also has the number with which it begins.
             Some(limits) => self
                 .replica
                 .members()
@@ -397,7 +399,7 @@ impl OpenSpace {
         self.role.limit().is_none()
     }
 
-    /// Why this node can't do what only a member may do.
+    /// The reason why this node can't do what only a member may do.
     pub(in crate::driver) fn not_a_member(&self) -> OperationError {
         match self.replica.members().configuration() {
             Some(_) if self.is_starting() => OperationError::CatchingUp,
@@ -406,7 +408,7 @@ impl OpenSpace {
         }
     }
 
-    /// Declares writers dead; what has become of each by now.
+    /// Declares writers dead. Returns the present state of each.
     pub(in crate::driver) fn retire(
         &mut self,
         now: u64,
@@ -456,7 +458,7 @@ impl OpenSpace {
         Ok(())
     }
 
-    /// The living writers of an owner who is no member.
+    /// The living writers of an owner that is no member.
     fn writers_of(&self, owner: OwnerKey) -> Result<Vec<WriterId>, Refusal> {
         let present = self.replica.members().configuration();
         if present.is_some_and(|it| it.has(&owner.0)) {
@@ -483,7 +485,7 @@ impl OpenSpace {
         }
     }
 
-    /// Whether an owner has a say in who may do what.
+    /// Whether an owner may decide on the rights of others.
     pub(in crate::driver) fn trusts(&self, owner: OwnerKey) -> bool {
         match self.replica.members().configuration() {
             Some(members) => members.has(&owner.0),
@@ -561,8 +563,8 @@ impl OpenSpace {
         }
     }
 
-    /// The writers that are known, each with the clock up to which it is held here, and in a space
-    /// with members what became of it.
+    /// The writers that this node has a record of, each with the clock up to which it has
+    /// everything. In a space with members each row also has the writer's state.
     pub(in crate::driver) fn writers(&self) -> Vec<WriterRow> {
         let own = self.replica.writer();
         let closed = self.replica.members().configuration().is_some();
@@ -580,7 +582,7 @@ impl OpenSpace {
         rows.collect()
     }
 
-    /// Tells what became of the former writer's transactions.
+    /// Reports the fate of the earlier writer's transactions.
     pub(in crate::driver) fn came_back(&mut self, returned: &Returned) {
         let ops = returned.again.iter().flat_map(|again| &again.ops);
         let news = Comeback {
@@ -609,7 +611,7 @@ impl OpenSpace {
         self.news.push(News::Returned(Arc::new(news)));
     }
 
-    /// Goes on under a fresh writer id, as the sync machine asked.
+    /// Continues under a fresh writer id, as the sync machine ordered.
     pub(in crate::driver) fn renew(
         &mut self,
         now: u64,
@@ -642,7 +644,7 @@ impl OpenSpace {
     }
 }
 
-/// The first writers, as they are listed, and how many there are.
+/// The first writers for a list, and how many there are in all.
 fn listed(mut writers: impl Iterator<Item = WriterId>) -> (Vec<String>, usize) {
     let first = writers.by_ref().take(LISTED_MAX);
     let first: Vec<String> = first.map(|writer| writer.to_string()).collect();

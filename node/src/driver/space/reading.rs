@@ -1,4 +1,4 @@
-//! What is read of a space: counters one by one and in pages, those that changed, and their shards.
+//! Reads of a space: counters one by one and in pages, changed counters, and shards.
 
 use super::OpenSpace;
 use crate::driver::{
@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 use tallymesh_core::limits::AUDIT_SHARDS_MIN;
 use tallymesh_core::{KeyId, RESERVED, Shard};
 
-/// Most counters of one part of those that changed since a position, and most that are looked at
-/// for it: others wait meanwhile.
+/// Most counters in one part of the changes since a position, and most that are looked at for it.
+/// Other requests wait meanwhile.
 const CHANGED_MAX: usize = 1_000;
 const LOOKED_AT_MAX: usize = 1 << 16;
 
@@ -45,14 +45,14 @@ impl OpenSpace {
         shards
     }
 
-    /// The counter of a key, which is none of those that budgets are kept as.
+    /// The counter of a key. Keys of the counters that implement budgets are excluded.
     pub(super) fn counter(&self, key: &str) -> Option<KeyId> {
         self.replica
             .handle(key)
             .filter(|_| !key.starts_with(RESERVED))
     }
 
-    /// Looks at each counter and keeps the first `limit`.
+    /// Goes through all counters, and returns the first `limit` that the query selects.
     pub(in crate::driver) fn list(&self, query: &Query) -> Page {
         let (first, next) = first(self.replica.counters(), query);
         let counters = first.into_iter().filter_map(|(key, counter)| {
@@ -66,7 +66,7 @@ impl OpenSpace {
         }
     }
 
-    /// Where a reader of events is that has heard of everything up to now.
+    /// The position of a reader that has received every event up to now.
     pub(in crate::driver) fn position(&mut self) -> Position {
         Position {
             start: self.start,
@@ -74,7 +74,8 @@ impl OpenSpace {
         }
     }
 
-    /// A part of the wanted counters that changed since a position; `None` if they can't be told.
+    /// A part of the selected counters that changed since a position. `None` if the replica can't
+    /// list the changes since then.
     pub(in crate::driver) fn changed_since(
         &self,
         since: Position,
@@ -96,7 +97,7 @@ impl OpenSpace {
         Some(ChangedPart { changes, next })
     }
 
-    /// By which name users know a counter, or the budget or sequence that it is a part of.
+    /// The name by which users see a counter, or the budget or sequence that it is a part of.
     pub(super) fn name_of(&self, counter: KeyId) -> Option<&str> {
         let key = self.replica.key(counter)?;
         match key.starts_with(RESERVED) {
@@ -108,7 +109,7 @@ impl OpenSpace {
         }
     }
 
-    /// What these show, each budget and each sequence once.
+    /// The present values of these counters, with each budget and each sequence once.
     pub(super) fn changes(&self, changed: &[KeyId]) -> Changes {
         let mut changes = Changes::default();
         let mut budgets = BTreeSet::new();
@@ -134,8 +135,9 @@ impl OpenSpace {
         changes
     }
 
-    /// The shards of the counters of a page, all of one moment; with a prefix that begins as keys of
-    /// kinds do, of the counters that budgets are kept as. It ends early where they are many.
+    /// The shards of the counters of a page, all at one moment. If the prefix begins with
+    /// [`RESERVED`], the page has the counters that implement budgets. A page with many shards ends
+    /// early.
     pub(in crate::driver) fn audit(&self, query: &Query) -> AuditPage {
         let (page, next) = match query.prefix.starts_with(RESERVED) {
             true => first(self.replica.quota().budget_parts(), query),
@@ -162,8 +164,8 @@ impl OpenSpace {
     }
 }
 
-/// Of these counters the first ones by key that are wanted, and where to go on, in memory for `limit`
-/// keys.
+/// The first of these counters by key that the query selects, and where the next page begins. It
+/// uses memory for `limit` keys.
 fn first<'a>(
     counters: impl Iterator<Item = (KeyId, &'a str)>,
     query: &Query,

@@ -1,5 +1,5 @@
-//! Writes that wait for rights of a budget, for room under its cap, or for numbers of a sequence, for which
-//! other members are asked.
+//! Writes that wait for rights of a budget, for room under its cap, or for numbers of a sequence.
+//! The node requests them from other members.
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
@@ -10,38 +10,40 @@ use crate::resp::Lack;
 use std::sync::Arc;
 use tallymesh_core::{Error, Stock, Supply, WantId, period_end};
 
-/// A write as it was asked for.
+/// A write with all parts of its request.
 pub(in crate::driver) struct Write {
     pub(in crate::driver) ops: Vec<Operation>,
     pub(in crate::driver) once: Option<Keyed>,
     pub(in crate::driver) demand: Demand,
     pub(in crate::driver) reply: Reply<Written<Transacted>>,
-    /// Until when it waits for rights, in milliseconds since the start.
+    /// The deadline of its wait for rights, in milliseconds since the start.
     pub(in crate::driver) until: u64,
-    /// The ticket by which it is asked for, which may be worth nothing after a wait.
+    /// The ticket by which it is requested, which may be invalid after a wait.
     pub(in crate::driver) permit: Option<Arc<Permit>>,
-    /// What it waits for.
+    /// The rights that it waits for.
     pub(in crate::driver) want: Option<Want>,
 }
 
-/// What a write waits for.
+/// The rights request of a waiting write or command.
 pub(in crate::driver) struct Want {
     id: WantId,
     shortage: Lack,
-    /// When the period is over that it waits for something of, in milliseconds since the start.
+    /// When the period ends for which it waits, in milliseconds since the start; `None` if it waits
+    /// for no period.
     ends: Option<u64>,
 }
 
-/// A command of a Redis client that waits.
+/// A waiting command of a Redis client.
 pub(in crate::driver) struct Short {
     want: Want,
     until: u64,
-    /// Told how many milliseconds are left.
+    /// Ends the wait, with the number of milliseconds that are left.
     end: Box<dyn FnOnce(u64) -> Release + Send>,
 }
 
 impl OpenSpace {
-    /// Makes a write, or has it wait for rights; what to answer at once if there is nothing to wait for.
+    /// Makes a write, or lets it wait for rights. Returns the answer if there is nothing to wait
+    /// for.
     pub(in crate::driver) fn write(
         &mut self,
         now: u64,
@@ -80,13 +82,13 @@ impl OpenSpace {
         self.reach(now, done, once.map(|it| it.once), &demand, reply)
     }
 
-    /// Judges the ticket by which a write is asked for.
+    /// Judges the ticket by which a write is requested.
     fn permits(&self, write: &Write) -> Result<(), Refusal> {
         let judged = |it: &Arc<Permit>| it.judge_in(self, self.unix_ms);
         write.permit.as_ref().map_or(Ok(()), judged)
     }
 
-    /// Goes on to wait for the same, or begins to wait.
+    /// Continues an equal rights request, or begins a new one.
     fn want(&mut self, now: u64, waited: Option<Want>, shortage: Lack, until: u64) -> Want {
         match waited {
             Some(want) if want.shortage == shortage => return want,
@@ -115,7 +117,7 @@ impl OpenSpace {
         }
     }
 
-    /// Whether there is enough by now, or nothing to be waited for any more.
+    /// Whether enough rights have arrived, or there is nothing to wait for any more.
     fn is_supplied(&self, want: &Want) -> bool {
         let Lack { name, amount, .. } = &want.shortage;
         match want.shortage.stock {
@@ -127,7 +129,7 @@ impl OpenSpace {
         }
     }
 
-    /// Waits for what a command of a Redis client was refused for want of.
+    /// Waits for the rights for whose lack a command of a Redis client was refused.
     pub(in crate::driver) fn wait_for_rights(
         &mut self,
         now: u64,
@@ -141,8 +143,8 @@ impl OpenSpace {
         self.commands.push(Short { want, until, end });
     }
 
-    /// Somebody was refused who does not wait, so that others are asked for it; tells for how much, if they
-    /// have as much.
+    /// Requests the missing rights from others, for a client that was refused and does not wait.
+    /// Returns the requested amount, if the others have as much.
     pub(in crate::driver) fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
         let (name, amount) = (&lack.name, lack.amount);
         let Some(stock) = lack.stock else {
@@ -160,7 +162,7 @@ impl OpenSpace {
         supply.and_then(missing).unwrap_or(0)
     }
 
-    /// What is missing here, if a write was refused for that.
+    /// The rights that are missing here, if a write was refused for their lack.
     fn shortage(&self, ops: &[Operation], refusal: &Refusal) -> Option<Lack> {
         let Refusal::Op { index, error, .. } = refusal else {
             return None;
@@ -171,7 +173,7 @@ impl OpenSpace {
             return Some(Lack {
                 name: name.to_owned(),
                 stock: None,
-                // Those before it would be handed out, too.
+                // The earlier draws of the same transaction need numbers, too.
                 amount: ops.get(..=*index)?.iter().filter(same).count() as u64,
             });
         }
@@ -182,7 +184,7 @@ impl OpenSpace {
             _ => return None,
         };
         let name = match &ops.get(*index)? {
-            // It was short of room in one of those that it pays into.
+            // The transfer lacked room in one of the budgets that it pays into.
             Operation::Transfer { to, .. } if stock == Stock::Room => {
                 let full = to.iter().find(|(name, amount)| {
                     *amount == short.asked && self.held(name, stock).is_some()
@@ -192,7 +194,7 @@ impl OpenSpace {
             Operation::Allow { key, .. } => &self.replica.quota().period(key).ok()?.name,
             operation => operation.key(),
         };
-        // What operations before it take of the same has to be there, too.
+        // The earlier operations of the same transaction need rights, too.
         let taken = self.held(name, stock).unwrap_or(0) - short.held.here;
         let amount = i128::from(short.asked) + taken.max(0);
         Some(Lack {
@@ -202,12 +204,12 @@ impl OpenSpace {
         })
     }
 
-    /// How much of a budget may be used here now.
+    /// How much of a budget this node may use now.
     fn held(&self, name: &str, stock: Stock) -> Option<i128> {
         Some(self.replica.quota().stock(name, stock)?.here)
     }
 
-    /// When what waits for rights has waited for long enough.
+    /// When the first wait for rights reaches its deadline.
     pub(super) fn shorts_due(&self) -> Option<u64> {
         let due = |until: u64, want: Option<&Want>| {
             let ends = want.and_then(|want| want.ends);
@@ -218,8 +220,8 @@ impl OpenSpace {
         writes.chain(commands).min()
     }
 
-    /// Takes the writes for which there is enough by now, that have waited for long enough, or whose
-    /// tickets are worth nothing any more.
+    /// Removes and returns the writes whose rights have arrived, whose deadline has passed, or
+    /// whose tickets are no longer valid.
     pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
         let mut due = Vec::new();
         for write in std::mem::take(&mut self.shorts) {
@@ -232,7 +234,7 @@ impl OpenSpace {
         due
     }
 
-    /// Ends the waits of the commands for which there is enough by now, or that have waited for long enough.
+    /// Ends the waits of the commands whose rights have arrived, or whose deadline has passed.
     pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
         let mut ended = Vec::new();
         for short in std::mem::take(&mut self.commands) {

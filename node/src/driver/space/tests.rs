@@ -1,4 +1,4 @@
-//! What is given to the store is all that happened.
+//! The records that are given to the store contain everything that happened.
 
 use super::*;
 use crate::driver::Operation;
@@ -7,10 +7,10 @@ use crate::handle::Sum;
 use crate::store::Memory;
 use tallymesh_core::{Asked, Once, Op};
 
-/// How long idempotency keys are known.
+/// How long idempotency keys are remembered.
 const WINDOW: Duration = Duration::from_secs(3_600);
 
-/// A space that is followed by what its store is given.
+/// A space, and a replay of the records for its store.
 struct Followed {
     space: OpenSpace,
     records: Vec<Record>,
@@ -34,13 +34,13 @@ impl Followed {
         }
     }
 
-    /// Ends a batch, and keeps what the store lacks.
+    /// Ends a batch, and collects the record for the store.
     fn keep(&mut self) {
         self.space.settle(0, &Origins::default());
         self.records.extend(self.space.record());
     }
 
-    /// Compares the space with what the store has of it.
+    /// Compares the space with the replay of its records.
     fn check(&mut self, context: &str) {
         let mut replay = Replay::new(Space::default(), WriterId::from_bytes([1; 16]));
         for record in &self.records {
@@ -114,7 +114,7 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
     );
     let tally = followed.space.take_tally();
     assert_eq!((tally.keyed, tally.replayed, tally.reused), (3, 60, 0));
-    // What is stored of keys is as good as new to the next process.
+    // To the next process, all stored keys count as new.
     let mut store = Memory::default();
     store.commit(&followed.records).expect("well");
     let load = OpenSpace::load(
@@ -149,7 +149,7 @@ fn whatever_happens_is_given_to_the_store() {
                 .wrapping_add(1);
             (random >> 33) % end
         };
-        // Most batches of most runs are of adds alone.
+        // Most batches of most runs have adds only.
         let rare = [4, 40, 400][seed as usize % 3];
         let mut followed = Followed::new();
         for time in 0..150 {
@@ -236,7 +236,7 @@ fn how_many_counters_exist_is_counted_along() {
             };
             match below(4) {
                 0 => {
-                    // What others did comes in.
+                    // A change of another replica is merged.
                     peer.set_time(now);
                     peer.apply(&key, op).expect("room");
                     let message = peer.snapshot();
@@ -256,7 +256,7 @@ fn how_many_counters_exist_is_counted_along() {
             }
             match below(6) {
                 0 => {
-                    // Mostly it goes on; now and then the clock is put back.
+                    // Mostly the time goes forward; now and then the clock goes back.
                     now = (now + below(40)).saturating_sub(15);
                     space.set_time(now);
                     if below(2) == 0 {
@@ -300,7 +300,7 @@ fn to_ask_how_many_counters_exist_looks_at_none_of_them() {
         space.sizes();
     }
     assert_eq!(space.existing.looked, looked);
-    // When time passes, it looks at what expired meanwhile, each once.
+    // When time passes, the space looks once at each counter that expired meanwhile.
     space.set_time(1_100);
     assert_eq!(space.sizes().counters, 450);
     assert_eq!(space.existing.looked, looked + 50);

@@ -1,36 +1,38 @@
-//! For how long idempotency keys are known.
+//! The window: how long this node remembers idempotency keys.
 //!
-//! Keys are known in the order in which they came. Each minute it is noted how many had come, and
-//! those of the notes that are as old as the window are dropped: each key is known for the window at
-//! least, and for a step more at most, unless not all members have acknowledged it yet. Time is that
-//! since the start, which no change of the wall clock makes shorter; what is stored of keys is as
-//! good as new to a process that starts.
+//! Keys have places in the order of their arrival. Each minute the window notes the place after the
+//! last key. When a note is as old as the window, the keys before its place are dropped. So each
+//! key is remembered for at least the window, and for at most one step more, unless some members
+//! have not acknowledged it yet.
+//!
+//! The window uses the time since the start, which no change of the wall clock makes shorter. After
+//! a start, all stored keys count as new.
 
 use super::OpenSpace;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often it is noted how many keys have come, in milliseconds. More keeps keys for longer, and
-/// less takes memory for notes.
+/// How often a note is made, in milliseconds. A longer step keeps keys for longer; a shorter one
+/// takes memory for notes.
 const STEP_MS: u64 = 60_000;
 
-/// A key that has been known for less makes no room for another of its caller's, in milliseconds: the
-/// caller is refused instead. Less, and a client that asks fast is counted twice when it retries; more, and
-/// callers that are fast for long are refused.
+/// The age below which a key makes no room for another key of the same caller, in milliseconds. The
+/// node refuses the caller instead. With a lower value, the retry of a fast client counts twice.
+/// With a higher value, callers that are fast for long are refused.
 const YOUNG_MS: u64 = 120_000;
 
-/// How many keys had come by when.
+/// Notes of how many keys had arrived at which times.
 pub(super) struct Window {
-    /// How long a key is known at least, in milliseconds.
+    /// The shortest time for which a key is remembered, in milliseconds.
     length: u64,
     step: u64,
-    /// When it was noted, in milliseconds since the start, and the place after the last key.
+    /// The time of each note, in milliseconds since the start, and the place after the last key.
     notes: VecDeque<(u64, u64)>,
-    /// The place before which keys have been known for long enough.
+    /// The place before which all keys are old enough to be dropped.
     over: u64,
     /// When the next note is due.
     due: u64,
-    /// The last time that was told.
+    /// The time of the last call, in milliseconds since the start.
     now: u64,
 }
 
@@ -47,8 +49,8 @@ impl Window {
         }
     }
 
-    /// Notes that all keys before the place `end` have come, and returns the place before which they
-    /// may be dropped; `None` as long as that is not due.
+    /// Notes that all keys before the place `end` have arrived. Returns the place before which keys
+    /// may be dropped, or `None` while that is not due.
     fn pass(&mut self, now: u64, end: u64) -> Option<u64> {
         self.now = now;
         if now < self.due {
@@ -68,8 +70,7 @@ impl Window {
         Some(self.over)
     }
 
-    /// The place before which keys have been known for long enough to make room for others of their
-    /// caller's.
+    /// The place before which keys are old enough to make room for others of the same caller.
     pub(super) fn settled(&self) -> u64 {
         let age = YOUNG_MS.min(self.length);
         let old = |it: &&(u64, u64)| it.0.saturating_add(age) <= self.now;
@@ -79,18 +80,19 @@ impl Window {
 }
 
 impl OpenSpace {
-    /// Drops the keys that have been known for the window, if it is time to look.
+    /// Drops the keys that are older than the window, if a look is due.
     pub(super) fn drop_keys(&mut self, now: u64) {
         let Some(over) = self.window.pass(now, self.replica.keyed().end()) else {
             return;
         };
         if !self.replica.keyed_mut().drop_before(over) {
-            // It takes the word of all members, which they give only if somebody asks.
+            // To drop keys needs the acknowledgement of all members, which they send only on
+            // request.
             self.ask_for_acknowledgement();
         }
     }
 
-    /// When to look for keys to be dropped next; never while there are none.
+    /// When keys are next to be dropped; `None` while there are none.
     pub(super) fn keys_due(&self) -> Option<u64> {
         (self.replica.keyed().count() > 0).then_some(self.window.due)
     }
@@ -104,7 +106,7 @@ mod tests {
     fn each_key_is_known_for_the_window_and_a_step_more_at_most() {
         let minutes = |count: u64| count * 60_000;
         let mut window = Window::new(Duration::from_secs(3_600));
-        // A key came just after a note was made.
+        // A key arrived just after a note was made.
         assert_eq!(window.pass(0, 0), Some(0));
         for minute in 1..=60 {
             assert_eq!(window.pass(minutes(minute), 1), Some(0), "{minute}");
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(window.pass(minutes(61), 1), Some(1));
         assert_eq!(window.notes.len(), 0, "nothing else came");
         assert_eq!((window.settled(), window.over), (1, 1));
-        // After a long sleep all is noted at once, and known for as long again.
+        // After a long sleep all keys are noted at once, and remembered for a full window.
         assert_eq!(window.pass(minutes(1_000), 5), Some(1));
         assert_eq!(window.pass(minutes(1_059), 9), Some(1));
         assert_eq!(window.pass(minutes(1_060), 9), Some(5));
@@ -129,7 +131,7 @@ mod tests {
             let settled = [0, 0, 5, 6, 9][minute as usize];
             assert_eq!(window.settled(), settled, "{minute}");
         }
-        // Where all are known for less, it is as long as that.
+        // If the window is shorter, that age is as short.
         let mut short = Window::new(Duration::from_secs(1));
         short.pass(0, 5);
         assert_eq!(short.settled(), 0);

@@ -1,4 +1,4 @@
-//! What is written here: adds, transactions, and the deletion of what has expired.
+//! Writes to a space: adds, transactions, and the deletion of expired counters.
 
 use super::{KeyId, OpenSpace};
 use crate::driver::budgets::Made;
@@ -8,8 +8,8 @@ use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
 use tallymesh_core::{Asked, Asker, Error, Op, Party, RESERVED, Transaction};
 
-/// Most counters of one batch that are deleted because they have expired. With more, whoever asks
-/// for something else would wait too long.
+/// Most counters that one batch deletes because they have expired. With more, other requests would
+/// wait too long.
 const EXPIRIES_BATCH_MAX: usize = 4096;
 
 impl OpenSpace {
@@ -22,8 +22,8 @@ impl OpenSpace {
         Ok(Counter { key, now })
     }
 
-    /// Makes one transaction, or tells which operation of it was refused. Under a key that is known
-    /// already it only tells what the counters show.
+    /// Makes one transaction. The error names the operation that was refused. Under a key that was
+    /// used before it only returns the present values of the counters.
     pub(in crate::driver) fn transact(
         &mut self,
         ops: &[Operation],
@@ -46,7 +46,7 @@ impl OpenSpace {
         let mut changed = Vec::new();
         for operation in ops {
             if let Operation::Allow { key, cost } = operation {
-                // No part of the transaction, which may be withdrawn.
+                // This is not part of the transaction, because the transaction may be withdrawn.
                 let replica = self.writable()?;
                 replica.quota_mut().bring_in_for(key, *cost, &mut changed)?;
             }
@@ -109,9 +109,10 @@ impl OpenSpace {
             let key = self.replica.key(counter).unwrap_or_default();
             let event = match self.replica.quota().budget_at(counter) {
                 Some(_) => Event::Budget,
-                // A sequence's, of which Redis clients are told nothing.
+                // The counter belongs to a sequence. Redis clients receive no events about
+                // sequences.
                 None if key.starts_with(RESERVED) => Event::Merge,
-                // Nobody asked for that change: the counter had expired, and was met.
+                // No operation requested that change: the transaction found an expired counter.
                 None => Event::Expired,
             };
             self.wrote(counter, event);
@@ -120,7 +121,7 @@ impl OpenSpace {
         Ok(Transacted { done, again })
     }
 
-    /// For whom an operation under an idempotency key is made.
+    /// The asker for whom an operation under an idempotency key is made.
     pub(in crate::driver) fn asker(&self, party: Party, limited: bool) -> Asker {
         Asker {
             party,
@@ -129,7 +130,7 @@ impl OpenSpace {
         }
     }
 
-    /// Counts what became of an operation under an idempotency key, which is made if it is new.
+    /// Counts the result of an operation under an idempotency key.
     pub(in crate::driver) fn asked(&mut self, asked: Asked) {
         let tally = &mut self.part.tally;
         let count = match asked {
@@ -140,7 +141,7 @@ impl OpenSpace {
         *count += 1;
     }
 
-    /// What is answered to a transaction that was made before.
+    /// The answer to a transaction that was made before.
     fn transacted_before(&self, ops: &[Operation]) -> Transacted {
         Transacted {
             done: ops.iter().map(|operation| self.shown(operation)).collect(),
@@ -148,7 +149,7 @@ impl OpenSpace {
         }
     }
 
-    /// What an operation's counter or budgets show now.
+    /// The present values of an operation's counter or budgets.
     fn shown(&self, operation: &Operation) -> Done {
         let key = operation.key();
         let mut done = Done {
@@ -176,8 +177,8 @@ impl OpenSpace {
         done
     }
 
-    /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more
-    /// are tried first, and then made as several.
+    /// Adds to any number of counters, all or none. Up to a limit the adds are one transaction.
+    /// More adds are tried first, and then made as several transactions.
     pub(in crate::driver) fn add_many(&mut self, sums: &[Sum]) -> Result<(), Refusal> {
         self.writable()?;
         let mut adds: Vec<(KeyId, &Sum)> = Vec::with_capacity(sums.len());
@@ -186,11 +187,11 @@ impl OpenSpace {
             adds.push((counter.map_err(|error| at_line(sum, error))?, sum));
             Ok(())
         });
-        // The replica works through them from end to end then.
+        // In this order the replica goes through its counters from end to end.
         adds.sort_unstable_by_key(|(counter, _)| *counter);
         let done = interned.and_then(|()| self.add_all(&adds));
         for (counter, _) in adds {
-            // It was interned above, so it is known.
+            // The key was interned above, so its KeyId is valid.
             let _ = self.replica.release(counter);
         }
         done
@@ -220,7 +221,7 @@ impl OpenSpace {
         })
     }
 
-    /// A transaction that is not made yet.
+    /// A transaction that is not committed yet.
     fn draft(&mut self, adds: &[(KeyId, &Sum)]) -> Result<Transaction<'_>, Refusal> {
         let mut transaction = self.writable()?.begin()?;
         for (_, sum) in adds {
@@ -231,17 +232,17 @@ impl OpenSpace {
     }
 
     /// Deletes counters that have expired at `now`, which is also the replica's time. Returns how
-    /// many; what is left is still due.
+    /// many it deleted; the rest stays due.
     pub(in crate::driver) fn delete_expired(&mut self, now: u64) -> usize {
         let mut deleted = 0;
         for _ in 0..EXPIRIES_BATCH_MAX {
             let Some(counter) = self.expiries.take_due(now) else {
                 break;
             };
-            // Once it is taken out, nothing else tells that it has expired.
+            // The counter leaves the list of expiries here, so this is the last look at its expiry.
             self.existing.look(&self.replica, counter);
             if self.replica.is_adds_only() {
-                // Somebody else deletes it, of which a merge tells.
+                // Another node deletes it, and a merge brings that here.
                 continue;
             }
             match self.replica.materialize_expiry(counter) {
@@ -249,7 +250,7 @@ impl OpenSpace {
                     self.wrote(counter, Event::Expired);
                     deleted += 1;
                 }
-                // The clock went back, or the counter is another one by now.
+                // The clock went back, or the KeyId means another counter now.
                 Ok(false) => self.expiries.note(counter, self.replica.expiry_at(counter)),
                 Err(error) => {
                     let (space, code) = (self.name().as_str(), error.code());
@@ -261,7 +262,7 @@ impl OpenSpace {
     }
 }
 
-/// What is told of an operation, if it did anything; `told` as the replica tells it.
+/// The event of an operation, if it did anything. `told` is the result of the replica.
 fn event(op: Op, told: bool) -> Option<Event> {
     match op {
         Op::Add(_) => Some(Event::IncrBy),

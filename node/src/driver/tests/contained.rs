@@ -1,4 +1,4 @@
-//! A panic in the work of one client, and clients that keep a place for nothing.
+//! A panic in the work of one client, and clients that occupy a place without use.
 
 use super::*;
 use crate::resp::RespConfig;
@@ -13,7 +13,7 @@ impl Bench {
         String::from_utf8_lossy(&bytes).replace("\r\n", "|")
     }
 
-    /// Waits until a panic is counted: who asked may hear of its end before.
+    /// Waits until a panic is counted; the client may learn of its end before that.
     fn expect_panic(&self, part: &str) {
         let row = format!("tallymesh_panics_total{{part=\"{part}\"}} 1\n");
         let since = Instant::now();
@@ -23,7 +23,7 @@ impl Bench {
         }
     }
 
-    /// The value of a counter, or why it is not told.
+    /// The value of a counter, or the refusal.
     fn value(&self, key: &str) -> Result<Option<i128>, Refusal> {
         let read = self.handle.read(SPACE, key.to_owned());
         Ok(self.answer(read)?.map(|it| it.now.value))
@@ -43,7 +43,7 @@ impl Bench {
         self.stop();
     }
 
-    /// The node ends by itself, and says that it can't trust what it holds.
+    /// The node ends by itself, and reports that its state can't be trusted.
     fn ends_half_changed(&mut self) {
         let ended = within_patience(&self.runtime, &mut self.ended).expect("it tells how it ended");
         assert_eq!(ended.expect_err("stopped").code(), "half_changed");
@@ -113,7 +113,7 @@ fn a_node_whose_replica_may_be_half_changed_ends_and_keeps_nothing_of_it() {
     }
 }
 
-/// A node with Redis clients that have to authenticate, and at most so many of them.
+/// A node whose Redis clients have to authenticate, with a bound on their number.
 fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let redis = listener.local_addr().expect("an address");
@@ -162,10 +162,12 @@ fn who_does_not_authenticate_is_closed_and_keeps_nobody_out() {
         good
     };
     let mut first = good();
-    // Far more than there is room for. The oldest go, and a good client is let in among them.
+    // Far more connections than there is room for. The oldest are closed, and a valid client is
+    // accepted among them.
     let mut silent: Vec<TcpStream> = (0..40).map(|_| connect(redis)).collect();
     let mut second = good();
-    // The others are told why, in time. One that speaks and does not authenticate is no better.
+    // The others receive the reason, in time. A client that sends commands and does not
+    // authenticate is treated the same.
     let mut last = connect(redis);
     last.write_all(b"PING\r\n").expect("send");
     let told = Bench::rest(&mut last);
@@ -183,14 +185,14 @@ fn who_does_not_authenticate_is_closed_and_keeps_nobody_out() {
         told.iter().any(|it| it.is_empty()) && !told[39].is_empty(),
         "{told:?}"
     );
-    // Who has authenticated may be silent, and one that takes that back may not.
+    // A client that has authenticated may be silent. One that resets its authentication may not.
     first.write_all(b"INCR a\r\n").expect("send");
     expect(&mut first, ":1|");
     second.write_all(b"RESET\r\n").expect("send");
     assert!(Bench::rest(&mut second).starts_with("+RESET|-NOAUTH auth_time: "));
 }
 
-/// Waits until one of these connections is told that it holds too much.
+/// Waits until one of these connections receives the error that it occupies too much.
 fn expect_one_full(all: &mut [TcpStream]) {
     let mut told = [0; 38];
     let since = Instant::now();
@@ -214,7 +216,7 @@ fn half_commands_of_all_clients_together_are_bounded() {
             let mut client = connect(redis);
             client.write_all(b"AUTH secret\r\n").expect("send");
             expect(&mut client, "+OK|");
-            // It never ends. The last one holds least.
+            // The command never ends. The last connection occupies least.
             let (bytes, length) = if at == 4 {
                 (1_000, 300_000)
             } else {
@@ -235,7 +237,7 @@ fn half_commands_of_all_clients_together_are_bounded() {
     assert_eq!(&head, b"$300000\r\n");
 }
 
-/// Subscribes to so many patterns that no key matches, and that take long to find that out.
+/// Subscribes to so many patterns that match no key, each slow to compare.
 fn listen_slowly(socket: &mut TcpStream, patterns: usize) {
     let names: String = (0..patterns)
         .map(|at| format!(" *{}{at:04}*", "a?".repeat(55)))
@@ -286,7 +288,7 @@ fn patterns_that_take_long_hold_up_neither_writes_nor_other_subscribers() {
             &format!("*4|$8|pmessage|$16|__keyevent@0__:*|$21|__keyevent@0__:incrby|$400|{key}|"),
         );
     }
-    // A subscriber too far behind is cut off, and its waiting events are forgotten.
+    // A subscriber that is too far behind is disconnected, and its waiting events are dropped.
     let since = Instant::now();
     let is_cut = |socket: &mut TcpStream| {
         socket.set_nonblocking(true).expect("a socket");
@@ -316,7 +318,8 @@ fn connect_from(address: [u8; 4], redis: std::net::SocketAddr) -> TcpStream {
     socket
 }
 
-/// Opens more connections than strangers have places. Closes older ones as long as these are more than 100.
+/// Opens more connections than strangers have places. Closes older ones while there are more than
+/// 100.
 #[cfg(target_os = "linux")]
 fn crowd_in(crowd: &mut std::collections::VecDeque<TcpStream>, redis: std::net::SocketAddr) {
     for _ in 0..130 {
@@ -332,7 +335,7 @@ fn crowd_in(crowd: &mut std::collections::VecDeque<TcpStream>, redis: std::net::
 #[cfg(target_os = "linux")]
 #[test]
 fn who_comes_and_goes_without_end_pushes_out_nobody_who_is_slow_to_authenticate() {
-    // 64 of them may be strangers.
+    // At most 64 of the connections may be strangers.
     let (_running, redis) = asking(128);
     let mut crowd = std::collections::VecDeque::new();
     crowd_in(&mut crowd, redis);
@@ -343,7 +346,7 @@ fn who_comes_and_goes_without_end_pushes_out_nobody_who_is_slow_to_authenticate(
                 slow.write_all(b"PING\r\n").expect("send");
                 expect(&mut slow, "-NOAUTH Authentication required.|");
             };
-            // The answer shows that it has a place.
+            // The answer shows that the connection has a place.
             ping();
             crowd_in(&mut crowd, redis);
             // The driver has looked at its listener by the second answer.
@@ -361,13 +364,13 @@ fn strangers_end_nobody_who_has_authenticated() {
     let mut known = connect(redis);
     known.write_all(b"AUTH secret\r\n").expect("send");
     expect(&mut known, "+OK|");
-    // More than all strangers together may hold, and it is not whole yet.
+    // The command is larger than all strangers together may occupy, and it is not complete yet.
     let long = 700 << 10;
     known
         .write_all(format!("*2\r\n$4\r\nECHO\r\n${long}\r\n").as_bytes())
         .expect("send");
     known.write_all(&vec![b'x'; long - 10]).expect("send");
-    // One alone may not send much, whatever it is cut into.
+    // One stranger may not send much, however its command is divided.
     let mut parts = String::from("*10\r\n");
     for _ in 0..3 {
         parts += &format!("$9000\r\n{}\r\n", "y".repeat(9_000));
@@ -379,7 +382,7 @@ fn strangers_end_nobody_who_has_authenticated() {
         told,
         "-ERR Protocol error: a command has at most 20480 bytes before authentication|"
     );
-    // Many hold as much as they may, and the largest of them go.
+    // Many strangers occupy as much as each may, and the largest of them are closed.
     let part = format!("*2\r\n$4\r\nAUTH\r\n$16000\r\n{}", "z".repeat(15_000));
     let mut all: Vec<TcpStream> = (0..60)
         .map(|_| {

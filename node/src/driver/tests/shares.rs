@@ -1,4 +1,4 @@
-//! A client that asks for more idempotency keys than are remembered, beside one that retries.
+//! A client that uses more idempotency keys than the node remembers, beside one that retries.
 
 use super::*;
 use crate::driver::Keyed;
@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader};
 use tallymesh_core::Once;
 
 impl Bench {
-    /// Adds under a key as a client of HTTP does; tells whether it was made before, or the refusal's code.
+    /// Adds under a key as a client of HTTP does. Returns whether the add had been made before; the
+    /// error is the code of the refusal.
     fn add_once(&self, key: &str, address: u128) -> Result<bool, &'static str> {
         let once = Once::new(key.as_bytes(), b"an add");
         let mut keyed = Keyed::from(once);
@@ -43,7 +44,7 @@ fn a_client_that_asks_without_end_makes_no_retry_count_twice() {
     assert_eq!(refused.count(), told.len() - (KEYED_BOUNDS.address - 1));
     let max = KEYED_BOUNDS.address.to_string();
     assert!(told.last().is_some_and(|it| it.contains(&max)), "{told:?}");
-    // All retries are known, and another client's new key is taken.
+    // All retries are recognized, and another client's new key is accepted.
     assert_eq!(ask("ONCE early INCRBY a 5\r\n"), [":10"]);
     assert_eq!(
         ask("ONCE x0 INCRBY junk 1\r\n"),
@@ -53,7 +54,7 @@ fn a_client_that_asks_without_end_makes_no_retry_count_twice() {
     assert_eq!(bench.add_once("later", 1), Ok(false));
     assert_eq!(ask("GET a\r\nGET junk\r\n")[1], "15");
     drop(replies);
-    // Over HTTP it is the same.
+    // The same holds over HTTP.
     for at in 0..2 * KEYED_BOUNDS.all {
         let done = bench.add_once(&format!("h{at}"), 2);
         let most = at >= KEYED_BOUNDS.all - KEYED_BOUNDS.address - 2;
