@@ -1,19 +1,19 @@
-//! Where a node's identity and state survive a stop.
+//! The store: it keeps a node's identity and state across a stop.
 //!
-//! The driver gives what changed to a [`Worker`], which makes it durable in a [`Store`]: at once if
-//! the disk is quick, and else on a thread of its own while the driver goes on. [`Log`] is the real
-//! store, a log of its own format in the data folder; [`Memory`] keeps nothing beyond the process.
-//! What is kept for a space is a list of records, oldest first: replayed in order into an empty
-//! replica they give the state. [`Kind`] says what each stands for.
+//! The driver gives changes to a [`Worker`], which makes them durable in a [`Store`]. On a quick
+//! disk it does so at once, and otherwise on a thread of its own while the driver continues.
+//! [`Log`] is the real store, a log of its own format in the data folder. [`Memory`] stores nothing
+//! beyond the process. The store of a space is a list of records, oldest first. Replayed in order
+//! into an empty replica, they give the state. [`Kind`] describes each kind of record.
 //!
-//! Why not a kept store: the state lives in memory anyway, so all that is wanted is one durable
-//! write for each batch of work. redb and LMDB write 36 KB to the device for that, fjall and a
-//! file that grows 8 KB, and zeroed segments of fixed size 4 KB, in half the time.
+//! Why this store writes its own log: the state is in memory anyway, so a batch of work needs only
+//! one durable write. For that, redb and LMDB write 36 KB to the device, and fjall and a growing
+//! file write 8 KB. Zeroed segments of fixed size need 4 KB, in half the time.
 //!
-//! Stored bytes have a version of their own ([`FORMAT`]), apart from the wire's. Until 1.0 the
-//! format may change without a way to read older folders; a node that meets another version says
-//! so and leaves the folder as it was. `frame` has the bytes, `read` says what is taken for whole,
-//! torn and damaged.
+//! Stored bytes have a version of their own ([`FORMAT`]), separate from the wire's. Until 1.0 the
+//! format may change without a way to read older folders. A node that finds another version reports
+//! it, and leaves the folder unchanged. `frame` defines the bytes, and `read` defines which logs
+//! are whole, torn or damaged.
 
 mod copy;
 mod durability;
@@ -48,21 +48,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tallymesh_core::Space;
 
-/// The version of the stored bytes that this build writes. Since 3 there are keyed operations.
+/// The version of the stored bytes that this build writes. Version 3 added keyed operations.
 pub const FORMAT: u32 = 3;
 
-/// The oldest version of the stored bytes that this build reads. A folder is raised to [`FORMAT`]
-/// when it is opened to be written.
+/// The oldest version of the stored bytes that this build reads. When a folder is opened for
+/// writing, it gets the version [`FORMAT`].
 pub const FORMAT_MIN: u32 = 2;
 
-/// Most bytes of one commit, all of its records with their names. A length beyond that is never
-/// believed.
+/// Most bytes of one commit: all of its records with their names. A reader rejects a longer length.
 pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
 
-/// The file in the data folder that has what the node's writers were minted with.
+/// The file in the data folder with the nonces of the node's writers.
 pub(crate) const WRITERS_FILE: &str = "writers.json";
 
-/// Largest such file that is read: one with as many spaces as may be is smaller.
+/// Largest such file that is read. A file with the most possible spaces is smaller.
 pub(crate) const WRITERS_BYTES_MAX: u64 = 128 << 20;
 
 /// The file in the data folder that has the addresses of other nodes.
@@ -71,68 +70,69 @@ pub(crate) const ADDRESSES_FILE: &str = "addresses.json";
 /// Largest file of addresses that is read.
 pub(crate) const ADDRESSES_BYTES_MAX: u64 = 16 << 20;
 
-/// All bytes of a small file beside the store's own, or nothing if it is missing. It is not read if it
+/// Reads a small file beside the store's own. Returns `None` if it is missing, and an error if it
 /// is longer than `bytes_max`.
 pub(crate) fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     files::read_small(&Disk::at(folder), name, bytes_max)
 }
 
-/// Writes a small file beside the store's own, for its owner alone, so that it is there whole and
-/// durable, or as it was before.
+/// Writes a small file beside the store's own, readable by its owner alone. Afterwards the file is
+/// either whole and durable, or unchanged.
 pub(crate) fn write_small(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     files::check(folder).map_err(io::Error::other)?;
     files::write_small(&Disk::at(folder), name, bytes)
 }
 
-/// What a record stands for.
+/// The kind of a record.
 ///
-/// A snapshot is either one `Whole`, or a `First`, any number of `Part`s and a `Last`, with any
-/// commits, `Change`s and `Adds` between them. It takes the place of all that was kept of its space
-/// before its last record, which therefore has to know all changes up to there.
+/// A snapshot is either one `Whole`, or a `First`, any number of `Part`s and a `Last`. Any commits,
+/// `Change`s and `Adds` may stand between them. A snapshot replaces all records of its space before
+/// its last record. So it must contain all changes up to that record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What changed since the record before, as a message.
+    /// The changes since the previous record, as a message.
     Change,
-    /// The same, as plain adds: see [`tallymesh_core::Replica::adds_since`].
+    /// The changes since the previous record, as plain adds: see
+    /// [`tallymesh_core::Replica::adds_since`].
     Adds,
-    /// A snapshot in one piece. An empty one says that nothing was before; it is not handed over
-    /// by [`Store::load`].
+    /// A snapshot in one piece. An empty one means that the space was empty before; [`Store::load`]
+    /// does not pass it on.
     Whole,
-    /// The first part of a snapshot. One whose `Last` never came is as if it had not been begun.
+    /// The first part of a snapshot. A snapshot without its `Last` has no effect.
     First,
-    /// A further part. It is an error unless this process began a snapshot of the space, with no
-    /// `Whole` since.
+    /// A further part. It is an error unless this process began a snapshot of the space, and wrote
+    /// no `Whole` since.
     Part,
     /// The last part, under the same condition.
     Last,
 }
 
-/// One record to be kept, of one space.
+/// One record of one space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The space whose state this is.
     pub space: Space,
-    /// What it stands for.
+    /// The kind of the record.
     pub kind: Kind,
-    /// It, encoded.
+    /// The encoded content.
     pub bytes: Vec<u8>,
 }
 
-/// What [`Store::load`] tells with each record.
+/// The description that [`Store::load`] passes with each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What the record stands for.
+    /// The kind of the record.
     pub kind: Kind,
-    /// How many bytes of the space were handed over, with this record's.
+    /// Bytes of the space that were passed on so far, including this record.
     pub done: u64,
-    /// How many there are in all.
+    /// Bytes of the space in all.
     pub total: u64,
 }
 
-/// What records are handed to. It may stop with an error.
+/// The receiver of records. It may stop the reading with an error.
 pub type Each<'a> = dyn FnMut(Kept, &[u8]) -> Result<(), StoreError> + 'a;
 
-/// How far a long piece of work is, in bytes.
+/// The progress of a long piece of work, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes that are done.
@@ -141,61 +141,61 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// A place for an identity and for the records of spaces. One process at a time uses it.
+/// A place for an identity and for the records of spaces. One process uses it at a time.
 pub trait Store: Send {
-    /// The secret key of this node: the one kept here, or else `fresh`, which is kept from now on.
+    /// The secret key of this node: the stored one, or else `fresh`, which is then stored.
     ///
     /// # Errors
     /// When the place can't be read or written.
     fn identity(&mut self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
 
-    /// Whether what is kept outlives the process. A node without that is never a member of a space.
+    /// Whether the records outlive the process. A node without such a store is never a member of a
+    /// space.
     fn is_durable(&self) -> bool;
 
-    /// Hands over the parts of the last finished snapshot of `space`, if there is one, and then
-    /// the changes after it, oldest first. It stops at the first error of `each`.
+    /// Passes on the parts of the last finished snapshot of `space`, if there is one, and then the
+    /// changes after it, oldest first. It stops at the first error of `each`.
     ///
-    /// Only a space that was loaded, or committed to, since the store was opened is ever named by
-    /// [`Store::wants_snapshot`].
+    /// [`Store::wants_snapshot`] names only spaces that were loaded, or committed to, since the
+    /// store was opened.
     ///
     /// # Errors
-    /// When the place can't be read, or what `each` returned.
+    /// When the place can't be read, or the error of `each`.
     fn load(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError>;
 
-    /// Keeps all of `records`, or none of them. When it returns `Ok` they survive a crash of the
-    /// process and of the machine.
+    /// Stores all of `records`, or none of them. After `Ok` they survive a crash of the process and
+    /// of the machine.
     ///
     /// # Errors
-    /// When they could not be made durable. What is kept is then not known; whether they are is
-    /// seen when the store is opened again. Each later commit fails with the same error.
+    /// When they could not be made durable. Whether they are stored is then unclear until the store
+    /// is opened again. Each later commit fails with the same error.
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError>;
 
-    /// Whether the place is still the one that was opened; if not, what became of it. Whoever commits
-    /// asks before and after, and acknowledges nothing that was committed to another place.
+    /// Checks that the place is still the one that was opened. The caller of a commit checks before
+    /// and after it, and acknowledges nothing that went to another place.
     ///
     /// # Errors
-    /// With what became of it.
+    /// The text says what happened to the place.
     fn standing(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The space that should be kept as a fresh snapshot, so that old records can go. While one is
-    /// begun and not ended, no other is wanted of that space: whoever gives one up has to begin
-    /// anew.
+    /// The space that should be stored as a fresh snapshot, so that old records can be deleted.
+    /// While a snapshot of a space is unfinished, the store does not request another one. A caller
+    /// that gives a snapshot up has to begin a new one.
     fn wants_snapshot(&self) -> Option<Space>;
 
     /// Whether there is work that can wait for an idle moment.
     fn has_idle_work(&self) -> bool;
 
-    /// Does a little of the work that can wait (a few milliseconds of it), and says whether there is
-    /// more.
+    /// Does a few milliseconds of the work that can wait. Returns whether there is more.
     ///
     /// # Errors
-    /// As [`Store::commit`], with the same consequence.
+    /// As for [`Store::commit`], with the same consequence.
     fn prepare(&mut self) -> Result<bool, StoreError>;
 }
 
-/// Why the store did not do what it was asked for.
+/// The reason why the store could not do a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -213,7 +213,7 @@ pub enum StoreError {
     },
     /// The folder, or its lock, is no longer the one that was opened.
     Lost {
-        /// The data folder and what became of it.
+        /// The data folder, and what happened to it.
         problem: String,
     },
     /// The folder has no store in it.
@@ -221,57 +221,57 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
-    /// It, or what it is to be in, is no folder.
+    /// The named path, or the place for it, is no folder.
     NotAFolder {
-        /// What was named.
+        /// The named path.
         path: PathBuf,
     },
-    /// A folder that was to be made is there, and is not empty.
+    /// A folder that was to be created exists, and is not empty.
     Exists {
         /// The folder.
         folder: PathBuf,
     },
-    /// A copy was to be made within the folder that it is of, and would be lost with it.
+    /// A copy was to be created within its own source folder, and would be lost with it.
     Within {
-        /// Where the copy was to be.
+        /// The target of the copy.
         to: PathBuf,
         /// The folder to copy.
         from: PathBuf,
     },
-    /// A kept record could not be understood.
+    /// A stored record could not be read.
     Record {
         /// The space it belongs to.
         space: Space,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// A snapshot was to go on that was not begun.
+    /// A snapshot was to be continued that was not begun.
     NotBegun {
-        /// The space it is of.
+        /// Its space.
         space: Space,
     },
-    /// One commit was to keep more than a commit may.
+    /// A commit was larger than a commit may be.
     TooLarge {
         /// Its bytes.
         bytes: u64,
     },
-    /// What is kept is not whole.
+    /// The stored data is not whole.
     Damaged {
         /// The data folder.
         folder: PathBuf,
-        /// What is wrong: the file, the place in it, and what was expected.
+        /// The problem: the file, the place in it, and the expected content.
         problem: String,
     },
-    /// A panic may have left what is in memory half changed; nothing of it was written.
+    /// A panic may have left the state in memory half changed. Nothing of it was written.
     HalfChanged {
         /// The space; `None` if it may be any.
         space: Option<Space>,
     },
     /// Reading or writing failed.
     Io {
-        /// What was being done, as "could not ...".
+        /// The failed action, as in "could not ...".
         doing: String,
-        /// What the system says.
+        /// The error text of the system.
         problem: String,
     },
 }

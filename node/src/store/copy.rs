@@ -1,7 +1,7 @@
-//! Checking a data folder, and copying it, also while a node uses it.
+//! Checks a data folder, and copies it. A node may use the folder at the same time.
 //!
-//! A node only ever appends, and deletes whole segments. So whoever has all segments open has a
-//! log that can't change any more but at its end; and what was read of it as whole stays so.
+//! A node only appends to its log, and deletes whole segments. So a process that has all segments
+//! open has a log that can change only at its end. A part that was once read as whole stays whole.
 
 use super::files::{self, Disk, File, Folder};
 use super::log::IDENTITY;
@@ -23,47 +23,48 @@ use tallymesh_core::Space;
 /// How often a folder is read again that changed while it was opened.
 const TRIES_MAX: usize = 10;
 
-/// What is in a data folder.
+/// The content of a data folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The files of the log.
+    /// The number of files of the log.
     pub segments: usize,
-    /// Their bytes, which are more than what is written in them.
+    /// Their bytes, which are more than the bytes of the commits in them.
     pub segment_bytes: u64,
-    /// The number of the first commit that is there, and of the last; 0 if there is none.
+    /// The numbers of the first and the last commit that are there; 0 if there is none.
     pub commits: (u64, u64),
     /// Each space that has records, in the order of their names.
     pub spaces: Vec<SpaceReport>,
-    /// The pieces of a commit that was under way when the node stopped; or, if it runs, while it
-    /// was looked at. Nobody had been told of it.
+    /// The pieces of a commit that was under way when the node stopped, or when a running node was
+    /// checked. The node had not acknowledged it.
     pub torn: Option<Torn>,
     /// Whether the node's key is there.
     pub has_identity: bool,
 }
 
-/// What a data folder has of one space.
+/// The records of one space in a data folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpaceReport {
     /// The space.
     pub space: Space,
-    /// All records that are there.
+    /// The number of all its records.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The bytes of those that a start reads: the last snapshot, and the changes since.
+    /// The bytes of the records that a start reads: the last snapshot, and the changes since.
     pub needed_bytes: u64,
 }
 
-/// What records are handed to, with the space that each belongs to. It may stop with an error.
+/// The receiver of records, each with its space. It may stop the reading with an error.
 pub type EachOfSpace<'a> = dyn FnMut(&Space, Kept, &[u8]) -> Result<(), StoreError> + 'a;
 
-/// Reads all of a data folder and changes nothing. A node may have it open. `each` is handed what
-/// a start would read, space by space.
+/// Reads all of a data folder and changes nothing. A node may have it open. `each` receives the
+/// records that a start would read, space by space.
 ///
 /// # Errors
-/// When it is damaged, has another format or none, can't be read, or what `each` returned.
+/// When the folder is damaged, has another format or none, or can't be read; or the error of
+/// `each`.
 pub fn check(
     folder: &Path,
     each: &mut EachOfSpace<'_>,
@@ -74,16 +75,18 @@ pub fn check(
     Ok(source.report())
 }
 
-/// Copies the data folder `from`, its key and all that was durable when it began, to `to`. A node
-/// may have it open. `each` is handed what a start would read, as by [`check`], before anything is copied.
-/// The copy is read again before it gets its name, and is a data folder itself.
+/// Copies the data folder `from` to `to`: its key, and everything that was durable when the copy
+/// began. A node may have it open. `each` receives the records that a start would read, as in
+/// [`check`], before anything is copied. The copy is read again before it gets its name, and is a
+/// data folder itself.
 ///
-/// It has the node's secret key. Two nodes must not run with one key, so it may only take the
-/// place of the folder that it was made from.
+/// The copy has the node's secret key. Two nodes must not run with one key, so the copy may only
+/// replace the folder that it was made from.
 ///
 /// # Errors
-/// When `to` is there and not an empty folder, or within `from`; when `from` is damaged, has another
-/// format or none, reading or writing failed, or what `each` returned. `to` is then as it was.
+/// When `to` exists and is not an empty folder, or is within `from`. When `from` is damaged, or has
+/// another format or none. When reading or writing fails; or the error of `each`. After an error
+/// `to` is unchanged.
 pub fn backup(
     from: &Path,
     to: &Path,
@@ -100,7 +103,7 @@ pub fn backup(
 /// Open segments by their numbers.
 type Files = BTreeMap<u64, Arc<dyn File>>;
 
-/// A data folder of which all segments are open.
+/// A data folder with all its segments open.
 pub(super) struct Source {
     folder: Box<dyn Folder>,
     files: Files,
@@ -108,8 +111,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens and reads a folder. If a node works on it meanwhile, segments may go and come while
-    /// they are listed, and a commit may be half there: then it is looked at again.
+    /// Opens and reads a folder. If a node works on it, segments may appear and disappear during
+    /// the listing, and a commit may be half written. Then the folder is read again.
     pub(super) fn open(
         folder: Box<dyn Folder>,
         locate: bool,
@@ -133,7 +136,7 @@ impl Source {
                 }
                 Err(error) => error,
             };
-            // What is seen twice is not passing.
+            // An error that occurs twice is not passing.
             let text = error.to_string();
             if failures.last() == Some(&text) || failures.len() + 1 == TRIES_MAX {
                 return Err(error);
@@ -168,7 +171,7 @@ impl Source {
         Ok((files, found))
     }
 
-    /// Hands over what a start would read, space by space.
+    /// Passes on the records that a start would read, space by space.
     fn read(&mut self, each: &mut EachOfSpace<'_>) -> Result<(), StoreError> {
         self.identity()?;
         for SpaceReport { space, .. } in self.report().spaces {
@@ -191,7 +194,7 @@ impl Source {
         Ok(())
     }
 
-    /// The file with the key, if there is one.
+    /// The content of the file with the key, if there is one.
     fn identity(&self) -> Result<Option<Vec<u8>>, StoreError> {
         super::log::identity_bytes(self.folder.as_ref())
     }
@@ -220,12 +223,12 @@ impl Source {
     }
 }
 
-/// Refuses a folder that is there and not empty.
+/// Refuses a folder that exists and is not empty.
 fn refuse_full(folder: &Path) -> Result<(), StoreError> {
     let is_full = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        // A file, or a folder that can't be looked into.
+        // It is a file, or a folder that can't be listed.
         Err(_) => true,
     };
     match is_full {
@@ -236,10 +239,10 @@ fn refuse_full(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Links are followed, as far as a path leads to something that is there.
+/// Refuses a copy within its source. Links are followed as far as the path exists.
 fn refuse_within(from: &Path, to: &Path) -> Result<(), StoreError> {
     let Ok(folder) = fs::canonicalize(from) else {
-        return Ok(()); // To open it tells the reason.
+        return Ok(()); // Opening the folder reports the reason.
     };
     let there = std::path::absolute(to).ok();
     let place = there
@@ -255,7 +258,7 @@ fn refuse_within(from: &Path, to: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Copies what was found into a folder beside `to`, reads that, and gives it its name.
+/// Copies the found log into a folder beside `to`, reads the copy, and renames it to `to`.
 fn copy(
     source: &Source,
     to: &Path,
@@ -291,7 +294,7 @@ fn copy(
     Ok(report)
 }
 
-/// Where a copy is made before it gets its name.
+/// The path of a copy before it gets its name.
 fn part_of(to: &Path) -> Result<PathBuf, StoreError> {
     let name = to.file_name().ok_or_else(|| {
         let doing = format!("copy to {}", to.display());
@@ -302,7 +305,7 @@ fn part_of(to: &Path) -> Result<PathBuf, StoreError> {
     Ok(to.with_file_name(name))
 }
 
-/// Removes what a copy left that was cut short, and nothing else.
+/// Removes the files that an interrupted copy left, and nothing else.
 fn clear_part(part: &Path) -> Result<(), StoreError> {
     let disk = Disk::at(part);
     let names = match disk.names() {
@@ -331,8 +334,8 @@ fn clear_part(part: &Path) -> Result<(), StoreError> {
         .map_err(|problem| StoreError::io(format!("remove {}", part.display()), problem))
 }
 
-/// Writes the segments up to where they were found to end, the key, and last the format: without
-/// it a folder is no data folder.
+/// Writes the segments up to their last commit, then the key, and last the format. Without the
+/// format file, a folder is no data folder.
 fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
     let writing =
         |problem: io::Error| StoreError::io(format!("write {}", to.path().display()), problem);
@@ -363,8 +366,9 @@ fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Resu
     if let Some(identity) = source.identity()? {
         files::write_small(to, IDENTITY, &identity).map_err(writing)?;
     }
-    // What is known of tickets goes along: a node that is put back must not take what it had revoked.
-    // So does what proves the writers that the log tells of, which was kept before they were used.
+    // The ledger of tickets is copied, because a restored node must not accept tickets that it had
+    // revoked. The nonces are copied, because they prove the writers in the log. They were stored
+    // before those writers were used.
     let folder = source.folder.as_ref();
     for (name, bytes_max) in [
         (LEDGER_FILE, LEDGER_BYTES_MAX),
@@ -379,8 +383,8 @@ fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Resu
             files::write_small(to, name, &bytes).map_err(writing)?;
         }
     }
-    // The addresses of other nodes go along, as without them a node that is put back may find nobody. A
-    // start passes over a file of them that makes no sense, and so does a copy.
+    // The addresses of other nodes are copied, because a restored node may find no other node
+    // without them. A start ignores a file of addresses that it can't read, and so does a copy.
     let addresses = files::read_small(folder, ADDRESSES_FILE, ADDRESSES_BYTES_MAX);
     if let Ok(Some(bytes)) = addresses {
         files::write_small(to, ADDRESSES_FILE, &bytes).map_err(writing)?;

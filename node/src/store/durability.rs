@@ -1,4 +1,4 @@
-//! What a node promises of its disk.
+//! The durability setting: which changes survive which failures of a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,18 @@ use std::time::Duration;
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// When work is made durable, and so what of it survives what.
+/// When changes are made durable, and so which of them survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// All that waits is committed at once, and answers wait for it. What was acknowledged, or
-    /// sent to anybody, survives a crash of the process and a power cut.
+    /// All waiting changes are committed at once, and answers wait for the commit. Every change
+    /// that was acknowledged, or sent to a peer, survives a crash of the process and a power cut.
     #[default]
     Always,
-    /// Commits are made at most once in this time, and nobody waits for them. A crash of the
-    /// process or a power cut may take back what was acknowledged in the last interval, and in the
-    /// commit under way, and leaves what was there before that. A stop in order takes back
-    /// nothing.
+    /// Commits are made at most once in this time, and answers do not wait for them. A crash of the
+    /// process or a power cut may undo changes that were acknowledged in the last interval or in
+    /// the commit under way. Older changes stay. An orderly stop undoes nothing.
     Interval(Duration),
-    /// Nothing is written. Any end of the process takes back all that no peer has.
+    /// Nothing is written. When the process ends, all changes are lost that no peer has.
     Memory,
 }
 

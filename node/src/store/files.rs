@@ -1,4 +1,5 @@
-//! The few things that the store asks of a disk. The real one is [`Disk`]; tests play another.
+//! The few operations that the store needs from a disk. The real disk is [`Disk`]; tests simulate
+//! another.
 
 use crate::descriptors::with_spare;
 use std::collections::BTreeMap;
@@ -9,37 +10,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A folder of files. What was created, renamed or removed in it is durable after [`Folder::sync`].
+/// A folder of files. Created, renamed and removed names in it are durable after [`Folder::sync`].
 pub(super) trait Folder: Send {
-    /// Where it is, for messages.
+    /// The path, for messages.
     fn path(&self) -> &Path;
 
-    /// Keeps other processes from using it until this value is dropped; `false` if another does.
+    /// Locks the folder against other processes until this value is dropped. Returns `false` if
+    /// another process has the lock.
     fn lock(&mut self) -> io::Result<bool>;
 
-    /// Whether what was locked is still what has its name; if not, what became of it.
+    /// Checks that the locked folder still has its name. The error says what happened to it.
     fn standing(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The identity of the file of this name, where the system tells.
+    /// The identity of the file of this name, where the system supports it.
     fn mark(&self, _name: &str) -> io::Result<Option<Mark>> {
         Ok(None)
     }
 
-    /// The names of all files in it. `NotFound` if there is no such folder.
+    /// The names of all files in the folder. The error is `NotFound` if there is no such folder.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Opens a file, to be read only.
+    /// Opens a file for reading only.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a file, to be read and written.
+    /// Opens a file for reading and writing.
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Makes an empty file, in place of one of this name.
+    /// Creates an empty file, and replaces a file of this name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name, in place of a file that has it.
+    /// Renames a file, and replaces a file that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
@@ -49,45 +51,46 @@ pub(super) trait Folder: Send {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file. One thread uses it at a time: reading and writing may move a common position.
+/// A file. One thread uses it at a time, because reads and writes may move a shared position.
 pub(super) trait File: Send + Sync {
     /// Its length.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Fills `buffer` from `offset` on. `UnexpectedEof` if the file ends before.
+    /// Fills `buffer` from `offset` on. The error is `UnexpectedEof` if the file ends before that.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Its identity under any name, where the system tells.
+    /// Its identity under any name, where the system supports it.
     fn mark(&self) -> io::Result<Option<Mark>> {
         Ok(None)
     }
 
-    /// Makes all that was written durable, and of the file's facts what is needed to read it.
+    /// Makes all written bytes durable, and the metadata that is needed to read them.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// The name of the file whose lock says that a process has the folder open.
+/// The name of the file whose lock means that a process has the folder open.
 const LOCK: &str = "lock";
 
-/// How long a lock is waited for that another has. A process that starts a program is two for a moment,
-/// and the second one keeps what the first has locked, though that lets it go, until the program begins.
+/// How long a process waits for a lock that another one has. A process that starts a program is two
+/// processes for a moment. The second one keeps the locks of the first, even after the first
+/// releases them, until the program begins.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How long is waited between two tries.
+/// The pause between two attempts.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// A folder of the system's.
+/// A folder of the file system.
 pub(super) struct Disk {
     path: PathBuf,
     lock: Option<Lock>,
 }
 
-/// What a process has locked of a folder: the lock file and, where the system can do that, the folder
-/// itself. A lock on the file alone is none any more when somebody removes the file.
+/// The locks of a process on a folder: on the lock file and, where the system supports it, on the
+/// folder itself. A lock on the file alone is lost when someone removes the file.
 struct Lock {
-    /// Dropped, it lets go.
+    /// Dropping it releases the lock.
     _file: fs::File,
     _folder: Option<fs::File>,
 }
@@ -95,7 +98,7 @@ struct Lock {
 /// The identity of a file under any name.
 type Identity = (u64, u64);
 
-/// The mark that tells whether a name still has the same file, whole.
+/// The mark that shows whether a name still has the same file at full length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) identity: Identity,
@@ -111,7 +114,8 @@ impl Mark {
     }
 }
 
-/// The folders that this process has locked, each with what its lock file and it itself were then.
+/// The folders that this process has locked, each with the identities of its lock file and of
+/// itself at that time.
 static HELD: Mutex<BTreeMap<PathBuf, [Identity; 2]>> = Mutex::new(BTreeMap::new());
 
 fn held() -> MutexGuard<'static, BTreeMap<PathBuf, [Identity; 2]>> {
@@ -124,13 +128,14 @@ fn identity(facts: &fs::Metadata) -> Identity {
     (facts.dev(), facts.ino())
 }
 
-/// Elsewhere nobody removes or moves what is open.
+/// On other systems an open file can't be removed or moved.
 #[cfg(not(unix))]
 fn identity(_: &fs::Metadata) -> Identity {
     (0, 0)
 }
 
-/// Whether a folder is still the one that this process has locked, if it has; if not, what became of it.
+/// Checks that a folder is still the one that this process has locked, if it has. The error says
+/// what happened to it.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let Some([lock, itself]) = held().get(folder).copied() else {
         return Ok(());
@@ -144,7 +149,7 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
     one(&folder.join(LOCK), "the lock of the data folder,", lock)
 }
 
-/// Tries to lock a file or a folder for some time; `false` if another process has it.
+/// Tries to lock a file or a folder for some time. Returns `false` if another process has the lock.
 fn lock_in_time(file: &fs::File) -> io::Result<bool> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -176,7 +181,8 @@ impl Disk {
         }
     }
 
-    /// Makes the folder if it is missing, for its owner alone: the node's secret key will be in it.
+    /// Creates the folder if it is missing, accessible by its owner alone, because it will contain
+    /// the node's secret key.
     pub(super) fn make(&self) -> io::Result<()> {
         let missing = self.path.ancestors().take_while(|it| !it.exists());
         let made: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
@@ -189,7 +195,7 @@ impl Disk {
     }
 }
 
-/// Makes the name of a folder durable in the folder around it.
+/// Makes the name of a folder durable in its parent folder.
 pub(super) fn sync_parent(folder: &Path) -> io::Result<()> {
     match folder.parent() {
         Some(parent) if parent.as_os_str().is_empty() => sync_folder(Path::new(".")),
@@ -198,7 +204,7 @@ pub(super) fn sync_parent(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Elsewhere than on Unix a folder can't be opened to be synced, and need not be.
+/// On systems other than Unix a folder can't be opened for a sync, and needs none.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match cfg!(unix) {
         true => with_spare(|| fs::File::open(path))?.sync_all(),
@@ -206,7 +212,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Options that make files for their owner alone.
+/// Options that create files accessible by their owner alone.
 fn to_write() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true);
@@ -215,8 +221,8 @@ fn to_write() -> fs::OpenOptions {
     options
 }
 
-/// Opens a file, and nothing else that a name can stand for: to open a pipe waits for its other end, and a
-/// device keeps nothing.
+/// Opens a regular file, and refuses everything else. To open a pipe waits for its other end, and a
+/// device stores nothing.
 fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     #[cfg(unix)]
     {
@@ -244,8 +250,8 @@ impl Folder for Disk {
         if !lock_in_time(&file)? {
             return Ok(false);
         }
-        // The folder too: the file may have been removed under a process that has it locked. Some
-        // network file systems lock no folders.
+        // The folder is locked, too, because the file may be removed while a process has it locked.
+        // Some network file systems can't lock folders.
         let folder = match cfg!(unix) {
             true => Some(fs::File::open(&self.path)?),
             false => None,
@@ -277,7 +283,7 @@ impl Folder for Disk {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in with_spare(|| fs::read_dir(&self.path))? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 is no file of the store.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
@@ -341,7 +347,7 @@ impl File for fs::File {
     }
 }
 
-/// All bytes of a small file, or nothing if it is missing. It is not read if it is longer than
+/// Reads a small file. Returns `None` if it is missing, and an error if it is longer than
 /// `bytes_max`.
 pub(super) fn read_small(
     folder: &dyn Folder,
@@ -362,7 +368,7 @@ pub(super) fn read_small(
     Ok(Some(buffer))
 }
 
-/// Writes a small file so that it is there whole and durable, or not at all.
+/// Writes a small file so that it exists whole and durable, or not at all.
 pub(super) fn write_small(folder: &dyn Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = format!("{name}{NEW}");
     let file = folder.create(&new)?;
@@ -372,7 +378,7 @@ pub(super) fn write_small(folder: &dyn Folder, name: &str, bytes: &[u8]) -> io::
     folder.sync()
 }
 
-/// The end of the names of files that are not whole yet.
+/// The suffix of files that are not whole yet.
 pub(super) const NEW: &str = ".new";
 
 #[cfg(test)]
@@ -384,7 +390,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let mut one = Disk::at(folder.path());
         assert!(one.lock().expect("lock"));
-        // What a child has until it becomes another program.
+        // A child process has this descriptor until it becomes another program.
         let kept = one.lock.as_ref().expect("locked")._file.try_clone();
         let kept = kept.expect("a second descriptor");
         drop(one);

@@ -7,7 +7,7 @@
 //! | 0 | 4 | `A7 54 4D F2` |
 //! | 4 | 4 | CRC-32 of the segment's number and salt, and the header from 8 to 32 |
 //! | 8 | 8 | the commit's number; the first of a log is 1, and each is one more than the one before |
-//! | 16 | 8 | the oldest commit of which anything is needed once this one is durable |
+//! | 16 | 8 | the oldest commit that is still needed once this one is durable |
 //! | 24 | 4 | length of the payload |
 //! | 28 | 4 | CRC-32 of the payload |
 //! | 32 | | the payload: the commit's records, one after the other |
@@ -15,8 +15,8 @@
 //! A record is its kind (1 byte: 1 `Change`, 2 `Whole`, 3 `First`, 4 `Part`, 5 `Last`, 6 `Adds`), the
 //! length of its space's name (1 byte), the name, the length of its bytes (4 bytes), and its bytes.
 //!
-//! The header has a checksum of its own, so that a frame's begin can be told in the middle of
-//! anything without reading all that it claims to be long.
+//! The header has a checksum of its own. So a reader can recognize the beginning of a frame at any
+//! place, without reading the whole length that it claims.
 
 use super::segment::Seal;
 use super::{COMMIT_BYTES_MAX, Kind, Record};
@@ -30,7 +30,7 @@ const MAGIC: [u8; 4] = [0xA7, 0x54, 0x4D, 0xF2];
 /// Bytes of a record beside its name and its bytes.
 const RECORD_BYTES: u64 = 1 + 1 + 4;
 
-/// What the header of a frame says.
+/// The fields of a frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// The commit's number.
@@ -57,7 +57,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header that `bytes` begin with, if it is one of this segment.
+    /// Reads the header at the beginning of `bytes`, if it is one of this segment.
     fn decode(seal: Seal, bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         if bytes[..4] != MAGIC {
@@ -86,7 +86,7 @@ impl Frame<'_> {
     }
 }
 
-/// The length of the frame that keeps `records`.
+/// The length of the frame for `records`.
 pub(super) fn bytes_for(records: &[Record]) -> u64 {
     let bytes = |record: &Record| {
         RECORD_BYTES + record.space.as_str().len() as u64 + record.bytes.len() as u64
@@ -94,7 +94,7 @@ pub(super) fn bytes_for(records: &[Record]) -> u64 {
     HEADER_BYTES as u64 + records.iter().map(bytes).sum::<u64>()
 }
 
-/// Writes the frame of `records` into `frame`, in place of what it held. Their bytes must not be
+/// Writes the frame of `records` into `frame`, and replaces its content. Their bytes must not be
 /// more than [`COMMIT_BYTES_MAX`].
 pub(super) fn encode(
     seal: Seal,
@@ -123,7 +123,7 @@ pub(super) fn encode(
     frame[..HEADER_BYTES].copy_from_slice(&header.encode(seal));
 }
 
-/// Reads the frame that `bytes` begin with, if all of it is there and as it was written.
+/// Reads the frame at the beginning of `bytes`, if it is whole and unchanged.
 pub(super) fn decode(seal: Seal, bytes: &[u8]) -> Option<Frame<'_>> {
     let header = Header::decode(seal, bytes)?;
     if u64::from(header.payload_bytes) > COMMIT_BYTES_MAX {
@@ -133,7 +133,7 @@ pub(super) fn decode(seal: Seal, bytes: &[u8]) -> Option<Frame<'_>> {
     (crc32fast::hash(payload) == header.payload_sum).then_some(Frame { header, payload })
 }
 
-/// Whether a frame with a number above `after` begins anywhere in `bytes`, be it whole or not.
+/// Whether a frame with a number above `after` begins anywhere in `bytes`, whole or not.
 pub(super) fn begins_within(seal: Seal, bytes: &[u8], after: u64) -> bool {
     let mut places = bytes.windows(HEADER_BYTES);
     places.any(|place| Header::decode(seal, place).is_some_and(|header| header.number > after))
@@ -144,11 +144,11 @@ pub(super) struct Item<'a> {
     pub(super) kind: Kind,
     pub(super) space: &'a str,
     pub(super) bytes: &'a [u8],
-    /// Where its bytes begin in the payload.
+    /// The place in the payload where its bytes begin.
     pub(super) offset: usize,
 }
 
-/// The records of a payload. It ends with `None` in place of a record that is none.
+/// The records of a payload. It ends with `None` at a record that can't be read.
 pub(super) fn items(payload: &[u8]) -> impl Iterator<Item = Option<Item<'_>>> {
     let mut offset = 0;
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
-//! Whether the store answers, told without asking it.
+//! The health of the store, which can be read without a request to the store.
 //!
-//! A disk may hang, and a thread that waits for it answers nothing. So the worker notes when it began
-//! to wait, where health checks read it without a lock of the store's or the driver's. A thread looks
-//! there too, and tells the log.
+//! A disk may hang, and a thread that waits for it can't answer. So the worker records when it
+//! began to wait. Health checks read that record without a lock of the store or the driver. A
+//! thread checks it, too, and writes to the log.
 
 use super::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A store that has not answered for so long is told of. A disk at work may take half of it.
+/// The time without an answer after which a store is reported. A busy disk may take half of it.
 pub(crate) const SLOW: Duration = Duration::from_secs(1);
 
-/// How often the thread looks.
+/// How often the thread checks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The log is told again of a store that hangs after twice the time, and then each so often.
+/// A store that hangs is logged again after twice the time, and then at most this much later.
 const TELL_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// The health of a store. Clones share it.
@@ -26,19 +26,19 @@ pub struct Health(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     begun: Instant,
-    /// Milliseconds after `begun` at which the store was asked for what it has not done yet, plus one; 0 if
-    /// there is nothing.
+    /// When the store received the request that it has not finished, in milliseconds after `begun`,
+    /// plus one. It is 0 if there is no such request.
     since: AtomicU64,
-    /// Why nothing is written any more, as long as that is so.
+    /// The reason why nothing is written any more, while that is so.
     lost: Mutex<Option<String>>,
-    /// The node stops, and waits for no folder to come back.
+    /// Whether the node stops, and so waits for no folder to come back.
     stopping: AtomicBool,
 }
 
 /// The present trouble of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// It has not answered for so long.
+    /// It has not answered for this long.
     Waits(Duration),
     /// Its folder is no longer the one that was opened.
     Lost(String),
@@ -67,16 +67,17 @@ impl Health {
         (waited >= SLOW).then_some(Trouble::Waits(waited))
     }
 
-    /// The store is asked for something. It has answered when what is returned is dropped.
+    /// Records that the store receives a request. It has answered when the returned value is
+    /// dropped.
     pub(super) fn ask(&self) -> Asked<'_> {
         self.0.since.store(self.now() + 1, Ordering::Relaxed);
         Asked(self)
     }
 
-    /// Whether the folder is the one that was opened.
+    /// Checks that the folder is the one that was opened.
     ///
     /// # Errors
-    /// With what became of it.
+    /// The text says what happened to it.
     pub(super) fn stands(&self, store: &dyn Store) -> Result<(), String> {
         let asked = self.ask();
         let standing = store.standing();
@@ -96,12 +97,12 @@ impl Health {
         standing
     }
 
-    /// Whether the folder was not the one that was opened when that was looked at last.
+    /// Whether the last check found that the folder is no longer the one that was opened.
     pub(super) fn is_lost(&self) -> bool {
         self.lost().is_some()
     }
 
-    /// The node stops: who waits for a folder to come back gives up.
+    /// Records that the node stops, so that a thread that waits for a folder to come back ends.
     pub(crate) fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
     }
@@ -110,7 +111,7 @@ impl Health {
         self.0.stopping.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread that tells the log. It ends when nobody else has this any more.
+    /// Starts the thread that writes to the log. It ends when this value has no other owner.
     pub(super) fn watch(&self) -> std::io::Result<()> {
         let inner = Arc::downgrade(&self.0);
         let thread = thread::Builder::new().name("store-watch".into());
@@ -118,7 +119,7 @@ impl Health {
     }
 
     fn lost(&self) -> MutexGuard<'_, Option<String>> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,7 +128,7 @@ impl Health {
     }
 }
 
-/// The store was asked for something.
+/// A request to the store, from its begin to its end.
 pub(super) struct Asked<'a>(&'a Health);
 
 impl Drop for Asked<'_> {

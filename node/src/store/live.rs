@@ -1,15 +1,15 @@
-//! Which records of the log are still needed, space by space.
+//! Tracks which records of the log are still needed, for each space.
 
 use super::Kind;
 use tallymesh_core::Space;
 
-/// Where the bytes of one record are, and what they must be.
+/// The place of one record's bytes, and their checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) kind: Kind,
     /// The number of the segment.
     pub(super) segment: u64,
-    /// Where in the file.
+    /// The place in the file.
     pub(super) offset: u64,
     pub(super) bytes: u32,
     /// Their CRC-32.
@@ -22,7 +22,7 @@ struct Span {
     /// The commit that has the first of them.
     oldest: u64,
     bytes: u64,
-    /// Where each is, as long as that is remembered.
+    /// The place of each record, while places are remembered.
     places: Vec<Place>,
 }
 
@@ -36,32 +36,32 @@ impl Span {
 
     fn add(&mut self, bytes: u64, place: Option<Place>) {
         self.bytes += bytes;
-        // What has no bytes is not handed over.
+        // Records without bytes are not passed on.
         self.places.extend(place.filter(|place| place.bytes > 0));
     }
 }
 
-/// What is needed of one space.
+/// The needed records of one space.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     snapshot: Option<Span>,
     /// The changes after the snapshot's end.
     changes: Option<Span>,
-    /// A snapshot whose end has not come yet.
+    /// A snapshot whose end has not arrived yet.
     begun: Option<Span>,
-    /// Whether the places of all of it are known.
+    /// Whether the places of all of these records are recorded.
     located: bool,
-    /// Whether the driver has this space open: only then can it be asked for a snapshot.
+    /// Whether the driver has this space open. Only then can it make a snapshot.
     pub(super) in_use: bool,
-    /// All records that the log has of the space, needed or not.
+    /// The number of all records of the space in the log, needed or not.
     pub(super) records: u64,
     /// Their bytes.
     pub(super) bytes: u64,
 }
 
 impl Live {
-    /// Takes note of one more record, of commit number `commit`. `false`, and nothing else, if it
-    /// goes on with a snapshot that was not begun.
+    /// Records one more record, in commit number `commit`. Returns `false`, and does nothing else,
+    /// if the record continues a snapshot that was not begun.
     pub(super) fn note(
         &mut self,
         commit: u64,
@@ -104,7 +104,7 @@ impl Live {
         true
     }
 
-    /// The commit that has the first record that is needed.
+    /// The commit with the first needed record.
     fn oldest(&self) -> Option<u64> {
         self.spans().map(|span| span.oldest).min()
     }
@@ -119,13 +119,13 @@ impl Live {
         self.begun.is_some()
     }
 
-    /// Bytes that [`super::Store::load`] hands over.
+    /// Bytes that [`super::Store::load`] passes on.
     pub(super) fn needed_bytes(&self) -> u64 {
         let spans = [&self.snapshot, &self.changes];
         spans.into_iter().flatten().map(|span| span.bytes).sum()
     }
 
-    /// Bytes that a snapshot would not spare. Nobody can make one of a space that is not in use.
+    /// Bytes that a snapshot would not save. A space that is not in use can't get a snapshot.
     fn lasting_bytes(&self) -> u64 {
         match self.in_use {
             true => self.snapshot.as_ref().map_or(0, |span| span.bytes),
@@ -133,8 +133,8 @@ impl Live {
         }
     }
 
-    /// Where the records are that are handed over, in order, if that is known. It is not known
-    /// afterwards: memory for it is only spent until a node has started.
+    /// The places of the records to pass on, in order, if they are recorded. Afterwards they are
+    /// forgotten, because memory for them is only used until a node has started.
     pub(super) fn take_places(&mut self) -> Option<Vec<Place>> {
         if !self.located {
             return None;
@@ -155,15 +155,16 @@ impl Live {
     }
 }
 
-/// What is needed of all spaces.
+/// The needed records of all spaces.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    // A node has few spaces, and records name them in turn: a list is faster than a tree of text.
+    // A node has few spaces, and records name them in turn. So a list is faster than a tree of
+    // text.
     spaces: Vec<(Space, Live)>,
 }
 
 impl Index {
-    /// What is known of a space; it may have nothing yet. Nothing if no space can have this name.
+    /// The entry of a space, which may be new and empty. `None` if no space can have this name.
     pub(super) fn entry(&mut self, name: &str) -> Option<&mut Live> {
         let place = self.place(name);
         let place = match place {
@@ -191,20 +192,20 @@ impl Index {
         spaces.map(|(space, live)| (space, live))
     }
 
-    /// The space whose needed records begin first, and the commit in which they do.
+    /// The space whose needed records begin first, and the commit in which they begin.
     pub(super) fn oldest(&self) -> Option<(&Space, &Live, u64)> {
         let spaces = self.spaces.iter();
         let begun = spaces.filter_map(|(space, live)| Some((space, live, live.oldest()?)));
         begun.min_by_key(|(_, _, oldest)| *oldest)
     }
 
-    /// The space whose needed records begin first, if a snapshot of it can be asked for.
+    /// The space whose needed records begin first, if it can get a snapshot now.
     pub(super) fn oldest_in_use(&self) -> Option<&Space> {
         let (space, live, _) = self.oldest()?;
         (live.in_use && !live.is_being_snapshotted()).then_some(space)
     }
 
-    /// Bytes that no snapshot would spare.
+    /// Bytes that no snapshot would save.
     pub(super) fn lasting_bytes(&self) -> u64 {
         self.spaces
             .iter()
@@ -212,7 +213,8 @@ impl Index {
             .sum()
     }
 
-    /// Forgets snapshots that a process began and did not end: nobody will.
+    /// Forgets the snapshots that a process began and did not end, because no process will end
+    /// them.
     pub(super) fn drop_begun(&mut self) {
         for (_, live) in &mut self.spaces {
             live.begun = None;

@@ -1,8 +1,8 @@
 //! The store on disk: one log for all spaces of a node.
 //!
-//! Commits are appended to the last segment, one write and one sync for each. What is not needed
-//! any more is never looked for: each space is written anew from time to time, as a snapshot, and
-//! segments that lie before all that is needed are deleted.
+//! Commits are appended to the last segment, each with one write and one sync. The log never
+//! searches for records that are no longer needed. Instead, each space is from time to time written
+//! again as a snapshot. Segments before all needed records are then deleted.
 
 mod folder;
 mod marks;
@@ -25,29 +25,29 @@ use tallymesh_core::Space;
 pub(crate) const IDENTITY: &str = "identity";
 const IDENTITY_BYTES: usize = 32 + 4;
 
-/// The log is worth new snapshots when it has this many times the bytes that these come to. Lower
-/// costs more writing, higher more room on the disk and a slower start.
+/// The log requests new snapshots when it has this many times their bytes. A lower value costs more
+/// writing. A higher one costs more room on the disk and a slower start.
 const LOG_TO_SNAPSHOTS_MAX: u64 = 4;
 
-/// A buffer for frames of up to this size is kept from one commit to the next. A large commit is
-/// rare, and its memory better used by others.
+/// A buffer for frames of up to this size is reused by the next commit. A larger commit is rare,
+/// and its memory is released.
 const FRAME_KEPT_BYTES: usize = 1 << 20;
 
-/// The store in a data folder. Open, it holds a lock on the folder, which the system lets go when
-/// the process ends in any way.
+/// The store in a data folder. While it is open it has a lock on the folder, which the system
+/// releases when the process ends in any way.
 pub struct Log {
     folder: Box<dyn Folder>,
     sizes: Sizes,
-    /// All segments, oldest first. The last one with its file is where commits go.
+    /// All segments, oldest first. Commits go to the last one, whose file is open.
     segments: Vec<Segment>,
     file: Arc<dyn File>,
-    /// The next segment, while it is being made and when it is ready.
+    /// The next segment, while it is being created and when it is ready.
     next: Option<Growing>,
     index: Index,
     marks: Marks,
     /// The number of the last commit.
     last: u64,
-    /// The oldest commit that is needed, as the last commit says.
+    /// The oldest needed commit, according to the last commit.
     oldest: u64,
     torn: Option<Torn>,
     failed: Option<StoreError>,
@@ -55,15 +55,15 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the store in `folder`, which is made if it is missing, and reads all of it once.
-    /// `progress` is told how far that is.
+    /// Opens the store in `folder`, creates the folder if it is missing, and reads all of it once.
+    /// `progress` receives the progress.
     ///
     /// # Errors
-    /// When another process has it open, it has another format, it is damaged, or it can't be read
-    /// or written. If it has another format or is damaged, nothing in it was changed.
+    /// When another process has the folder open, when it has another format or is damaged, or when
+    /// it can't be read or written. In a folder with another format or damage, nothing is changed.
     pub fn open(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Log, StoreError> {
         let disk = Disk::at(folder);
-        // A folder of another format must not get as much as a lock.
+        // A folder of another format must not be changed, not even by a lock file.
         read::check_format(&disk)?;
         disk.make().map_err(|problem| {
             StoreError::io(
@@ -98,7 +98,7 @@ impl Log {
         let file = folder::settle(folder.as_ref(), &found)?;
         folder::raise(folder.as_ref())?;
         let mut segments = found.segments;
-        // The ones after have no commit, and were removed.
+        // The later segments have no commit, and were removed.
         let used = segments.iter().rposition(|segment| segment.first.is_some());
         segments.truncate(used.map_or(1, |place| place + 1));
         let mut log = Log {
@@ -119,8 +119,8 @@ impl Log {
         Ok(log)
     }
 
-    /// The pieces of a commit under way that were found at opening, and given up. Nobody had been
-    /// told that it was kept.
+    /// The pieces of an unfinished commit that were found at opening, and dropped. No process had
+    /// acknowledged it.
     pub fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
@@ -146,8 +146,8 @@ impl Log {
         StoreError::io(format!("{doing} {}", file.display()), problem)
     }
 
-    /// Runs one step of writing. After a failure nobody knows what is on the disk, and a sync that
-    /// is tried again may lie: nothing is written any more.
+    /// Runs one step of writing. After a failure the content of the disk is unclear, and a retried
+    /// sync may report success wrongly. So nothing is written any more.
     fn write<T>(
         &mut self,
         step: impl FnOnce(&mut Log) -> Result<T, StoreError>,
@@ -191,26 +191,26 @@ impl Log {
         Ok(())
     }
 
-    /// The segment that commits go to.
+    /// The segment to which commits go.
     fn segment(&self) -> &Segment {
         &self.segments[self.segments.len() - 1]
     }
 
-    /// How many of the segments lie before all that is needed.
+    /// How many segments lie before all needed records.
     fn dead_segments(&self) -> usize {
         let holds = |segment: &Segment| segment.first.is_some_and(|first| first <= self.oldest);
         self.segments.iter().rposition(holds).unwrap_or(0)
     }
 
-    /// Whether it is time for a snapshot of the space whose records begin first. It is not as long
-    /// as these begin in the segment that is written to: nothing could be deleted then.
+    /// Whether the space whose records begin first needs a snapshot. It needs none while these
+    /// records begin in the last segment, because then no segment could be deleted.
     fn is_long(&self) -> bool {
         let bytes_max = self.index.lasting_bytes() * LOG_TO_SNAPSHOTS_MAX;
         let can_shrink = self.dead_segments() + 1 < self.segments.len();
         can_shrink && self.bytes() > bytes_max.max(self.sizes.log_bytes_min)
     }
 
-    /// The records of a space that are needed, from where they are.
+    /// Reads the needed records of a space from their places.
     fn read(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError> {
         let folder = self.folder.as_ref();
         let mut open = |number| folder.open(&segment::name(number));
@@ -218,7 +218,7 @@ impl Log {
         let known = live.and_then(|live| live.take_places());
         let places = match known {
             Some(places) => places,
-            // It was read before, or written to since.
+            // The space was already read, or was written to since.
             None => {
                 let numbers: Vec<u64> = self.segments.iter().map(|it| it.seal.number).collect();
                 let mut found = read::scan(folder.path(), &numbers, true, &mut open, &mut |_| {})?;
@@ -230,7 +230,7 @@ impl Log {
     }
 }
 
-/// The file with the key, if there is one, as it was written.
+/// The content of the file with the key, if there is one.
 pub(super) fn identity_bytes(folder: &dyn Folder) -> Result<Option<Vec<u8>>, StoreError> {
     let kept = files::read_small(folder, IDENTITY, IDENTITY_BYTES as u64).map_err(|problem| {
         let file = folder.path().join(IDENTITY);

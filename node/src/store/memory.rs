@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tallymesh_core::Space;
 
-/// A store in memory. Clones share what is kept, so a test can open it a second time as a node
-/// that starts again would open its folder.
+/// A store in memory. Clones share the records. So a test can open it a second time, as a restarted
+/// node opens its folder.
 #[derive(Clone, Default)]
 pub struct Memory {
     contents: Arc<Mutex<Contents>>,
@@ -20,12 +20,12 @@ struct Contents {
     commits_left: Option<u64>,
 }
 
-/// The records of one space that are needed.
+/// The needed records of one space.
 #[derive(Default)]
 struct Records {
     snapshot: Vec<Record>,
     changes: Vec<Record>,
-    /// A snapshot whose end has not come yet.
+    /// A snapshot whose end has not arrived yet.
     begun: Option<Vec<Record>>,
 }
 
@@ -51,7 +51,7 @@ impl Records {
         Ok(())
     }
 
-    /// What [`Store::load`] hands over.
+    /// The records that [`Store::load`] passes on.
     fn needed(&self) -> impl Iterator<Item = &Record> {
         let needed = self.snapshot.iter().chain(&self.changes);
         needed.filter(|record| !record.bytes.is_empty())
@@ -59,7 +59,7 @@ impl Records {
 }
 
 impl Memory {
-    /// Lets `commits` more commits succeed; each one after them fails and keeps nothing.
+    /// Lets `commits` more commits succeed. Each later one fails and stores nothing.
     pub fn fail_after(&self, commits: u64) {
         self.contents().commits_left = Some(commits);
     }
@@ -69,7 +69,7 @@ impl Memory {
         self.contents().commits
     }
 
-    /// How many records are kept that a start would read.
+    /// How many stored records a start would read.
     pub fn record_count(&self) -> usize {
         let contents = self.contents();
         contents.spaces.values().map(|it| it.needed().count()).sum()

@@ -1,4 +1,4 @@
-//! Reading records of which the places are known.
+//! Reads records from recorded places.
 
 use super::files::File;
 use super::live::Place;
@@ -8,13 +8,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are read at once. Records of one space mostly stand close together.
+/// Bytes that are read at once. The records of one space are mostly close together.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 /// Opens the segment with a number.
 pub(super) type Opener<'a> = dyn FnMut(u64) -> io::Result<Arc<dyn File>> + 'a;
 
-/// Hands over the records at these places, each of which must still have its checksum.
+/// Passes on the records at these places. Each must still have its checksum.
 pub(super) fn read(
     folder: &Path,
     places: &[Place],
@@ -52,7 +52,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// A stretch of one segment.
+/// A part of one segment in memory.
 #[derive(Default)]
 struct Window {
     file: Option<(u64, Arc<dyn File>)>,

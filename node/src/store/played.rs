@@ -1,5 +1,5 @@
-//! A disk that is played: it fails when it is told to, and forgets at a power cut what was not
-//! synced, in the worst ways that a real one may.
+//! A simulated disk. It fails on request. At a power cut it loses changes that were not synced, in
+//! the worst ways that a real disk may.
 
 use super::files::{File, Folder};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 const SECTOR_BYTES: usize = 512;
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -36,7 +36,7 @@ impl Dice {
 #[derive(Clone)]
 pub(super) struct Played {
     state: Arc<Mutex<State>>,
-    /// This value has the lock.
+    /// Whether this value has the lock.
     locked: bool,
 }
 
@@ -49,10 +49,10 @@ struct State {
     /// Changes of names that are not synced.
     renamings: Vec<Renaming>,
     is_locked: bool,
-    /// Operations that change anything, since the beginning.
+    /// The number of changing operations since the beginning.
     operations: u64,
     fail_at: Option<u64>,
-    /// Whether a failure struck.
+    /// Whether an operation has failed.
     failed: bool,
 }
 
@@ -61,7 +61,7 @@ struct Contents {
     /// The bytes as a process sees them, and as they are on the disk.
     seen: Vec<u8>,
     durable: Vec<u8>,
-    /// What is written and not synced.
+    /// Writes that are not synced.
     writes: Vec<(usize, Vec<u8>)>,
 }
 
@@ -98,7 +98,8 @@ fn put(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     contents[offset..end].copy_from_slice(bytes);
 }
 
-/// What a power cut leaves of a write: nothing, all, its begin, or any of its sectors.
+/// The part of a write that survives a power cut: nothing, all, its beginning, or any of its
+/// sectors.
 fn torn(dice: &mut Dice, offset: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
     match dice.below(4) {
         0 => Vec::new(),
@@ -120,7 +121,7 @@ fn torn(dice: &mut Dice, offset: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
 }
 
 impl State {
-    /// Counts an operation; an error if it is the one that fails.
+    /// Counts an operation. Returns an error if it is the one that has to fail.
     fn operate(&mut self) -> io::Result<()> {
         self.operations += 1;
         if self.fail_at == Some(self.operations) {
@@ -140,7 +141,7 @@ impl State {
         self.renamings.push(renaming);
     }
 
-    /// Makes some of what waits durable.
+    /// Makes some of the unsynced changes durable.
     fn lose(&mut self) {
         self.lose_names();
         for file in 0..self.files.len() {
@@ -187,20 +188,20 @@ impl Played {
         self.state.lock().expect("no test panics inside")
     }
 
-    /// Lets the operation fail that comes after `operations` more.
+    /// Makes the operation fail that follows after `operations` more.
     pub(super) fn fail_after(&self, operations: usize) {
         let mut state = self.state();
         state.fail_at = Some(state.operations + 1 + operations as u64);
     }
 
-    /// Nothing fails any more. Whether something did.
+    /// Ends all failures. Returns whether an operation had failed.
     pub(super) fn heal(&self) -> bool {
         let mut state = self.state();
         state.fail_at = None;
         std::mem::take(&mut state.failed)
     }
 
-    /// The machine stops at once and starts again.
+    /// Stops the machine at once and starts it again.
     pub(super) fn cut_power(&self) {
         let mut state = self.state();
         state.lose();
@@ -239,7 +240,7 @@ impl Played {
     }
 }
 
-/// A process that ends in any way lets go of its lock.
+/// When a process ends in any way, its lock is released.
 impl Drop for Played {
     fn drop(&mut self) {
         if self.locked {
@@ -306,7 +307,7 @@ impl Folder for Played {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         if let Err(error) = state.operate() {
-            // Some is on the disk, and the system has forgotten that the rest is not.
+            // Some changes are on the disk, and the system has forgotten that the others are not.
             state.lose_names();
             return Err(error);
         }
@@ -347,7 +348,7 @@ impl File for Opened {
         let outcome = state.operate();
         let written = match outcome {
             Ok(()) => bytes.len(),
-            // It broke off in the middle.
+            // The write stopped in the middle.
             Err(_) => state.dice.below(bytes.len() + 1),
         };
         let file = &mut state.files[self.file];
@@ -360,7 +361,8 @@ impl File for Opened {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         if let Err(error) = state.operate() {
-            // Some is on the disk. The system takes the rest for clean and never writes it.
+            // Some bytes are on the disk. The system treats the others as clean and never writes
+            // them.
             state.lose_writes(self.file);
             return Err(error);
         }

@@ -1,21 +1,22 @@
-//! Reading the log from its begin to its end, and telling a torn end from damage.
+//! Reads the log from its beginning to its end, and distinguishes a torn end from damage.
 //!
-//! One commit is written at a time, and the next one only once it is durable. So a crash leaves at
-//! most the last frame in pieces, and nothing behind it. That is what is told apart here:
+//! One commit is written at a time, and the next one only after it is durable. So a crash leaves at
+//! most the last frame in pieces, and nothing behind it. The reader uses these rules:
 //!
 //! - The log ends where no whole frame with the next number begins. If anything but zeros follows,
-//!   it is a torn commit, which nobody was told of: it is given up, and reported ([`Torn`]).
-//! - If a frame with a number after the next begins behind that place, in the segment or in a later
-//!   one, then the frame that is missed had been durable: the log is damaged.
-//! - Segments must be there from the one that has the oldest commit that the last frame needs, with
-//!   whole headers and of full length. Only the last may have a header that is none, if it has
-//!   nothing but zeros where its first frame would be.
+//!   it is a torn commit, which was never acknowledged. The reader drops it and reports it
+//!   ([`Torn`]).
+//! - A frame with a later number than the next may begin behind that place, in the same segment or
+//!   a later one. Then the missing frame had been durable, and the log is damaged.
+//! - The segments must be complete from the one with the oldest commit that the last frame needs.
+//!   Their headers must be whole, and their length full. Only the last segment may have an invalid
+//!   header, if there are only zeros in place of its first frame.
 //!
-//! The very last commit is the one place where damage can't be told from a crash. And nothing shows
-//! that the newest segments, as whole files, were taken away.
+//! For the very last commit, damage can't be distinguished from a crash. And nothing shows that the
+//! newest segments were removed as whole files.
 //!
-//! It is taken for granted that a disk writes a sector of 512 bytes wholly or not at all, and that
-//! it has written what it says it has.
+//! The reader assumes that a disk writes a sector of 512 bytes either completely or not at all. It
+//! assumes that the disk has written everything that it reports as written.
 
 use super::files::File;
 use super::live::{Index, Place};
@@ -27,28 +28,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file that says what the folder is.
+/// The file that describes the folder.
 pub(super) const FORMAT_FILE: &str = "format";
 
 /// The data file of format 1.
 const FORMAT_1_FILE: &str = "tallymesh.redb";
 
-/// Most bytes that are believed to be a format file.
+/// Most bytes of a valid format file.
 const FORMAT_BYTES_MAX: u64 = 4096;
 
-/// The pieces of a commit that was under way when the process or the machine stopped. Nobody was
-/// told that it was kept.
+/// The pieces of a commit that was under way when the process or the machine stopped. The node had
+/// not acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The file in the data folder.
     pub file: String,
-    /// Where in it the pieces begin.
+    /// The place in it where the pieces begin.
     pub offset: u64,
     /// Bytes from there to the last that is not zero.
     pub bytes: u64,
 }
 
-/// A segment as it was found.
+/// A segment as the reader found it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) seal: Seal,
@@ -56,14 +57,14 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// The number of the first commit in it, if it has any.
     pub(super) first: Option<u64>,
-    /// Where its frames end.
+    /// The place where its frames end.
     pub(super) end: u64,
 }
 
-/// Where the last frame is.
+/// The place of the last frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastFrame {
-    /// Where it begins in the last segment that has any.
+    /// The place where it begins, in the last segment with any frame.
     pub(super) offset: u64,
     pub(super) bytes: u64,
     /// The number of the commit.
@@ -72,7 +73,7 @@ pub(super) struct LastFrame {
     pub(super) oldest: u64,
 }
 
-/// What a log has.
+/// The content of a log.
 pub(super) struct Found {
     folder: PathBuf,
     pub(super) segments: Vec<Segment>,
@@ -81,11 +82,11 @@ pub(super) struct Found {
     pub(super) first: Option<u64>,
     pub(super) last: Option<LastFrame>,
     pub(super) torn: Option<Torn>,
-    /// Whether the places of records are to be remembered.
+    /// Whether to record the places of records.
     locate: bool,
 }
 
-/// The version of the folder, or nothing if it has none yet.
+/// The version of the folder, or `None` if it has none yet.
 pub(super) fn format(folder: &dyn files::Folder) -> Result<Option<u32>, StoreError> {
     let reading = |problem| {
         let doing = format!("read the data folder {}", folder.path().display());
@@ -110,7 +111,7 @@ pub(super) fn format(folder: &dyn files::Folder) -> Result<Option<u32>, StoreErr
     })
 }
 
-/// Refuses a folder of a format that can't be read. `false` if it has none yet.
+/// Refuses a folder of a format that can't be read. Returns `false` if it has no format yet.
 pub(super) fn check_format(folder: &dyn files::Folder) -> Result<bool, StoreError> {
     let is_none = match fs::metadata(folder.path()) {
         Ok(found) => !found.is_dir(),
@@ -130,7 +131,7 @@ pub(super) fn check_format(folder: &dyn files::Folder) -> Result<bool, StoreErro
     }
 }
 
-/// Reads all of the log that these segments are.
+/// Reads the whole log in these segments.
 ///
 /// # Errors
 /// When a file can't be read, or the log is damaged.
@@ -238,11 +239,11 @@ impl Found {
         Ok(())
     }
 
-    /// Whether the log may go on with this commit.
+    /// Whether the log may continue with this commit.
     fn continues(&self, segment: u64, commit: u64) -> bool {
         match self.last {
             Some(last) => commit == last.number + 1,
-            // What went before may be deleted, but for the first segment nothing did.
+            // Earlier commits may be deleted, but before the first segment there were none.
             None => commit == 1 || (commit > 1 && segment > 1),
         }
     }
@@ -269,8 +270,8 @@ impl Found {
                 bytes: item.bytes.len() as u32,
                 sum: crc32fast::hash(item.bytes),
             });
-            // A part without its begin is what is left of a snapshot that is not needed any more:
-            // the segment before was deleted.
+            // A part without its beginning is the rest of a snapshot that is no longer needed. The
+            // earlier segment was deleted.
             live.note(number, item.kind, item.bytes.len() as u64, place);
         }
         self.first = self.first.or(Some(number));
@@ -284,7 +285,7 @@ impl Found {
         Ok(())
     }
 
-    /// Looks at what follows the last frame of a segment.
+    /// Reads the bytes after the last frame of a segment.
     fn read_rest(&mut self, seal: Seal, rest: &[u8], at: usize) -> Result<(), StoreError> {
         let Some(bytes) = bytes_to_last_set(rest) else {
             return Ok(());
@@ -294,9 +295,9 @@ impl Found {
             offset: at as u64,
             bytes: bytes as u64,
         };
-        // Pieces in a segment before are where the frame was that is missed.
+        // If an earlier segment has pieces, the missing frame was there.
         let torn = self.torn.clone().unwrap_or(here);
-        // The pieces may have the begin of the very commit that was under way.
+        // The pieces may contain the beginning of the commit that was under way.
         let torn_number = self.last.map_or(0, |last| last.number) + 1;
         if frame::begins_within(seal, &rest[..bytes], torn_number) {
             return self.damaged(format!(
@@ -308,7 +309,7 @@ impl Found {
         Ok(())
     }
 
-    /// Looks at the log as a whole, whose oldest segment has this number.
+    /// Checks the log as a whole. `oldest_segment` is the number of its oldest segment.
     fn finish(&mut self, oldest_segment: u64) -> Result<(), StoreError> {
         self.index.drop_begun();
         let missing = |needed: u64| {
@@ -325,16 +326,16 @@ impl Found {
     }
 }
 
-/// Whether a segment without a header is one that was never used: where its first frame would be
-/// there are zeros.
+/// Whether a segment without a header was never used, which means that there are zeros in place of
+/// its first frame.
 fn never_had_a_frame(bytes: &[u8]) -> bool {
     let rest = bytes.get(HEADER_BYTES..).unwrap_or_default();
     rest.len() >= frame::HEADER_BYTES && bytes_to_last_set(rest).is_none()
 }
 
-/// How many bytes there are up to the last that is not zero.
+/// The number of bytes up to the last byte that is not zero.
 pub(super) fn bytes_to_last_set(bytes: &[u8]) -> Option<usize> {
-    /// Whole pages are compared at once, since most of them are zeros.
+    /// Whole pages are compared at once, because most of them are zeros.
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut end = bytes.len();
     for page in bytes.rchunks(ZEROS.len()) {

@@ -1,8 +1,8 @@
-//! The files that the log is made of.
+//! The files of the log.
 //!
-//! A segment is a file `log-` with its number in 16 hexadecimal digits. Numbers rise by one. It has
-//! its full length, in zeros, before it gets its name, so that commits into it change nothing
-//! but data. Its first 512 bytes, a sector of their own, are the header, little-endian:
+//! A segment is a file `log-` with its number in 16 hexadecimal digits. Numbers rise by one. A
+//! segment has its full length, in zeros, before it gets its name, so that commits change only
+//! data. Its first 512 bytes, a separate sector, are the header, little-endian:
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | 32 | 8 | the salt, random |
 //! | 40 | 472 | zeros |
 //!
-//! Then come frames, one for each commit, without space between (see `frame`), and then zeros.
-//! Number and salt are part of each frame's checksums: no bytes that were a frame elsewhere, and
-//! none that somebody managed to store as a part of a message, are ever taken for a frame here.
+//! Then come frames, one for each commit, without gaps (see `frame`), and then zeros. The number
+//! and the salt are part of the checksums of each frame. So the reader never accepts bytes as a
+//! frame that were a frame in another segment, or that an attacker stored within a message.
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 512;
@@ -27,16 +27,16 @@ const PREFIX: &str = "log-";
 /// The layout of segments, which has not changed since the folder's format 2.
 const LAYOUT: u32 = 2;
 
-/// What seals the frames of one segment.
+/// The values that seal the frames of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
     /// The segment's number.
     pub(super) number: u64,
-    /// Random bits, drawn when it was made.
+    /// Random bits, drawn when the segment was created.
     pub(super) salt: u64,
 }
 
-/// What a header says.
+/// The fields of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) seal: Seal,
@@ -57,7 +57,7 @@ impl Header {
         header
     }
 
-    /// Reads the header of a file that begins with `bytes`; nothing unless every bit is as
+    /// Reads the header of a file that begins with `bytes`. Returns `None` unless every bit is as
     /// [`Header::encode`] writes it.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.get(..HEADER_BYTES)?;
@@ -92,7 +92,7 @@ pub(super) fn numbers(names: &[String]) -> Vec<u64> {
     numbers
 }
 
-/// The end of `numbers` in which none is missing: older ones are leftovers.
+/// The last part of `numbers` without a gap. Earlier segments are leftovers.
 pub(super) fn run(numbers: &[u64]) -> &[u64] {
     let gap = numbers.windows(2).rposition(|pair| pair[0] + 1 != pair[1]);
     &numbers[gap.map_or(0, |place| place + 1)..]

@@ -1,4 +1,4 @@
-//! The log as a whole: what is kept, on a real folder and on a played disk.
+//! Tests of the log as a whole, on a real folder and on a simulated disk.
 
 mod damage;
 mod power;
@@ -9,7 +9,7 @@ use super::played::Played;
 use super::{Kind, Log, Record, Store, StoreError, Worker};
 use tallymesh_core::Space;
 
-/// A log of so small files that a few commits fill several.
+/// A log whose files are so small that a few commits fill several.
 const SMALL: Sizes = Sizes {
     segment_bytes_min: 1024,
     segment_bytes_max: 4096,
@@ -95,11 +95,11 @@ fn a_snapshot_in_parts_counts_once_its_last_part_came() {
         (record("one", Kind::Part, b"2"), "a b"),
         (record("one", Kind::Last, b"3"), "1 2 3"),
         (change("one", b"c"), "1 2 3 c"),
-        // Begun and never ended.
+        // This snapshot is begun and never ended.
         (record("one", Kind::First, b"4"), "1 2 3 c"),
         (change("one", b"d"), "1 2 3 c d"),
         (record("one", Kind::Part, b"5"), "1 2 3 c d"),
-        // Begun anew.
+        // A new snapshot is begun.
         (record("one", Kind::First, b"6"), "1 2 3 c d"),
         (record("one", Kind::Last, b"7"), "6 7"),
         (record("one", Kind::First, b"8"), "6 7"),
@@ -267,7 +267,7 @@ fn a_commit_that_is_too_large_is_refused_and_the_next_is_made() {
     assert_eq!(texts(&mut log, "one"), ["a"]);
 }
 
-/// Commits changes of `names` in turn, with a snapshot whenever one is wanted.
+/// Commits changes of `names` in turn, with a snapshot whenever the store requests one.
 fn run(log: &mut Log, names: &[&str], commits: usize) -> usize {
     let mut snapshots = 0;
     for count in 0..commits {
@@ -297,7 +297,8 @@ fn the_log_stays_short_with_snapshots_where_they_are_wanted() {
     assert!((20..200).contains(&snapshots), "{snapshots}");
     assert!(log.bytes() < 3 * SMALL.log_bytes_min, "{}", log.bytes());
     assert!(log.segment_count() < 8, "{}", log.segment_count());
-    // The idle space was asked for too, or it would have kept all segments.
+    // The store requested a snapshot of the idle space, too. Otherwise the space would have kept
+    // all segments.
     assert!(texts(&mut log, "idle")[0].starts_with("all"));
     let logs = disk
         .contents()
@@ -330,7 +331,7 @@ fn the_parts_of_a_snapshot_under_way_are_not_deleted() {
 fn no_snapshot_is_wanted_that_would_free_nothing() {
     let disk = Played::new(1);
     let mut log = opened(&disk).expect("open");
-    // A segment of its own, and all that there is.
+    // The record has a segment of its own, and is the only one.
     log.commit(&[change("one", &[b'a'; 5000])]).expect("commit");
     assert!(log.bytes() > 2 * SMALL.log_bytes_min);
     assert_eq!(log.wants_snapshot(), None);
@@ -377,7 +378,7 @@ fn the_next_segment_is_ready_before_the_present_one_is_full() {
     while log.prepare().expect("prepare") {}
     let after = names(&disk);
     assert_eq!(after.len(), before.len() + 1);
-    // Then a commit that goes there is a write and a sync, like any other.
+    // A commit into the new segment is then one write and one sync, like any other.
     for _ in 0..2 {
         disk.fail_after(2);
         log.commit(&[change("one", &[b'b'; 200])])

@@ -1,8 +1,9 @@
-//! Commits: made at once where the disk is quick, and else by a thread while the driver goes on.
+//! Makes commits: at once if the disk is quick, and otherwise on a thread while the driver
+//! continues.
 //!
-//! To hand a commit to a thread and hear of its end costs two switches between threads. A quick disk
-//! has kept it in less time, and meanwhile there is little for the driver to do: most clients wait
-//! for that very commit. A slow disk would hold up everything else.
+//! To pass a commit to a thread and wait for its end costs two switches between threads. A quick
+//! disk needs less time than that. Meanwhile the driver has little to do, because most clients wait
+//! for that very commit. A slow disk would delay all other work.
 
 use super::{Health, Kind, Record, Store, StoreError, frame};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -10,18 +11,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// A commit is made at once if the one before took less. More would hold up the driver for longer,
-/// and less leave it to the thread on a disk that is quick.
+/// A commit is made at once if the one before took less. With a higher value, commits delay the
+/// driver for longer. With a lower one, the thread makes them even on a quick disk.
 const QUICK: Duration = match cfg!(test) {
     false => Duration::from_millis(1),
-    // Tests hold commits back, and go on meanwhile.
+    // Tests stop commits, and continue meanwhile.
     true => Duration::ZERO,
 };
 
-/// How often an idle thread looks whether the folder is still there.
+/// How often an idle thread checks that the folder still exists.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often is looked whether a folder has come back.
+/// How often the worker checks whether a lost folder has come back.
 const STAND_PAUSE: Duration = Duration::from_millis(50);
 
 /// A commit that was made.
@@ -37,23 +38,23 @@ pub struct Committed {
     pub at_once: bool,
 }
 
-/// The owner of a store, and a thread that does for it what takes long.
+/// The owner of a store, with a thread for slow work.
 ///
-/// Dropped, it finishes what was submitted, as [`Worker::stop`] does, and tells nobody how that
-/// went.
+/// When it is dropped, it finishes all submitted commits, as [`Worker::stop`] does, and reports no
+/// result.
 pub struct Worker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the driver and the thread have in common. Whoever has the store may lock the state, and not
-/// the other way round.
+/// The data shared by the driver and the thread. A thread that has locked the store may lock the
+/// state, and not the other way round.
 struct Shared {
     /// A commit is made at once if the one before took less.
     quick: Duration,
     store: Mutex<Box<dyn Store>>,
     state: Mutex<State>,
-    /// There is something for the thread to do.
+    /// Signals that there is work for the thread.
     work: Condvar,
     health: Health,
     done: Box<dyn Fn(Option<Committed>) + Send + Sync>,
@@ -61,11 +62,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What the thread is to commit.
+    /// The records that the thread has to commit.
     given: Option<Vec<Record>>,
-    /// How many times something was submitted.
+    /// How many commits were submitted.
     submitted: u64,
-    /// Up to which of them all is durable.
+    /// The number up to which all commits are durable.
     durable: u64,
     /// How long the last commit took.
     took: Duration,
@@ -78,13 +79,13 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.state
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Makes the commit with this number, takes note of how that went, and tells of it.
+    /// Makes the commit with this number, records its result, and reports it.
     fn commit(
         &self,
         mut store: MutexGuard<'_, Box<dyn Store>>,
@@ -97,7 +98,7 @@ impl Shared {
             let asked = self.health.ask();
             let kept = store.commit(records);
             drop(asked);
-            // Records that went to a removed folder are not kept.
+            // Records that went to a removed folder are not stored.
             kept.and_then(|()| self.stand(&**store))
         });
         let took = begun.elapsed();
@@ -122,7 +123,7 @@ impl Shared {
         }));
     }
 
-    /// Waits until the store's folder is the one that was opened: somebody may put it back.
+    /// Waits until the store's folder is the one that was opened, because someone may restore it.
     fn stand(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
             match self.health.stands(store) {
@@ -142,11 +143,12 @@ impl Shared {
 }
 
 impl Worker {
-    /// Starts the thread. `health` is told whether the store answers. `done` is called after each commit, and once with nothing when the store
-    /// has failed; it must not wait for the worker.
+    /// Starts the thread. It reports to `health` whether the store answers. It calls `done` after
+    /// each commit, and once with `None` when the store has failed; `done` must not wait for the
+    /// worker.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system can't start a thread.
     pub fn start(
         store: Box<dyn Store>,
         health: Health,
@@ -165,7 +167,7 @@ impl Worker {
     ) -> Result<Worker, StoreError> {
         let state = State {
             wants: store.wants_snapshot(),
-            // Of the first one nothing is known.
+            // The time of the first commit is unknown.
             took: Duration::MAX,
             idle_work: true,
             ..State::default()
@@ -189,17 +191,18 @@ impl Worker {
         })
     }
 
-    /// Takes records to be kept, all or none of them. The answer is the number that
-    /// [`Worker::durable`] reaches when they are durable, which it may have done already.
+    /// Submits records, to be stored all or none. Returns the number that [`Worker::durable`]
+    /// reaches when they are durable, which may already be so.
     ///
-    /// What was submitted before must be durable by then: one commit is made at a time.
+    /// The previous commit must be durable before that, because the worker makes one commit at a
+    /// time.
     pub fn submit(&self, records: Vec<Record>) -> u64 {
         let shared = &*self.shared;
         let mut state = shared.state();
         state.submitted += 1;
         let number = state.submitted;
         if state.failed.is_some() {
-            return number; // Nobody takes it any more.
+            return number; // No thread makes this commit any more.
         }
         let begins = |record: &Record| !matches!(record.kind, Kind::Change | Kind::Adds);
         let mut records_of = records.iter().filter(|record| begins(record));
@@ -208,9 +211,9 @@ impl Worker {
             .take_if(|space| records_of.any(|record| record.space == *space));
         let is_quick = state.took < shared.quick;
         drop(state);
-        // The thread may have it, for work that could wait.
+        // The thread may have the lock, for work that could wait.
         let store = is_quick.then(|| shared.store.try_lock().ok()).flatten();
-        // The thread waits for a folder that is not there, and not the driver.
+        // If the folder is gone, the thread waits for it, and not the driver.
         let store = store.filter(|store| shared.health.stands(&***store).is_ok());
         match store {
             Some(store) => shared.commit(store, &records, number, true),
@@ -222,11 +225,11 @@ impl Worker {
         number
     }
 
-    /// The number up to which all that was submitted is durable; 0 at first.
+    /// The number up to which all submitted commits are durable; 0 at first.
     ///
     /// # Errors
-    /// When the store has failed. What was submitted after the last number that was reached may be
-    /// kept or not.
+    /// When the store has failed. Commits after the last number that was reached may be stored or
+    /// not.
     pub fn durable(&self) -> Result<u64, StoreError> {
         let state = self.shared.state();
         match &state.failed {
@@ -240,13 +243,13 @@ impl Worker {
         self.shared.health.is_lost()
     }
 
-    /// The space that a snapshot should be submitted of, if any. It is not named again once a
+    /// The space of which a snapshot should be submitted, if any. It is not named again once a
     /// snapshot of it has been begun.
     pub fn wants_snapshot(&self) -> Option<Space> {
         self.shared.state().wants.clone()
     }
 
-    /// Finishes what was submitted and gives the store back.
+    /// Finishes all submitted commits and returns the store.
     ///
     /// # Errors
     /// When the store has failed.
@@ -266,7 +269,7 @@ impl Worker {
         self.shared.state().stopping = true;
         self.shared.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the state says so.
+            // If it panicked, the state has the error.
             let _ = thread.join();
         }
     }
@@ -282,7 +285,7 @@ fn ended_early() -> StoreError {
     StoreError::io("keep the store's thread running", "it ended unexpectedly")
 }
 
-/// If the thread panics, whoever waits for it must hear of it.
+/// Reports a panic of the thread, so that waiting callers learn of it.
 struct Alarm<'a>(&'a Shared);
 
 impl Drop for Alarm<'_> {
@@ -293,13 +296,13 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// What the thread does next.
+/// The next work of the thread.
 enum Job {
-    /// Make these durable, which is the commit with this number.
+    /// Make these records durable, as the commit with this number.
     Commit(Vec<Record>, u64),
-    /// A step of what can wait.
+    /// Do a step of the work that can wait.
     Idle,
-    /// A look whether the folder is still there, though nobody commits.
+    /// Check that the folder still exists, while there is no commit.
     Look,
 }
 
@@ -313,7 +316,7 @@ fn work(shared: &Shared) {
         committed = matches!(job, Job::Commit(..));
         match job {
             Job::Commit(records, number) => shared.commit(store, &records, number, false),
-            // The result is reported, and the next commit waits for it.
+            // The result is recorded, and the next commit waits for it.
             Job::Look => drop(shared.health.stands(&**store)),
             Job::Idle => {
                 let prepared = shared.stand(&**store).and_then(|()| {
@@ -332,14 +335,14 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Waits for something to do; nothing when it is time to stop, or the store has failed.
+/// Waits for work. Returns `None` when the worker stops, or the store has failed.
 fn next(shared: &Shared, committed: bool) -> Option<Job> {
     let mut state = shared.state();
     loop {
         if state.failed.is_some() {
             return None;
         }
-        // One step after each commit too: whoever is never idle needs room as well.
+        // One idle step follows each commit, because a store that is never idle needs room, too.
         if committed && state.idle_work && !state.stopping {
             return Some(Job::Idle);
         }

@@ -27,8 +27,8 @@ fn open(folder: &Path) -> Log {
     Log::open_in(Box::new(disk), SMALL, &mut |_| {}).expect("open")
 }
 
-/// Commits numbers to one space, with a snapshot, which is the first number and the last, whenever
-/// one is wanted. What is kept is then any range of numbers up to the last commit.
+/// Commits numbers to one space. Whenever the store requests a snapshot, it is the present number.
+/// So the stored records are a range of numbers up to the last commit.
 fn count(log: &mut Log, from: u64, commits: u64) {
     for number in from..from + commits {
         let change = record("one", Kind::Change, &number.to_le_bytes().repeat(8));
@@ -41,7 +41,7 @@ fn count(log: &mut Log, from: u64, commits: u64) {
     }
 }
 
-/// The last number, after a look at all of them.
+/// The last number, after a check of all stored numbers.
 fn counted(folder: &Path) -> u64 {
     let mut log = open(folder);
     let mut last = None;
@@ -190,7 +190,7 @@ fn a_copy_has_all_and_is_restored() {
     log.identity([5; 32]).expect("identity");
     count(&mut log, 0, 200);
     let mut told = Vec::new();
-    // While it is open. A name may end with a slash.
+    // The log is still open. A name may end with a slash.
     let report = backup(
         &at("data"),
         &at("copy/"),
@@ -242,7 +242,8 @@ fn a_copy_is_its_owners_alone() {
     fs::write(data.join("addresses.json"), "[]").expect("write");
     fs::write(data.join("token"), "secret").expect("write");
     backup(&data, &copy, &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
-    // What is known of tickets goes along, and so do the nodes that can tell what is new.
+    // The ledger of tickets is copied, and so are the addresses of nodes that can bring newer
+    // changes.
     let copied = |name| fs::read_to_string(copy.join(name));
     assert_eq!(copied("tickets.json").expect("copied"), "{}");
     assert_eq!(copied("addresses.json").expect("copied"), "[]");
@@ -265,7 +266,7 @@ fn addresses_of_other_nodes_are_no_reason_to_fail() {
     fs::create_dir(at("data/addresses.json")).expect("make");
     copied("spoilt").expect("without those that can't be read");
     assert!(!at("spoilt/addresses.json").exists());
-    // A copy that was cut short may have them.
+    // An interrupted copy may have left such files.
     fs::create_dir(at("copy.part")).expect("make");
     fs::write(at("copy.part/addresses.json"), "{").expect("write");
     fs::write(at("copy.part/addresses.json.new"), "{").expect("write");
@@ -298,7 +299,7 @@ fn nothing_is_overwritten() {
         );
     }
     assert_eq!(fs::read(at("copy.part/mine")).expect("read"), b"precious");
-    // What an earlier copy left is in nobody's way.
+    // The files of an interrupted copy do not block a new one.
     fs::remove_file(at("copy.part/mine")).expect("remove");
     fs::write(at("copy.part/log-0000000000000001"), "half").expect("write");
     fs::write(at("copy.part/identity.new"), "half").expect("write");
@@ -320,7 +321,7 @@ fn a_copy_is_not_made_within_the_folder_that_it_is_of() {
         assert_eq!(error.code(), "store_within", "{name}");
     }
     assert_eq!(fs::read_dir(at("data")).expect("list").count(), before);
-    // A folder whose name begins alike is another one.
+    // A folder whose name only begins alike is another folder.
     backup(
         &at("data"),
         &at("data2"),
@@ -403,7 +404,8 @@ fn a_folder_that_changes_while_it_is_opened_is_looked_at_again() {
         listed: AtomicU64::new(0),
     };
     let source = Source::open(Box::new(busy), true, &mut |_| {}).expect("at last");
-    // The format lists them too. The node worked four times, and everything it did is there.
+    // The check of the format lists them, too. The node worked four times, and all its work is
+    // there.
     assert_eq!(source.report().spaces[0].space.as_str(), "one");
     assert!(source.report().commits.1 >= 500);
 }
@@ -416,7 +418,7 @@ fn a_copy_of_a_busy_folder_is_a_moment_of_it() {
     count(&mut log, 0, 1);
     let acknowledged = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
-    /// Says so in any case: else a failed test would never end.
+    /// Sets the flag in any case. Otherwise a failed test would never end.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {

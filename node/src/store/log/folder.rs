@@ -1,4 +1,4 @@
-//! The data folder of a log: how it is made, and set in order when it is opened.
+//! The data folder of a log: its creation, and the repairs when it is opened.
 
 use super::super::files::{self, File, Folder, NEW};
 use super::super::read::{self, FORMAT_FILE, Found};
@@ -7,7 +7,7 @@ use super::super::{FORMAT, StoreError};
 use super::space::{Growing, Sizes};
 use std::sync::Arc;
 
-/// What the folder is, for people; the version stands alone in the first line.
+/// The text that describes the folder for people. The version stands alone in the first line.
 pub(in super::super) fn format_text() -> String {
     format!(
         "{FORMAT}\n\
@@ -31,10 +31,11 @@ pub(super) fn segments(folder: &dyn Folder) -> Result<Vec<u64>, StoreError> {
     Ok(segment::numbers(&names))
 }
 
-/// Makes an empty log in a folder that has none. The format comes last: a folder that has it is
-/// whole.
+/// Creates an empty log in a folder that has none. The format file comes last, so a folder with a
+/// format file is whole.
 pub(super) fn found(folder: &dyn Folder, sizes: &Sizes) -> Result<(), StoreError> {
-    // One may be left from an earlier start that was cut short. One with commits is not.
+    // An interrupted start may have left a segment without commits. A segment with commits is
+    // refused.
     let left = segments(folder)?;
     let mut open = |number| folder.open(&segment::name(number));
     let is_new = left.is_empty()
@@ -56,8 +57,8 @@ pub(super) fn found(folder: &dyn Folder, sizes: &Sizes) -> Result<(), StoreError
     written.map_err(|problem| failed(folder, "make", problem))
 }
 
-/// Gives a folder of an earlier format, which was read and is to be written, the present one: its
-/// bytes mean the same in both.
+/// Raises a folder of an earlier format to the present one, after it was read for writing. Its
+/// bytes have the same meaning in both formats.
 pub(super) fn raise(folder: &dyn Folder) -> Result<(), StoreError> {
     if read::format(folder)? == Some(FORMAT) {
         return Ok(());
@@ -66,19 +67,19 @@ pub(super) fn raise(folder: &dyn Folder) -> Result<(), StoreError> {
         .map_err(|problem| failed(folder, "raise the format of", problem))
 }
 
-/// Sets a log in order that was just read, and opens the segment that commits go to:
+/// Puts a log in order that was just read, and opens the segment to which commits go:
 ///
 /// - The last commit is written again, and synced. A process whose sync failed may have left it
-///   in the system's memory alone, which does not try again by itself.
-/// - The pieces of a torn commit are overwritten by zeros.
-/// - Files go that hold nothing: segments without a commit at the end, ones before a gap, and new
-///   files that never got their names.
+///   only in the system's memory, and the system does not retry by itself.
+/// - The pieces of a torn commit are overwritten with zeros.
+/// - Files without content are removed: segments without a commit at the end, segments before a
+///   gap, and new files that never got their names.
 pub(super) fn settle(folder: &dyn Folder, found: &Found) -> Result<Arc<dyn File>, StoreError> {
     let settled = || -> std::io::Result<Arc<dyn File>> {
         let used = found.segments.iter().rev();
         let mut used = used.skip_while(|segment| segment.first.is_none());
         let segment = used.next().or(found.segments.first());
-        // No log without a whole segment is ever found.
+        // A log without a whole segment is never found.
         let segment = segment.ok_or(std::io::ErrorKind::NotFound)?;
         let file = folder.open_to_write(&segment::name(segment.seal.number))?;
         if let Some(last) = found.last {
@@ -95,7 +96,8 @@ pub(super) fn settle(folder: &dyn Folder, found: &Found) -> Result<Arc<dyn File>
 
         let names = folder.names()?;
         let numbers = segment::numbers(&names);
-        // The newest first, each for itself: one that is missed between others is damage.
+        // The newest is removed first, each with its own sync, because a gap between segments would
+        // count as damage.
         for number in numbers.iter().rev() {
             if *number > segment.seal.number {
                 folder.remove(&segment::name(*number))?;
@@ -115,7 +117,7 @@ pub(super) fn settle(folder: &dyn Folder, found: &Found) -> Result<Arc<dyn File>
     settled().map_err(|problem| failed(folder, "set in order", problem))
 }
 
-/// Whether this is a file of ours that never got its name.
+/// Whether this is a file of the store that never got its name.
 fn is_unfinished(name: &str) -> bool {
     let Some(name) = name.strip_suffix(NEW) else {
         return false;

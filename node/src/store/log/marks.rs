@@ -1,8 +1,8 @@
-//! Whether the files of a log are still those that have their names.
+//! Checks whether the files of a log still have their names.
 //!
-//! A file that was removed, moved or cut short under a running node still takes what is written, and the
-//! next start finds none of it, or refuses. So what commits go to is looked at before and after each
-//! commit, and all other files once a second.
+//! If a file is removed, moved or truncated under a running node, it still accepts writes. The next
+//! start then finds none of them, or refuses the folder. So the segment for commits is checked
+//! before and after each commit, and all other files once a second.
 
 use super::super::files::Mark;
 use super::super::read::FORMAT_FILE;
@@ -12,21 +12,21 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often all files are looked at. More often costs a call for each segment; less often lets more be
-/// acknowledged after one of them went.
+/// How often all files are checked. A shorter time costs a system call for each segment. With a
+/// longer time, the node acknowledges more after a file was lost.
 const LOOK: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 1 });
 
-/// The identity of each file when it was opened or made, where the system tells.
+/// The identity of each file when it was opened or created, where the system supports it.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     segments: BTreeMap<u64, Mark>,
     others: BTreeMap<&'static str, Mark>,
-    /// When all of them were found as they were last.
+    /// When the last check found all files unchanged.
     looked: Cell<Option<Instant>>,
 }
 
 impl Log {
-    /// Takes note of all files of a log that was just opened.
+    /// Records all files of a log that was just opened.
     pub(super) fn mark_all(&mut self) {
         for segment in &self.segments {
             let number = segment.seal.number;
@@ -37,21 +37,21 @@ impl Log {
         self.mark_other(FORMAT_FILE);
     }
 
-    /// Takes note of a file beside the segments.
+    /// Records a file beside the segments.
     pub(super) fn mark_other(&mut self, name: &'static str) {
         if let Ok(Some(mark)) = self.folder.mark(name) {
             self.marks.others.insert(name, mark);
         }
     }
 
-    /// Takes note of a new segment by its open file.
+    /// Records a new segment by its open file.
     pub(super) fn mark_segment(&mut self, number: u64, mark: Option<Mark>) {
         let first = self.segments.first().map_or(number, |it| it.seal.number);
         self.marks.segments.retain(|number, _| *number >= first);
         self.marks.segments.extend(mark.map(|mark| (number, mark)));
     }
 
-    /// Whether the files are still what they were; if not, what became of one.
+    /// Checks that the files are unchanged. The error says what happened to one of them.
     pub(super) fn check_files(&self) -> Result<(), String> {
         self.check_segment(self.segment())?;
         let looked = self.marks.looked.get();

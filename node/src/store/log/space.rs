@@ -1,4 +1,4 @@
-//! Room for commits: the next segment is made before it is needed, and dead ones go.
+//! Makes room for commits: creates the next segment before it is needed, and removes dead segments.
 
 use super::super::Kind;
 use super::super::files::{File, Folder, NEW};
@@ -8,22 +8,22 @@ use std::io;
 use std::sync::Arc;
 use tallymesh_core::Space;
 
-/// Zeros that are written and synced at once, a millisecond or two of a disk's time. A commit that
-/// comes meanwhile waits for no more than that.
+/// Zeros that are written and synced in one step, which takes a disk a millisecond or two. A commit
+/// that arrives meanwhile waits no longer than that.
 const IDLE_STEP_BYTES: u64 = 256 << 10;
 
-/// The same while a commit waits for the segment, and only the end counts.
+/// The same while a commit waits for the segment, so that only the total time counts.
 const URGENT_STEP_BYTES: u64 = 4 << 20;
 
-/// A segment for one large commit is a whole number of pages.
+/// A segment for one large commit has a whole number of pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// How large the files of a log are. Tests play with small ones.
+/// The sizes of the files of a log. Tests use small ones.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Sizes {
     pub(in super::super) segment_bytes_min: u64,
     pub(in super::super) segment_bytes_max: u64,
-    /// No log with fewer bytes is worth a snapshot.
+    /// A log with fewer bytes requests no snapshot.
     pub(in super::super) log_bytes_min: u64,
 }
 
@@ -37,11 +37,11 @@ impl Default for Sizes {
     }
 }
 
-/// A segment on its way: a file that is filled with zeros, and then gets its name.
+/// A segment that is being created: a file that is filled with zeros, and then gets its name.
 pub(super) struct Growing {
     header: Header,
     file: Arc<dyn File>,
-    /// How much of it is written and durable.
+    /// The bytes that are written and durable.
     written: u64,
     named: bool,
 }
@@ -62,7 +62,7 @@ impl Growing {
         })
     }
 
-    /// Does one step.
+    /// Does one step of the creation.
     fn grow(&mut self, folder: &dyn Folder, step_bytes: u64) -> io::Result<()> {
         let step = step_bytes.min(self.header.bytes - self.written);
         if step > 0 {
@@ -82,7 +82,7 @@ impl Growing {
         Ok(())
     }
 
-    /// Does all of them.
+    /// Does all remaining steps.
     pub(super) fn finish(&mut self, folder: &dyn Folder) -> io::Result<()> {
         while !self.named {
             self.grow(folder, URGENT_STEP_BYTES)?;
@@ -106,8 +106,8 @@ impl Growing {
 }
 
 impl Log {
-    /// Goes on to the next segment, which must have room for a frame of this size. Mostly it is
-    /// ready.
+    /// Changes to the next segment, which must have room for a frame of this size. In most cases
+    /// the segment is ready.
     pub(super) fn roll(&mut self, frame_bytes: u64) -> Result<(), StoreError> {
         let needed = HEADER_BYTES as u64 + frame_bytes;
         if self
@@ -132,21 +132,22 @@ impl Log {
         Ok(())
     }
 
-    /// Gives up a next segment that is too small. If it has its name already it stays, empty.
+    /// Drops a next segment that is too small. If it already has its name, it stays, empty.
     fn skip_next(&mut self) {
         if let Some(next) = self.next.take().filter(Growing::is_ready) {
             self.segments.push(next.into_segment().0);
         }
     }
 
-    /// Begins the next segment, which must have room for so much.
+    /// Begins the next segment, which must have room for `needed` bytes.
     fn begin_next(&self, needed: u64) -> Result<Growing, StoreError> {
         let Sizes {
             segment_bytes_min: min,
             segment_bytes_max: max,
             ..
         } = self.sizes;
-        // As large as what a snapshot of everything comes to: a small state stays small.
+        // The segment is as large as a snapshot of everything, so that a small state has a small
+        // log.
         let lasting = self.index.lasting_bytes().min(max);
         let mut bytes = lasting.next_power_of_two().clamp(min, max);
         if needed > bytes {
@@ -157,7 +158,7 @@ impl Log {
             .map_err(|problem| self.io("make", number, problem))
     }
 
-    /// Does one step of making the next segment; `true` if it was not ready.
+    /// Does one step of creating the next segment. Returns `true` if it was not ready.
     fn grow_next(&mut self) -> Result<bool, StoreError> {
         let mut next = match self.next.take() {
             Some(next) => next,
@@ -170,7 +171,7 @@ impl Log {
         Ok(!was_ready)
     }
 
-    /// Does one step of idle work; `true` if there is more.
+    /// Does one step of idle work. Returns `true` if there is more.
     pub(super) fn make_room(&mut self) -> Result<bool, StoreError> {
         if self.dead_segments() > 0 {
             self.remove_dead()?;
@@ -191,13 +192,14 @@ impl Log {
         self.dead_segments() > 0 || self.to_carry().is_some() || self.needs_next() && !is_ready
     }
 
-    /// Whether the segment that is written to is half full.
+    /// Whether the segment for commits is half full.
     fn needs_next(&self) -> bool {
         let Segment { bytes, end, .. } = *self.segment();
         end > bytes / 2
     }
 
-    /// Removes the segments that lie before all that is needed. The commit that says so is durable.
+    /// Removes the segments before all needed records. The commit that records this is already
+    /// durable.
     fn remove_dead(&mut self) -> Result<(), StoreError> {
         let dead: Vec<Segment> = self.segments.drain(..self.dead_segments()).collect();
         for segment in &dead {
@@ -210,15 +212,15 @@ impl Log {
         synced.map_err(|problem| self.io("remove", number, problem))
     }
 
-    /// The space that keeps old segments from being deleted, if nobody has it open, so that nobody
-    /// can make a snapshot of it.
+    /// The space whose records keep old segments from being deleted, if no driver has it open to
+    /// make a snapshot.
     fn to_carry(&self) -> Option<&Space> {
         let (space, live, _) = self.index.oldest()?;
         let fits = live.needed_bytes() < COMMIT_BYTES_MAX / 2;
         (!live.in_use && fits && self.is_long()).then_some(space)
     }
 
-    /// Writes the records of such a space anew.
+    /// Writes the records of such a space again.
     fn carry(&mut self) -> Result<bool, StoreError> {
         let Some(space) = self.to_carry().cloned() else {
             return Ok(false);
@@ -228,14 +230,14 @@ impl Log {
             kind,
             bytes: bytes.to_vec(),
         };
-        // Nothing before the copies counts.
+        // No record before the copies is needed.
         let mut records = vec![record(Kind::Whole, &[])];
         self.read(&space, &mut |kept, bytes| {
             records.push(record(kept.kind, bytes));
             Ok(())
         })?;
         if frame::bytes_for(&records) > COMMIT_BYTES_MAX {
-            return Ok(false); // It keeps its segments.
+            return Ok(false); // The space keeps its segments.
         }
         self.append(&records)?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! Damage: what is noticed, and what is taken for a commit that was cut short.
+//! Damage: which is detected, and which looks like an interrupted commit.
 
 use super::super::frame;
 use super::super::played::Played;
@@ -14,7 +14,7 @@ fn contents(log: &mut Log) -> Contents {
     ["one", "two"].map(|name| loaded(log, name).expect("load"))
 }
 
-/// A log of several segments, and what it has with and without the last commit.
+/// A log of several segments, and its records with and without the last commit.
 fn log() -> (Files, Contents, Contents) {
     let disk = Played::new(1);
     let mut log = opened(&disk).expect("open");
@@ -47,7 +47,7 @@ fn segments(files: &Files) -> Vec<String> {
     names.cloned().collect()
 }
 
-/// Where the frames of a segment are.
+/// The places of the frames in a segment.
 fn frames(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let seal = Header::decode(bytes).expect("a header").seal;
     let mut at = HEADER_BYTES;
@@ -79,7 +79,8 @@ fn no_bit_changes_unnoticed() {
                 }
                 Ok((found, is_torn)) if found == all => {
                     assert!(bit / 8 >= written, "{} is not seen", context());
-                    // What is behind the end of a segment that is followed by another is nobody's.
+                    // Bytes behind the end of a segment that is followed by another have no
+                    // meaning.
                     assert_eq!(is_torn, *name == names[3]);
                 }
                 Ok((found, is_torn)) => {
@@ -159,7 +160,7 @@ fn no_segment_is_short_or_missing_unnoticed() {
             let place = names.iter().position(|it| it == name);
             place.is_none_or(|place| gone & (1 << place) == 0)
         });
-        // If the newest are gone, nothing shows that they ever were.
+        // If the newest segments are gone, nothing shows that they existed.
         if !segments(&changed).is_empty() && names.starts_with(&segments(&changed)) {
             continue;
         }
@@ -227,7 +228,7 @@ fn a_stale_frame_is_none() {
             segment[end..end + stale.len()].copy_from_slice(&stale);
             assert_eq!(open(&changed).expect("torn"), (all.clone(), true));
         }
-        // A whole segment under the next number.
+        // A whole segment is copied under the next number.
         let mut changed = files.clone();
         changed.insert(segment::name(5), files[name].clone());
         let error = open(&changed).expect_err("damaged");

@@ -1,6 +1,7 @@
 //! Power cuts and failing operations, at any point of random work.
 //!
-//! `TALLYMESH_SEEDS=100000` plays more; a failure names its seed, and `TALLYMESH_SEED` plays one.
+//! `TALLYMESH_SEEDS=100000` runs more seeds. A failure names its seed, and `TALLYMESH_SEED` runs
+//! that one.
 
 use super::super::played::{Dice, Played};
 use super::super::{Kind, Log, Memory, Record, Store};
@@ -8,14 +9,14 @@ use super::{loaded, opened, record};
 
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 
-/// What must be there: all that was acknowledged, and perhaps one more batch.
+/// The expected records: everything that was acknowledged, and perhaps one more batch.
 struct Expected {
     acknowledged: Memory,
     in_doubt: Option<Vec<Record>>,
     commits: u64,
 }
 
-/// What happened in all runs, to see that the test tests something.
+/// Counts of the events in all runs, which show that the runs reach each case.
 #[derive(Debug, Default)]
 struct Tally {
     failed_commits: usize,
@@ -54,7 +55,7 @@ impl Work {
         for place in 0..1 + self.dice.below(3) {
             let space = match wanted {
                 Some(wanted) if place == 0 => wanted,
-                // The last is rarely touched.
+                // The last space is rarely changed.
                 _ if self.dice.once_in(50) => 3,
                 _ => self.dice.below(3),
             };
@@ -80,7 +81,7 @@ impl Work {
 }
 
 impl Expected {
-    /// Compares all spaces, and finds out what became of the batch in doubt.
+    /// Compares all spaces, and checks whether the batch in doubt was stored.
     fn check(&mut self, log: &mut Log, tally: &mut Tally, context: &str) {
         assert!(
             log.last_commit() >= self.commits,
@@ -146,7 +147,7 @@ fn live(disk: &Played, expected: &mut Expected, work: &mut Work, tally: &mut Tal
     let Some(mut log) = open(tally) else { return };
     expected.check(&mut log, tally, context);
     if work.dice.once_in(3) {
-        // Again, and now spaces are used only once they are written to.
+        // Now spaces are in use only once they are written to.
         drop(log);
         match open(tally) {
             Some(again) => log = again,
@@ -231,7 +232,7 @@ fn nothing_acknowledged_is_lost_and_nothing_else_is_found() {
     assert!(seen.iter().all(|count| *count >= often), "{seen:?}");
 }
 
-/// Most operations that an opening takes.
+/// Most operations of one opening.
 const OPERATIONS_MAX: usize = 20;
 
 #[test]
@@ -272,7 +273,8 @@ fn an_opening_that_failed_anywhere_is_made_again() {
         log.commit(&[record("one", Kind::Change, &[1; 400])])
             .expect("commit");
         while log.prepare().expect("prepare") {}
-        // The next segment is ready and too small, and the one after gets its name, but no commit.
+        // The next segment is ready and too small. The segment after it gets its name, but no
+        // commit.
         disk.fail_after(5);
         let large = record("one", Kind::Change, &[2; 5000]);
         log.commit(&[large]).expect_err("it fails");

@@ -1,4 +1,4 @@
-//! Which segments must be there, which go, and what a log does right after it was opened.
+//! Which segments must exist, which are removed, and what a log does right after it was opened.
 
 use super::super::segment::{self, HEADER_BYTES, Header};
 use super::super::{Kind, Log, Store, frame};
@@ -36,7 +36,7 @@ fn no_segment_is_longer_than_it_was_made() {
     }
 }
 
-/// The last commit of a segment is missed although nothing else of that is needed.
+/// The last commit of a segment is required, although nothing else of the segment is needed.
 #[test]
 fn the_one_commit_that_is_needed_of_a_missing_segment_is_missed() {
     let disk = Played::new(1);
@@ -71,7 +71,7 @@ fn a_log_without_a_header_is_damaged() {
     assert_eq!(code(&files), "store_damaged");
 }
 
-/// A whole commit that stands where the first one of all should.
+/// A whole commit stands in place of the first one.
 #[test]
 fn the_first_segment_begins_with_the_first_commit() {
     let disk = Played::new(1);
@@ -122,7 +122,7 @@ fn segments_that_were_dead_before_a_restart_go_after_it() {
     assert_eq!(loaded(&mut log, "one").expect("load").len(), 1);
 }
 
-/// A space that was only read is open all the same.
+/// A space that was only read is open, too.
 #[test]
 fn a_snapshot_is_asked_for_of_a_space_that_was_only_loaded() {
     let disk = Played::new(1);
@@ -160,11 +160,11 @@ fn records_longer_than_what_is_read_at_once_are_read_whole() {
     let mut log = opened(&disk).expect("open");
     let wanted = records.map(|record| (record.kind, record.bytes));
     assert_eq!(loaded(&mut log, "one").expect("load"), wanted);
-    // And again, from places that are found anew.
+    // The second read takes them from places that are searched again.
     assert_eq!(loaded(&mut log, "one").expect("load"), wanted);
 }
 
-/// What follows it is refused, and a restart sees it alone.
+/// Later parts are refused, and a restart reads only the whole snapshot.
 #[test]
 fn a_whole_snapshot_ends_one_that_was_begun() {
     for kind in [Kind::Part, Kind::Last] {
@@ -232,7 +232,7 @@ fn a_log_notices_that_a_file_of_it_was_removed_moved_or_cut_short() {
         fs::remove_file(&file).expect("removed");
         std::os::unix::fs::symlink(&away, &file).expect("linked");
         expect(&log, "was replaced");
-        // Back under its name it is the same one.
+        // Under its old name it is the same file.
         fs::rename(&away, &file).expect("moved");
         assert_eq!(log.standing(), Ok(()), "{name}");
     }
@@ -265,7 +265,7 @@ fn what_is_no_file_is_not_opened_as_one() {
             assert!(opened.is_err(), "{name}");
         }
     }
-    // A log with one in place of a segment is refused, and waits for nobody.
+    // A log with a pipe in place of a segment is refused, without a wait.
     drop(Log::open(folder.path(), &mut |_| {}).expect("open"));
     let first = folder.path().join(segment::name(1));
     std::fs::remove_file(&first).expect("removed");

@@ -3,17 +3,17 @@ use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::ThreadId;
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a gate does next.
+/// The next step of a gate.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Commit(Vec<Record>, ThreadId),
     Idle,
 }
 
-/// A store that tells of each step, and takes it when it is let.
+/// A store that reports each step, and does it when the test allows it.
 struct Gate {
     memory: Memory,
     begun: Sender<Step>,
@@ -21,14 +21,14 @@ struct Gate {
     wants: Option<Space>,
     /// How many steps of idle work it has.
     idle: usize,
-    /// How many more each commit brings.
+    /// How many more steps each commit adds.
     idle_each: usize,
 }
 
 impl Gate {
     fn begin(&self, step: Step) {
         self.begun.send(step).expect("the test listens");
-        // A test that has gone lets everything go.
+        // After the test has ended, every step is allowed.
         let _ = self.let_go.recv();
     }
 }
@@ -72,7 +72,7 @@ impl Store for Gate {
 /// A worker and both sides of its gate.
 struct Bench {
     health: Health,
-    /// Dropped first, or the worker would wait for it.
+    /// This field is dropped first. Otherwise the worker would wait for it.
     let_go: Sender<()>,
     memory: Memory,
     worker: Worker,
@@ -130,7 +130,7 @@ impl Bench {
         self.begun.recv_timeout(PATIENCE).expect("a step")
     }
 
-    /// The commit that has begun, and on which thread.
+    /// The commit that has begun, and its thread.
     fn commit(&self) -> (Vec<Record>, ThreadId) {
         match self.begun() {
             Step::Commit(records, thread) => (records, thread),
@@ -146,7 +146,7 @@ impl Bench {
         self.done.recv_timeout(PATIENCE).expect("it is told")
     }
 
-    /// Makes the first commit, which the thread always does.
+    /// Makes the first commit, which the thread always makes.
     fn first(&self) {
         assert_eq!(self.submit("first"), 1);
         self.commit();
@@ -155,7 +155,7 @@ impl Bench {
     }
 }
 
-/// One of which all commits are quick.
+/// A bench on which all commits are quick.
 fn quick() -> Bench {
     let bench = bench(Given {
         quick: Duration::MAX,
@@ -213,7 +213,7 @@ fn a_commit_that_was_slow_leaves_the_next_one_to_the_thread() {
     });
     bench.submit("a");
     bench.commit();
-    // It has begun, and takes longer than a quick one may.
+    // The commit has begun, and takes longer than a quick one may.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(2) {
         thread::yield_now();
