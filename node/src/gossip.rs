@@ -1,14 +1,18 @@
-//! The node among nodes: libp2p over TCP, QUIC and WebSocket.
+//! The network part of a node: libp2p over TCP, QUIC and WebSocket.
 //!
-//! Only this module and the ones below it know libp2p's types. Fresh changes go out through
-//! gossipsub, one topic for each space. Everything else, that is hello, comparing and repairing,
-//! goes from peer to peer as frames of the sync machine: those that wait are a request of the
-//! protocol `/tallymesh/sync/2` with an empty response, one in flight for each peer. So frames
-//! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own, and so
-//! has what nodes tell about themselves. `gate` says who may connect, `rights` who may do what once it
-//! has, by `join` also with a ticket, and `limits` what peers may take.
-//! `book` is a space of the network's own, in which nodes say where they are, and which
-//! tickets are revoked.
+//! Only this module and its submodules use libp2p's types. Fresh changes are pushed through
+//! gossipsub, with one topic for each space. Every other message (hello, digest, pull) goes from
+//! peer to peer as a frame of the sync machine.
+//!
+//! The frames that wait for a peer form one request of the protocol `/tallymesh/sync/2`, with an
+//! empty response. One request is in flight for each peer. So frames keep their order, and a slow
+//! peer delays no other. Audits and node info have protocols of their own.
+//!
+//! - `gate` is the connection policy: which peers may connect.
+//! - `rights` decides what a connected peer may do; `join` gives it rights by a ticket.
+//! - `limits` bounds the resources of peers.
+//! - `book` is a space of the network itself. There nodes publish their addresses, and which
+//!   tickets are revoked.
 
 mod about;
 mod addresses;
@@ -68,7 +72,7 @@ use std::str::FromStr;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Most addresses that are given to others to try, as in tickets.
+/// Most addresses that are given to other nodes to try, as in tickets.
 const REACH_MAX: usize = 16;
 
 /// A libp2p address, such as `/ip4/127.0.0.1/tcp/4001`.
@@ -76,7 +80,7 @@ const REACH_MAX: usize = 16;
 pub struct Address(Multiaddr);
 
 impl Address {
-    /// Whether it can be dialled: it names a machine and a port.
+    /// Checks that the address can be dialled: it names a machine and a port.
     ///
     /// # Errors
     /// The fault.
@@ -136,7 +140,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Whether only this machine reaches it.
+    /// Whether only this machine can reach it.
     pub fn is_loopback(&self) -> bool {
         match self.0.iter().next() {
             Some(Protocol::Ip4(ip)) => ip.is_loopback(),
@@ -145,7 +149,7 @@ impl Address {
         }
     }
 
-    /// Whether it is a place at a relay.
+    /// Whether it is an address at a relay.
     pub fn is_at_relay(&self) -> bool {
         relay::relay_of(&self.0).is_some()
     }
@@ -207,40 +211,40 @@ impl Identity {
     }
 }
 
-/// What the network part of a node is to do.
+/// The settings of the network part of a node.
 #[derive(Clone, Debug)]
 pub struct GossipConfig {
-    /// Where to listen. Port 0 takes a free one.
+    /// The addresses to listen on. Port 0 takes a free one.
     pub listen: Vec<Address>,
-    /// Under which names, and for which pages, a WebSocket is served.
+    /// The host names and pages for which a WebSocket is served.
     pub pages: Pages,
     /// Nodes to stay connected to.
     pub peers: Vec<Address>,
-    /// Whether whoever connects is taken for a member of all spaces.
+    /// Whether every peer that connects counts as a member of all spaces.
     pub open: bool,
-    /// Whether to find nodes on the local network by itself.
+    /// Whether to find nodes on the local network automatically.
     pub mdns: bool,
-    /// Whether to say in the address book where this node is, and to dial whom that names. What is
-    /// revoked is told and heard there anyway.
+    /// Whether to publish this node's addresses in the address book, and to dial the nodes in it.
+    /// Revocations are published and read there in any case.
     pub book: bool,
-    /// Addresses to be told there beside those that are listened on.
+    /// Addresses to publish there beside those of the listeners.
     pub announce: Vec<Address>,
-    /// How much peers and strangers may take.
+    /// Bounds on the resources of peers and strangers.
     pub limits: GossipLimits,
-    /// How much others may be relayed, if they are at all.
+    /// Bounds on relaying for others; `None` if this node is no relay.
     pub relay: Option<RelayLimits>,
 }
 
-/// Which links are cut on purpose, for a demonstration or a test.
+/// The links that are cut on purpose, for a demonstration or a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// All of them.
+    /// All links.
     pub all: bool,
-    /// The ones to these nodes.
+    /// The links to these nodes.
     pub peers: BTreeSet<Peer>,
 }
 
-/// Why the network part could not start.
+/// The reason why the network part could not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GossipError {
@@ -248,14 +252,14 @@ pub enum GossipError {
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// A part of libp2p refused its configuration or the system its resources.
     Start {
-        /// What was being started.
+        /// The part that was being started.
         what: &'static str,
-        /// Why it failed.
+        /// The reason.
         problem: String,
     },
 }
@@ -277,38 +281,38 @@ impl std::error::Error for GossipError {}
 
 /// The network part of a node, listening.
 pub(crate) struct Running {
-    /// The addresses that are bound, each with the peer id at its end.
+    /// The bound addresses, each with this node's peer id at its end.
     pub(crate) listen: Vec<String>,
-    /// Those of them, and those announced, that others should try.
+    /// The addresses among them, and among the announced ones, that others should try.
     pub(crate) reach: Vec<Address>,
-    /// Asks peers what they show.
+    /// Sends audits to peers.
     pub(crate) auditor: Auditor,
-    /// What is known of the connected nodes.
+    /// The peer directory: traffic and node info of the connected nodes.
     pub(crate) directory: Directory,
-    /// Ends when the cuts' sender is dropped.
+    /// The task of the network. It ends when the sender of the cuts is dropped.
     pub(crate) task: JoinHandle<()>,
 }
 
-/// What the network part of a node works with.
+/// The parts with which the network part starts.
 pub(crate) struct Start<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) config: GossipConfig,
     pub(crate) handle: Handle,
-    /// Where the driver puts what is to be sent, and where the network takes it.
+    /// The sending end of the queue of orders, which the driver uses; `inbox` is the receiving end.
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) inbox: mpsc::Receiver<Order>,
-    /// The spaces that are in use, as soon as they are.
+    /// Receives each space that comes into use.
     pub(crate) spaces_used: mpsc::UnboundedReceiver<SpaceId>,
     pub(crate) cuts: watch::Receiver<Cuts>,
     pub(crate) clock: WallClock,
     pub(crate) metrics: Metrics,
-    /// The tickets with which this node joins, and those that were revoked.
+    /// The ledger, with the tickets with which this node joins, and the revocations.
     pub(crate) ledger: Ledger,
-    /// A folder on the disk that the state is on, if it is on one.
+    /// A folder on the disk of the state, if the state is on a disk.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Starts listening and dialling. Returns when each listener is bound, but for those at relays.
+/// Starts listening and dialling. Returns when each listener is bound, except those at relays.
 ///
 /// # Errors
 /// When a listener can't be bound, or libp2p can't be started.

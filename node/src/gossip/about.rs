@@ -1,8 +1,8 @@
-//! What nodes tell each other about themselves: version, wall clock, uptime, free disk.
+//! Node info, which nodes exchange: version, wall clock, uptime, free disk.
 //!
-//! It is one request of the protocol `/tallymesh/about/1` with nothing in it, and a response in JSON
-//! (docs/protocol.md, section 7). Nothing depends on it: it is shown to operators, who are warned of
-//! clocks that differ, as counters expire by them.
+//! It is an empty request of the protocol `/tallymesh/about/1`, and a response in JSON
+//! (docs/protocol.md, section 7). No function of the mesh depends on it. Operators see it, with a
+//! warning if clocks differ, because counters expire by them.
 
 use super::codec::read_up_to;
 use crate::clock::WallClock;
@@ -19,31 +19,31 @@ use utoipa::ToSchema;
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/about/1");
 
-/// Most bytes of a question, which says nothing yet, and of an answer.
+/// Most bytes of a question, which is empty so far, and of an answer.
 const BYTES_MAX: usize = 1024;
 
 /// Longest name of a version.
 const VERSION_BYTES_MAX: usize = 64;
 
-/// What is told beyond this is cut off: up to here all programs read numbers exactly.
+/// Larger numbers are reduced to this one, because all programs read numbers up to it exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
-/// How often each node is asked.
+/// How often this node asks each node.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Of so many last answers the one that took least counts, as its offset is known best.
+/// Among so many last answers, the fastest one counts, because its offset is the most exact.
 const SAMPLES: usize = 5;
 
-/// A clock that is off by more than this, and by more than what is uncertain, is worth a warning.
+/// A clock offset above this, after subtracting the uncertainty, causes a warning.
 const OFFSET_MAX_MS: u64 = 1000;
 
-/// How often a node's clock is warned of.
+/// How often this node warns of one node's clock.
 const WARN_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Most nodes of which is remembered when they were warned of.
+/// Most nodes for which the time of the last warning is remembered.
 const WARNED_MAX: usize = 1024;
 
-/// What a node tells. Readers pass over fields that they do not know.
+/// The node info in an answer. Readers ignore unknown fields.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     version: String,
@@ -53,16 +53,16 @@ struct Told {
     disk_free_percent: Option<u8>,
 }
 
-/// What a node tells about itself, as it looks from here.
+/// The node info of a peer, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct AboutRow {
     /// Its version.
     pub version: String,
-    /// By how much its wall clock is ahead of this node's, in milliseconds; below 0 it is behind.
+    /// How far its wall clock is ahead of this node's, in milliseconds; negative if it is behind.
     pub clock_offset_ms: i64,
-    /// How far that may be off, in milliseconds: half of the round trip, and a clock's tick.
+    /// The uncertainty of that offset, in milliseconds: half of the round trip, and a clock's tick.
     pub clock_error_ms: u64,
-    /// How long the question took, there and back, in microseconds.
+    /// The round trip of the question, in microseconds.
     pub rtt_us: u64,
     /// How long ago it started, in milliseconds.
     pub uptime_ms: u64,
@@ -72,12 +72,12 @@ pub struct AboutRow {
     pub disk_free_percent: Option<u8>,
 }
 
-/// An answer, and how long it took to come.
+/// An answer, and the time until it arrived.
 #[derive(Debug)]
 pub(super) struct Answer {
     bytes: Vec<u8>,
     took: Duration,
-    /// The wall clock here when it came.
+    /// The wall clock of this node when it arrived.
     at_ms: u64,
 }
 
@@ -87,8 +87,8 @@ impl Answer {
     }
 }
 
-/// Questions without content, and answers with the time that they took: from when the question was
-/// written, as the stream has to be opened first.
+/// Questions without content, and answers with the time that they took. The time begins when the
+/// question is written, because the stream has to be opened before that.
 #[derive(Clone)]
 pub(super) struct AboutCodec {
     clock: WallClock,
@@ -152,18 +152,18 @@ struct Sample {
     took: Duration,
 }
 
-/// What is remembered of a connected node.
+/// The questions to one connected node.
 struct Asked {
     open: Option<OutboundRequestId>,
     next: Instant,
     samples: VecDeque<Sample>,
 }
 
-/// Asks the connected nodes, and tells about this one.
+/// Asks the connected nodes for their info, and answers with this node's.
 pub(super) struct Abouts {
     clock: WallClock,
     begun: Instant,
-    /// A folder on the disk that the state is on.
+    /// A folder on the disk of the state.
     folder: Option<PathBuf>,
     nodes: HashMap<PeerId, Asked>,
     warned: HashMap<PeerId, Instant>,
@@ -180,7 +180,7 @@ impl Abouts {
         }
     }
 
-    /// A node is connected, and to be asked.
+    /// Adds a connected node, which is then asked.
     pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
         let new = Asked {
             open: None,
@@ -194,7 +194,7 @@ impl Abouts {
         self.nodes.remove(peer);
     }
 
-    /// Asks those that are due with `ask`; at most one question of each is open.
+    /// Asks the nodes that are due with `ask`. At most one question to each is open.
     pub(super) fn ask(&mut self, now: Instant, mut ask: impl FnMut(&PeerId) -> OutboundRequestId) {
         for (peer, asked) in &mut self.nodes {
             if asked.open.is_none() && asked.next <= now {
@@ -204,7 +204,7 @@ impl Abouts {
         }
     }
 
-    /// No answer will come.
+    /// Records that no answer will arrive.
     pub(super) fn failed(&mut self, peer: &PeerId, id: OutboundRequestId) {
         self.close(peer, id);
     }
@@ -215,7 +215,7 @@ impl Abouts {
         Some(asked)
     }
 
-    /// An answer came. One that can't be read tells nothing.
+    /// Records an answer. Returns `None` if it can't be read.
     pub(super) fn answered(
         &mut self,
         peer: &PeerId,
@@ -237,7 +237,7 @@ impl Abouts {
         })
     }
 
-    /// Whether an operator should hear of this node's clock.
+    /// Whether the operator should be warned of this node's clock.
     pub(super) fn is_to_be_warned_of(
         &mut self,
         peer: PeerId,
@@ -260,7 +260,7 @@ impl Abouts {
         true
     }
 
-    /// What this node tells.
+    /// The answer with this node's info.
     pub(super) fn own(&self) -> Answer {
         let told = Told {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -269,7 +269,7 @@ impl Abouts {
             disk_free_percent: self.disk_free_percent(),
         };
         Answer {
-            // Of such a value it does not fail; if it did, an empty answer tells nothing.
+            // Encoding such a value does not fail. If it did, the answer would be empty.
             bytes: serde_json::to_vec(&told).unwrap_or_default(),
             took: Duration::ZERO,
             at_ms: told.clock_ms,
@@ -309,7 +309,7 @@ impl Sample {
     }
 }
 
-/// Reads what a node tells; nothing if that makes no sense.
+/// Reads node info; `None` if it makes no sense.
 fn read(bytes: &[u8]) -> Option<Told> {
     let mut told: Told = serde_json::from_slice(bytes).ok()?;
     let version = &told.version;
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use libp2p::request_response::ProtocolSupport;
 
-    /// Asks once at `now`, and is answered; tells the id that the question had.
+    /// Asks once at `now`. Returns the id of the question.
     fn ask(abouts: &mut Abouts, now: Instant) -> OutboundRequestId {
         // Only a behaviour can make the ids of requests.
         let protocols = [(PROTOCOL, ProtocolSupport::Full)];
@@ -359,7 +359,7 @@ mod tests {
         let peer = PeerId::random();
         abouts.connected(peer, now);
         let mut told = Vec::new();
-        // The clock there is 5 s ahead; answers that take long show it worse.
+        // The other clock is 5 s ahead. Slow answers measure it less exactly.
         for (took, clock) in [(100, 14_990), (10, 14_995), (400, 15_150), (60, 14_999)] {
             let id = ask(&mut abouts, now);
             abouts.ask(now, |_| panic!("one is open"));

@@ -1,4 +1,4 @@
-//! The addresses of nodes that this one has heard of, and when each is tried.
+//! The known addresses of other nodes, and when each node is dialled.
 
 use super::redial::Chance;
 use crate::store::{self, ADDRESSES_BYTES_MAX, ADDRESSES_FILE};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Most nodes of which addresses are remembered. Those that come last find no room.
+/// Most nodes whose addresses are remembered. Later ones find no room.
 pub(super) const PEERS_MAX: usize = 4096;
 
 /// Most addresses of one node.
@@ -17,21 +17,21 @@ pub(super) const PER_PEER_MAX: usize = 16;
 /// Most parts of an address.
 const PARTS_MAX: usize = 12;
 
-/// How often the file is written if no address has come or gone.
+/// How often the file is written if no address was added or removed.
 const RESAVE_MS: u64 = 60 * 60 * 1000;
 
-/// How long addresses are tried again, in milliseconds, of which none holds any more: the node was away
-/// for long, or its folder is a backup, and it knows no others.
+/// How long addresses are tried again, in milliseconds, if all of them have expired. The node was
+/// away for long, or its folder is a backup, and it has no other addresses.
 const AGAIN_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Each key of the book that holds an address begins so.
+/// The prefix of each key of the book that is an address.
 const KEY: &str = "addr/";
 
-/// The wait after a node was dialled; it doubles until one is reached.
+/// The wait after a node was dialled. It doubles until the node is reached.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// The addresses of one node, and until when each holds, in milliseconds since 1970.
+/// The addresses of one node, each with its expiry, in milliseconds since 1970.
 pub(super) type Held = BTreeMap<Multiaddr, u64>;
 
 /// The key of an address in the book.
@@ -39,7 +39,7 @@ pub(super) fn key(peer: &PeerId, address: &Multiaddr) -> String {
     format!("{KEY}{peer}{address}")
 }
 
-/// Reads a key of the book; nothing if it is none of an address that can be dialled.
+/// Reads a key of the book. Returns `None` if it is no address that can be dialled.
 pub(super) fn read_key(key: &str) -> Option<(PeerId, Multiaddr)> {
     let rest = key.strip_prefix(KEY)?;
     let (peer, address) = rest.split_at(rest.find('/')?);
@@ -47,7 +47,7 @@ pub(super) fn read_key(key: &str) -> Option<(PeerId, Multiaddr)> {
     is_dialable(&address).then_some((peer, address))
 }
 
-/// Whether an address names a place, and not the node at its end, which the key does.
+/// Whether an address names a place, without the node at its end, which the key names.
 fn is_dialable(address: &Multiaddr) -> bool {
     let parts: Vec<Protocol<'_>> = address.iter().take(PARTS_MAX + 1).collect();
     let place = match parts.first() {
@@ -60,7 +60,7 @@ fn is_dialable(address: &Multiaddr) -> bool {
     place && !named && (2..=PARTS_MAX).contains(&parts.len())
 }
 
-/// What is to be tried, and when.
+/// When a node is dialled next.
 struct Attempt {
     wait: Duration,
     next: Instant,
@@ -71,12 +71,13 @@ pub(super) struct Addresses {
     peers: BTreeMap<PeerId, Held>,
     attempts: HashMap<PeerId, Attempt>,
     folder: Option<PathBuf>,
-    /// When the file was written.
+    /// When the file was last written, in milliseconds since 1970.
     saved_ms: u64,
 }
 
 impl Addresses {
-    /// Those of the file, as far as they make sense and still hold. If none does, all hold a while longer.
+    /// Reads the valid addresses in the file that have not expired. If all have expired, they get
+    /// some more time.
     pub(super) fn load(folder: Option<PathBuf>, own: &PeerId, unix_ms: u64) -> Addresses {
         let mut addresses = Addresses {
             peers: BTreeMap::new(),
@@ -114,8 +115,8 @@ impl Addresses {
         }
     }
 
-    /// Takes what is heard of nodes, which takes the place of all that was known of them, and forgets
-    /// what does not hold any more.
+    /// Stores addresses from the book, which replace all earlier addresses of the same nodes, and
+    /// drops the expired ones.
     pub(super) fn heard(&mut self, heard: BTreeMap<PeerId, Held>, unix_ms: u64) {
         let before = self.peers.clone();
         for (peer, held) in heard {
@@ -124,7 +125,7 @@ impl Addresses {
                 .get(&peer)
                 .is_none_or(|known| !known.keys().eq(held.keys()))
             {
-                // It is somewhere else now.
+                // The node is at another place now.
                 self.attempts.remove(&peer);
             }
             self.peers.remove(&peer);
@@ -142,15 +143,15 @@ impl Addresses {
             one.0 == other.0 && one.1.keys().eq(other.1.keys())
         };
         let is_same = before.len() == self.peers.len() && before.iter().zip(&self.peers).all(same);
-        // That something holds for longer is kept seldom: it holds for long anyway.
+        // A later expiry alone is rarely saved, because the addresses last for long anyway.
         if !is_same || unix_ms.abs_diff(self.saved_ms) > RESAVE_MS {
             self.save();
             self.saved_ms = unix_ms;
         }
     }
 
-    /// Up to `most` nodes to be dialled now, by chance, and all of `wanted` that are due. Whoever is
-    /// given is due again after a wait.
+    /// Returns up to `most` nodes to dial now, chosen at random, and all due nodes of `wanted`. A
+    /// returned node is due again after a wait.
     pub(super) fn due(
         &mut self,
         most: usize,
@@ -183,17 +184,17 @@ impl Addresses {
         chosen.into_iter().filter_map(dial).collect()
     }
 
-    /// A node was reached.
+    /// Records that a node was reached.
     pub(super) fn reached(&mut self, peer: &PeerId) {
         self.attempts.remove(peer);
     }
 
-    /// All are due at once, as after a healed cut.
+    /// Makes all nodes due at once, as after a healed cut.
     pub(super) fn hurry(&mut self) {
         self.attempts.clear();
     }
 
-    /// Writes the file. That some of it is lost costs no more than to ask a node again.
+    /// Writes the file. If some of it is lost, the only cost is to ask another node again.
     fn save(&self) {
         let Some(folder) = &self.folder else {
             return;
@@ -287,11 +288,11 @@ mod tests {
         addresses.heard(BTreeMap::from([(one, held([4], 100))]), 20);
         assert_eq!(known(&addresses, &one), [address(4)]);
         assert_eq!(known(&addresses, &two), [address(3)]);
-        // Another start knows it too, as far as it holds.
+        // The next start has the addresses, too, until they expire.
         let again = Addresses::load(at.clone(), &own, 60);
         assert_eq!(known(&again, &one), [address(4)]);
         assert!(known(&again, &two).is_empty());
-        // A node that was away for longer than any of them holds has no others to try.
+        // A node that was away until all of them expired has no others to try.
         let mut late = Addresses::load(at.clone(), &own, 1_000);
         assert_eq!(known(&late, &one), [address(4)]);
         assert_eq!(known(&late, &two), [address(3)]);

@@ -1,8 +1,8 @@
 //! Peers that are being made members by a ticket that they have shown.
 //!
-//! A ticket may be worth nothing yet when it is shown: this node may not take part yet after its start,
-//! may still take the holder for the member that it was, or reach no majority. So whom a ticket
-//! makes a member is looked for again and again, as long as the holder is connected and none.
+//! A ticket may have no effect when it is shown. This node may not take part yet after its start,
+//! may not have received the holder's removal yet, or may reach no majority. So the attempt is
+//! repeated while the holder is connected and no member.
 
 use crate::handle::SpaceId;
 use libp2p::PeerId;
@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// The wait between the beginnings of two attempts for one peer; it doubles up to its limit. Lower
-/// proposes more often where no majority is there, higher makes joining slower once it is.
+/// The wait between the beginnings of two attempts for one peer. It doubles up to its limit. A
+/// lower value proposes more often while there is no majority. A higher one makes joining slower
+/// once there is one.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -21,14 +22,14 @@ pub(super) struct Admissions(HashMap<(SpaceId, PeerId), Attempt>);
 
 struct Attempt {
     task: JoinHandle<()>,
-    /// When the next one may begin.
+    /// When the next attempt may begin.
     next: Instant,
     wait: Duration,
 }
 
 impl Admissions {
-    /// Begins an attempt by `start`, unless one is under way, or the last one began too recently. `anew`
-    /// tells that something changed since, so that it need not wait.
+    /// Begins an attempt by `start`, unless one is under way or the last one began too recently.
+    /// With `anew`, something has changed since, so the attempt need not wait.
     pub(super) fn begin(
         &mut self,
         (space, peer): (SpaceId, PeerId),
@@ -50,7 +51,7 @@ impl Admissions {
         self.0.insert((space, peer), attempt);
     }
 
-    /// Forgets the attempts that have ended and are not to be made again.
+    /// Forgets the attempts that have ended and are not to be repeated.
     pub(super) fn retain(&mut self, wanted: impl Fn(SpaceId, &PeerId) -> bool) {
         self.0
             .retain(|(space, peer), it| !it.task.is_finished() || wanted(*space, peer));

@@ -1,9 +1,11 @@
-//! Audits between nodes: what is shown, asked of peers, and told to them.
+//! Audits between nodes: questions to peers about their counters, and answers to peers.
 //!
-//! A question is one request of the protocol `/tallymesh/audit/1`, a page its response. Whoever may
-//! sync a space may hold all of it anyway, so a peer that greeted in it is told, and nobody else. One
-//! question of a peer is open at a time, one is worked on at a time, and as much time is left to others
-//! after each as it took.
+//! A question is one request of the protocol `/tallymesh/audit/1`, and a page of counters is its
+//! response. A peer that may sync a space may have all of it. So a peer that has sent its hello in
+//! the space receives answers, and no other peer does.
+//!
+//! Each peer has one open question at a time, and this node works on one question at a time. After
+//! each, it leaves at least as much time for other work as the answer took.
 
 use super::Peer;
 use super::codec::read_up_to;
@@ -23,13 +25,13 @@ use tokio::sync::{mpsc, oneshot};
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/audit/1");
 
-/// Questions of this node that wait to be sent. Whoever asks more waits.
+/// Most questions of this node that wait to be sent. A caller with more questions waits.
 const REQUESTS_MAX: usize = 16;
 
-/// Peers' questions that wait to be worked on. Whoever asks more is told to come back.
+/// Most questions of peers that wait for work. Further ones are refused as busy.
 const TASKS_MAX: usize = 256;
 
-/// The code by which a second question is refused while the first is open.
+/// The code with which a second question is refused while the first is open.
 const BUSY: &str = "busy";
 
 /// A question as a request, and an answer as its response.
@@ -82,14 +84,15 @@ impl request_response::Codec for AuditCodec {
     }
 }
 
-/// Why a peer told nothing that can be used.
+/// The reason why a peer sent no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// It is not connected to this node.
     NotConnected,
     /// It refused, with this code.
     Refused(String),
-    /// It broke off, took too long, does not know the protocol, or answered what was not asked for.
+    /// It closed the stream, took too long, does not support the protocol, or answered another
+    /// question.
     Broken(String),
 }
 
@@ -105,22 +108,22 @@ impl fmt::Display for Unanswered {
 
 type Told = Result<AuditedPage, Unanswered>;
 
-/// A question of this node's.
+/// A question of this node.
 pub(super) struct Request {
     peer: PeerId,
     question: AuditQuestion,
     reply: oneshot::Sender<Told>,
 }
 
-/// Asks peers what they show.
+/// Sends audits to peers.
 #[derive(Clone)]
 pub(crate) struct Auditor(mpsc::Sender<Request>);
 
 impl Auditor {
-    /// Asks a connected peer. It is answered within the time that a request may take.
+    /// Asks a connected peer. The answer arrives within the time limit of a request.
     ///
     /// # Errors
-    /// As [`Unanswered`] says.
+    /// As [`Unanswered`] lists them.
     pub(crate) async fn ask(&self, peer: Peer, question: AuditQuestion) -> Told {
         let (reply, told) = oneshot::channel();
         let request = Request {
@@ -134,27 +137,27 @@ impl Auditor {
     }
 }
 
-/// The client's end of the questions, and the network's.
+/// The channel of questions: the end of the client, and the end of the network.
 pub(crate) fn channel() -> (Auditor, mpsc::Receiver<Request>) {
     let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
     (Auditor(requests), inbox)
 }
 
-/// A peer's question, to be worked on.
+/// A question of a peer that waits for work.
 struct Task {
     peer: PeerId,
     question: AuditQuestion,
     channel: ResponseChannel<Vec<u8>>,
 }
 
-/// An answer on its way out.
+/// An answer that is ready to be sent.
 pub(super) struct Done {
     pub(super) peer: PeerId,
     pub(super) answer: Vec<u8>,
     pub(super) channel: ResponseChannel<Vec<u8>>,
 }
 
-/// The questions that are open, in both directions.
+/// The open questions in both directions.
 pub(super) struct Audits {
     requests: mpsc::Receiver<Request>,
     asked: HashMap<OutboundRequestId, Request>,
@@ -164,7 +167,7 @@ pub(super) struct Audits {
     done: mpsc::Receiver<Done>,
 }
 
-/// What the network's loop is to do next.
+/// The next task of the network's loop.
 pub(super) enum Next {
     /// Send this question.
     Ask(Request),
@@ -173,7 +176,7 @@ pub(super) enum Next {
 }
 
 impl Audits {
-    /// Starts the task that answers peers; it ends along with this value.
+    /// Starts the task that answers peers. It ends along with this value.
     pub(super) fn start(handle: Handle, requests: mpsc::Receiver<Request>) -> Audits {
         let (tasks, todo) = mpsc::channel(TASKS_MAX);
         let (answers, done) = mpsc::channel(1);
@@ -187,7 +190,7 @@ impl Audits {
         }
     }
 
-    /// Waits for something to be sent.
+    /// Waits for something to send.
     pub(super) async fn next(&mut self) -> Next {
         tokio::select! {
             Some(request) = self.requests.recv() => Next::Ask(request),
@@ -196,7 +199,7 @@ impl Audits {
         }
     }
 
-    /// Sends a question with `send`, which gives nothing if the peer is not connected.
+    /// Sends a question with `send`, which returns `None` if the peer is not connected.
     pub(super) fn ask(
         &mut self,
         request: Request,
@@ -210,7 +213,7 @@ impl Audits {
         }
     }
 
-    /// An answer came.
+    /// Records that an answer arrived.
     pub(super) fn answered(&mut self, id: OutboundRequestId, answer: &[u8]) {
         if let Some(request) = self.asked.remove(&id) {
             let told = read(&request.question, answer);
@@ -218,14 +221,15 @@ impl Audits {
         }
     }
 
-    /// No answer will come.
+    /// Records that no answer will arrive.
     pub(super) fn failed(&mut self, id: OutboundRequestId, problem: String) {
         if let Some(request) = self.asked.remove(&id) {
             reply(request, Err(Unanswered::Broken(problem)));
         }
     }
 
-    /// A peer asks. It is told at once if it is refused; `may` says, with a code, which questions are.
+    /// Handles a question of a peer. `may` judges the question, and returns a code to refuse it.
+    /// Returns the refusal, which is sent at once, or `None`.
     pub(super) fn question(
         &mut self,
         peer: PeerId,
@@ -262,7 +266,7 @@ impl Audits {
         })
     }
 
-    /// A peer's question is no longer open: it was answered, or the peer is gone.
+    /// Records that a peer's question is no longer open: it was answered, or the peer is gone.
     pub(super) fn closed(&mut self, peer: &PeerId, id: InboundRequestId) {
         if self.open.get(peer) == Some(&id) {
             self.open.remove(peer);
@@ -271,7 +275,7 @@ impl Audits {
 }
 
 fn reply(request: Request, told: Told) {
-    // Whoever asked may have gone away meanwhile.
+    // The caller may have gone away meanwhile.
     let _ = request.reply.send(told);
 }
 
@@ -311,12 +315,12 @@ async fn work(handle: Handle, mut todo: mpsc::Receiver<Task>, answers: mpsc::Sen
         if answers.send(done).await.is_err() {
             return; // The network ended.
         }
-        // The driver works for others at least as long as for this.
+        // The driver has at least as much time for other work as this answer took.
         tokio::time::sleep(begun.elapsed()).await;
     }
 }
 
-/// The page that a question asks for, or the code of why not.
+/// The page that answers a question, or the code of the refusal.
 async fn shown(handle: &Handle, question: AuditQuestion) -> Result<AuditedPage, &'static str> {
     let space = handle.space(question.space.as_str());
     let query = Query {
@@ -368,7 +372,8 @@ mod tests {
         let refused = AuditAnswer::Refused(BUSY.into()).encode();
         let busy = Err(Unanswered::Refused(BUSY.into()));
         assert_eq!(read(&question, &refused), busy);
-        // Whoever has more to tell tells something, or the one who asks would never end.
+        // An answer that announces more must contain something. Otherwise the asking node would
+        // never end.
         for bytes in [&[9][..], b"", &AuditAnswer::Page(page(&[], true)).encode()] {
             let told = read(&question, bytes);
             assert!(matches!(told, Err(Unanswered::Broken(_))), "{told:?}");

@@ -38,29 +38,30 @@ use tallymesh_core::limits::FRAME_BYTES_MAX;
 /// Room for gossipsub's own fields around a frame.
 const GOSSIP_OVERHEAD_BYTES: usize = 4096;
 
-/// Most topics that a peer may subscribe to: those of all spaces that a node may have open, and more.
+/// Most topics to which a peer may subscribe: more than the topics of all spaces that a node may
+/// have open.
 const TOPICS_MAX: usize = 16_384;
 
-/// A frame that is not taken within this time is given up; sync repairs what that leaves open.
+/// A frame that is not accepted within this time is dropped, and sync repairs the gap.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Most streams of frames on one connection, in both directions. One each way is the rule; others may
-/// have been given up. Each may hold a frame.
+/// Most streams of frames on one connection, in both directions. Normally there is one each way;
+/// others may have been dropped before. Each may have a frame in memory.
 const FRAME_STREAMS_MAX: usize = 8;
 
-/// A question of an audit that is not answered within this time is given up.
+/// A question of an audit without an answer within this time is dropped.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Most streams of audits on one connection, in both directions.
 const AUDIT_STREAMS_MAX: usize = 4;
 
-/// A node that does not tell about itself within this time is asked later.
+/// A node that does not send its info within this time is asked later.
 const ABOUT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most streams of such questions on one connection, in both directions.
 const ABOUT_STREAMS_MAX: usize = 4;
 
-/// A ticket that finds no answer within this time is shown again at the next connection.
+/// A ticket without an answer within this time is shown again at the next connection.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most streams of tickets on one connection, in both directions.
@@ -70,15 +71,15 @@ const JOIN_STREAMS_MAX: usize = 4;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections are kept as long as they answer pings, whether or not they carry streams.
+/// Connections stay open while they answer pings, whether or not they have streams.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Pushes, counted as they pass.
+/// Gossipsub, which counts pushes as they pass.
 pub(super) type Gossip =
     gossipsub::Behaviour<Pushes, MaxCountSubscriptionFilter<AllowAllSubscriptionFilter>>;
 
-/// With whom pushes are gossiped. Topics are no secret, and whoever hears of one may ask for it: so only
-/// with those that may have all of them.
+/// Decides with which peers pushes are gossiped. Topics are no secret, and every peer that learns
+/// of one may subscribe. So this node gossips only with peers that may have all pushes.
 pub(super) type MayGossip = Box<dyn Fn(&PeerId, Option<&Multiaddr>) -> bool + Send>;
 
 #[derive(NetworkBehaviour)]
@@ -135,7 +136,7 @@ pub(super) fn build(
     let room = FrameRoom::new(limits.frame_memory, REQUEST_BYTES_MAX, classes.clone());
     let (rights, now) = (rights.clone(), clock.clone());
     let looked = door.clone();
-    // The node learns of a page only after libp2p has made its connection.
+    // The node learns that a peer is a page only after libp2p has made the connection.
     let may_gossip: MayGossip = Box::new(move |peer, from| {
         !from.is_some_and(|from| looked.came_by_browser(from)) && rights.is_full(peer, now.now())
     });
@@ -150,7 +151,8 @@ pub(super) fn build(
         ),
         identify: identify::Behaviour::new(
             identify::Config::new("tallymesh/1".into(), key.public())
-                // Strangers are told it, too: no version, and no address but a relay's.
+                // Strangers receive this, too. So it has no version, and no address except a
+                // relay's.
                 .with_agent_version("tallymesh".into())
                 .with_hide_listen_addrs(true),
         ),
@@ -218,8 +220,8 @@ fn discovery(
     Ok(mdns.into())
 }
 
-/// Pushes are not signed by their author: links are authenticated, whoever relays a push answers
-/// for it, and any replica may pass on any shard. Equal frames are one message.
+/// Pushes are not signed by their author. Links are authenticated, the peer that passes a push on
+/// is responsible for it, and any replica may pass on any shard. Equal frames are one message.
 fn broadcast(handle: &Handle, figures: &Figures) -> Result<Gossip, GossipError> {
     let config = gossipsub::ConfigBuilder::default()
         .validation_mode(ValidationMode::Anonymous)

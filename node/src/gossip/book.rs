@@ -1,25 +1,28 @@
-//! The address book: a space that the network keeps by itself, in which nodes say where they are, and
-//! which tickets are revoked.
+//! The address book: a space that the network maintains itself. In it nodes publish their
+//! addresses, and which tickets are revoked.
 //!
-//! Each node keeps the counters `addr/<peer id><address>` there, which expire after a day and are
-//! renewed at half of that. It is replicated as every space is, by frames on the links, but it is the
-//! network's own: no user sees it, and the driver knows nothing of it. A node learns from any one
-//! node where all others are. In the same way there are counters `revoked/<statement>`, which
-//! [`Revocations`] reads. They are signed, so that it does not matter who writes them: each node that
-//! goes by one sees to that it is there. A node that neither tells nor uses addresses keeps the book for
-//! these.
+//! Each node maintains the counters `addr/<peer id><address>` there, which expire after a day and
+//! are renewed after half of it. The book is replicated as every space is, by frames on the links.
+//! But it belongs to the network: no user sees it, and the driver does not have it. From any one
+//! node, a node receives the addresses of all others.
 //!
-//! Nobody can be kept from writing nonsense. So there are bounds for each kind where it is read, in
-//! [`Addresses`] and in the ledger, and each node writes no more than its share of a kind: neither
-//! takes the other's room.
+//! In the same way there are counters `revoked/<statement>`, which [`Revocations`] reads. They are
+//! signed, so it does not matter which node writes them. Each node that applies one ensures that it
+//! is in the book. A node that neither publishes nor uses addresses maintains the book for these.
 //!
-//! What an open space remembers, it remembers for ever, and each start that writes is a writer. So
-//! the book has one space a day, `_mesh.<days since 1970>`, and what was heard of in the last one is
-//! kept beside it, in [`Addresses`], as long as it holds. A start writes only if what it has to say is
-//! not there already. So no book has more writers than starts that moved and nodes that renewed in one
-//! day, and those who are first to miss a revocation. Days begin by each node's wall clock: while two
-//! nodes are not on the same day, they hear nothing new of each other. A link carries one hello for each
-//! day, and of two clocks one is ahead: so the hello of another day is kept until that day begins.
+//! No rule can keep a node from writing nonsense. So readers have bounds for each kind, in
+//! [`Addresses`] and in the ledger. Each node writes no more than its share of a kind, so that
+//! neither kind takes the other's room.
+//!
+//! An open space never forgets its writers, and each start that writes is a writer. So the book has
+//! one space for each day, `_mesh.<days since 1970>`. The addresses of the previous day stay in
+//! [`Addresses`] until they expire. A start writes only if the book does not have its content
+//! already. So only these write into one book: starts that moved, nodes that renewed on that day,
+//! and the first nodes that miss a revocation.
+//!
+//! Days begin by each node's wall clock. While two nodes are on different days, they receive
+//! nothing new from each other. A link carries one hello for each day, and one of two clocks is
+//! always ahead. So the hello of another day is stored until that day begins.
 
 use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
 use super::peers::greeting;
@@ -38,84 +41,86 @@ use tallymesh_core::{
     frame_space,
 };
 
-/// The names of the node's own spaces begin so; users can't have such.
+/// The first character of the names of the node's own spaces; user spaces can't have it.
 pub(crate) const RESERVED: char = '_';
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long an address holds that is not renewed.
+/// How long an address lasts without renewal.
 const HOLDS_MS: u64 = DAY_MS;
 
-/// How long after its first link a node waits before it writes, as others may tell it what it would.
+/// How long a node waits after its first link before it writes, because other nodes may send the
+/// same content.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How often the book is read, if it changed, and looked through for what is to be written.
+/// How often the node reads the book, if it changed, and checks whether something is to be written.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The wait between two writes that say the same; it doubles up to its limit. Of two nodes with one key
-/// each takes out what the other writes, and so does whoever is up to no good.
+/// The wait between two writes of the same content. It doubles up to its limit. If two nodes have
+/// one key, each removes the other's entries. A malicious node can do the same.
 const WRITE_WAIT_MIN: Duration = Duration::from_secs(1);
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// A book of more counters than this takes no more: it is filled by somebody who is up to no good. All
-/// addresses that are ever read fit, and twice the revocations and removals that a node knows, as others
-/// may know other ones.
+/// Most counters of a book that accepts more. A larger book was filled by a malicious node. It has
+/// room for all addresses that are ever read. It has room for twice the revocations and removals of
+/// one node, because other nodes may have other ones.
 const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX + 2 * (REVOKED_MAX + REMOVED_MAX);
 
-/// How long a node waits, by chance, before it writes what somebody else revoked: who signed that does
-/// so at once, and all but the first of the others find it there.
+/// The shortest wait before a node writes a revocation of another issuer; a random time is added.
+/// The issuer writes it at once. All other nodes but the first then find it in the book.
 const OTHERS_WAIT_MIN: Duration = Duration::from_secs(1);
 const OTHERS_WAIT_SPREAD_MS: usize = 9_000;
 
-/// Longest hello that is kept for another day, in bytes. Those of nodes are a few hundred.
+/// Longest hello that is stored for another day, in bytes. Hellos of nodes have a few hundred.
 const HELLO_BYTES_MAX: usize = 4_096;
 
-/// What the book wants of the network.
+/// An order of the book to the network.
 pub(super) enum Want {
     /// Send a frame on a link.
     Send(Link, Vec<u8>),
-    /// Drop a link, as its peer broke the protocol.
+    /// Close a link, because its peer broke the protocol.
     Close(Link, Error),
 }
 
-/// The book, as this node has it.
+/// The book at this node.
 pub(super) struct Book {
     own: PeerId,
     /// The public key under which writer ids are minted.
     owner: [u8; 32],
     clock: WallClock,
     begun: Instant,
-    /// Addresses that are told beside those that are listened on; nothing if none are told or used.
+    /// Addresses to publish beside those of the listeners; `None` if addresses are neither
+    /// published nor used.
     announce: Option<BTreeSet<Multiaddr>>,
     revocations: Revocations,
     removals: Removals,
     day: u64,
     replica: Replica,
     sync: SyncMachine,
-    /// The links, each with the key of its peer if that may only read.
+    /// The links, each with the key of its peer if the peer may only read.
     links: BTreeMap<Link, Option<OwnerKey>>,
-    /// The session of each peer that has greeted on this day.
+    /// The session of each peer that has sent its hello on this day.
     greeted: BTreeMap<Link, u64>,
     /// The last hello of another day on each link.
     other_day: BTreeMap<Link, Vec<u8>>,
-    /// How much later than others this node writes what somebody else revoked.
+    /// How much later than others this node writes the revocations of other issuers.
     others_wait: Duration,
-    /// What this node tells, if it is not in the book already.
+    /// The addresses that this node publishes, unless they are already in the book.
     told: BTreeSet<Multiaddr>,
     write_wait: Duration,
     write_next: Instant,
-    /// When the first of these links was made, and the day began.
+    /// When this node may begin to write, after the first link and the beginning of the day.
     settled: Option<Instant>,
     looked: Instant,
-    /// Whether the book changed since it was read.
+    /// Whether the book has changed since it was read.
     changed: bool,
 }
 
 impl Book {
-    /// An empty book of this day.
+    /// An empty book for this day.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system returns no random bytes.
     pub(super) fn new(
         own: PeerId,
         identity: &Identity,
@@ -150,22 +155,23 @@ impl Book {
         })
     }
 
-    /// Whether addresses are told and used.
+    /// Whether addresses are published and used.
     pub(super) fn has_addresses(&self) -> bool {
         self.announce.is_some()
     }
 
-    /// Whether this is the book's space, of its day.
+    /// Whether this is the book's space of the present day.
     pub(super) fn is_of(&self, space: &Space) -> bool {
         self.replica.space() == space
     }
 
-    /// Whether a frame is the book's, of whichever day.
+    /// Whether a frame belongs to the book, of any day.
     pub(super) fn has(space: &str) -> bool {
         space.starts_with("_mesh.")
     }
 
-    /// A link is open. To a `reader`, whose key this is, the book is told, and nothing is taken of it.
+    /// Records an open link. If its peer may only read, `reader` is its key: the peer receives the
+    /// book, and this node accepts nothing from it.
     pub(super) fn connected(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
         self.links.insert(link, reader);
         self.settled.get_or_insert(now + SETTLE);
@@ -197,7 +203,7 @@ impl Book {
         }
     }
 
-    /// A frame of the book came. One of another day is passed over, but for the hello.
+    /// Handles a frame of the book. A frame of another day is ignored, except the hello.
     pub(super) fn frame(&mut self, link: Link, space: &str, bytes: &[u8], now: Instant) {
         let Some(reader) = self.links.get(&link).copied() else {
             return;
@@ -211,9 +217,9 @@ impl Book {
         }
         if let Some((_, session)) = greeting {
             match self.greeted.insert(link, session) {
-                // It came before, on another day.
+                // The same hello arrived before, on another day.
                 Some(before) if before == session => return,
-                // The peer was on another day meanwhile, and begins this one anew.
+                // The peer was on another day meanwhile, and begins this day again.
                 Some(_) => {
                     self.handle(now, Input::Disconnected { link });
                     self.greet(link, reader, now);
@@ -221,7 +227,7 @@ impl Book {
                 None => {}
             }
         } else if !self.greeted.contains_key(&link) {
-            // It was said before the peer heard that this node begins the day anew.
+            // The frame was sent before the peer learned that this node begins the day again.
             return;
         }
         if self.replica.len() <= COUNTERS_MAX {
@@ -235,11 +241,12 @@ impl Book {
         self.sync.handle(millis, &mut self.replica, input);
     }
 
-    /// Does what is due: turns over to the next day, writes what this node has to say, and tells
-    /// `known` what was heard. `listen` is where this node listens.
+    /// Does the work that is due. Changes to the next day, writes the content of this node, and
+    /// passes the addresses of other nodes to `known`. `listen` has the addresses of this node's
+    /// listeners.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system returns no random bytes.
     pub(super) fn tick<'a>(
         &mut self,
         listen: impl Iterator<Item = &'a Multiaddr>,
@@ -270,19 +277,19 @@ impl Book {
         Ok(())
     }
 
-    /// Whether it is time to tell who has a say in each space that this node has open.
+    /// Whether [`judge`](Book::judge) is due, with the trusted owners of each open space.
     pub(super) fn is_to_judge(&mut self, now: Instant) -> bool {
         let wall = self.clock.now();
-        // Both look, also where one is enough to judge.
+        // Both calls are needed, even if the first result is enough.
         self.revocations.is_due(wall, now) | self.removals.is_due(now)
     }
 
-    /// The members of a space are others.
+    /// Records that the members of a space have changed.
     pub(super) fn members_changed(&mut self) {
         self.removals.members_changed();
     }
 
-    /// Has the revocations of the book count that were signed by somebody with a say.
+    /// Applies the revocations and removals in the book whose issuers are trusted.
     pub(super) fn judge(&mut self, says: &[Say], now: Instant) {
         let wall = self.clock.now();
         self.revocations.judge(says, self.others_wait, wall, now);
@@ -313,8 +320,8 @@ impl Book {
         Ok(())
     }
 
-    /// Writes what others do not know, or will soon not know any more: of this node, and what is
-    /// revoked.
+    /// Writes entries that are missing in the book or expire soon: the addresses of this node,
+    /// revocations and removals.
     fn write(&mut self, own: BTreeSet<Multiaddr>, wall: u64, now: Instant) {
         let (revoked, is_new) = self.revocations.told();
         let is_removed = self.removals.has_more_to_tell(now);
@@ -323,12 +330,12 @@ impl Book {
             self.write_next = now;
         }
         let Some(settled) = self.settled.filter(|settled| now >= *settled) else {
-            return; // Nobody is there to be told, or is about to tell what is known.
+            return; // There is no peer to receive the entries, or a peer may be about to send the same.
         };
         if now < self.write_next {
             return;
         }
-        // Each is a transaction of its own: one that can't be made does not keep the other back.
+        // Each is a transaction of its own. If one fails, the others are still made.
         let addresses = self.lacking(wall);
         let others = now >= settled + self.others_wait;
         let revoked = self.lacking_revocations(&revoked, wall, others);
@@ -353,7 +360,7 @@ impl Book {
         }
     }
 
-    /// What makes the book say of this node what it is to say.
+    /// The operations that bring the addresses of this node in the book up to date.
     fn lacking(&self, wall: u64) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
         if !self.has_addresses() {
@@ -372,8 +379,8 @@ impl Book {
         ops
     }
 
-    /// What makes the book say what this node knows to be revoked: what others signed only if they
-    /// had the time to do so.
+    /// The operations that add missing revocations to the book. With `others`, it includes those of
+    /// other issuers, which have had the time to do so themselves.
     fn lacking_revocations(&self, told: &[Told], wall: u64, others: bool) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
         let is_told = |told: &&Told| (told.is_own || others) && !told.revocation.is_over(wall);
@@ -387,7 +394,7 @@ impl Book {
         ops
     }
 
-    /// Changes of the book that state removals, as far as this node is to state them.
+    /// The operations that add removals to the book, as far as this node has to state them.
     fn lacking_removals(&self, wall: u64) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
         for key in self.removals.to_tell() {
@@ -396,7 +403,7 @@ impl Book {
         ops
     }
 
-    /// Adds what makes an entry hold, if it does not for at least `least_ms`.
+    /// Adds the operations that renew an entry, unless it lasts for at least `least_ms`.
     fn renew(&self, key: &str, wall: u64, least_ms: u64, ops: &mut Vec<(String, Op)>) {
         let expiry = self.replica.handle(key).and_then(|it| self.expiry(it));
         if expiry.is_none_or(|until| until < wall + least_ms) {
@@ -407,13 +414,13 @@ impl Book {
         }
     }
 
-    /// Until when an entry holds; nothing if it is absent or says no.
+    /// The expiry of an entry; `None` if it is absent or its value is below 1.
     fn expiry(&self, entry: KeyId) -> Option<u64> {
         let value = self.replica.value_at(entry)?;
         (value >= 1).then(|| self.replica.expiry_at(entry))?
     }
 
-    /// The addresses of all others that are in the book.
+    /// The addresses of all other nodes in the book.
     fn read(&self, wall: u64) -> BTreeMap<PeerId, Held> {
         let mut heard: BTreeMap<PeerId, Held> = BTreeMap::new();
         for (entry, key) in self.replica.counters() {
@@ -427,10 +434,10 @@ impl Book {
         heard
     }
 
-    /// What the network is to do, until there is nothing left.
+    /// The next order to the network; `None` if there is none left.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system returns no random bytes.
     pub(super) fn poll(&mut self, now: Instant) -> Result<Option<Want>, getrandom::Error> {
         while let Some(output) = self.sync.poll() {
             match output {
@@ -464,7 +471,7 @@ fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, SyncMachine), getrandom:
     Ok((Replica::new(space, writer), sync))
 }
 
-/// How long this node waits on a day before it writes what others signed.
+/// How long this node waits on a day before it writes the revocations of other issuers.
 fn others_wait(own: &PeerId, day: u64) -> Duration {
     let bytes = own.to_bytes();
     let last = bytes.last_chunk::<8>().copied().unwrap_or_default();
@@ -478,8 +485,8 @@ fn mint(space: &Space, owner: &[u8; 32]) -> Result<WriterId, getrandom::Error> {
     Ok(WriterId::mint(space, owner, &nonce))
 }
 
-/// What this node tells: where it listens, without loopback if it listens elsewhere too, and what it
-/// is told to announce.
+/// The addresses that this node publishes: those of its listeners and the announced ones. Loopback
+/// addresses are left out if there are others.
 fn own_addresses<'a>(
     listen: impl Iterator<Item = &'a Multiaddr>,
     announce: &BTreeSet<Multiaddr>,
@@ -491,7 +498,7 @@ fn own_addresses<'a>(
         true => near,
         false => far,
     };
-    // What is announced on purpose finds room first.
+    // Announced addresses find room first.
     let all = announce.iter().cloned().chain(listened);
     all.take(PER_PEER_MAX).collect()
 }

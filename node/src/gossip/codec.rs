@@ -1,7 +1,8 @@
-//! How frames travel: one after the other up to the end of the stream, answered by nothing.
+//! The encoding of frames in requests: one frame after another up to the end of the stream, with an
+//! empty response.
 //!
-//! A stream takes a round trip, and some tenths of a millisecond at both ends, whatever is in it. So
-//! small frames that wait go together.
+//! A stream costs a round trip, and some tenths of a millisecond at both ends, whatever its size.
+//! So small waiting frames share a stream.
 
 use super::figures::Figures;
 use super::frame_room::{FrameRoom, Room};
@@ -17,13 +18,13 @@ use tallymesh_core::limits::FRAME_BYTES_MAX;
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/2");
 
-/// So much of a frame is read whatever others take: small frames always get through.
+/// Bytes of a frame that are read without a share of the memory, so that small frames always pass.
 const FREE_BYTES: usize = 64 << 10;
 
 /// Most bytes of a request with several frames.
 pub(super) const BATCH_BYTES_MAX: usize = FREE_BYTES - 1;
 
-/// The bytes before each frame, which say how long it is.
+/// Bytes of the length before each frame.
 pub(super) const PREFIX_BYTES: usize = 4;
 
 /// Most bytes of a request.
@@ -36,7 +37,7 @@ pub(super) fn put(request: &mut Vec<u8>, frame: &[u8]) {
     request.extend_from_slice(frame);
 }
 
-/// The frames of a request. What can't be one is the last of them, and will not decode.
+/// The frames of a request. The rest that is no whole frame is the last one, and will not decode.
 pub(super) fn frames(mut request: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if request.is_empty() {
@@ -51,7 +52,7 @@ pub(super) fn frames(mut request: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A request, and the part of the memory of large frames that it takes until it is dropped.
+/// A request, and its share of the memory for large frames, which is free again when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Framed {
     pub(super) bytes: Arc<Vec<u8>>,
@@ -70,7 +71,7 @@ impl From<Vec<u8>> for Framed {
 }
 
 impl Framed {
-    /// What is kept of a request that is sent, until it has arrived.
+    /// The frames of a request, kept by its sender until it has arrived.
     pub(super) fn kept(&self) -> Kept {
         Kept {
             bytes: self.bytes.clone(),
@@ -91,22 +92,22 @@ impl Kept {
         frames(&self.bytes)
     }
 
-    /// Whether any of it was written. What was not can't have arrived.
+    /// Whether any of it was written. A request without a written byte can't have arrived.
     pub(super) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 }
 
-/// Frames as requests, and an empty response that says that they have arrived.
+/// Frames as requests, with an empty response that acknowledges their arrival.
 pub(super) struct FrameCodec {
     room: FrameRoom,
-    /// The peer of its connection, if it is one's.
+    /// The peer of its connection, if it belongs to one.
     peer: Option<PeerId>,
     figures: Figures,
 }
 
 impl Clone for FrameCodec {
-    /// The codec of the connection that is being made, or of one more stream of its connection.
+    /// The codec of a new connection, or of another stream of its connection.
     fn clone(&self) -> FrameCodec {
         FrameCodec {
             room: self.room.clone(),
@@ -117,7 +118,7 @@ impl Clone for FrameCodec {
 }
 
 impl FrameCodec {
-    /// All that large frames take while they come is in `room`.
+    /// Makes a codec that takes memory for arriving large frames from `room`.
     pub(super) fn new(room: FrameRoom, figures: Figures) -> FrameCodec {
         FrameCodec {
             room,
@@ -126,9 +127,9 @@ impl FrameCodec {
         }
     }
 
-    /// Reads a request, twice as much at a time as before. One that finds no room is given up at
-    /// once, and sync repairs what that leaves open: if it waited, frames that come slowly on purpose
-    /// could make all others wait.
+    /// Reads a request, in steps that double. A request that finds no room is dropped at once, and
+    /// sync repairs the gap. If it waited instead, frames that are sent slowly on purpose could
+    /// make all others wait.
     async fn read<T>(&self, io: &mut T) -> io::Result<Framed>
     where
         T: AsyncRead + Unpin + Send,
@@ -202,7 +203,7 @@ impl request_response::Codec for FrameCodec {
     }
 }
 
-/// Reads to the end of the stream, and fails as soon as there is more than `bytes_max`.
+/// Reads to the end of the stream. Fails as soon as there is more than `bytes_max`.
 pub(super) async fn read_up_to<T>(io: &mut T, bytes_max: usize) -> io::Result<Vec<u8>>
 where
     T: AsyncRead + Unpin + Send,
@@ -249,7 +250,7 @@ mod tests {
         let read = |bytes: &[u8]| frames(bytes).map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(read(&request), [&b"one"[..], b"", b"three"]);
         assert!(read(&[]).is_empty());
-        // What is cut short, or has no length, is one frame as it is.
+        // A request that is cut short, or has no length, is one frame as it is.
         let rest = &request[PREFIX_BYTES + 3 + PREFIX_BYTES..];
         assert_eq!(
             read(&request[..request.len() - 1])[2],

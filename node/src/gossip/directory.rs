@@ -1,5 +1,4 @@
-//! What is known of each connected node beside its links: what went to and fro, and what it tells
-//! about itself.
+//! The peer directory: the traffic with each connected node, and its node info.
 
 use super::about::AboutRow;
 use super::figures::{Direction, Protocol};
@@ -15,26 +14,26 @@ use utoipa::ToSchema;
 /// Messages of one protocol, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Flow {
-    /// Messages that came from there.
+    /// Messages received.
     pub messages_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Messages that went there.
+    /// Messages sent.
     pub messages_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
 }
 
-/// What came by gossip. Who was sent a push, only gossipsub knows.
+/// Pushes received by gossip. Only gossipsub has a record of the pushes that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Pushed {
-    /// Pushes that this node brought first.
+    /// Pushes that this node received first.
     pub messages_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
 }
 
-/// What went between this node and another since they are connected, by protocol.
+/// The traffic between this node and another since they connected, by protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Traffic {
     /// Frames from peer to peer, of all spaces.
@@ -43,18 +42,18 @@ pub struct Traffic {
     pub push: Pushed,
     /// Audits.
     pub audit: Flow,
-    /// What the two tell each other about themselves.
+    /// Node info that the two exchanged.
     pub about: Flow,
-    /// Tickets that one has shown the other.
+    /// Tickets that one has shown to the other.
     pub join: Flow,
 }
 
 /// A connected node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct NodeRow {
-    /// What went to and fro.
+    /// The traffic with it.
     pub traffic: Traffic,
-    /// What it tells about itself, once it has.
+    /// Its node info, once it has arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub about: Option<AboutRow>,
@@ -87,14 +86,14 @@ impl NodeRow {
     }
 }
 
-/// The connected nodes, and those that should be and are not. The network writes it, and whoever asks what
-/// it says looks at it.
+/// The connected nodes, and the expected ones that are not connected. The network writes it, and
+/// answers to requests are read from it.
 #[derive(Clone, Default)]
 pub(crate) struct Directory {
     nodes: Arc<Mutex<HashMap<PeerId, NodeRow>>>,
-    /// Each with since when it is not there.
+    /// Each with the time since which it is not connected.
     unreached: Arc<Mutex<Vec<(UnreachedRow, Instant)>>>,
-    /// The spaces that this node is not in as it should be.
+    /// The spaces in which this node does not take part as it should.
     outside: Arc<Mutex<Vec<Outside>>>,
 }
 
@@ -108,7 +107,7 @@ impl Directory {
         rows.collect()
     }
 
-    /// The configured nodes that are not there.
+    /// The configured nodes that are not connected.
     pub(crate) fn unreached(&self) -> Vec<UnreachedRow> {
         let (rows, now) = (self.unreached.lock(), Instant::now());
         let rows = rows.unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +118,7 @@ impl Directory {
         rows.iter().map(row).collect()
     }
 
-    /// The first of the spaces that this node is not in as it should be.
+    /// The first space in which this node does not take part as it should.
     pub(crate) fn outside(&self) -> Option<Outside> {
         let outside = self.outside.lock();
         outside
@@ -155,7 +154,7 @@ impl Directory {
     }
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<PeerId, NodeRow>> {
-        // Nobody panics with it in hand; if somebody did, the rows were whole.
+        // No code panics while it has the lock. Even then the rows would be whole.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! The door of libp2p's WebSocket: the request that opens a socket is looked at by the rule for
-//! [browsers](crate::browser) before the handshake.
+//! The check of libp2p's WebSocket listener. Before the handshake, the request that opens a socket
+//! is judged by the rule for [browsers](crate::browser).
 //!
-//! The library tells nothing of that request, so it is read here, between TCP and WebSocket, and then
-//! read again by the library from what was kept. Whose request came from a browser is remembered for as
-//! long as its connection lasts.
+//! The library does not pass that request on. So it is read here, between TCP and WebSocket, and
+//! the library then reads the same bytes again. If the request came from a browser, the connection
+//! is recorded as a browser's while it lasts.
 
 use crate::browser::{Comer, Pages};
 use crate::http::guard::admit;
@@ -27,19 +27,19 @@ const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Most headers of it.
 const HEADERS_MAX: usize = 64;
 
-/// How long it may take to come. A client that sends nothing holds one of the few places of connections
-/// that are being set up.
+/// How long the request may take to arrive. A silent client occupies one of the few places for
+/// connections that are being set up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 const REFUSAL: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// The rule of the door, and which of the connected peers are browsers. Clones share it.
+/// The rule, and which of the connected peers are browsers. Clones share it.
 #[derive(Clone)]
 pub(super) struct Door(Arc<Shared>);
 
 struct Shared {
     pages: Pages,
-    /// Where they are, with how many connections each address has.
+    /// The addresses of browsers, with the number of connections of each.
     browsers: Mutex<HashMap<SocketAddr, usize>>,
 }
 
@@ -64,7 +64,7 @@ impl Door {
         socket(from).is_some_and(|address| browsers.contains_key(&address))
     }
 
-    /// Looks at the request that comes on a connection, if it comes in.
+    /// Judges the request at the beginning of a connection, if the connection is incoming.
     pub(super) async fn look<S>(self, stream: S, endpoint: ConnectedPoint) -> io::Result<Looked<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -90,7 +90,7 @@ impl Door {
                 Ok(looked)
             }
             None => {
-                // The client may be gone already.
+                // The client may already be gone.
                 let _ = looked.stream.write_all(REFUSAL).await;
                 let _ = looked.stream.close().await;
                 let problem = "a page that may not talk to this node";
@@ -100,7 +100,7 @@ impl Door {
     }
 }
 
-/// The address of a socket, of `/ip4/ADDRESS/tcp/PORT` and what may follow.
+/// The socket address in `/ip4/ADDRESS/tcp/PORT`, with or without more parts.
 fn socket(address: &Multiaddr) -> Option<SocketAddr> {
     let mut parts = address.iter();
     let ip = match parts.next()? {
@@ -114,7 +114,7 @@ fn socket(address: &Multiaddr) -> Option<SocketAddr> {
     }
 }
 
-/// A connection of a browser, noted for as long as it lasts.
+/// A connection of a browser, recorded while it lasts.
 struct Browser {
     door: Door,
     address: SocketAddr,
@@ -143,17 +143,18 @@ impl Drop for Browser {
     }
 }
 
-/// A stream of which the beginning was read already.
+/// A stream whose beginning was already read.
 pub(super) struct Looked<S> {
     read: Vec<u8>,
-    /// How much of that was read again.
+    /// The number of those bytes that were read again.
     taken: usize,
     stream: S,
     browser: Option<Browser>,
 }
 
 impl<S: AsyncRead + Unpin> Looked<S> {
-    /// Reads the head of a request: its target, and its headers. `None` if that is none.
+    /// Reads the head of a request: its target, and its headers. Returns `None` if it is no
+    /// request.
     async fn request(&mut self) -> io::Result<Option<(Uri, HeaderMap)>> {
         let mut piece = [0; 1024];
         loop {

@@ -1,7 +1,7 @@
-//! What goes over the network, counted: by protocol, by space, and what was refused.
+//! Metrics of the network: traffic by protocol and by space, and refusals.
 //!
-//! Frames and pushes are counted as they are, without what libp2p wraps around them. What really
-//! went over each transport, whatever for, libp2p counts itself (`tallymesh_libp2p_bandwidth`).
+//! Frames and pushes are counted without the bytes that libp2p adds around them. libp2p counts the
+//! real traffic of each transport itself (`tallymesh_libp2p_bandwidth`).
 
 use super::refusals::Reason;
 use crate::handle::Handle;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What something travels by.
+/// The protocol of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// Frames of the sync machine from peer to peer.
@@ -23,7 +23,7 @@ pub(super) enum Protocol {
     Push,
     /// Questions and answers of audits.
     Audit,
-    /// What nodes tell about themselves.
+    /// Node info.
     About,
     /// Tickets that are shown.
     Join,
@@ -41,7 +41,7 @@ impl Protocol {
     }
 }
 
-/// Where something goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// It came from a peer.
@@ -78,7 +78,7 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// How many messages, and how many bytes they had.
+/// A number of messages, and their bytes.
 #[derive(Clone)]
 struct Count {
     messages: Counter,
@@ -95,14 +95,14 @@ impl Count {
 /// The counts of one space, by direction.
 type SpaceCounts = [Count; 2];
 
-/// The figures of the network. Clones share them.
+/// The metrics of the network. Clones share them.
 #[derive(Clone)]
 pub(super) struct Figures {
     messages: Family<ProtocolLabels, Counter>,
     bytes: Family<ProtocolLabels, Counter>,
     space_messages: Family<SpaceLabels, Counter>,
     space_bytes: Family<SpaceLabels, Counter>,
-    /// The counts of the spaces that had traffic, so that no frame has to make a label.
+    /// The counts of the spaces that had traffic, so that a frame need not make a label.
     spaces: Arc<Mutex<HashMap<Box<str>, SpaceCounts>>>,
     fresh: Counter,
     refused: Family<ReasonLabel, Counter>,
@@ -110,7 +110,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// All at zero, and shown in the registry.
+    /// Makes metrics of zero, and adds them to the registry.
     pub(super) fn register(registry: &mut Registry) -> Figures {
         let figures = Figures {
             messages: Family::default(),
@@ -170,8 +170,8 @@ impl Figures {
         self.bytes.get_or_create(&labels).inc_by(bytes as u64);
     }
 
-    /// Counts a frame or a push of a space. Of spaces that are not open there are any number, so
-    /// they have no figures.
+    /// Counts a frame or a push of a space. There may be any number of spaces that are not open, so
+    /// these are not counted.
     pub(super) fn count_space(
         &self,
         space: &str,
@@ -202,11 +202,11 @@ impl Figures {
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Box<str>, SpaceCounts>> {
-        // Counting does not panic; if it did, the counts were what they are.
+        // Counting does not panic. If it did, the counts would be valid.
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a push that had not come before.
+    /// Counts a push that had not arrived before.
     pub(super) fn fresh(&self) {
         self.fresh.inc();
     }
@@ -222,10 +222,11 @@ impl Figures {
     }
 }
 
-/// The topics of pushes begin so; the name of the space follows.
+/// The prefix of the topics of pushes; the name of the space follows.
 pub(super) const TOPIC: &str = "/tallymesh/space/1/";
 
-/// Counts the pushes that gossipsub takes, duplicates too, and makes, and changes nothing.
+/// Counts the pushes that gossipsub receives, including duplicates, and those that it sends. It
+/// changes nothing.
 #[derive(Clone)]
 pub(super) struct Pushes {
     figures: Figures,

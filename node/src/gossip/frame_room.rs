@@ -1,7 +1,8 @@
-//! The memory of large frames that are under way over libp2p, and how much of it each peer may take.
+//! The memory for large frames in transfer over libp2p, and the share of each peer.
 //!
-//! A quarter of it is for one ticket, or for one peer without a ticket. All guests together may take half,
-//! and all newcomers a sixteenth. So frames that come slowly on purpose leave room for those of members.
+//! One ticket, or one peer without a ticket, may use a quarter of it. All guests together may use
+//! half, and all newcomers a sixteenth. So frames that are sent slowly on purpose leave room for
+//! those of members.
 
 use super::gate::{Class, Classes};
 use crate::trust::TicketId;
@@ -20,9 +21,9 @@ enum Payer {
 /// The memory, shared by all connections.
 #[derive(Clone)]
 pub(super) struct FrameRoom {
-    /// The bytes of it.
+    /// Its size in bytes.
     all: usize,
-    /// The least share: a whole frame finds room where nothing else does.
+    /// The smallest share, in which a whole frame fits.
     least: usize,
     classes: Classes,
     taken: Arc<Mutex<Taken>>,
@@ -30,7 +31,7 @@ pub(super) struct FrameRoom {
     arriving: Arc<Mutex<Option<PeerId>>>,
 }
 
-/// The bytes that are taken.
+/// The bytes in use.
 #[derive(Default)]
 struct Taken {
     all: usize,
@@ -39,7 +40,7 @@ struct Taken {
     payers: HashMap<Payer, usize>,
 }
 
-/// The bytes of one large frame, which are free again when this is dropped.
+/// The bytes of one large frame, which are released when this is dropped.
 #[derive(Debug)]
 pub(super) struct Room {
     of: FrameRoom,
@@ -66,17 +67,17 @@ impl FrameRoom {
         }
     }
 
-    /// The peer whose connection is being made, if one is.
+    /// The peer whose connection is being made, if there is one.
     pub(super) fn arriving(&self) -> Option<PeerId> {
         *self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection of a peer is being made, or none is any more.
+    /// Sets the peer whose connection is being made; `None` after that.
     pub(super) fn arrives(&self, peer: Option<PeerId>) {
         *self.arriving.lock().unwrap_or_else(PoisonError::into_inner) = peer;
     }
 
-    /// The room of a large frame of a peer, which takes nothing yet.
+    /// The room of a large frame from a peer, which is still empty.
     pub(super) fn of(&self, peer: PeerId) -> Room {
         let class = (self.classes)(&peer);
         Room {
@@ -90,19 +91,19 @@ impl FrameRoom {
         }
     }
 
-    /// A part of the memory in which a whole frame finds room.
+    /// A part of the memory, but at least the size of a whole frame.
     fn part(&self, divisor: usize) -> usize {
         (self.all / divisor).max(self.least).min(self.all)
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Room {
-    /// Takes so many bytes more, if the peer may have them.
+    /// Takes more bytes. Returns false if the peer may not have them.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let of = &self.of;
         let mut taken = of.taken();
@@ -131,7 +132,7 @@ impl Drop for Room {
 }
 
 impl Taken {
-    /// Changes all sums that bytes count in.
+    /// Changes all sums in which these bytes count.
     fn change(&mut self, class: Class, payer: Payer, to: impl Fn(usize) -> usize) {
         self.all = to(self.all);
         match class {
@@ -167,7 +168,7 @@ mod tests {
         FrameRoom::new(16 * MIB, MIB, classes)
     }
 
-    /// Takes a MiB at a time for a peer until it is refused.
+    /// Takes one MiB at a time for a peer until that is refused.
     fn fill(room: &FrameRoom, peer: PeerId) -> Vec<Room> {
         let mut held = Vec::new();
         loop {

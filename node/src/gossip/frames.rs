@@ -1,4 +1,4 @@
-//! The behaviour of frames, which tells the codec of a connection its peer.
+//! The behaviour of frames, which gives the codec of a connection its peer.
 
 use super::codec::FrameCodec;
 use super::frame_room::FrameRoom;
@@ -13,8 +13,9 @@ use libp2p::{Multiaddr, PeerId};
 use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll};
 
-/// Requests that carry frames. Libp2p clones the codec of a behaviour for each connection, and that clone for
-/// each stream, and names no peer. So this behaviour notes the peer while libp2p makes a connection.
+/// Requests with frames. libp2p clones the codec of a behaviour for each connection, and that clone
+/// for each stream, without naming the peer. So this behaviour records the peer while libp2p makes
+/// a connection.
 pub(super) struct Frames {
     inner: request_response::Behaviour<FrameCodec>,
     room: FrameRoom,

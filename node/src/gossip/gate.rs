@@ -1,13 +1,14 @@
 //! The connection policy: which peers may connect.
 //!
-//! A behaviour of libp2p that has no protocol: it only judges connections. Configured peers, and the
-//! members of spaces that this node is a member of, are *reserved*: they are always let in, and take
-//! nobody's room. All others share the room. Incoming connections get a part of it only, so that there is
-//! always room for peers that this node dials.
+//! It is a libp2p behaviour without a protocol, which only judges connections. Configured peers,
+//! and the members of spaces of which this node is a member, are *reserved*. They are always
+//! admitted, and use no shared room. All other peers share the room. Incoming connections get only
+//! a part of it, so that there is always room for peers that this node dials.
 //!
-//! Guests by one ticket get half of the incoming connections, and all guests get three quarters. So a peer
-//! that has to show its ticket still finds room. A newcomer is a peer that has not shown one. When there is
-//! no room, the newcomer that has waited longest gives way, at the address with most newcomers.
+//! Guests by one ticket get half of the incoming connections, and all guests get three quarters. So
+//! a peer that still has to show its ticket finds room. A newcomer is a peer that has not shown
+//! one. If there is no room, the newcomer that has waited longest gives way, at the address with
+//! the most newcomers.
 
 use super::limits::GossipLimits;
 use super::pace::Pace;
@@ -29,17 +30,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Most connections that are still being set up from one address, so that no one fills them all up.
+/// Most connections that are being set up from one address, so that no address uses all of them.
 const PENDING_PER_ADDRESS_MAX: usize = 64;
 
 /// The kind of a peer without a reserved place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// It may do nothing here, and has to show a ticket.
+    /// It has no rights here, and has to show a ticket.
     Newcomer,
-    /// It may do something by this ticket, which makes it no member.
+    /// It has rights by this ticket, which does not make it a member.
     Guest(TicketId),
-    /// It is a member by a ticket, or everybody is taken for one, or it uses the relay.
+    /// It is a member by a ticket, or it uses the relay, or this node is open.
     Trusted,
 }
 
@@ -55,16 +56,16 @@ pub(super) struct Gate {
     reserved: HashSet<PeerId>,
     /// Members of this node's spaces.
     members: HashSet<PeerId>,
-    /// Nobody may connect: the links are cut on purpose.
+    /// Whether no peer may connect, because the links are cut on purpose.
     closed: bool,
     pending_in: HashMap<ConnectionId, IpAddr>,
     pending_out: HashSet<ConnectionId>,
     established: HashMap<ConnectionId, Established>,
-    /// Goes up with each connection.
+    /// The number of connections so far.
     count: u64,
     /// Connections that give way.
     closing: VecDeque<(PeerId, ConnectionId)>,
-    /// Peers whose connections gave way and were not reported yet.
+    /// Peers whose connections gave way and are still to be reported.
     gave_way: Vec<PeerId>,
 }
 
@@ -75,7 +76,7 @@ struct Established {
     class: Class,
     /// Its place among all connections, in the order in which they were made.
     number: u64,
-    /// Whether it is being closed, as it gives way.
+    /// Whether it is being closed, because it gives way.
     closing: bool,
 }
 
@@ -97,7 +98,8 @@ impl Gate {
         }
     }
 
-    /// A peer uses the relay from now on, or stops using it. While it does it gives way to nobody.
+    /// Records that a peer begins or stops to use the relay. While it uses the relay, it does not
+    /// give way.
     pub(super) fn set_relayed(&mut self, peer: &PeerId, relayed: bool) {
         let class = match relayed {
             true => Class::Trusted,
@@ -108,17 +110,18 @@ impl Gate {
             .for_each(|it| it.class = class);
     }
 
-    /// The peers whose connections have given way since this was asked last.
+    /// The peers whose connections have given way since the last call.
     pub(super) fn take_gave_way(&mut self) -> Vec<PeerId> {
         std::mem::take(&mut self.gave_way)
     }
 
-    /// This peer is let in from now on, whatever others there are.
+    /// Reserves a place for this peer, however many others there are.
     pub(super) fn reserve(&mut self, peer: PeerId) {
         self.reserved.insert(peer);
     }
 
-    /// These members are let in as well, and those before no longer, unless they are configured.
+    /// Reserves places for these members. Earlier members lose theirs, unless they are configured
+    /// peers.
     pub(super) fn reserve_members(&mut self, members: impl Iterator<Item = PeerId>) {
         self.members = members.collect();
     }
@@ -127,7 +130,7 @@ impl Gate {
         self.reserved.contains(peer) || self.members.contains(peer)
     }
 
-    /// Lets nobody in, or everybody as before.
+    /// Refuses all connections, or judges them again as before.
     pub(super) fn close(&mut self, closed: bool) {
         self.closed = closed;
     }
@@ -160,7 +163,8 @@ impl Gate {
         }
     }
 
-    /// Judges a connection that was made, of a peer of this class. Returns the one that gives way for it.
+    /// Judges a new connection of a peer of this class. Returns the connection that gives way for
+    /// it, if one does.
     fn established(
         &self,
         peer: &PeerId,
@@ -207,7 +211,7 @@ impl Gate {
         self.gives_way().map(Some).ok_or(full)
     }
 
-    /// The newcomer that waits longest, of the address that has most of them.
+    /// The newcomer that has waited longest, at the address with the most newcomers.
     fn gives_way(&self) -> Option<ConnectionId> {
         let newcomers = || {
             let all = self.established.iter();
@@ -231,7 +235,7 @@ impl Gate {
     }
 }
 
-/// What counts as one address. Those that come through a relay have none, and so are one.
+/// The address by which a peer is counted. Peers through relays have none, and so share one.
 pub(super) fn source(address: &Multiaddr) -> IpAddr {
     let relayed = address.iter().any(|part| part == Protocol::P2pCircuit);
     let ip = address.iter().find_map(|part| match part {
@@ -340,7 +344,7 @@ impl NetworkBehaviour for Gate {
     }
 
     fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
-        // Connections are judged by the swarm, which asks this again after each.
+        // The swarm judges connections, and polls this behaviour after each.
         let Some((peer_id, id)) = self.closing.pop_front() else {
             return Poll::Pending;
         };
@@ -418,7 +422,7 @@ mod tests {
         assert_eq!(gate.closing.len(), 0);
         assert_eq!(next(&mut gate, Class::Newcomer), Ok(()));
         assert_eq!(gate.closing.len(), 1, "the first newcomer gives way");
-        // Members by a ticket get what newcomers have, and then nobody gives way.
+        // Members by a ticket get the places of newcomers. After that, no connection gives way.
         for _ in 0..2 {
             assert_eq!(next(&mut gate, Class::Trusted), Ok(()));
         }
@@ -449,7 +453,8 @@ mod tests {
             assert_eq!(open_as(&mut gate, number, comer, true), Ok(()));
             gone.extend(gate.closing.drain(..).map(|(_, id)| id));
         }
-        // First the older one of the address with two, then the oldest of the addresses with one.
+        // First the older one at the address with two gives way, then the oldest at the addresses
+        // with one.
         let id = ConnectionId::new_unchecked;
         assert_eq!(gone, [id(3), id(2), id(5)]);
     }
@@ -477,7 +482,7 @@ mod tests {
         assert_eq!(next(&mut gate, one, true), Ok(()));
         assert_eq!(next(&mut gate, one, false), Ok(()));
         assert_eq!(next(&mut gate, one, false), Err(Reason::PerPeer));
-        // Its connections take nobody's room.
+        // Its connections use no shared room.
         let gone = ConnectionId::new_unchecked(1);
         gate.established.remove(&gone);
         assert_eq!(next(&mut gate, PeerId::random(), true), Ok(()));

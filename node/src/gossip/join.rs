@@ -1,9 +1,10 @@
-//! Joining: a ticket is shown to a node, which lets its holder in. And the way out: a member tells a node
-//! that was removed while it was away, as that node is a stranger now, and is told nothing else.
+//! Joining: a node shows a ticket to another, which gives its holder rights. The same protocol
+//! reports removals. A member informs a node that was removed while it was away, because as a
+//! stranger that node receives nothing else.
 //!
-//! It is one request of the protocol `/tallymesh/join/1`, the ticket in JSON, and a response in JSON
-//! (docs/protocol.md). Whoever is let in by it has new rights, so its connections are closed once
-//! it has the answer, and it comes again.
+//! It is one request of the protocol `/tallymesh/join/1` with the ticket in JSON, and a response in
+//! JSON (docs/protocol.md). A peer that gained rights has its connections closed once it has the
+//! answer, and then connects again.
 
 use super::codec::read_up_to;
 use super::rights::Worthless;
@@ -20,26 +21,26 @@ pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/join
 /// Most bytes of a question: a ticket, and the JSON around it.
 const QUESTION_BYTES_MAX: usize = TICKET_BYTES_MAX + 64;
 
-/// Most spaces of which a node is told at once that it was removed.
+/// Most spaces in one report of removals.
 pub(super) const TOLD_MAX: usize = 32;
 
 /// Most spaces that an answer names.
 pub(super) const NAMED_MAX: usize = 64;
 
-/// Most bytes of an answer, of which the most are the names of spaces.
+/// Most bytes of an answer, most of which are names of spaces.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// A question or an answer.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// A ticket is shown.
     Ticket(String),
-    /// The node that is told is a member of these spaces no longer.
+    /// The receiving node is no longer a member of these spaces.
     Removed(Vec<Removed>),
 }
 
 impl Question {
-    /// How many bytes it has, about.
+    /// Its approximate number of bytes.
     pub(super) fn size(&self) -> usize {
         match self {
             Question::Ticket(ticket) => ticket.len(),
@@ -48,7 +49,7 @@ impl Question {
     }
 }
 
-/// The node that is told was removed from the members of a space.
+/// The receiving node was removed from the members of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Removed {
     /// The space.
@@ -61,7 +62,8 @@ pub(super) struct Removed {
     pub(super) at: u64,
 }
 
-/// How a question is written. A node that knows tickets only takes a removal for a ticket that is none.
+/// The JSON form of a question. A node that supports only tickets reads a removal as an invalid
+/// ticket.
 #[derive(Serialize, Deserialize)]
 struct Written {
     ticket: String,
@@ -88,27 +90,27 @@ impl From<Written> for Question {
     }
 }
 
-/// What comes of it. Readers pass over fields that they do not know.
+/// The result of a question. Readers ignore unknown fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Answer {
-    /// Its holder is let in.
+    /// The holder of the ticket has rights now.
     Joined {
-        /// As this.
+        /// Its role.
         role: String,
-        /// In these of its spaces, the first ones if they are many.
+        /// The spaces of the ticket that are open here, or the first ones of many.
         spaces: Vec<String>,
     },
-    /// A removal was heard.
+    /// The removal was received.
     Noted {
-        /// Whether that changed anything.
+        /// Whether it changed anything.
         noted: bool,
     },
-    /// It is not.
+    /// The ticket was refused.
     Refused {
         /// A stable name of the kind of refusal.
         code: String,
-        /// What to do.
+        /// Advice for the holder.
         detail: String,
     },
 }
@@ -122,7 +124,7 @@ impl Answer {
     }
 }
 
-/// Whether a refusal with this code may be another answer a little later.
+/// Whether a ticket refused with this code may be accepted a little later.
 pub(super) fn may_pass(code: &str) -> bool {
     [Worthless::Issuer, Worthless::Room]
         .iter()
@@ -168,7 +170,7 @@ impl fmt::Display for Worthless {
     }
 }
 
-/// Tickets and removals as requests, and what comes of them as responses.
+/// Tickets and removals as requests, and their results as responses.
 #[derive(Clone, Default)]
 pub(super) struct JoinCodec;
 

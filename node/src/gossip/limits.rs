@@ -1,4 +1,4 @@
-//! How much peers and strangers may take of a node.
+//! Bounds on the resources that peers and strangers may use.
 
 use super::pace::Rate;
 use std::fmt;
@@ -6,42 +6,43 @@ use std::str::FromStr;
 use std::time::Duration;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
 
-/// How much peers and strangers may take of a node. Configured peers and members are let in beyond the
-/// limits on connections.
+/// Bounds on the resources that peers and strangers may use. Configured peers and members may
+/// exceed the bounds on connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GossipLimits {
-    /// Most connections in all. Too low, and members are kept out; each takes some 100 KB, and up to
-    /// 8 MiB while large frames come.
+    /// Most connections in all. With a low value, members are refused. Each connection takes some
+    /// 100 KB, and up to 8 MiB while large frames arrive.
     pub connections: u32,
-    /// Most of these that came in. What is left is for those that this node dials, so that strangers
-    /// can't fill it up.
+    /// Most incoming connections. The rest is for connections that this node dials, so that
+    /// strangers can't use all.
     pub incoming: u32,
-    /// Most connections that are still being set up, in each direction. Too low, and peers that come at
-    /// once try again; each takes a descriptor.
+    /// Most connections that are being set up, in each direction. With a low value, peers that
+    /// connect at the same time have to try again. Each takes a descriptor.
     pub pending: u32,
     /// Most connections with one peer. Two nodes that dial each other at once have 2.
     pub per_peer: u32,
-    /// Above this the node takes no new connections; `None` without a limit.
+    /// The memory above which the node accepts no new connections; `None` for no limit.
     pub memory: Option<MemoryMax>,
-    /// Connections from one address, by time. An address of IPv6 counts with its network of 64 bits.
+    /// The rate of connections from one address. An IPv6 address counts with its network of 64
+    /// bits.
     pub arrivals: Rate,
-    /// Frames of one peer, by time.
+    /// The rate of frames from one peer.
     pub frames: Rate,
-    /// Bytes of these frames, by time.
+    /// The rate of the bytes of these frames.
     pub bytes: Rate,
-    /// Most bytes of large frames that are under way, of all peers together. One peer, or one ticket, may
-    /// take a quarter of them, all guests half.
+    /// Most bytes of large frames in transfer, for all peers together. One peer, or one ticket, may
+    /// use a quarter, and all guests half.
     pub frame_memory: usize,
-    /// Whoever has not greeted in any space by then is cut off, unless it is a configured peer or is
-    /// relayed.
+    /// The time until which a peer must have sent its hello in some space. Otherwise it is
+    /// disconnected, unless it is a configured peer or uses the relay.
     pub greeting: Duration,
 }
 
 impl GossipLimits {
-    /// The least that the rate of bytes may be: a frame has to arrive before it is given up.
+    /// The lowest rate of bytes: a frame has to arrive within its timeout.
     pub const BYTES_PER_SECOND_MIN: u64 = FRAME_BYTES_MAX as u64 / 8;
 
-    /// How many connections may come in if so many may be there, and nothing else was said.
+    /// The default bound on incoming connections, for a bound on all connections.
     pub fn incoming_of(connections: u32) -> u32 {
         connections - connections / 4
     }
@@ -57,7 +58,7 @@ impl Default for GossipLimits {
             per_peer: 4,
             memory: Some(MemoryMax::Percent(90)),
             arrivals: rate(20, 100),
-            // More than any honest node sends, with thousands of spaces too.
+            // An honest node sends fewer, even with thousands of spaces.
             frames: rate(20_000, 100_000),
             bytes: rate(128 << 20, 512 << 20),
             frame_memory: 256 << 20,
@@ -66,12 +67,12 @@ impl Default for GossipLimits {
     }
 }
 
-/// How much memory a node may take before it takes no new connections.
+/// The memory of the node above which it accepts no new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryMax {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(usize),
-    /// So many hundredths of the machine's memory.
+    /// A percentage of the machine's memory.
     Percent(u8),
 }
 

@@ -1,11 +1,13 @@
-//! Gossip with some peers only: with all others this node does not speak that protocol.
+//! Restricts gossip to some peers. With all others, this node does not speak that protocol.
 //!
-//! Gossipsub tells a peer its subscriptions on the first connection. That may be one to a process which
-//! has ended since, while its next start is on the second one: it would hear of none, and push nothing
-//! here for as long as that lasts. So each connection is shown to it as a first one, and whenever one is
-//! closed and others are left, it is shown those again: messages to a peer go out on any of its
-//! connections, and so may have gone out on the closed one. It does nothing else with first ones while it
-//! keeps no scores, as here.
+//! Gossipsub sends a peer its subscriptions on the first connection. The process on it may since
+//! have ended, while its next start is on the second connection. The new process would receive no
+//! subscriptions, and push nothing here.
+//!
+//! So this wrapper shows each connection to gossipsub as a first one. Whenever a connection is
+//! closed and others are left, it shows those again. Gossipsub sends messages on any connection of
+//! a peer, so some may have been lost with the closed one. Gossipsub does nothing else on a first
+//! connection while it keeps no scores, as here.
 
 use either::Either;
 use libp2p::core::Endpoint;
@@ -20,13 +22,14 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll};
 
-/// `B`, for those peers that `F` lets through when they connect. `B` does not hear of the others.
+/// The behaviour `B`, for the peers that `F` accepts when they connect. `B` does not see the
+/// others.
 pub(super) struct Only<B, F> {
     inner: B,
     may: F,
-    /// The connections that it is to have, once they are there.
+    /// The accepted connections that are not established yet.
     let_through: HashSet<ConnectionId>,
-    /// How many it has with each.
+    /// The number of connections that it has with each peer.
     connections: HashMap<PeerId, usize>,
 }
 
@@ -40,12 +43,12 @@ impl<B, F: Fn(&PeerId, Option<&Multiaddr>) -> bool> Only<B, F> {
         }
     }
 
-    /// Whether it is spoken with a peer.
+    /// Whether this node speaks the protocol with a peer.
     pub(super) fn has(&self, peer: &PeerId) -> bool {
         self.connections.contains_key(peer)
     }
 
-    /// `from` is where a connection came from, if it came in.
+    /// Decides whether `inner` gets a connection. `from` is the remote address of an incoming one.
     fn lets_through(
         &mut self,
         connection: ConnectionId,

@@ -1,4 +1,4 @@
-//! How much somebody may do in a time: at a rate, with a burst.
+//! Rate limits: a rate with a burst (token bucket).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// So many a second, and so many at once before that holds.
+/// A number per second, and a burst that is allowed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     per_second: u64,
@@ -22,12 +22,12 @@ impl Rate {
         (per_second > 0 && burst > 0).then_some(Rate { per_second, burst })
     }
 
-    /// How many a second.
+    /// The number per second.
     pub fn per_second(self) -> u64 {
         self.per_second
     }
 
-    /// How many at once.
+    /// The burst.
     pub fn burst(self) -> u64 {
         self.burst
     }
@@ -64,13 +64,13 @@ impl fmt::Display for Rate {
     }
 }
 
-/// After so many names, those that have their whole burst again are forgotten.
+/// When there are so many names, those that have their whole burst again are forgotten.
 const SWEEP_NAMES: usize = 1024;
 
-/// Holds many to one rate, each by its name. Names that do nothing take no memory in the end.
+/// Applies one rate to many names. A name without activity takes no memory in the end.
 pub(crate) struct Pace<K> {
     rate: Rate,
-    /// When each has its whole burst again.
+    /// The time at which each name has its whole burst again.
     full: HashMap<K, Instant>,
     sweep: usize,
 }
@@ -84,8 +84,8 @@ impl<K: Eq + Hash> Pace<K> {
         }
     }
 
-    /// How long to wait until `name` may do so much, if it may not now. More than the burst counts as
-    /// the burst: it has to wait until all of that is there.
+    /// The wait until `name` may do this amount, if it may not now. An amount above the burst
+    /// counts as the burst: it waits until the whole burst is available.
     pub(crate) fn wait(&self, name: &K, amount: u64, now: Instant) -> Option<Duration> {
         let burst = self.rate.takes(self.rate.burst);
         let cost = self.rate.takes(amount).min(burst);
@@ -94,7 +94,7 @@ impl<K: Eq + Hash> Pace<K> {
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// `name` does so much.
+    /// Charges this amount to `name`.
     pub(crate) fn spend(&mut self, name: K, amount: u64, now: Instant) {
         if self.full.len() >= self.sweep {
             self.full.retain(|_, full| *full > now);
@@ -129,7 +129,7 @@ mod tests {
             None,
             "the whole burst again"
         );
-        // More than the burst goes once the whole burst is there.
+        // An amount above the burst passes once the whole burst is available.
         assert_eq!(pace.wait(&"b", 30, start), None);
         pace.spend("b", 30, start);
         assert_eq!(pace.wait(&"b", 1, start), Some(Duration::from_millis(2800)));

@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Link, Space, frame_space};
 
-/// Most bytes that wait for one peer. Frames beyond are dropped, and repaired by sync later.
+/// Most bytes that wait for one peer. Frames beyond are dropped, and sync repairs the gap later.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// Most requests of one peer that wait until it may send more. One in flight is the rule; a second
-/// process with the same key may have one too, and one may have been given up. Who sends more than
-/// that does not wait for answers.
+/// Most requests from one peer that wait until the peer may send more. Normally one is in flight. A
+/// second process with the same key may have one, too, and one may have been dropped. A peer with
+/// more requests does not wait for answers.
 const HELD_FRAMES_MAX: usize = 4;
 
-/// How often frames are sent again on the connections that are left. A peer has few connections, and
-/// they are not lost one after the other; lower makes links begin anew for less.
+/// How often frames are sent again on the remaining connections. A peer has few connections, and
+/// they are rarely lost one after the other. With a lower value, links begin again sooner.
 const SENT_AGAIN_MAX: u32 = 8;
 
-/// Where a frame says its type.
+/// The offset of the type in a frame.
 const TYPE_AT: usize = 3;
 
 fn is_hello(frame: &[u8]) -> bool {
@@ -62,53 +62,53 @@ pub(super) struct Peers {
 /// One connected peer.
 pub(super) struct Peer {
     pub(super) link: Link,
-    /// Where it says that it listens.
+    /// The addresses on which it listens, as it reports them.
     pub(super) listen: Vec<Multiaddr>,
     queue: VecDeque<Vec<u8>>,
-    /// Hellos, which there may be thousands of: each second frame is one, while there are others, too.
+    /// Hellos, which may be thousands. While there are other frames, every second frame is a hello.
     hellos: VecDeque<Vec<u8>>,
-    /// Whether the last frame was one.
+    /// Whether the last frame was a hello.
     said_hello: bool,
     queued_bytes: usize,
-    /// How many frames of the queue are no pushes.
+    /// The number of frames in the queue that are no pushes.
     urgent: usize,
-    /// Until when pushes alone wait for more.
+    /// The time until which pushes alone wait for more.
     gathers_until: Instant,
-    /// Whether its turn is noted for then.
+    /// Whether its turn is scheduled for then.
     pub(super) gathers: bool,
     in_flight: Option<(OutboundRequestId, Kept)>,
-    /// How often in a row frames were to be sent again.
+    /// How many times in a row frames had to be sent again.
     sent_again: u32,
     connections: Vec<ConnectionId>,
-    /// The session of the process at the other end, in each open space that it has greeted in, and the
-    /// connection on which it did.
+    /// The session of the process at the other end, and the connection of its hello. There is an
+    /// entry for each open space in which it has sent one.
     sessions: HashMap<Space, (u64, ConnectionId)>,
-    /// Whether it has greeted in any space, open here or not.
+    /// Whether it has sent a hello in any space, open here or not.
     pub(super) greeted: bool,
-    /// The address that it came from.
+    /// Its remote address.
     pub(super) from: Option<IpAddr>,
-    /// Since when it could have.
+    /// When it connected, and so could begin to send hellos.
     pub(super) since: Instant,
-    /// What it may do, since it came.
+    /// The rights that it has had since it connected.
     pub(super) rights: Vec<Right>,
-    /// Since when it has lost some of that, while it may still hear of it.
+    /// Since when it has lost some of them, while it may still receive that news.
     pub(super) loses: Option<Instant>,
     /// When tickets are shown to it again, if the last time may have been too early.
     pub(super) shows: Shows,
-    /// Until when its connections stay, so that the answer to a ticket reaches it.
+    /// The time until which its connections stay open, so that the answer to a ticket reaches it.
     pub(super) reads_until: Option<Instant>,
-    /// Whether pushes reach it only as frames, though this node would gossip with it.
+    /// Whether pushes reach it only as frames, although this node would gossip with it.
     pub(super) unicast: bool,
-    /// Whether its connections are being closed: what it still sends is of no use.
+    /// Whether its connections are being closed, so that its further frames are ignored.
     pub(super) dropped: bool,
-    /// Frames that wait until it may send more.
+    /// Requests that wait until it may send more.
     pub(super) held: VecDeque<Held>,
-    /// Another process with the same key, which is to take the link over.
+    /// Another process with the same key, which is about to take over the link.
     twin: Option<Twin>,
 }
 
-/// The wait before tickets are shown again; it doubles up to its limit. Lower bothers a node that has
-/// its reasons, higher makes joining slower after changes.
+/// The wait before tickets are shown again. It doubles up to its limit. A lower value bothers a
+/// node that refuses for a reason. A higher one makes joining slower after changes.
 const SHOW_WAIT_MIN: Duration = Duration::from_millis(500);
 const SHOW_WAIT_MAX: Duration = Duration::from_secs(300);
 
@@ -120,7 +120,7 @@ pub(super) struct Shows {
 }
 
 impl Shows {
-    /// The last time was in vain, and may have been too early.
+    /// Schedules another attempt, because the last one failed and may have been too early.
     pub(super) fn again(&mut self, now: Instant) {
         if self.next.is_none() {
             self.wait = (self.wait * 2).clamp(SHOW_WAIT_MIN, SHOW_WAIT_MAX);
@@ -128,23 +128,23 @@ impl Shows {
         }
     }
 
-    /// Whether it is time now; then it is no more.
+    /// Whether an attempt is due. If so, it is no longer scheduled.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         self.next.take_if(|next| *next <= now).is_some()
     }
 }
 
-/// A process with the key of one that is connected: a copy of its folder, or its next start.
+/// Another process with the key of a connected peer: a copy of its folder, or its next start.
 pub(super) struct Twin {
     pub(super) connection: ConnectionId,
-    /// What came with its first hello.
+    /// The frames after its first hello.
     pub(super) frames: Vec<Vec<u8>>,
-    /// What came since, on whichever connection. Nothing of it is acknowledged: its sender sends hellos
-    /// again that were on a connection which is closed.
+    /// Requests that arrived since, on any connection. They are not acknowledged. So their sender
+    /// repeats the hellos of a connection that is closed.
     pub(super) held: Vec<Held>,
 }
 
-/// Frames that wait, unacknowledged, so that their peer sends no more.
+/// A request that waits unacknowledged, so that its peer sends no more.
 pub(super) struct Held {
     pub(super) connection: ConnectionId,
     pub(super) request: Framed,
@@ -152,26 +152,26 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// How many frames and bytes it has. An empty one counts, too.
+    /// Its number of frames and bytes. An empty request counts as one frame.
     pub(super) fn size(&self) -> (u64, usize) {
         let frames = codec::frames(&self.request.bytes).count() as u64;
         (frames.max(1), self.request.bytes.len())
     }
 }
 
-/// What becomes of a frame.
+/// The result for a received frame.
 pub(super) enum Fate {
     /// It goes to the driver.
     Deliver(Link, Vec<u8>),
-    /// It waits, or is of no use: these connections are to be closed.
+    /// It waits, or is ignored; these connections are to be closed.
     Close(Vec<ConnectionId>),
-    /// It is of another process with the same key, and the connections of the one before are gone: the
-    /// link begins anew with it.
+    /// It is from another process with the same key, and the earlier connections are gone. The link
+    /// begins again with this frame.
     Anew(Vec<u8>),
 }
 
 impl Peers {
-    /// A first connection to `peer` exists from now on.
+    /// Adds a peer with its first connection.
     pub(super) fn insert(&mut self, peer: PeerId, link: Link, now: Instant) {
         self.by_link.insert(link, peer);
         let new = Peer {
@@ -203,7 +203,7 @@ impl Peers {
         self.by_id.insert(peer, new);
     }
 
-    /// The last connection to `peer` is gone: the link ends.
+    /// Removes a peer after its last connection. Returns the link that ends.
     pub(super) fn remove(&mut self, peer: &PeerId) -> Option<Link> {
         let gone = self.by_id.remove(peer)?;
         self.by_link.remove(&gone.link);
@@ -240,7 +240,7 @@ impl Peers {
 }
 
 impl Peer {
-    /// The spaces in which it takes part, in their order, and what it is held to there; `owner` is its
+    /// The spaces in which it takes part, in their order, with its peer scope there. `owner` is its
     /// key.
     pub(super) fn spaces(&self, owner: Option<OwnerKey>) -> Vec<Carried> {
         let carried = |right: &Right| {
@@ -275,18 +275,18 @@ impl Peer {
         self.rights.iter().any(|right| right.role == Role::Member)
     }
 
-    /// Whether it has greeted in this space.
+    /// Whether it has sent its hello in this space.
     pub(super) fn has_greeted(&self, space: &Space) -> bool {
         self.sessions.contains_key(space)
     }
 
-    /// Whether it has greeted in any space that is open here, beside the nodes' own.
+    /// Whether it has sent its hello in any user space that is open here.
     pub(super) fn has_greeted_here(&self) -> bool {
         let mut spaces = self.sessions.keys();
         spaces.any(|space| !space.as_str().starts_with(RESERVED))
     }
 
-    /// Lets a frame wait; false if so many wait that it does not.
+    /// Queues a request that has to wait. Returns false if too many wait.
     pub(super) fn hold(&mut self, held: Held) -> bool {
         let room = self.held.len() < HELD_FRAMES_MAX;
         if room {
@@ -295,18 +295,18 @@ impl Peer {
         room
     }
 
-    /// The request that waits longest.
+    /// The request that has waited longest.
     pub(super) fn next_held(&self) -> Option<&Held> {
         self.held.front()
     }
 
-    /// The frame that waits longest.
+    /// Removes and returns the request that has waited longest.
     pub(super) fn take_held(&mut self) -> Option<Held> {
         self.held.pop_front()
     }
 
-    /// Has frames wait until older connections are closed for another process, if any are: gives back
-    /// those that need not.
+    /// Queues a request until older connections are closed for another process. Returns the request
+    /// if there is no such process.
     pub(super) fn hold_for_twin(&mut self, held: Held) -> Option<Held> {
         let Some(twin) = &mut self.twin else {
             return Some(held);
@@ -317,14 +317,14 @@ impl Peer {
         None
     }
 
-    /// One more connection exists. Those before may be on their way out, but this one is not.
+    /// Adds a connection. Earlier ones may be closing, but this one is not.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);
         self.dropped = false;
     }
 
-    /// A connection is gone, and others are left. If only that of another process with the same key
-    /// is, gives that process, which takes over.
+    /// Removes a connection while others are left. If only the connection of another process with
+    /// the same key is left, returns that process, which takes over.
     pub(super) fn closed(&mut self, connection: ConnectionId) -> Option<Twin> {
         self.connections.retain(|open| *open != connection);
         self.twin.take_if(|twin| twin.connection == connection);
@@ -332,9 +332,9 @@ impl Peer {
         self.twin.take_if(alone)
     }
 
-    /// A frame came. One key has one link: where a second process greets under it, the older
-    /// connections are closed, and what it sends waits until they are. A hello that came already was
-    /// sent again, as its sender can't know that; the book looks after its own.
+    /// Handles a received frame. One key has one link. If a second process sends a hello under it,
+    /// the older connections are closed, and its frames wait until then. A repeated hello is
+    /// ignored, because its sender can't tell whether it arrived. The book handles its own hellos.
     pub(super) fn frame(
         &mut self,
         connection: ConnectionId,
@@ -351,7 +351,7 @@ impl Peer {
         let greeting = greeting(&frame);
         self.greeted |= greeting.is_some();
         let greeting = greeting.map(|(space, session)| (is_book(&space), space, session));
-        // Of spaces that are not open here there are any number.
+        // There may be any number of spaces that are not open here.
         let known = |(is_book, space, _): &(bool, Space, u64)| *is_book || is_open(space);
         if let Some((is_book, space, session)) = greeting.filter(known) {
             let others = self.connections.iter().copied();
@@ -378,7 +378,7 @@ impl Peer {
         Fate::Deliver(self.link, frame)
     }
 
-    /// Queues a frame; false if the queue is full and the frame was dropped.
+    /// Queues a frame. Returns false if the queue is full and the frame was dropped.
     pub(super) fn push(&mut self, frame: Vec<u8>) -> bool {
         if self.queued_bytes + frame.len() > QUEUE_BYTES_MAX {
             return false;
@@ -388,7 +388,7 @@ impl Peer {
             self.hellos.push_back(frame);
             return true;
         }
-        // Nothing is said in a space before the hello.
+        // In each space the hello is sent before other frames.
         let space = frame_space(&frame);
         let same = |hello: &Vec<u8>| frame_space(hello) == space;
         if let Some(hello) = self.hellos.iter().position(same) {
@@ -400,8 +400,9 @@ impl Peer {
         true
     }
 
-    /// Sends the next frames with `send`, unless some are still on their way, and shows each to `count`.
-    /// Then pushes alone wait for `gather`. Returns until when, if they do now.
+    /// Sends the next frames with `send`, unless some are still in flight, and passes each to
+    /// `count`. After that, pushes alone wait for `gather`. Returns the end of that wait, if they
+    /// wait now.
     pub(super) fn send_next(
         &mut self,
         (now, gather): (Instant, Duration),
@@ -428,7 +429,7 @@ impl Peer {
         None
     }
 
-    /// Takes the next frame out of the queues, if it fits. One alone always does.
+    /// Removes the next frame from the queues, if it fits. A frame that is alone always fits.
     fn next_frame(&mut self, room: usize) -> Option<Vec<u8>> {
         let hello = !self.said_hello && !self.hellos.is_empty() || self.queue.is_empty();
         let queue = match hello {
@@ -446,24 +447,25 @@ impl Peer {
         Some(frame)
     }
 
-    /// What was sent has arrived. That of an earlier link does not count.
+    /// Records that a request has arrived. A request of an earlier link does not count.
     pub(super) fn done(&mut self, request: OutboundRequestId) {
         if self.in_flight.take_if(|it| it.0 == request).is_some() {
             self.sent_again = 0;
         }
     }
 
-    /// What was sent found no answer, and the peer has other connections: who dials several addresses at
-    /// once closes all connections but one, and frames may be on their way on each. What can't have
-    /// arrived is sent again before all else. Of what may have, the hellos are: sync repairs the rest.
-    /// Tells whether the link is to be given up, as no hello gets through.
+    /// Handles a request without an answer, while the peer has other connections. A peer that dials
+    /// several addresses at once closes all connections but one, and each may have frames in
+    /// flight. Frames that can't have arrived are sent again before all others. If frames may have
+    /// arrived, only the hellos are sent again, and sync repairs the rest. Returns whether the link
+    /// has to end, because no hello arrives.
     pub(super) fn failed(&mut self, request: OutboundRequestId, error: &OutboundFailure) -> bool {
         let Some((_, kept)) = self.in_flight.take_if(|it| it.0 == request) else {
             return false;
         };
         let may_have_arrived = kept.is_begun();
         let again = match error {
-            // A slow peer may still take what it has.
+            // A slow peer may still accept the frames that it has.
             OutboundFailure::Timeout => !may_have_arrived,
             OutboundFailure::ConnectionClosed | OutboundFailure::Io(_) => true,
             OutboundFailure::UnsupportedProtocols | OutboundFailure::DialFailure => false,

@@ -1,4 +1,4 @@
-//! When to dial the nodes that this one should be connected to.
+//! Decides when to dial the nodes to which this one should be connected.
 
 use super::unreached::Expected;
 use libp2p::multiaddr::Protocol;
@@ -9,47 +9,48 @@ use std::time::{Duration, Instant};
 /// The wait after a first failure; it doubles with each further one.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 
-/// The longest wait for a node that was there lately. Higher leaves a healed network apart for longer,
-/// lower dials a dead node more often.
+/// The longest wait for a node that was connected recently. With a higher value, a healed network
+/// stays apart for longer. With a lower one, a dead node is dialled more often.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The longest wait for a node that has not been there for [`LONG_GONE`], or never was.
+/// The longest wait for a node that has been away for [`LONG_GONE`], or was never connected.
 const WAIT_LONG_MAX: Duration = Duration::from_secs(60);
 
-/// A node that was not reached for so long is tried more and more seldom.
+/// A node that was not reached for this time is dialled less and less often.
 const LONG_GONE: Duration = Duration::from_secs(120);
 
-/// Most addresses that were found and not configured. Who announces more on the local network is up
-/// to no good.
+/// Most addresses that were found and not configured. A machine that announces more on the local
+/// network is malicious.
 const FOUND_MAX: usize = 256;
 
-/// A connection that lasted less long counts as a failure: of two nodes with one key each would else
-/// take the other's place all the time.
+/// A connection that was shorter counts as a failure. Otherwise two nodes with one key would
+/// displace each other all the time.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// The nodes to stay connected to, and when each is tried next.
+/// The nodes to stay connected to, and when each is dialled next.
 pub(super) struct Redial {
     targets: Vec<Target>,
-    /// Waits differ by chance, so that nodes that lost each other at once do not all dial at once.
+    /// Randomizes waits, so that nodes that lost each other at the same time do not dial at the
+    /// same time.
     chance: Chance,
 }
 
 struct Target {
     address: Multiaddr,
-    /// Who is there: from the address, or learned when it first answered.
+    /// The peer at the address: from the address itself, or from its first answer.
     peer: Option<PeerId>,
     wait: Duration,
     next: Instant,
     dialling: Option<ConnectionId>,
-    /// When it was reached last.
+    /// When it was last reached.
     reached: Option<Instant>,
-    /// Since when it has not been there.
+    /// Since when it has been away.
     gone: Instant,
     /// Whether it was configured, and not found.
     configured: bool,
 }
 
-/// Chance that need not be hard to guess: SplitMix64, as it takes no more than three lines.
+/// Random numbers that may be predictable: SplitMix64, which needs only three lines.
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -65,14 +66,14 @@ impl Chance {
         chance as usize % end // 31 bits
     }
 
-    /// About so long: a quarter more or less.
+    /// A random duration around `wait`: a quarter more or less.
     pub(super) fn about(&mut self, wait: Duration) -> Duration {
         wait * (75 + self.below(51) as u32) / 100
     }
 }
 
 impl Redial {
-    /// All `addresses` are due at `now`. Nodes with different seeds wait differently long.
+    /// Makes all `addresses` due at `now`. Nodes with different seeds have different waits.
     pub(super) fn new(
         addresses: impl Iterator<Item = Multiaddr>,
         seed: u64,
@@ -88,7 +89,7 @@ impl Redial {
         redial
     }
 
-    /// One more address that was found, due at once.
+    /// Adds an address that was found, due at once.
     pub(super) fn found(&mut self, address: Multiaddr, now: Instant) {
         let found = self.targets.iter().filter(|target| !target.configured);
         if found.count() < FOUND_MAX {
@@ -116,7 +117,7 @@ impl Redial {
         });
     }
 
-    /// The configured peers, as far as it is known who they are.
+    /// The configured peers whose ids are known.
     pub(super) fn configured(&self) -> impl Iterator<Item = PeerId> + '_ {
         let configured = self.targets.iter().filter(|target| target.configured);
         configured.filter_map(|target| target.peer)
@@ -127,19 +128,20 @@ impl Redial {
         self.targets[place].configured
     }
 
-    /// The configured addresses, and who is there.
+    /// The configured addresses, and the peer at each.
     pub(super) fn expected(&self) -> impl Iterator<Item = Expected> + '_ {
         let configured = self.targets.iter().filter(|target| target.configured);
         configured.map(|target| (target.address.clone(), target.peer))
     }
 
-    /// Takes an address that was found off the list.
+    /// Removes an address that was found.
     pub(super) fn lost_address(&mut self, address: &Multiaddr) {
         self.targets
             .retain(|target| target.configured || target.address != *address);
     }
 
-    /// The addresses to dial now, by their place; each must be answered by [`Redial::dialling`].
+    /// The addresses to dial now, by their place. The caller must report each to
+    /// [`Redial::dialling`].
     pub(super) fn due(
         &self,
         now: Instant,
@@ -156,7 +158,7 @@ impl Redial {
             .collect()
     }
 
-    /// The target at `place` is being dialled, or could not even be (`None`).
+    /// Records that the target at `place` is being dialled, or could not be (`None`).
     pub(super) fn dialling(&mut self, place: usize, attempt: Option<ConnectionId>, now: Instant) {
         let target = &mut self.targets[place];
         target.dialling = attempt;
@@ -165,7 +167,7 @@ impl Redial {
         }
     }
 
-    /// An attempt has reached `peer`; tells whether that is a configured one.
+    /// Records that an attempt has reached `peer`. Returns whether its target is configured.
     pub(super) fn reached(&mut self, attempt: ConnectionId, peer: PeerId, now: Instant) -> bool {
         let mut targets = self.targets.iter_mut();
         let target = targets.find(|target| target.dialling == Some(attempt));
@@ -179,7 +181,7 @@ impl Redial {
         target.configured
     }
 
-    /// An attempt has failed; gives the address if it is a configured one.
+    /// Records that an attempt has failed. Returns the address if it is configured.
     pub(super) fn failed(&mut self, attempt: ConnectionId, now: Instant) -> Option<Multiaddr> {
         let mut targets = self.targets.iter_mut();
         let target = targets.find(|target| target.dialling == Some(attempt))?;
@@ -188,7 +190,7 @@ impl Redial {
         target.configured.then(|| target.address.clone())
     }
 
-    /// The last connection to `peer` is gone.
+    /// Records that the last connection to `peer` is gone.
     pub(super) fn lost(&mut self, peer: PeerId, now: Instant) {
         for target in &mut self.targets {
             if target.peer != Some(peer) {
@@ -204,7 +206,7 @@ impl Redial {
         }
     }
 
-    /// A peer misbehaved: it is tried again only after the longest wait.
+    /// Makes a peer that misbehaved wait for the longest time.
     pub(super) fn avoid(&mut self, peer: PeerId, now: Instant) {
         for target in &mut self.targets {
             if target.peer == Some(peer) {
@@ -214,7 +216,7 @@ impl Redial {
         }
     }
 
-    /// All are due at once, as after a healed cut.
+    /// Makes all targets due at once, as after a healed cut.
     pub(super) fn hurry(&mut self, now: Instant) {
         for target in &mut self.targets {
             target.wait = WAIT_MIN;
@@ -246,14 +248,14 @@ mod tests {
         "/ip4/127.0.0.1/tcp/1".parse().expect("an address")
     }
 
-    /// The wait without its jitter, of those that there are.
+    /// The wait without its random part.
     fn plain(wait: Duration) -> u64 {
         let plain = [
             250, 500, 1000, 2000, 4000, 5000, 10_000, 20_000, 40_000, 60_000,
         ];
         let wait = wait.as_millis() as u64;
         let fits = |plain: &u64| (plain * 3 / 4..=plain * 5 / 4).contains(&wait);
-        // 4000 and 5000 may look the same.
+        // With their random parts, 4000 and 5000 may look the same.
         plain.into_iter().rev().find(fits).unwrap_or(wait)
     }
 

@@ -1,4 +1,4 @@
-//! What is refused to peers and strangers: counted always, and logged seldom.
+//! Refusals of peers and strangers: all are counted, and few are logged.
 
 use super::figures::Figures;
 use std::collections::HashMap;
@@ -6,60 +6,60 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How often one refusal of one peer or address is logged. Lower fills the log, higher hides that it
-/// goes on.
+/// How often one refusal of one peer or address is logged. A shorter interval fills the log; a
+/// longer one hides that the refusals continue.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Most refusals that are logged in one interval, whoever they are of.
+/// Most refusals that are logged in one interval, for all peers together.
 const LOGGED_MAX: usize = 128;
 
-/// Why something was refused.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
-    /// There are as many connections as there may be.
+    /// The number of connections is at its bound.
     Connections,
-    /// As many came in as may.
+    /// The number of incoming connections is at its bound.
     Incoming,
-    /// Guests by its ticket, or all guests, have as many of those as they may.
+    /// The guests by its ticket, or all guests, are at their bound.
     Guests,
-    /// It has shown no ticket, and gave way to another one.
+    /// It has shown no ticket, and gave way to another peer.
     GaveWay,
-    /// This peer has as many as it may.
+    /// The number of connections of this peer is at its bound.
     PerPeer,
-    /// Too many are being set up.
+    /// Too many connections are being set up.
     Pending,
-    /// Too many came from this address of late.
+    /// Too many connections arrived from this address recently.
     Arrivals,
-    /// The process takes as much memory as it may.
+    /// The memory of the process is at its bound.
     Memory,
     /// All links are cut on purpose.
     Cut,
-    /// It greeted in no space.
+    /// It sent no hello in any space.
     Silent,
     /// It has shown no ticket, and is no member.
     Stranger,
     /// It has no right in the space of a frame.
     Space,
-    /// It has shown a ticket that is worth nothing.
+    /// It has shown an invalid ticket.
     Ticket,
-    /// It went on sending while it was slowed.
+    /// It continued to send while it was slowed down.
     Flood,
-    /// Its pushes are more than it may send.
+    /// Its pushes are above its rate.
     Pushes,
-    /// A push is of another space than its topic, or of one that is not open.
+    /// A push is of another space than its topic, or of a space that is not open.
     Topic,
-    /// Large frames that are under way take as much memory as they may.
+    /// Large frames in transfer use all of their memory.
     FrameMemory,
-    /// Another process with its key came: the older connection is closed.
+    /// Another process with its key connected, so the older connection is closed.
     SameKey,
-    /// It may not listen here, as at a relay.
+    /// It may not use this node as its relay.
     Reservation,
-    /// It may not be connected with somebody who listens here.
+    /// It may not be connected through this relay.
     Circuit,
 }
 
 impl Reason {
-    /// The name in figures and in the log.
+    /// The name in metrics and in the log.
     pub(super) fn name(self) -> &'static str {
         match self {
             Reason::Connections => "connections",
@@ -120,7 +120,7 @@ impl fmt::Display for Reason {
 
 impl Error for Reason {}
 
-/// Counts refusals, and remembers which were logged lately.
+/// Counts refusals, and remembers which were logged recently.
 pub(super) struct Refusals {
     figures: Figures,
     logged: HashMap<(Reason, String), Instant>,
@@ -134,7 +134,7 @@ impl Refusals {
         }
     }
 
-    /// Something was refused to `who`, a peer or an address.
+    /// Records a refusal of `who`, a peer or an address.
     pub(super) fn refused(&mut self, reason: Reason, who: &dyn fmt::Display, now: Instant) {
         self.figures.refused(reason);
         if self.is_to_be_logged(reason, who.to_string(), now) {

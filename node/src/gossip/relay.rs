@@ -1,7 +1,7 @@
 //! Circuits: this node as a relay for others, and others as relays for this node.
 //!
-//! Nodes that nobody can dial, such as browsers and nodes behind a router, listen at a relay, and are
-//! reached through it (circuit relay v2). What goes through a circuit is encrypted from end to end.
+//! Nodes that can't be dialled, such as browsers and nodes behind a router, listen at a relay, and
+//! are reached through it (circuit relay v2). A circuit is encrypted from end to end.
 
 use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
@@ -9,16 +9,17 @@ use libp2p::{Multiaddr, PeerId, relay};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How much others may be relayed.
+/// Bounds on relaying for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayLimits {
     /// Most nodes that listen here.
     pub reservations: usize,
     /// Most circuits at once.
     pub circuits: usize,
-    /// Bytes after which a circuit ends, both directions together. The two then connect anew.
+    /// Bytes after which a circuit ends, both directions together. The two peers then connect
+    /// again.
     pub circuit_bytes: u64,
-    /// Time after which a circuit ends. The two then connect anew.
+    /// Time after which a circuit ends. The two peers then connect again.
     pub circuit_time: Duration,
 }
 
@@ -50,7 +51,7 @@ impl RelayLimits {
     }
 }
 
-/// How often each peer uses this node as a relay.
+/// How many times each peer uses this node as a relay now.
 #[derive(Default)]
 pub(super) struct Relayed(HashMap<PeerId, usize>);
 
@@ -63,7 +64,7 @@ impl Relayed {
         *self.0.entry(peer).or_default() += 1;
     }
 
-    /// One use less; tells whether it was the last.
+    /// Records the end of one use. Returns whether it was the last.
     pub(super) fn ended(&mut self, peer: &PeerId) -> bool {
         match self.0.get_mut(peer) {
             Some(uses) if *uses > 1 => {
@@ -80,7 +81,7 @@ impl Relayed {
     }
 }
 
-/// The relay of an address that is listened on through one.
+/// The relay in the address of a listener at a relay.
 pub(super) fn relay_of(address: &Multiaddr) -> Option<PeerId> {
     let parts: Vec<Protocol<'_>> = address.iter().collect();
     parts.windows(2).find_map(|pair| match pair {
@@ -89,25 +90,26 @@ pub(super) fn relay_of(address: &Multiaddr) -> Option<PeerId> {
     })
 }
 
-/// The wait after a listener at a relay has ended; it doubles each time that none could be made.
+/// The wait after a listener at a relay has ended. It doubles each time that a new one fails.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The listeners of this node at relays. A relay may come and go, so they are made again and again.
+/// The listeners of this node at relays. A relay may come and go, so this node opens them again and
+/// again.
 #[derive(Default)]
 pub(super) struct Circuits(Vec<Circuit>);
 
 struct Circuit {
     address: Multiaddr,
     listener: Option<ListenerId>,
-    /// Whether the relay has taken this node in.
+    /// Whether the relay has accepted this node.
     is_bound: bool,
     wait: Duration,
     next: Instant,
 }
 
 impl Circuits {
-    /// Listens on one more address, from `now` on.
+    /// Adds an address to listen on, from `now` on.
     pub(super) fn add(&mut self, address: Multiaddr, now: Instant) {
         self.0.push(Circuit {
             address,
@@ -118,7 +120,7 @@ impl Circuits {
         });
     }
 
-    /// Makes the listeners that are due with `listen`.
+    /// Opens the listeners that are due with `listen`.
     pub(super) fn listen(
         &mut self,
         now: Instant,
@@ -133,20 +135,20 @@ impl Circuits {
         }
     }
 
-    /// A relay has taken this node in.
+    /// Records that a relay has accepted this node.
     pub(super) fn bound(&mut self, listener: ListenerId) {
         if let Some(circuit) = self.find(listener) {
             (circuit.wait, circuit.is_bound) = (WAIT_MIN, true);
         }
     }
 
-    /// Each address, and whether this node is reached there.
+    /// Each address, and whether this node can be reached there.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Multiaddr, bool)> {
         let all = self.0.iter();
         all.map(|circuit| (&circuit.address, circuit.is_bound))
     }
 
-    /// A listener has ended; tells its address if it is one at a relay.
+    /// Records that a listener has ended. Returns its address if it was at a relay.
     pub(super) fn ended(&mut self, listener: ListenerId, now: Instant) -> Option<&Multiaddr> {
         let circuit = self.find(listener)?;
         (circuit.listener, circuit.is_bound) = (None, false);
@@ -154,7 +156,7 @@ impl Circuits {
         Some(&circuit.address)
     }
 
-    /// All that do not listen are due at once, as after a healed cut.
+    /// Makes all closed listeners due at once, as after a healed cut.
     pub(super) fn hurry(&mut self, now: Instant) {
         for circuit in &mut self.0 {
             circuit.wait = WAIT_MIN;

@@ -1,8 +1,8 @@
-//! Removals of members in the address book: what is read there, which of it counts here, and what this
-//! node tells.
+//! Removals of members in the address book: reads them, decides which of them count, and states
+//! this node's own.
 //!
-//! A removal counts if its issuer is a member of the space when it is heard. Each member sees to that
-//! every removal that it knows stands in the book by the word of somebody who is a member now.
+//! A removal counts if its issuer is a member of the space when it is received. Each member ensures
+//! that every removal that it has is in the book, signed by a present member.
 
 use super::Identity;
 use super::redial::Chance;
@@ -13,14 +13,15 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// Most signatures that are verified at one look: it is done between frames.
+/// Most signatures that are verified in one look, because the work is done between frames.
 const VERIFIED_MAX: usize = 256;
 
-/// How often is looked whether something else counts or is to be told.
+/// How often the node checks whether other removals count or are to be stated.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a member waits, by chance, before it states a removal that all members saw: all but the
-/// first of them then find it in the book. Less than [`super::rights::UNSURE`].
+/// A member waits a random time, up to this one, before it states a removal that all members saw.
+/// All but the first of them then find it in the book. It is shorter than
+/// [`super::rights::UNSURE`].
 const TELL_WAIT_SPREAD_MS: usize = 1_500;
 
 /// The owner that was removed, and the space.
@@ -33,7 +34,8 @@ pub(super) struct Removals {
     own: OwnerKey,
     /// Each verified statement of the book; `None` if it is not one. No signature is verified twice.
     read: BTreeMap<String, Option<Removal>>,
-    /// When this node tells each removal that it knows, unless others did, and what it says then.
+    /// For each removal that this node has: the statement, and when this node signs it, unless
+    /// others do before.
     told: BTreeMap<Whom, Told>,
     chance: Chance,
     is_new: bool,
@@ -43,7 +45,7 @@ pub(super) struct Removals {
 struct Told {
     gone: Gone,
     due: Instant,
-    /// The key of the book, once it was signed.
+    /// The key in the book, once the statement is signed.
     key: Option<String>,
 }
 
@@ -63,13 +65,13 @@ impl Removals {
         }
     }
 
-    /// The book is another one now.
+    /// Records that the book has changed to another day.
     pub(super) fn turn_over(&mut self) {
         self.read.clear();
         self.is_new = true;
     }
 
-    /// Reads the keys of the book; tells whether there are more than can be read now.
+    /// Reads the keys of the book. Returns whether there are more than one look can verify.
     pub(super) fn read<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> bool {
         let mut verified = 0;
         for statement in keys.filter_map(|key| key.strip_prefix(REMOVED_KEY)) {
@@ -87,12 +89,12 @@ impl Removals {
         false
     }
 
-    /// The members of a space are others: somebody may have been removed.
+    /// Records that the members of a space have changed, so that one may have been removed.
     pub(super) fn members_changed(&mut self) {
         self.is_new = true;
     }
 
-    /// Whether it is time to judge.
+    /// Whether a judgement is due.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.is_new || now >= self.judge_next;
         if is_due {
@@ -101,7 +103,7 @@ impl Removals {
         is_due
     }
 
-    /// Has count what counts by the word of members, and looks what this node has to tell.
+    /// Applies the removals that members state, and decides which this node has to state.
     pub(super) fn judge(&mut self, says: &[Say], wall_ms: u64, now: Instant) {
         let says: BTreeMap<&Space, &[OwnerKey]> =
             says.iter().map(|it| (&it.space, &it.owners[..])).collect();
@@ -126,7 +128,7 @@ impl Removals {
         let mut told = BTreeMap::new();
         for (space, owner, gone) in self.ledger.removals() {
             let whom = (space, owner);
-            // A node that reads the statement knows as much as this one.
+            // A node that reads the statement has the same information as this one.
             let is_stated = known
                 .get(&whom)
                 .is_some_and(|stated| stated.and(gone) == *stated);
@@ -156,7 +158,7 @@ impl Removals {
         self.told = told;
     }
 
-    /// Signs what is due to be told; tells whether that is anything.
+    /// Signs the statements that are due. Returns whether there are any.
     pub(super) fn has_more_to_tell(&mut self, now: Instant) -> bool {
         let mut is_more = false;
         for ((space, owner), told) in &mut self.told {
@@ -176,7 +178,7 @@ impl Removals {
         is_more
     }
 
-    /// The keys that this node sees to that they are in the book.
+    /// The keys that this node maintains in the book.
     pub(super) fn to_tell(&self) -> impl Iterator<Item = &str> {
         self.told.values().filter_map(|told| told.key.as_deref())
     }
@@ -246,12 +248,12 @@ mod tests {
         );
         assert_eq!(read(&mut two, &keys, &all), Some(stated));
         assert!(tell(&mut two).is_empty(), "it is told already");
-        // The issuer may be removed, too: then another member states it.
+        // If the issuer is removed, too, another member states the removal.
         let rest = [two.owner, three.owner];
         two.removals.judge(&says(&rest), WALL, now);
         let keys = tell(&mut two);
         assert_eq!(read(&mut three, &keys, &rest), Some(stated));
-        // And so in the book of the next day.
+        // The same holds in the book of the next day.
         three.removals.turn_over();
         three.removals.judge(&says(&rest), WALL, now);
         assert_eq!(tell(&mut three).len(), 1);

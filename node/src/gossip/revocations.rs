@@ -1,9 +1,9 @@
-//! Revocations of tickets in the address book: what is read there, which of it counts here, and what
-//! this node tells.
+//! Revocations of tickets in the address book: reads them, decides which of them count, and
+//! publishes them.
 //!
-//! A revocation counts in a space if who signed it has a say there when it is heard. From then on it is
-//! in the ledger, and so stays as long as it has to, also when that one is taken out later: then some
-//! other member vouches for it.
+//! A revocation counts in a space if its issuer is trusted there when it is received. From then on
+//! it is in the ledger, and stays there as long as it is needed. If the issuer is removed later,
+//! another member signs it again.
 
 use super::Identity;
 use crate::driver::OwnerKey;
@@ -13,41 +13,42 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// Most signatures that are verified at one look: it is done between frames.
+/// Most signatures that are verified in one look, because the work is done between frames.
 const VERIFIED_MAX: usize = 256;
 
-/// How often is looked whether what does not count here does by now, as its author was made a member.
+/// How often the node checks whether more revocations count, because their issuers became members.
 const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Who has a say in a space that this node has open.
+/// The trusted owners of an open space: its members, or this node alone if it has none.
 pub(super) struct Say {
     pub(super) space: Space,
     pub(super) owners: Vec<OwnerKey>,
 }
 
-/// One entry that this node sees to that it is in the book.
+/// An entry that this node maintains in the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) key: String,
-    /// What it says.
+    /// The revocation in it.
     pub(super) revocation: Revocation,
-    /// Whether this node signed it, and so is the first to tell it.
+    /// Whether this node signed it, and so is the first to publish it.
     pub(super) is_own: bool,
 }
 
-/// What the book says of revocations.
+/// The revocations in the book.
 pub(super) struct Revocations {
     ledger: Ledger,
     identity: Identity,
     own: OwnerKey,
-    /// What each statement of the book says; nothing if it is none. No signature is verified twice.
+    /// The content of each statement in the book; `None` if it is invalid. No signature is verified
+    /// twice.
     read: BTreeMap<String, Option<Revocation>>,
-    /// What this node tells, at this generation of the ledger.
+    /// The entries that this node maintains, at this generation of the ledger.
     told: (u64, Arc<[Told]>),
-    /// Whether something was read that was not judged.
+    /// Whether a statement was read that is not judged yet.
     is_new: bool,
     judge_next: Instant,
-    /// When this node signs again what others revoked who have no say any more.
+    /// When this node signs revocations again whose issuers are no longer trusted.
     vouch_at: BTreeMap<TicketId, Instant>,
 }
 
@@ -67,12 +68,12 @@ impl Revocations {
         revocations
     }
 
-    /// The book is another one now.
+    /// Records that the book has changed to another day.
     pub(super) fn turn_over(&mut self) {
         self.read.clear();
     }
 
-    /// Reads the keys of the book; tells whether there are more than can be read now.
+    /// Reads the keys of the book. Returns whether there are more than one look can verify.
     pub(super) fn read<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> bool {
         let statements = keys.filter_map(|key| key.strip_prefix(REVOKED_KEY));
         let mut verified = 0;
@@ -91,7 +92,7 @@ impl Revocations {
         false
     }
 
-    /// What this node tells; and whether it is something else than before.
+    /// The entries that this node maintains, and whether they have changed.
     pub(super) fn told(&mut self) -> (Arc<[Told]>, bool) {
         let changed = self.ledger.generation() != self.told.0;
         if changed {
@@ -110,13 +111,13 @@ impl Revocations {
         self.told = (generation, told.collect());
     }
 
-    /// Whether it is time to judge, and there is something that somebody revoked.
+    /// Whether a judgement is due, and there is any revocation.
     pub(super) fn is_due(&mut self, wall_ms: u64, now: Instant) -> bool {
         if now < self.judge_next && !self.is_new {
             return false;
         }
         (self.judge_next, self.is_new) = (now + JUDGE_INTERVAL, false);
-        // What is over is dropped here, too: nobody else looks that often.
+        // Revocations that are over are dropped here, too, because no other code checks as often.
         if let Err(error) = self.ledger.tend(wall_ms) {
             tracing::warn!(%error, "what is over is not taken off the disk");
         }
@@ -124,8 +125,8 @@ impl Revocations {
         self.candidates(&known, wall_ms).next().is_some()
     }
 
-    /// Has count what counts by the word of those who have a say. `wait` is how long this node leaves it
-    /// to others to vouch.
+    /// Applies the revocations whose issuers are trusted. `wait` is how long this node leaves it to
+    /// others to sign again.
     pub(super) fn judge(&mut self, says: &[Say], wait: Duration, wall_ms: u64, now: Instant) {
         let known = self.known();
         let counts = |(statement, revocation): (&String, &Revocation)| {
@@ -159,9 +160,9 @@ impl Revocations {
         }
     }
 
-    /// Signs again what was signed by somebody who has no say any more, where this node has one: nobody
-    /// who joins from now on would go by that one's word. Nodes do so at times of their own, and what
-    /// one has signed need not be signed by others.
+    /// Signs revocations again whose issuer is no longer trusted in a space where this node is. A
+    /// node that joins later would not accept the first issuer's signature. Each node does so at
+    /// its own time, and a revocation that one has signed need not be signed by others.
     fn vouched(
         &mut self,
         known: &BTreeMap<String, Revoked>,
@@ -190,7 +191,7 @@ impl Revocations {
                     issued: wall_ms / 1000,
                     ..it.clone()
                 });
-                // Without an end it is for ever, which is the longest.
+                // A revocation without an end lasts longest.
                 orphan.expires = orphan
                     .expires
                     .zip(it.expires)
@@ -225,8 +226,8 @@ impl Revocations {
         known.map(|it| (it.statement.clone(), it)).collect()
     }
 
-    /// All that stands in the book or is known already, as far as it is not over: what counts in one
-    /// space may in another by now.
+    /// All revocations in the book or in the ledger that are not over. A revocation that counts in
+    /// one space may now count in another, too.
     fn candidates<'a>(
         &'a self,
         known: &'a BTreeMap<String, Revoked>,

@@ -1,17 +1,17 @@
-//! Who may do what over libp2p.
+//! The rights of peers over libp2p.
 //!
-//! At an open node, as on loopback, whoever connects is taken for a member. At a closed one a peer has a
-//! right in a space
+//! At an open node, as on loopback, every peer that connects counts as a member. At a closed one a
+//! peer has a right in a space
 //! - as its member, by its configuration;
 //! - if the operator named its key (`--peer .../p2p/ID`), in all spaces;
 //! - by a ticket that it has shown since this node started;
 //! - if it signed a ticket with which this node joins, where members are not known.
 //!
-//! A page in a browser, which comes by WebSocket, is never taken for a member because the node is open, as
-//! on loopback, and its tickets make it an editor at most.
+//! A page in a browser, which connects by WebSocket, never counts as a member because the node is
+//! open. Its tickets make it an editor at most.
 //!
-//! A peer has the rights for as long as it is connected that it had when it came. When they change its
-//! connections are closed, and it comes again.
+//! While a peer is connected, it has the rights of the time when it connected. When they change,
+//! this node closes its connections, and the peer connects again.
 
 mod shown;
 
@@ -30,64 +30,64 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// How long a member that may not know of a removal leaves it to the address book to tell, before it
-/// makes somebody a member by a ticket. Higher makes joining slower after changes that were missed,
-/// lower lets in who was removed meanwhile.
+/// How long a member that may have missed a removal waits for the address book, before it makes a
+/// peer a member by a ticket. A higher value makes joining slower after missed changes. A lower one
+/// admits a peer that was removed meanwhile.
 pub(super) const UNSURE: Duration = Duration::from_secs(5);
 
-/// What a peer may do in a space.
+/// The right of a peer in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) space: SpaceId,
     pub(super) role: Role,
-    /// Whether it has it by a ticket only.
+    /// Whether it comes from a ticket only.
     pub(super) by_ticket: bool,
 }
 
-/// Why a ticket gives nothing here.
+/// The reason why a ticket gives no rights here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worthless {
-    /// It is for somebody else.
+    /// It is for another holder.
     Holder,
     /// None of its spaces is open here.
     Space,
     /// It was revoked in all of its spaces.
     Revoked,
-    /// Who signed it has no say in any of its spaces.
+    /// Its issuer is trusted in none of its spaces.
     Issuer,
     /// Its holder was removed from the members of its spaces after it was signed.
     Removed,
-    /// So many have shown tickets that this one finds no room.
+    /// Too many peers have shown tickets, so that there is no room for this one.
     Room,
 }
 
-/// Who may do what, shared by those who ask and the one who knows.
+/// The rights of all peers. Clones share them.
 #[derive(Clone)]
 pub(super) struct Rights(Arc<Mutex<Known>>);
 
 struct Known {
-    /// Whoever comes is a member of everything.
+    /// Whether every peer counts as a member of all spaces.
     open: bool,
     own: OwnerKey,
     spaces: Vec<Space>,
     ledger: Ledger,
     rosters: Rosters,
-    /// What this node may do itself, by space, when that was looked at last.
+    /// The roles of this node itself, by space, at the last look.
     own_roles: Vec<Role>,
-    /// Whom the operator named.
+    /// The owners that the operator named.
     named: BTreeSet<OwnerKey>,
     shown: Shown,
-    /// This node's own tickets that the last node which saw them refused.
+    /// The own tickets that another node refused when they were last shown.
     refused: BTreeMap<TicketId, Flaw>,
     /// Pages that are connected.
     browsers: HashSet<PeerId>,
-    /// Until when this node may have missed a removal, by space.
+    /// The time until which this node may have missed a removal, by space.
     unsure: HashMap<SpaceId, Instant>,
-    /// The same for a single owner, whose removal was just seen: a ticket of another clock may seem to
-    /// have been signed later.
+    /// The same for one owner, whose removal was just seen. By another clock, an older ticket may
+    /// seem to be newer.
     unsure_of: BTreeMap<(SpaceId, OwnerKey), Instant>,
-    /// By which configuration this node is no member any more, as a member said, where it does not know
-    /// that configuration itself.
+    /// The configuration by which this node is no longer a member, as a member reported it, if this
+    /// node does not have it itself.
     out: BTreeMap<SpaceId, (u64, u64)>,
 }
 
@@ -120,17 +120,17 @@ impl Rights {
         Rights(Arc::new(Mutex::new(known)))
     }
 
-    /// Nothing in here can be half done, so a panic elsewhere spoils nothing.
+    /// No change in here can be half done, so a panic elsewhere leaves it valid.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The operator named this peer.
+    /// Records that the operator named this peer.
     pub(super) fn name(&self, peer: &PeerId) {
         self.known().named.extend(owner_of(peer));
     }
 
-    /// The members are these from now on.
+    /// Sets the members.
     pub(super) fn set_rosters(&self, rosters: Rosters, now_ms: u64) {
         let mut known = self.known();
         known.rosters = rosters;
@@ -138,7 +138,7 @@ impl Rights {
         known.look_at_own(now_ms);
     }
 
-    /// Notes whether a peer is a page, for as long as it is connected. Tells whether that is news.
+    /// Records whether a peer is a page, while it is connected. Returns whether that has changed.
     pub(super) fn set_browser(&self, peer: &PeerId, browser: bool) -> bool {
         let mut known = self.known();
         match browser {
@@ -152,12 +152,12 @@ impl Rights {
         self.known().browsers.contains(peer)
     }
 
-    /// What a peer may do, by space, in their order.
+    /// The rights of a peer, in the order of the spaces.
     pub(super) fn of(&self, peer: &PeerId, now_ms: u64) -> Vec<Right> {
         self.known().of(peer, now_ms)
     }
 
-    /// The share that a peer counts for among incoming connections.
+    /// The share in which a peer counts among incoming connections.
     pub(super) fn class(&self, peer: &PeerId, now_ms: u64) -> Class {
         let known = self.known();
         let rights = known.of(peer, now_ms);
@@ -175,8 +175,8 @@ impl Rights {
         }
     }
 
-    /// The ticket by which a peer is here, if it is by one: of several the one that lets it do most, and of
-    /// these the last.
+    /// The ticket by which a peer has its rights, if it has them by one. Among several, it is the
+    /// last one with the highest role.
     pub(super) fn ticket_of(&self, peer: &PeerId, now_ms: u64) -> Option<TicketId> {
         let known = self.known();
         let by_ticket = known.of(peer, now_ms).iter().any(|right| right.by_ticket);
@@ -189,7 +189,7 @@ impl Rights {
         most.map(|grant| grant.id)
     }
 
-    /// Whether a peer is a member, or taken for one, in all spaces that are open here.
+    /// Whether a peer is a member, or counts as one, in all open spaces.
     pub(super) fn is_full(&self, peer: &PeerId, now_ms: u64) -> bool {
         let known = self.known();
         let rights = known.of(peer, now_ms);
@@ -197,24 +197,24 @@ impl Rights {
         full.count() == known.spaces.len()
     }
 
-    /// Whether this node passes on in a space what others made, as only a member may.
+    /// Whether this node passes on the changes of others in a space, which only a member may do.
     pub(super) fn passes_on(&self, space: SpaceId) -> bool {
         let known = self.known();
         known.own_roles.get(space.0) == Some(&Role::Member)
     }
 
-    /// Whether anything can change by time alone.
+    /// Whether rights can change by time alone.
     pub(super) fn has_shown(&self) -> bool {
         let known = self.known();
         let is_shown = !known.shown.is_empty() || !known.ledger.held().is_empty();
         is_shown && (!known.open || !known.browsers.is_empty())
     }
 
-    /// A peer has shown a ticket that is good by itself. Gives the places of its spaces that are open
-    /// here and in which it is worth something.
+    /// Records that a peer has shown a ticket that is valid by itself. Returns the places of its
+    /// open spaces in which it gives rights.
     ///
     /// # Errors
-    /// [`Worthless`], and nothing is remembered.
+    /// [`Worthless`]; then nothing is remembered.
     pub(super) fn show(
         &self,
         peer: PeerId,
@@ -232,20 +232,20 @@ impl Rights {
         Ok(spaces)
     }
 
-    /// The last connection to a peer is gone.
+    /// Records that the last connection to a peer is gone.
     pub(super) fn gone(&self, peer: &PeerId) {
         self.known().shown.gone(peer);
     }
 
-    /// Forgets the tickets that have ended or are revoked, and looks what those that this node was given
-    /// are worth.
+    /// Forgets the tickets that have ended or are revoked, and updates the roles of this node by
+    /// its own tickets.
     pub(super) fn tidy(&self, now_ms: u64) {
         let mut known = self.known();
         let mut shown = std::mem::take(&mut known.shown);
         shown.retain(|peer, grant| {
             let is_over = match known.worth(grant, owner_of(peer)) {
                 Ok(_) => false,
-                // Who signed it may be a member again.
+                // Its issuer may become a member again.
                 Err(Worthless::Issuer) => !known.ledger.revoked_in(grant.id).is_empty(),
                 Err(_) => true,
             };
@@ -255,8 +255,8 @@ impl Rights {
         known.look_at_own(now_ms);
     }
 
-    /// The tickets that this node needs and may show to a peer: to whom signed it, and to members of its
-    /// spaces. To others it would give away what it may do.
+    /// The tickets that this node needs and may show to a peer: the issuer, and the members of its
+    /// spaces. To other peers a ticket would reveal this node's rights.
     pub(super) fn to_show(&self, peer: &PeerId, now_ms: u64) -> Vec<String> {
         let known = self.known();
         let Some(owner) = owner_of(peer) else {
@@ -272,7 +272,7 @@ impl Rights {
         held.map(|(ticket, _)| ticket).collect()
     }
 
-    /// Who has a say in each space that is open here: its members, or this node if there are none.
+    /// The trusted owners of each open space: its members, or this node if it has none.
     pub(super) fn says(&self) -> Vec<Say> {
         let known = self.known();
         let spaces = known.spaces.iter().zip(known.rosters.iter());
@@ -286,7 +286,7 @@ impl Rights {
         spaces.map(say).collect()
     }
 
-    /// A node has answered to a ticket of this one: with what is wrong with it, if anything is.
+    /// Records the answer of a node to a ticket of this one: the flaw of the ticket, if it has one.
     pub(super) fn answered(&self, ticket: &str, flaw: Option<Flaw>) {
         let mut known = self.known();
         let held = known.ledger.held();
@@ -298,7 +298,8 @@ impl Rights {
         };
     }
 
-    /// Where this node is in each of its spaces; `greeted` has the nodes that greeted in one.
+    /// The place of this node in each of its spaces. `greeted` returns the nodes that have sent
+    /// their hello in one.
     pub(super) fn places(
         &self,
         greeted: impl Fn(&Space) -> Vec<PeerId>,
@@ -329,7 +330,8 @@ impl Rights {
         spaces.map(place).collect()
     }
 
-    /// The spaces of whose members a peer was removed, as far as this node is one and knows it.
+    /// The spaces from whose members a peer was removed, as far as this node is a member and has
+    /// that removal.
     pub(super) fn to_tell(&self, peer: &PeerId) -> Vec<Removed> {
         let known = self.known();
         let Some(owner) = owner_of(peer) else {
@@ -352,8 +354,9 @@ impl Rights {
         spaces.filter_map(removed).take(TOLD_MAX).collect()
     }
 
-    /// A peer says that this node was removed. Of spaces whose member the peer is, as this node knows it,
-    /// that is believed, until a newer configuration is known here. Tells whether it is news.
+    /// Handles a peer's report that this node was removed. In a space whose member the peer is,
+    /// this node accepts it until it has a newer configuration. Returns whether anything has
+    /// changed.
     pub(super) fn told(&self, peer: &PeerId, rows: &[Removed], now_ms: u64) -> bool {
         let mut known = self.known();
         let Some(owner) = owner_of(peer) else {
@@ -393,7 +396,7 @@ impl Rights {
         is_news
     }
 
-    /// The members of the spaces that this node is a member of.
+    /// The members of the spaces of which this node is a member.
     pub(super) fn fellows(&self) -> BTreeSet<PeerId> {
         let known = self.known();
         let rosters = known.rosters.iter().flatten();
@@ -402,8 +405,8 @@ impl Rights {
         owners.into_iter().filter_map(peer_of).collect()
     }
 
-    /// Whether a ticket that a peer has shown makes it a member of a space: if this node is one, the peer
-    /// is none, and it was not removed since the ticket was signed.
+    /// Whether a ticket that a peer has shown makes it a member of a space. This node must be a
+    /// member, the peer must be none, and the ticket must be newer than its last removal.
     pub(super) fn admits(
         &self,
         space: SpaceId,
@@ -415,7 +418,8 @@ impl Rights {
         self.known().admits(space, peer, grant, now_ms, now)
     }
 
-    /// The spaces of which a peer is to be made a member, each with a ticket that it has shown for that.
+    /// The spaces of which a peer is to be made a member, each with a ticket that it has shown for
+    /// that.
     pub(super) fn to_admit(
         &self,
         peer: &PeerId,
@@ -474,7 +478,7 @@ impl Known {
             }
             let most = if browser { Role::Editor } else { Role::Member };
             let role = roles.into_iter().max()?.min(most);
-            // Of what it makes it has to prove that it is its own.
+            // A peer below the role member has to prove that its writers are its own.
             if role < Role::Member {
                 owner?;
             }
@@ -503,18 +507,18 @@ impl Known {
             let worth = self.worth(grant, Some(owner));
             grant.is_timely(now_ms).is_ok() && worth.is_ok_and(|it| it.contains(&space))
         };
-        // A page is no member, whatever its ticket says.
+        // A page is no member, whatever its ticket allows.
         let is_member = grant.role == Role::Member && !self.browsers.contains(peer);
         if !is_member || !is_in(&self.own) || is_in(&owner) || !is_good() {
             return Admission::Never;
         }
         let knew = grant.knew.get(&self.spaces[space.0]);
         if knew.is_some_and(|knew| *knew >= roster.at) {
-            // Its issuer knew of each removal that this node could know of.
+            // Its issuer had every removal that this node could have.
             return Admission::Now(owner, roster.at);
         }
         let unsure_of = self.unsure_of.get(&(space, owner));
-        // Of its own tickets this node knows by the same clock when they were signed.
+        // This node signed its own tickets by its own clock.
         let unsure_of = unsure_of.filter(|_| grant.issuer != self.own);
         let until = self.unsure.get(&space).max(unsure_of);
         match until.and_then(|until| until.checked_duration_since(now)) {
@@ -523,7 +527,7 @@ impl Known {
         }
     }
 
-    /// Looks what this node's own tickets let it do.
+    /// Updates the roles of this node by its own tickets.
     fn look_at_own(&mut self, now_ms: u64) {
         let standing = Standing::of(self.own, &self.ledger);
         let role = |(place, space): (usize, &Space)| {
@@ -533,7 +537,7 @@ impl Known {
         self.own_roles = self.spaces.iter().enumerate().map(role).collect();
     }
 
-    /// Notes who was removed from the members of the spaces.
+    /// Records which owners were removed from the members of the spaces.
     fn look_at_members(&mut self, now_ms: u64) {
         let (now, until) = (now_ms / 1000, Instant::now() + UNSURE);
         let places = self.spaces.iter().enumerate();
@@ -549,7 +553,8 @@ impl Known {
             };
             let all = roster.earlier.iter().map(|(at, owners)| seen(*at, owners));
             let all = all.chain([seen(roster.at, roster)]);
-            // A ticket that it has shown was signed before, whatever the clock of its issuer said.
+            // A ticket that it has shown was signed before the removal, whatever the clock of its
+            // issuer was.
             let signed = |owner: &OwnerKey| {
                 let peer = peer_of(owner);
                 let shown = peer.iter().flat_map(|peer| self.shown.of(peer));
@@ -587,21 +592,21 @@ impl Known {
             .is_some_and(|roster| roster.binary_search(&owner).is_ok())
     }
 
-    /// Whether this node is a member, and nobody has told it that it is none any more.
+    /// Whether this node is a member, and no member has reported its removal.
     fn is_in(&self, space: SpaceId) -> bool {
         self.is_member(space, self.own) && !self.out.contains_key(&space)
     }
 
-    /// The open spaces of which a ticket speaks.
+    /// The open spaces that a ticket covers.
     fn covered(&self, grant: &Grant) -> impl Iterator<Item = SpaceId> {
         let covered = |(_, space): &(usize, &Space)| grant.covers(space.as_str());
         let spaces = self.spaces.iter().enumerate().filter(covered);
         spaces.map(|(place, _)| SpaceId(place))
     }
 
-    /// In which of its spaces a ticket is worth something to this holder: who signed it has a say there,
-    /// as members have, and in a space without members this node alone; and the holder was not removed
-    /// since.
+    /// The spaces of a ticket in which it gives rights to this holder. Its issuer must be trusted
+    /// there: members are, and in a space without members this node alone. The holder must not have
+    /// been removed since.
     fn worth(&self, grant: &Grant, holder: Option<OwnerKey>) -> Result<Vec<SpaceId>, Worthless> {
         let covered: Vec<SpaceId> = self.covered(grant).collect();
         if covered.is_empty() {
@@ -634,13 +639,13 @@ impl Known {
     }
 }
 
-/// The key of a peer, which its name has in it if it is an Ed25519 key, as nodes have. A weak one is
-/// nobody's.
+/// The key of a peer, which is part of its name if it is an Ed25519 key, as of nodes. A weak key
+/// has no owner.
 pub(super) fn owner_of(peer: &PeerId) -> Option<OwnerKey> {
     key_of(peer).filter(|key| keys::is_sound(&key.0))
 }
 
-/// Whether the key in a peer's name is one that nobody has.
+/// Whether the key in a peer's name is weak, and so has no owner.
 pub(super) fn is_weak(peer: &PeerId) -> bool {
     key_of(peer).is_some_and(|key| !keys::is_sound(&key.0))
 }

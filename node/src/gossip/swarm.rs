@@ -1,4 +1,4 @@
-//! The loop that owns the swarm: events in, frames out, links kept up or cut.
+//! The loop that owns the swarm: it handles events, sends frames, and maintains or cuts links.
 
 mod asks;
 mod finds;
@@ -41,16 +41,16 @@ use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
-/// How often is looked for what is due: nodes to dial, frames that waited, silent peers.
+/// How often the loop checks for due work: nodes to dial, waiting frames, silent peers.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The lines that tell of connections which come and go.
+/// Paces the log lines about connections that open and close.
 static PEERS_LOG: LogPace = LogPace::new();
 
-/// How long all listeners together may take to be bound.
+/// How long all listeners together may take to bind.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The swarm and what goes with it.
+/// The swarm and the state around it.
 pub(super) struct Network {
     swarm: Swarm<Behaviour>,
     handle: Handle,
@@ -66,53 +66,54 @@ pub(super) struct Network {
     cuts: watch::Receiver<Cuts>,
     audits: Audits,
     abouts: Abouts,
-    /// The address book, as long as it can be kept.
+    /// The address book, while it can be maintained.
     book: Option<Book>,
-    /// What was heard there.
+    /// The addresses from the book.
     addresses: Addresses,
     chance: Chance,
-    /// When is looked next for whom to dial of these.
+    /// When to look next for nodes to dial among them.
     find_next: Instant,
-    /// Who may do what, and the members, whenever they change.
+    /// The rights of peers. `rosters` reports changes of the members.
     rights: Rights,
-    /// Whom tickets make members just now.
+    /// The attempts to make ticket holders members.
     admissions: Admissions,
     /// The tickets that were shown and have no answer yet.
     tickets_sent: HashMap<OutboundRequestId, String>,
-    /// Which connections are of browsers.
+    /// Records which connections are of browsers.
     door: Door,
     rosters: watch::Receiver<Rosters>,
-    /// The members of spaces that this node is a member of: they need links to each other.
+    /// The members of spaces of which this node is a member, which need links to each other.
     fellows: BTreeSet<PeerId>,
     clock: WallClock,
-    /// What is revoked, and which of that was looked at.
+    /// The ledger; `revoked_seen` is its generation at the last look.
     ledger: Ledger,
     revoked_seen: u64,
-    /// When is looked next whether rights have ended.
+    /// When to check next whether rights have ended.
     review_next: Instant,
     directory: Directory,
     figures: Figures,
     refusals: Refusals,
     limits: GossipLimits,
-    /// The peers with pushes that wait for more, and until when.
+    /// The peers whose pushes wait for more, and until when.
     gathering: VecDeque<(Instant, PeerId)>,
-    /// The frames and pushes of each peer, and their bytes, against what it may send.
+    /// Rates of the frames and pushes of each peer, and of their bytes.
     frame_pace: Pace<PeerId>,
     byte_pace: Pace<PeerId>,
-    /// Who uses this node as a relay.
+    /// The peers that use this node as a relay.
     relayed: Relayed,
     /// The listeners of this node at relays.
     circuits: Circuits,
-    /// Whether others may use this node as a relay, and so are to hear where it listens.
+    /// Whether others may use this node as a relay, and so need the addresses of its listeners.
     is_relay: bool,
-    /// The cuts that are in effect.
+    /// The cuts in effect.
     cut: Cuts,
-    /// The peers that were connected when they were cut off, and where they listened.
+    /// The peers that were connected when they were cut off, and the addresses on which they
+    /// listened.
     cut_off: HashMap<PeerId, Vec<Multiaddr>>,
 }
 
-/// Whether nobody listens at an address over TCP. libp2p has its listeners share a port with others that
-/// allow that, so that a second node would get some of the connections that are meant for the first.
+/// Checks that no program listens at an address over TCP. libp2p's listeners share a port with
+/// others that allow it. So a second node would get some of the connections to the first.
 fn is_free(address: &Multiaddr) -> std::io::Result<()> {
     let mut parts = address.iter();
     let ip = match parts.next() {
@@ -121,13 +122,14 @@ fn is_free(address: &Multiaddr) -> std::io::Result<()> {
         _ => return Ok(()),
     };
     match parts.next() {
-        // The system finds a free one for port 0.
+        // For port 0 the system finds a free one.
         Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind((ip, port)).map(|_| ()),
         _ => Ok(()),
     }
 }
 
-/// What an error and its causes say, each thing once; some of libp2p's say nothing themselves.
+/// The texts of an error and its causes, each once. Some errors of libp2p have no text of their
+/// own.
 fn causes(error: &dyn std::error::Error) -> String {
     let all = std::iter::successors(Some(error), |error| error.source());
     let mut parts: Vec<String> = Vec::new();
@@ -143,7 +145,8 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl Network {
-    /// Makes the swarm, which does not listen yet. `questions` are audits to ask peers for.
+    /// Makes the swarm, which does not listen yet. `questions` receives the audits to send to
+    /// peers.
     pub(super) async fn new(
         start: Start<'_>,
         questions: mpsc::Receiver<audit::Request>,
@@ -235,8 +238,8 @@ impl Network {
         Ok(network)
     }
 
-    /// Binds all listeners and returns the addresses they got, in the same order. Those at relays are
-    /// not waited for: a relay may come later, and does not change what the address is.
+    /// Binds all listeners and returns their addresses, in the same order. Listeners at relays are
+    /// not awaited, because a relay may start later, and does not change the address.
     pub(super) async fn listen(
         &mut self,
         addresses: &[Address],
@@ -268,7 +271,7 @@ impl Network {
                     address,
                 }) => {
                     self.listening(listener_id, &address);
-                    // A wildcard has an address for each interface; the first one does.
+                    // A wildcard has an address for each interface; the first one is returned.
                     if let Some((place, _)) = unbound.remove(&listener_id) {
                         bound.push((place, address));
                     }
@@ -294,7 +297,7 @@ impl Network {
         Ok(bound.into_iter().map(|(_, address)| address).collect())
     }
 
-    /// Runs until the node stops, which it tells by dropping the sender of the cuts.
+    /// Runs until the node stops, which drops the sender of the cuts.
     pub(super) async fn run(mut self) {
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -345,7 +348,8 @@ impl Network {
                 endpoint,
                 ..
             } => {
-                // Before it is given rights. One that has some already comes again with fewer.
+                // This must happen before the peer gets rights. A peer that already has some
+                // connects again with fewer.
                 let news =
                     self.door.is_browser(&endpoint) && self.rights.set_browser(&peer_id, true);
                 if news && num_established.get() > 1 {
@@ -425,12 +429,12 @@ impl Network {
         }
     }
 
-    /// A connection was refused, here.
+    /// Records that this node refused a connection.
     fn denied(&mut self, cause: &ConnectionDenied, who: &dyn fmt::Display, now: Instant) {
         let memory = cause.downcast_ref::<memory_connection_limits::MemoryUsageLimitExceeded>();
         let reason = cause.downcast_ref::<Reason>().copied();
         match reason.or(memory.map(|_| Reason::Memory)) {
-            // That links are cut on purpose is no news.
+            // A refusal because of a cut is expected.
             Some(Reason::Cut) | None => {}
             Some(reason) => self.refusals.refused(reason, who, now),
         }
@@ -441,7 +445,7 @@ impl Network {
             tracing::info!(%address, "listens at a relay");
             self.circuits.bound(listener);
         } else if self.is_relay {
-            // Whoever listens at this relay is reached by these.
+            // A node that listens at this relay is reached at these addresses.
             self.swarm.add_external_address(address.clone());
         }
     }
@@ -521,7 +525,7 @@ impl Network {
     }
 }
 
-/// Waits until the first of those that wait is due; for ever if there is none.
+/// Waits until the first waiting peer is due. Without one it never returns.
 async fn due(first: Option<&(Instant, PeerId)>) {
     match first {
         Some((at, _)) => tokio::time::sleep_until((*at).into()).await,
@@ -534,7 +538,7 @@ fn machine(address: &Multiaddr) -> Multiaddr {
     address.iter().take(1).collect()
 }
 
-/// What makes this node wait otherwise than others.
+/// A seed that differs from node to node, so that their waits differ.
 fn seed(own: &PeerId) -> u64 {
     let bytes = own.to_bytes();
     let last = bytes.last_chunk::<8>().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The ways to other nodes, and of pages to this one: TCP, QUIC and WebSocket.
+//! The transports between nodes, and from pages to this node: TCP, QUIC and WebSocket.
 
 use super::door::Door;
 use libp2p::core::muxing::StreamMuxerBox;
@@ -10,8 +10,8 @@ use std::error::Error;
 
 type Transports = Boxed<(PeerId, StreamMuxerBox)>;
 
-/// All transports. Names are resolved for each; a secure WebSocket is dialled by name, so WebSocket is
-/// asked before names are. What comes to its listeners passes the door first.
+/// All transports. Names are resolved for each. A secure WebSocket is dialled by name, so WebSocket
+/// comes before name resolution. Connections to its listeners pass the door first.
 pub(super) fn build(key: &Keypair, door: Door) -> Result<Transports, Box<dyn Error + Send + Sync>> {
     let tcp = || tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
     let plain = tcp()

@@ -1,7 +1,7 @@
-//! Configured peers, and those that tickets name, that are not there.
+//! Configured peers, and those that tickets name, that are not linked.
 //!
-//! A setting that has no effect must not be silent: such a peer stands in the log, in `/v1/peers` and in
-//! what `tallymesh doctor` finds, with the reason.
+//! A setting without effect must not be silent. So such a peer is shown with the reason in the log,
+//! in `/v1/peers` and by `tallymesh doctor`.
 
 use super::relay::relay_of;
 use libp2p::core::transport::TransportError;
@@ -14,14 +14,14 @@ use std::io;
 use std::time::{Duration, Instant};
 use utoipa::ToSchema;
 
-/// How long a peer may be away before the log tells of it. Lower tells of restarts, too.
+/// How long a peer may be away before it is logged. A lower value logs restarts, too.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
-/// The wait before the log tells of it again; it doubles up to its limit.
+/// The wait before it is logged again. It doubles up to its limit.
 const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Why a peer is not there.
+/// The reason why a peer is not linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Why {
     code: &'static str,
@@ -34,12 +34,12 @@ impl Why {
         Why { code, detail }
     }
 
-    /// Nothing has come of dialling it yet.
+    /// No attempt to dial it has a result yet.
     fn waiting() -> Why {
         Why::new("no_answer", "no answer so far")
     }
 
-    /// It is connected, and says nothing.
+    /// It is connected, and sends nothing.
     pub(super) fn silent() -> Why {
         Why::new(
             "silent",
@@ -56,7 +56,7 @@ impl Why {
         )
     }
 
-    /// It greets, and has no space of this node's.
+    /// It sends its hello, and has no space of this node.
     pub(super) fn elsewhere() -> Why {
         Why::new(
             "no_space",
@@ -73,10 +73,10 @@ impl Why {
         )
     }
 
-    /// The reason in a failed attempt; `None` if the attempt tells nothing about the peer.
+    /// The reason in a failed attempt; `None` if the attempt shows nothing about the peer.
     pub(super) fn of(error: &DialError) -> Option<Why> {
         Some(match error {
-            // An address that the node listens on is not even dialled.
+            // An address of this node's own listeners is not even dialled.
             DialError::LocalPeerId { .. } | DialError::NoAddresses => {
                 Why::new("own_address", "this is an address of this node itself")
             }
@@ -114,7 +114,7 @@ fn transport(error: &TransportError<io::Error>) -> Why {
     }
 }
 
-/// The cause that is furthest down.
+/// The innermost cause.
 fn innermost(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -123,20 +123,21 @@ fn innermost(error: &dyn Error) -> String {
     error.to_string()
 }
 
-/// A peer that is not there.
+/// A peer that is not linked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct UnreachedRow {
     /// Its address, as it was configured.
     pub address: String,
-    /// The setting that names it: `peer` for `--peer`, `listen` for a relay in `--listen`, `ticket` for a ticket to join
-    /// with, and for no `--peer`.
+    /// The setting that names it: `peer` for `--peer`, `listen` for a relay in `--listen`, or
+    /// `ticket`. The last one stands for an address in a ticket to join with that no `--peer`
+    /// names.
     pub from: &'static str,
     /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,
     /// `no_answer`, `silent`, `no_space`, `relay`, `stranger`, `unsupported`, `denied` or `unreachable`.
     pub code: &'static str,
     /// The reason.
     pub detail: String,
-    /// For how long it has not been there, in milliseconds.
+    /// How long it has not been linked, in milliseconds.
     pub for_ms: u64,
 }
 
@@ -149,7 +150,7 @@ struct Row {
     tell_wait: Duration,
 }
 
-/// How a configured peer stands.
+/// The state of a configured peer.
 pub(super) enum Standing {
     /// It is linked.
     Well,
@@ -159,7 +160,7 @@ pub(super) enum Standing {
     Away,
 }
 
-/// All of them.
+/// All peers that are not linked.
 #[derive(Default)]
 pub(super) struct Unreached {
     rows: BTreeMap<Multiaddr, Row>,
@@ -168,7 +169,7 @@ pub(super) struct Unreached {
 }
 
 impl Unreached {
-    /// None so far; only tickets name the addresses `of_tickets`.
+    /// Begins without peers. Only tickets name the addresses `of_tickets`.
     pub(super) fn new(of_tickets: BTreeSet<Multiaddr>) -> Unreached {
         Unreached {
             rows: BTreeMap::new(),
@@ -176,7 +177,7 @@ impl Unreached {
         }
     }
 
-    /// An attempt to reach a configured address failed.
+    /// Records that an attempt to reach a configured address failed.
     pub(super) fn failed(&mut self, address: Multiaddr, error: &DialError, now: Instant) {
         if let Some(why) = Why::of(error) {
             self.row(address, now).why = why;
@@ -193,7 +194,8 @@ impl Unreached {
         })
     }
 
-    /// Looks how the peers stand, each with its address and who was there last; tells the log.
+    /// Updates the state of the peers, each with its address and the peer last seen there, and logs
+    /// it.
     pub(super) fn look(
         &mut self,
         peers: impl Iterator<Item = (Multiaddr, Standing)>,
@@ -221,7 +223,7 @@ impl Unreached {
                 false => "peer",
             };
             let row = self.row(address.clone(), now);
-            // Another reason is told soon, the same one more and more seldom.
+            // Another reason is logged soon, the same one less and less often.
             let is_other = row.told.is_some_and(|told| told != row.why.code);
             let first = row.tell_next.min(row.since + TELL_AFTER);
             if now >= row.tell_next || is_other && now >= first {
@@ -248,7 +250,7 @@ impl Unreached {
     }
 }
 
-/// The peer that is expected at a configured address, and the address.
+/// A configured address, and the peer that is expected there.
 pub(super) type Expected = (Multiaddr, Option<PeerId>);
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Spaces that this node waits to join, was removed from, or has no ticket for any more: the log is told
-//! at growing intervals, and `/readyz` at once.
+//! Spaces that this node waits to join, was removed from, or has no valid ticket for. They are
+//! logged at growing intervals, and shown in `/readyz` at once.
 
 use crate::trust::{Flaw, Place};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// How long a node may wait before the log tells of it. Lower tells of joins that just take a moment.
+/// How long a node may wait before it is logged. A lower value logs joins that just take a moment.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
-/// The wait before the log tells of it again; it doubles up to its limit.
+/// The wait before it is logged again. It doubles up to its limit.
 const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Why a node is not in one of its spaces.
+/// The reason why a node is not in one of its spaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Outside {
-    /// Where it is.
+    /// The place of the node.
     pub(crate) place: Place,
     /// The state in a sentence, and what to do.
     pub(crate) detail: String,
@@ -34,7 +34,8 @@ struct Row {
 pub(super) struct Waiting(BTreeMap<Space, Row>);
 
 impl Waiting {
-    /// Takes where this node is in each of its spaces; gives where it is not as it should be.
+    /// Updates the place of this node in each of its spaces. Returns the spaces in which it does
+    /// not take part as it should.
     pub(super) fn look(
         &mut self,
         places: impl Iterator<Item = (Space, Place)>,

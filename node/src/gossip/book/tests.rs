@@ -5,7 +5,7 @@ use crate::trust::{Revocation, Revoked, TicketId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A node of a mesh in which every two are linked, by the number of the other.
+/// A node of a fully linked mesh. The number of a link is that of the other node.
 struct Node {
     peer: PeerId,
     book: Book,
@@ -20,11 +20,11 @@ struct Mesh {
     now: Instant,
     chance: Chance,
     gone: BTreeSet<usize>,
-    /// Who has a say in the one space, as all see it.
+    /// The trusted owners in the one space, as all nodes see them.
     members: Vec<OwnerKey>,
-    /// Whether who joins tells addresses.
+    /// Whether a node that joins publishes addresses.
     has_addresses: bool,
-    /// How far the clocks of those that join are ahead, in milliseconds.
+    /// How far the clocks of joining nodes are ahead, in milliseconds.
     ahead: Arc<AtomicI64>,
 }
 
@@ -33,7 +33,7 @@ fn identity(node: usize) -> Identity {
     Identity::from_secret([node as u8; 32])
 }
 
-/// That a ticket is revoked, as a node signs it.
+/// A revocation that a node has signed.
 fn revoked(node: usize, ticket: u8, expires: Option<u64>) -> Revoked {
     let revocation = Revocation {
         id: TicketId::new([ticket; 16]),
@@ -68,7 +68,7 @@ impl Mesh {
             ahead: Arc::default(),
         };
         for (node, port) in ports.iter().enumerate() {
-            // What waits by chance does so by its name.
+            // The random waits depend on the peer id.
             let peer = identity(node).peer_id().parse();
             mesh.join(peer.expect("a peer id"), *port);
         }
@@ -101,7 +101,7 @@ impl Mesh {
         }
     }
 
-    /// Takes a node away, whose place stays empty.
+    /// Removes a node, whose place stays empty.
     fn leave(&mut self, gone: usize) {
         self.gone.insert(gone);
         for node in &mut self.nodes {
@@ -157,7 +157,7 @@ impl Mesh {
         }
     }
 
-    /// Where a node would dial another.
+    /// The addresses at which a node would dial another.
     fn knows(&mut self, node: usize, other: usize) -> Vec<Multiaddr> {
         let peer = self.nodes[other].peer;
         let known = &mut self.nodes[node].known;
@@ -169,7 +169,7 @@ impl Mesh {
             .collect()
     }
 
-    /// Has a node revoke a ticket, as it does when it is asked to.
+    /// Lets a node revoke a ticket, as on a request.
     fn revoke(&self, node: usize, ticket: u8, expires: Option<u64>) -> String {
         let revoked = revoked(node, ticket, expires);
         let statement = revoked.statement.clone();
@@ -178,7 +178,7 @@ impl Mesh {
         statement
     }
 
-    /// Whether a ticket is revoked, as each node sees it.
+    /// Whether a ticket is revoked at each node.
     fn revoked(&self, ticket: u8) -> Vec<bool> {
         let id = TicketId::new([ticket; 16]);
         let nodes = self.nodes.iter();
@@ -187,7 +187,7 @@ impl Mesh {
             .collect()
     }
 
-    /// Has a node write into the book what nobody would, and nothing else.
+    /// Lets a node write any content into the book, and nothing else.
     fn scribble(&mut self, node: usize, ops: &[(String, Op)]) {
         let now = self.now;
         let book = &mut self.nodes[node].book;
@@ -228,7 +228,7 @@ fn a_start_whose_addresses_are_known_writes_nothing() {
         mesh.run(Duration::from_secs(3));
         assert_eq!(mesh.writers(), 3, "start {start}");
     }
-    // One that moved does.
+    // A start that moved writes.
     mesh.leave(mesh.nodes.len() - 1);
     mesh.join(again, 4);
     mesh.run(Duration::from_secs(3));
@@ -324,7 +324,8 @@ fn what_a_member_revokes_is_revoked_everywhere_and_stays_so() {
     mesh.run(Duration::from_secs(3));
     assert_eq!(mesh.revoked(7), [true; 3]);
     assert_eq!(mesh.revoked(8), [false; 3]);
-    // Who joins later hears it too, on other days and from others, and if it has no say any more.
+    // A node that joins later receives it, too: on other days, from other nodes, and after its
+    // issuer is no longer trusted.
     mesh.leave(0);
     mesh.members.clear();
     for half in 0..4 {
@@ -363,7 +364,7 @@ fn members_vouch_for_what_one_revoked_who_has_no_say_any_more() {
     mesh.leave(0);
     mesh.run(Duration::from_secs(30));
     assert!((2..4).contains(&known(&mesh)), "not each of three does");
-    // Who never knew the first one goes by the others' word.
+    // A node that never saw the first issuer trusts the others' statements.
     mesh.join(PeerId::random(), 6);
     mesh.run(Duration::from_secs(15));
     assert_eq!(mesh.revoked(7).last(), Some(&true));
@@ -403,7 +404,7 @@ fn what_is_no_statement_of_a_member_counts_for_nothing() {
         ..revoked(0, 7, None).revocation
     };
     let (elsewhere, _) = elsewhere.sign(&identity(0)).remove(0);
-    // More than is looked at in one go comes first.
+    // More statements than one look verifies come first.
     let junk: Vec<(String, Op)> = (0..600).map(|it| entry(&it.to_string())).collect();
     mesh.scribble(1, &junk);
     let ops = [
@@ -420,7 +421,7 @@ fn what_is_no_statement_of_a_member_counts_for_nothing() {
     mesh.run(Duration::from_secs(6));
     assert_eq!(mesh.revoked(7), [false; 2]);
     assert!(mesh.nodes[0].ledger.revoked().is_empty());
-    // A good one counts however it is written there: it is signed.
+    // A valid statement counts whatever the value of its counter, because it is signed.
     mesh.scribble(1, &[entry(&good), (format!("revoked/{good}"), Op::Set(-1))]);
     mesh.run(Duration::from_secs(6));
     assert_eq!(mesh.revoked(7), [true; 2]);
@@ -464,8 +465,8 @@ fn a_book_of_one_day_has_few_writers_whatever_is_revoked() {
     }
     mesh.run(Duration::from_secs(3));
     assert!((0..20).all(|ticket| mesh.revoked(ticket) == [true; 4]));
-    // Each tells its addresses, and one what is revoked: also on the next day, which begins for all at
-    // once.
+    // Each node publishes its addresses, and one node the revocations. The same holds on the next
+    // day, which begins for all at once.
     for day in 0..2 {
         let shards = mesh.nodes[1].book.replica.shard_count();
         assert_eq!(shards, 4 + 20, "day {day}");
@@ -474,8 +475,8 @@ fn a_book_of_one_day_has_few_writers_whatever_is_revoked() {
     }
 }
 
-/// Clocks differ by some milliseconds or minutes, so that one node is on the next day before another. The
-/// mesh panics where a link is closed.
+/// Clocks differ by some milliseconds or minutes, so that one node is on the next day before
+/// another. The mesh panics if a link is closed.
 #[test]
 fn a_day_that_begins_earlier_at_some_nodes_breaks_no_link() {
     let mut mesh = Mesh::new(&[1]);
@@ -494,7 +495,7 @@ fn a_day_that_begins_earlier_at_some_nodes_breaks_no_link() {
     mesh.revoke(3, 1, None);
     mesh.run(Duration::from_secs(5));
     assert_eq!(mesh.revoked(1), [true; 4]);
-    // One clock is set back over midnight, and on again.
+    // One clock goes back over midnight, and forward again.
     mesh.ahead.store(-60_000, Ordering::SeqCst);
     mesh.run(Duration::from_secs(5));
     assert_eq!(mesh.nodes[3].book.day, 20_000);

@@ -143,7 +143,7 @@ fn hellos_come_before_anything_else_in_their_space_and_hold_up_no_other() {
     assert_eq!(peer.queued_bytes, 0);
 }
 
-/// A peer that is connected, and what it is sent.
+/// A connected peer, and the frames that it is sent.
 struct Sending {
     frames: request_response::Behaviour<FrameCodec>,
     peers: Peers,
@@ -168,7 +168,7 @@ impl Sending {
         }
     }
 
-    /// The frames that are sent next, `written` or not.
+    /// The next frames to send, `written` or not.
     fn next(&mut self, written: bool) -> (Vec<Vec<u8>>, OutboundRequestId) {
         let (id, mut sent) = (self.id, None);
         let Sending { frames, peers, .. } = self;
@@ -221,7 +221,8 @@ fn what_was_not_written_before_its_connection_went_is_sent_again_before_all_else
     sending.push(&later);
     assert!(!sending.failed(one, &OutboundFailure::ConnectionClosed));
     let (again, two) = sending.next(false);
-    // The new hello may go in between, but nothing is lost, and each space begins with its own.
+    // The new hello may be in between. But no frame is lost, and each space begins with its own
+    // hello.
     let old: Vec<&Vec<u8>> = again.iter().filter(|it| !later.contains(it)).collect();
     assert_eq!(old, sent.iter().collect::<Vec<_>>());
     assert_eq!(again.len(), 5);
@@ -229,7 +230,7 @@ fn what_was_not_written_before_its_connection_went_is_sent_again_before_all_else
     assert!(at(&first[2]) < at(&later[1]));
     assert_eq!(sending.peer().queued_bytes, 0);
     assert!(queued > 0);
-    // That of the lost connection does not count any more.
+    // The request of the lost connection no longer counts.
     assert!(!sending.failed(one, &OutboundFailure::ConnectionClosed));
     sending.peer().done(two);
     assert!(sending.is_silent());
@@ -246,7 +247,7 @@ fn of_what_may_have_arrived_hellos_alone_are_sent_again() {
     let hellos = sent.into_iter().filter(|frame| is_hello(frame));
     assert_eq!(again, hellos.collect::<Vec<_>>());
     assert_eq!(again.len(), 2);
-    // A peer that is slow still has them.
+    // A slow peer still has the frames.
     assert!(!sending.failed(two, &OutboundFailure::Timeout));
     assert!(sending.is_silent());
     sending.push(&[hello("c", 1)]);
@@ -289,10 +290,10 @@ fn a_hello_again_is_passed_over_and_another_process_begins_the_link_anew() {
             assert_eq!(frame(peer, connection, hello(name, 1)), again);
         }
     }
-    // The process at the other end ended without a word, and its next start has one connection.
+    // The process at the other end ended without closing, and its next start has one connection.
     assert!(peer.closed(one).is_none());
     assert_eq!(frame(peer, two, hello("a", 2)), "anew");
-    // On the connection on which it greeted a process stays the same.
+    // On the connection of its hello, a process stays the same.
     assert_eq!(frame(peer, two, hello("book", 2)), "deliver");
 }
 
@@ -327,7 +328,7 @@ fn pushes_alone_gather_after_a_request_and_other_frames_take_them_along() {
     let begun = Instant::now();
     peers.insert(id, Link(7), begun);
     let peer = peers.get_mut(&id).expect("just inserted");
-    // How many frames are sent so long after the start, or how long they wait.
+    // How many frames are sent at this time after the start, or how long they wait.
     let mut send = |peer: &mut Peer, after: Duration| {
         let (mut sent, mut request) = (0, None);
         let until = peer.send_next(

@@ -1,29 +1,30 @@
 //! The tickets that peers have shown, within bounds.
 //!
-//! Each ticket, each peer and each address has a share, so that nobody who has one ticket keeps others
-//! from showing theirs; tickets of members have room that no lesser ticket takes. What a connected peer
-//! has shown stays. Of peers that are gone the ones that showed something longest ago are forgotten first:
-//! a peer shows its tickets at each connection.
+//! Each ticket, each peer and each address has a share. So a holder of one ticket can't keep others
+//! from showing theirs. Tickets of members have room that no lesser ticket takes.
+//!
+//! The tickets of a connected peer stay. Among peers that are gone, the one that showed a ticket
+//! longest ago is forgotten first, because a peer shows its tickets at each connection.
 
 use crate::trust::{Grant, Role};
 use libp2p::PeerId;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Most peers of which is remembered what they have shown.
+/// Most peers whose shown tickets are remembered.
 pub(super) const SHOWN_MAX: usize = 4096;
 
-/// How many of them have a member's ticket, where others leave room for them.
+/// How many of these places are reserved for peers with a member's ticket.
 const MEMBERS_RESERVE: usize = 512;
 
-/// Most peers that have shown one ticket, and that came from one address.
+/// Most peers that have shown one ticket. The next constant is the same for one address.
 pub(super) const PER_TICKET_MAX: usize = 1024;
 const PER_ADDRESS_MAX: usize = 1024;
 
 /// Most tickets of one peer that count at a time.
 pub(super) const PER_PEER_MAX: usize = 8;
 
-/// There is no room for a ticket, as all who take it are connected.
+/// There is no room for a ticket, because all peers that use it are connected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -31,7 +32,7 @@ struct Entry {
     grants: Vec<Grant>,
     from: IpAddr,
     is_connected: bool,
-    /// When it showed something last, as a number that goes up.
+    /// When it last showed a ticket, as a number that goes up.
     shown: u64,
 }
 
@@ -62,10 +63,10 @@ impl Shown {
         self.peers.get(peer).map_or(&[], |entry| &entry.grants)
     }
 
-    /// A connected peer, which came from this address, has shown a ticket.
+    /// Records that a connected peer at this address has shown a ticket.
     ///
     /// # Errors
-    /// [`Full`], and nothing is remembered.
+    /// [`Full`]; then nothing is remembered.
     pub(super) fn show(&mut self, peer: PeerId, grant: Grant, from: IpAddr) -> Result<(), Full> {
         let is_known = self.peers.contains_key(&peer);
         if !self.of(&peer).iter().any(|it| it.id == grant.id) {
@@ -94,7 +95,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Forgets who is gone for longest of those that take a share, if it is used up.
+    /// If a share is used up, forgets the peer in it that has been gone longest.
     fn make_room(&mut self, most: usize, takes: impl Fn(&Entry) -> bool) -> Result<(), Full> {
         let takers = || self.peers.iter().filter(|(_, entry)| takes(entry));
         if takers().count() < most {
@@ -107,14 +108,14 @@ impl Shown {
         Ok(())
     }
 
-    /// The last connection to a peer is gone.
+    /// Records that the last connection to a peer is gone.
     pub(super) fn gone(&mut self, peer: &PeerId) {
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.is_connected = false;
         }
     }
 
-    /// Keeps those tickets only of which this is so.
+    /// Retains only the tickets for which `keep` is true.
     pub(super) fn retain(&mut self, keep: impl Fn(&PeerId, &Grant) -> bool) {
         self.peers.retain(|peer, entry| {
             entry.grants.retain(|grant| keep(peer, grant));
@@ -148,7 +149,7 @@ mod tests {
         }
         let other = PeerId::random();
         assert_eq!(shown.show(other, grant(2, Role::Editor), from(9)), Ok(()));
-        // One that goes makes room, and is forgotten; who is connected is not.
+        // A peer that is gone makes room, and is forgotten. A connected one is not.
         shown.gone(&peers[7]);
         assert_eq!(
             shown.show(peers[2000], grant(1, Role::Reader), from(1)),

@@ -36,8 +36,8 @@ fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
     }
 }
 
-/// The rights at node 0, which has the spaces a, with members 0 and 1, b, with members 2 and 3, and c,
-/// without any.
+/// The rights at node 0. It has the spaces a, with members 0 and 1, b, with members 2 and 3, and c,
+/// without members.
 fn rights(open: bool) -> (Rights, Ledger) {
     let spaces = ["a", "b", "c"].map(|name| Space::new(name).expect("a name"));
     let rosters: Rosters = [roster(&[0, 1]), roster(&[2, 3]), None].into();
@@ -93,7 +93,8 @@ fn a_ticket_gives_its_role_where_its_issuer_has_a_say() {
     for (issuer, spaces, worth) in [
         (1, Some(&["a", "b"][..]), Ok(vec![id(0)])),
         (1, None, Ok(vec![id(0)])),
-        // This node alone has a say in a space without members, and none in one of others.
+        // In a space without members, only this node is trusted. In a space with other members, it
+        // is not.
         (0, None, Ok(vec![id(0), id(2)])),
         (2, Some(&["a", "b", "elsewhere"]), Ok(vec![id(1)])),
         (2, Some(&["a", "c"]), Err(Worthless::Issuer)),
@@ -127,7 +128,7 @@ fn a_link_counts_for_the_ticket_that_lets_its_peer_do_most() {
     assert_eq!(rights.ticket_of(&peer(8), NOW), None, "another");
     ledger.revoke(vec![revoked(2, "a")]).expect("room");
     assert_eq!(rights.ticket_of(&peer(9), NOW), Some(id(3)));
-    // A member is there by itself, whatever it shows.
+    // A member has its rights by itself, whatever it shows.
     assert!(show(&rights, 1, grant(4, 1, Role::Reader, Some(&["a"]))).is_ok());
     assert_eq!(rights.ticket_of(&peer(1), NOW), None);
 }
@@ -149,7 +150,7 @@ fn a_ticket_is_for_its_holder_and_ends() {
     assert!(rights.has_shown());
     rights.tidy(NOW + 160_000);
     assert!(!rights.has_shown());
-    // Whoever signed it is a member no more.
+    // Its issuer is no longer a member.
     assert!(show(&rights, 8, bound).is_ok());
     rights.set_rosters([roster(&[0]), None, None].into(), NOW);
     assert_eq!(roles(&rights, 8, NOW), []);
@@ -193,7 +194,7 @@ fn whoever_signed_a_ticket_that_is_held_is_trusted_until_members_are_known() {
     assert_eq!(roles(&rights, 9, NOW), [], "it is no member");
     assert_eq!(roles(&rights, 1, NOW), [(2, Role::Member)]);
     assert_eq!(rights.to_show(&peer(1), NOW), ["the ticket"]);
-    // A member needs none.
+    // A member needs no ticket.
     rights.set_rosters([None, None, roster(&[0, 1])].into(), NOW);
     assert_eq!(rights.to_show(&peer(1), NOW), [""; 0]);
 }
@@ -252,20 +253,20 @@ fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
         issued: NOW / 1000 + 1,
         ..grant(2, issuer, Role::Member, Some(&["a"]))
     };
-    // Another's clock may be ahead; this node's own is not.
+    // The clock of another issuer may be ahead; this node's own is not.
     assert!(matches!(admits(&signed(1), 0), Admission::Later(_)));
     let at = |number| Admission::Now(owner(9), (0, number));
     assert_eq!(admits(&signed(1), 6), at(3));
     assert_eq!(admits(&signed(0), 6), at(3));
     assert!(show(&rights, 9, signed(1)).is_ok());
-    // Nobody knows who was a member in a configuration that was not seen.
+    // In a configuration that was not seen, any owner may have been a member.
     set(5, &[0, 1]);
     assert!(matches!(admits(&signed(0), 0), Admission::Later(_)));
     let reads = grant(3, 1, Role::Reader, Some(&["a"]));
     assert_eq!(admits(&reads, 6), Admission::Never);
 }
 
-/// Clocks do not matter where a ticket says which members its issuer knew.
+/// Clocks do not matter if a ticket names the configuration of its issuer.
 #[test]
 fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
     let (rights, ledger) = rights(false);
@@ -292,7 +293,7 @@ fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
     let now = Admission::Now(owner(9), (0, 5));
     assert_eq!(admits(&knew(5, long_ago)), now, "nothing is waited for");
     assert_eq!(admits(&knew(4, seen + 30)), Admission::Never);
-    // A member that was away states the same removal late, and more vaguely.
+    // A member that was away states the same removal later, and less exactly.
     let late = Gone {
         at: seen + 50,
         by: (0, 7),
@@ -302,7 +303,7 @@ fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
         .remove(&[(a.clone(), owner(9), late)], seen + 50)
         .expect("in memory");
     assert_eq!(admits(&knew(5, long_ago)), now);
-    // A second removal is another one.
+    // A second removal is a new one.
     set(6, &[0, 1, 9]);
     set(7, &[0, 1]);
     assert_eq!(admits(&knew(5, seen)), Admission::Never);
@@ -314,7 +315,7 @@ fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
     );
 }
 
-/// A ticket is shown too early: the node that it is shown to takes its holder for a member yet.
+/// A ticket is shown too early: the node that receives it still has its holder as a member.
 #[test]
 fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
     let (rights, _) = rights(false);
@@ -338,7 +339,7 @@ fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
     assert!(show(&rights, 9, signed(2, 1)).is_ok());
     assert_eq!(to_admit(), [], "it is one");
     set(3, &[0, 1]);
-    // What it has shown was signed before, as far as the node knew then.
+    // The shown ticket was signed before that, as far as the node could tell then.
     let is_later = |grant| show(&rights, 9, grant).is_ok();
     assert!(is_later(signed(3, 2)));
     assert_eq!(to_admit(), [(0, 2)]);
@@ -380,7 +381,7 @@ fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
     };
     ledger.hold("a later one", &of_later).expect("room");
     assert_eq!(place(&away), Place::Admitted);
-    // A configuration that is as new or newer counts more than what was told.
+    // A configuration that is as new or newer overrides the report.
     away.set_rosters(rosters(2, &[0, 1]), NOW);
     assert_eq!(place(&away), Place::Admitted);
     away.set_rosters(rosters(3, &[0, 1]), NOW);
@@ -389,7 +390,7 @@ fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
     assert_eq!(place(&away), Place::In);
 }
 
-/// One reader's ticket is shown by thousands of keys, each of which goes again.
+/// Thousands of keys show one reader's ticket, and each of them disconnects again.
 #[test]
 fn who_has_a_readers_ticket_keeps_nobody_from_joining() {
     let (rights, ledger) = rights(false);
@@ -403,7 +404,7 @@ fn who_has_a_readers_ticket_keeps_nobody_from_joining() {
     }
     assert!(show(&rights, 9, grant(2, 1, Role::Editor, None)).is_ok());
     assert_eq!(roles(&rights, 9, NOW), [(0, Role::Editor)]);
-    // What is revoked is forgotten at once.
+    // A revoked ticket is forgotten at once.
     let stays = PeerId::random();
     rights.show(stays, reads.clone(), address).expect("room");
     assert_eq!(reads.id, TicketId::new([1; 16]));

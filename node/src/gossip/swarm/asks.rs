@@ -1,4 +1,4 @@
-//! What nodes ask each other beside frames: audits, and about themselves.
+//! Requests between nodes beside frames: audits and node info.
 
 use super::Network;
 use crate::gossip::about::Answer;
@@ -46,7 +46,7 @@ impl Network {
                 channel,
             }) => {
                 count(&peer, answer.len());
-                // It fails when the connection is gone, of which another event tells.
+                // Sending fails if the connection is gone, which another event reports.
                 let _ = audits.send_response(channel, answer);
             }
         }
@@ -104,7 +104,7 @@ impl Network {
         }
     }
 
-    /// Asks the connected nodes that are due about themselves.
+    /// Asks the connected nodes that are due for their info.
     pub(super) fn ask_about(&mut self, now: Instant) {
         let abouts = &mut self.swarm.behaviour_mut().abouts;
         let (figures, directory) = (&self.figures, &self.directory);
@@ -126,12 +126,12 @@ impl Network {
                 self.count(&peer, Protocol::About, Direction::In, 0);
                 let from = self.peers.get_mut(&peer);
                 let is_stranger = from.is_none_or(|peer| peer.is_stranger());
-                // Who asks faster than it may send frames is not answered.
+                // A node that asks faster than it may send frames gets no answer.
                 if !is_stranger && self.wait(&peer, (1, 0), now).is_none() {
                     self.spend(peer, (1, 0), now);
                     let answer = self.abouts.own();
                     self.count(&peer, Protocol::About, Direction::Out, answer.len());
-                    // It fails when the connection is gone, of which another event tells.
+                    // Sending fails if the connection is gone, which another event reports.
                     let abouts = &mut self.swarm.behaviour_mut().abouts;
                     let _ = abouts.send_response(channel, answer);
                 }

@@ -1,4 +1,4 @@
-//! The address book, kept and used: whom it names is dialled, as long as links are few.
+//! Maintains the address book, and dials nodes of it while there are few links.
 
 use super::Network;
 use crate::driver::Order;
@@ -9,11 +9,11 @@ use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};
 use std::time::{Duration, Instant};
 
-/// Nodes that have links to fewer others look for more. Lower makes a mesh that falls apart when few
-/// nodes go, higher makes each node talk with more.
+/// A node with links to fewer others looks for more. With a lower value, the mesh falls apart when
+/// few nodes leave. With a higher one, each node has more links.
 const LINKS_MIN: usize = 8;
 
-/// How often is looked for whom to dial.
+/// How often to look for nodes to dial.
 const FIND_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The address book of a node.
@@ -38,7 +38,7 @@ pub(super) fn book(start: &Start<'_>, own: PeerId, now: Instant) -> Result<Book,
 }
 
 impl Network {
-    /// Does what the book has to do, and sends what it says.
+    /// Does the due work of the book, and sends its frames.
     pub(super) fn tend_book(&mut self, now: Instant) {
         let Some(book) = &mut self.book else {
             return;
@@ -52,7 +52,7 @@ impl Network {
         self.send_book(now);
     }
 
-    /// Has revocations count whose authors have a say.
+    /// Applies the revocations and removals whose issuers are trusted.
     fn judge_revocations(&mut self, now: Instant) {
         let Some(book) = &mut self.book else {
             return;
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// Sends what the book says.
+    /// Sends the frames of the book.
     pub(super) fn send_book(&mut self, now: Instant) {
         while let Some(Ok(Some(want))) = self.book.as_mut().map(|book| book.poll(now)) {
             self.order(match want {
@@ -75,7 +75,7 @@ impl Network {
         }
     }
 
-    /// Dials nodes of the book as long as this one has few links, and members of its spaces anyway.
+    /// Dials nodes of the book while this one has few links, and members of its spaces in any case.
     pub(super) fn find(&mut self, now: Instant) {
         if now < self.find_next {
             return;
@@ -91,9 +91,10 @@ impl Network {
         let (members, chance) = (&self.fellows, &mut self.chance);
         let due = self.addresses.due(missing, members, now, chance, skip);
         for (peer, addresses) in due {
-            // Each address is taken for this peer's: who answers as somebody else is hung up on.
+            // Each address is dialled for this peer. The connection is closed if another peer
+            // answers.
             let options = DialOpts::peer_id(peer).addresses(addresses).build();
-            // It fails for one that is being dialled already.
+            // Dialling fails for a peer that is already being dialled.
             if let Err(error) = self.swarm.dial(options) {
                 tracing::debug!(%peer, %error, "not dialled, though the book names it");
             }

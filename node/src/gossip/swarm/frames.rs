@@ -1,4 +1,4 @@
-//! Frames and pushes, out and in, and how fast they may come.
+//! Frames and pushes in both directions, and their rates.
 
 use super::Network;
 use crate::driver::Order;
@@ -17,9 +17,9 @@ use libp2p::swarm::ConnectionId;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Space, frame_space, push_changes_writer};
 
-/// A request takes a stream of its own, which costs both ends more than its frames do. So pushes alone are
-/// gathered for so long for each peer there is: a thousand requests a second go to all of them together. At
-/// most they wait for the second time.
+/// A request needs a stream of its own, which costs both ends more than its frames. So pushes alone
+/// are gathered for this time, multiplied by the number of peers. In all, this node then sends a
+/// thousand requests a second. The second constant is the longest time.
 const GATHER_FOR_EACH: Duration = Duration::from_millis(1);
 const GATHER_MAX: Duration = Duration::from_millis(250);
 
@@ -44,7 +44,7 @@ fn count(
     });
 }
 
-/// What becomes of a frame of a peer.
+/// The result for a frame of a peer.
 fn fate(
     peer: &mut Peer,
     connection: ConnectionId,
@@ -52,7 +52,7 @@ fn fate(
     handle: &Handle,
     book: Option<&Book>,
 ) -> Fate {
-    // The book greets first, so that it is where a second process with the same key shows.
+    // The hello of the book is the first. So it shows that a second process has the same key.
     let is_book = |space: &Space| book.is_some_and(|book| book.is_of(space));
     let is_open = |space: &Space| handle.space(space.as_str()).is_ok();
     peer.frame(connection, frame, is_open, is_book)
@@ -102,8 +102,8 @@ impl Network {
         }
     }
 
-    /// Frames came. They wait, without an answer, if their peer has sent more than it may; a peer that
-    /// sends on without waiting for answers is cut off.
+    /// Handles received frames. They wait without an answer if their peer is above its rate. A peer
+    /// that continues to send without waiting for answers is disconnected.
     async fn arrived(&mut self, id: PeerId, held: Held) {
         let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
         for frame in codec::frames(&held.request.bytes) {
@@ -112,7 +112,7 @@ impl Network {
         self.take(id, held).await;
     }
 
-    /// Hands over frames, or lets them wait.
+    /// Passes a request on, or lets it wait.
     pub(super) async fn take(&mut self, id: PeerId, held: Held) {
         let now = Instant::now();
         let wait = self.wait(&id, held.size(), now);
@@ -131,7 +131,7 @@ impl Network {
         }
     }
 
-    /// Hands over frames that waited for long enough.
+    /// Passes on the requests that have waited for long enough.
     pub(super) async fn release(&mut self, now: Instant) {
         for id in self.peers.ids() {
             loop {
@@ -150,7 +150,7 @@ impl Network {
         }
     }
 
-    /// How long until a peer may send so many frames and bytes, if it may not now.
+    /// The wait until a peer may send so many frames and bytes, if it may not now.
     pub(super) fn wait(
         &self,
         peer: &PeerId,
@@ -166,7 +166,7 @@ impl Network {
         self.byte_pace.spend(peer, bytes as u64, now);
     }
 
-    /// Acknowledges frames, and hands them over.
+    /// Acknowledges a request, and passes its frames on.
     async fn deliver(&mut self, id: PeerId, held: Held, now: Instant) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
@@ -175,7 +175,7 @@ impl Network {
             return;
         };
         self.spend(id, held.size(), now);
-        // It fails when the connection is gone, of which another event tells.
+        // Sending fails if the connection is gone, which another event reports.
         let behaviour = &mut self.swarm.behaviour_mut().frames;
         let _ = behaviour.send_response(held.channel, ());
         for frame in codec::frames(&held.request.bytes) {
@@ -191,12 +191,13 @@ impl Network {
         let open = frame_space(&frame).ok().map(|name| handle.space(name));
         let may = match open {
             Some(Ok(space)) => peer.takes_part(space),
-            // The book, and spaces that only the peer has.
+            // The frame is of the book, or of a space that only the peer has.
             _ => !peer.is_stranger(),
         };
         if !may {
             match peer.is_stranger() {
-                // It is told of when it is cut off, unless it shows a ticket before.
+                // The refusal is logged when the peer is disconnected, unless it shows a ticket
+                // before.
                 true => self.figures.refused(Reason::Stranger),
                 false => self.refusals.refused(Reason::Space, &id, Instant::now()),
             }
@@ -213,7 +214,7 @@ impl Network {
             fate = self::fate(peer, connection, frame, handle, book.as_ref());
         }
         match fate {
-            // One that is new knows no session.
+            // A new peer has no session.
             Fate::Anew(_) => {}
             Fate::Deliver(link, frame) => {
                 let now = Instant::now();
@@ -273,7 +274,8 @@ impl Network {
         }
     }
 
-    /// A push came by gossip. It is passed on if it belongs to its topic, and speaks in the name of others.
+    /// Handles a push from gossip. The push is passed on if it belongs to its topic and changes
+    /// only writers of others.
     pub(super) async fn pushed(
         &mut self,
         source: PeerId,
@@ -288,7 +290,8 @@ impl Network {
         let topic = message.topic.as_str().strip_prefix(TOPIC);
         let place = space.and_then(|name| self.handle.space(name).ok());
         let fits = space == topic && place.is_some();
-        // Others would take this node for the one that brought it, and what is true of it they have from here.
+        // Others would take this node for the source of such a push. They have its true changes
+        // from this node itself.
         let is_own = place.is_some_and(|place| {
             push_changes_writer(&message.data, &self.handle.own_writer(place))
         });
@@ -304,7 +307,7 @@ impl Network {
         let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
         gossipsub.report_message_validation_result(id, &source, acceptance);
         if fits && !has_room {
-            // What is not passed on here, sync brings.
+            // Sync brings a change whose push is not passed on here.
             self.refusals.refused(Reason::Pushes, &source, now);
         } else if fits {
             let link = self.peers.link(&source);
@@ -317,8 +320,8 @@ impl Network {
         }
     }
 
-    /// Sends a push as a frame to those with whom this node would gossip, and which do not: unless they
-    /// may be those that take nothing of it but what it counts itself.
+    /// Sends a push as a frame to the peers with which this node would gossip and that do not
+    /// support it. It does not, if peers may accept only this node's own changes.
     fn unicast(&mut self, space: &str, bytes: &[u8]) {
         let Ok(place) = self.handle.space(space) else {
             return;
@@ -336,12 +339,12 @@ impl Network {
         }
     }
 
-    /// Takes part in the pushes of a space.
+    /// Subscribes to the pushes of a space.
     pub(super) fn subscribe(&mut self, space: SpaceId) {
         let name = &self.handle.spaces()[space.0];
         let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
         if let Err(error) = gossipsub.subscribe(&behaviour::topic(name)) {
-            // Digests bring what the pushes would have, later.
+            // Digests find the same changes, later.
             tracing::warn!(%name, %error, "no pushes of this space come here");
         }
     }
@@ -363,7 +366,7 @@ impl Network {
                 let topic = behaviour::topic(&space);
                 let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
                 match gossipsub.publish(topic, bytes) {
-                    // Whoever connects later asks for what is missing.
+                    // A peer that connects later pulls the missing changes.
                     Ok(_) | Err(PublishError::NoPeersSubscribedToTopic) => {}
                     Err(error) => tracing::debug!(%space, %error, "a push was not sent"),
                 }

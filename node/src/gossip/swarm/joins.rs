@@ -1,4 +1,5 @@
-//! Rights: given when a peer comes, by tickets too, and looked at again when they may have changed.
+//! Rights: given when a peer connects or shows a ticket, and checked again when they may have
+//! changed.
 
 use super::Network;
 use crate::gossip::figures::{Direction, Protocol};
@@ -15,28 +16,28 @@ use std::time::{Duration, Instant};
 
 type JoinEvent = request_response::Event<Question, Answer>;
 
-/// The lines that tell whose rights have changed.
+/// Paces the log lines about peers whose rights have changed.
 static RIGHTS_LOG: LogPace = LogPace::new();
 
-/// How often is looked whether tickets have ended or were revoked.
+/// How often to check whether tickets have ended or were revoked.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a peer that is no member any more may still hear of it, and hand over what it has. Longer
-/// leaves it a member's rights, shorter leaves it without the word that it is none.
+/// How long a peer that is no longer a member may receive that news, and send its changes. A longer
+/// time leaves it the rights of a member. A shorter one may end before it receives the news.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a majority may take to agree to a new member.
 const ADMIT_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a peer that was let in may take to read the answer, before its connections are closed. An end
-/// that comes along with the answer hides it: libraries look at the connection first.
+/// How long a peer with new rights may take to read the answer before its connections are closed.
+/// If the end arrives along with the answer, libraries handle the end first and the answer is lost.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
-/// How long the answer may take to be sent, while the peer's connections stay.
+/// How long the answer may take to be sent, while the peer's connections stay open.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 impl Network {
-    /// Gives a peer that came what it may do. Returns the spaces in which it takes part.
+    /// Gives a connected peer its rights. Returns the spaces in which it takes part.
     pub(super) fn give_rights(&mut self, id: &PeerId) -> Vec<Carried> {
         let rights = self.rights.of(id, self.clock.now());
         self.peers.get_mut(id).map_or(Vec::new(), |peer| {
@@ -67,8 +68,8 @@ impl Network {
         self.tickets_sent.extend(ticket.map(|it| (request, it)));
     }
 
-    /// Tells a peer that it is no member any more, as far as it was away when it was removed: of that it
-    /// hears by no frame, as it is a stranger now.
+    /// Informs a peer that it is no longer a member, if it was away when it was removed. As a
+    /// stranger, it receives no frame about that.
     pub(super) fn tell_removed(&mut self, peer: &PeerId) {
         let removed = self.rights.to_tell(peer);
         if !removed.is_empty() {
@@ -76,11 +77,11 @@ impl Network {
         }
     }
 
-    /// A peer says that this node is no member any more.
+    /// Handles a peer's report that this node is no longer a member.
     fn told(&mut self, peer: &PeerId, rows: &[Removed]) -> Answer {
         let noted = self.rights.told(peer, rows, self.clock.now());
         if noted {
-            // Tickets from after that count.
+            // Tickets that were signed after the removal count.
             for peer in self.peers.ids() {
                 self.show_tickets(&peer);
             }
@@ -88,7 +89,7 @@ impl Network {
         Answer::Noted { noted }
     }
 
-    /// Shows tickets again where the last time may have been too early.
+    /// Shows tickets again if the last time may have been too early.
     pub(super) fn show_again(&mut self, now: Instant) {
         for id in self.peers.ids() {
             let peer = self.peers.get_mut(&id).filter(|peer| !peer.dropped);
@@ -98,7 +99,7 @@ impl Network {
         }
     }
 
-    /// The members of some space are others now.
+    /// Handles a change of the members of some space.
     pub(super) fn members_changed(&mut self) {
         let (rosters, now) = (self.rosters.borrow_and_update().clone(), self.clock.now());
         let peers = self.peers.ids();
@@ -113,7 +114,7 @@ impl Network {
         self.learn_members();
         self.look_at_rights(Instant::now());
         self.admit_all(true, Instant::now());
-        // Who turns out to be a member only now is not asked for its rights again by itself.
+        // A peer that is only now known as a member is not shown tickets again by other code.
         for (peer, shown) in peers.iter().zip(&shown) {
             for ticket in self.rights.to_show(peer, now) {
                 if !shown.contains(&ticket) {
@@ -123,14 +124,15 @@ impl Network {
         }
     }
 
-    /// Keeps room for the members of this node's spaces.
+    /// Reserves places for the members of this node's spaces.
     pub(super) fn learn_members(&mut self) {
         self.fellows = self.rights.fellows();
         let members = self.fellows.iter().copied();
         self.swarm.behaviour_mut().gate.reserve_members(members);
     }
 
-    /// Looks now and then whether tickets have ended or were revoked, and whose time to leave is over.
+    /// Checks at intervals whether tickets have ended or were revoked, and whether the time of
+    /// leaving peers is over.
     pub(super) fn review(&mut self, now: Instant) {
         let leaves = || self.peers.iter().any(|(_, peer)| peer.loses.is_some());
         let generation = self.ledger.generation();
@@ -145,14 +147,14 @@ impl Network {
         }
     }
 
-    /// Closes the connections of those whose rights are others than when they came.
+    /// Closes the connections of the peers whose rights have changed since they connected.
     fn look_at_rights(&mut self, now: Instant) {
         for id in self.peers.ids() {
             self.look_at_rights_of(id, now);
         }
     }
 
-    /// Closes the connections of a peer if its rights are others than when it came.
+    /// Closes the connections of a peer if its rights have changed since it connected.
     fn look_at_rights_of(&mut self, id: PeerId, now: Instant) {
         let wanted = self.rights.of(&id, self.clock.now());
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
@@ -164,7 +166,7 @@ impl Network {
                 return;
             }
             Change::AtOnce => {
-                // The review comes back to it, though its ticket may be forgotten by then.
+                // The review returns to this peer, although its ticket may be forgotten by then.
                 peer.loses.get_or_insert(now);
                 peer.reads_until.map_or(now, |until| until.max(now))
             }
@@ -193,7 +195,8 @@ impl Network {
             } => {
                 let size = request.size();
                 self.count(&peer, Protocol::Join, Direction::In, size);
-                // Signatures take time: who shows more than it may send frames is not answered.
+                // Signatures take time. A peer that shows more than it may send frames gets no
+                // answer.
                 if self.wait(&peer, (1, size), now).is_some() {
                     return;
                 }
@@ -206,10 +209,10 @@ impl Network {
                     Question::Removed(rows) => self.told(&peer, &rows),
                 };
                 let joins = &mut self.swarm.behaviour_mut().joins;
-                // It fails when the connection is gone, of which another event tells.
+                // Sending fails if the connection is gone, which another event reports.
                 let _ = joins.send_response(channel, answer);
             }
-            // A peer that was let in is cut off only then, so that it has the answer.
+            // A peer with new rights is disconnected only now, so that it has the answer.
             request_response::Event::ResponseSent { peer, .. } => {
                 self.reads_until(&peer, now + ANSWER_GRACE);
                 self.look_at_rights_of(peer, now);
@@ -235,7 +238,7 @@ impl Network {
                         tracing::info!(%peer, role, spaces, "it takes the ticket");
                     }
                     Answer::Refused { code, detail } => {
-                        // One that has no room says nothing of the ticket.
+                        // A refusal for lack of room is no flaw of the ticket.
                         if let Some(flaw) = Flaw::told(&code) {
                             self.rights.answered(&ticket, Some(flaw));
                         }
@@ -262,8 +265,8 @@ impl Network {
         }
     }
 
-    /// Begins to make all members whose tickets do so, as far as that is not under way. `anew` tells that
-    /// something changed by which it may be possible now.
+    /// Begins to make all holders of members' tickets members, unless that is under way. With
+    /// `anew`, something has changed that may make it possible now.
     fn admit_all(&mut self, anew: bool, now: Instant) {
         for peer in self.peers.ids() {
             self.admit(&peer, anew, now);
@@ -285,8 +288,9 @@ impl Network {
         }
     }
 
-    /// Keeps the connections of a peer until then, so that it has an answer. A peer that goes on showing
-    /// tickets does not defer their end: only an earlier time takes the place of one that is set.
+    /// Keeps the connections of a peer open until then, so that it receives an answer. Only an
+    /// earlier time replaces the present one. So a peer can't defer the end by showing more
+    /// tickets.
     fn reads_until(&mut self, peer: &PeerId, until: Instant) {
         if let Some(peer) = self.peers.get_mut(peer) {
             let before = peer.reads_until.get_or_insert(until);
@@ -294,7 +298,7 @@ impl Network {
         }
     }
 
-    /// Looks at the ticket of a peer.
+    /// Judges the ticket of a peer.
     fn let_in(&mut self, peer: PeerId, ticket: &str, now: Instant) -> Answer {
         let grant = match Grant::read(ticket, self.clock.now()) {
             Ok(grant) => grant,
@@ -308,7 +312,7 @@ impl Network {
         let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         match self.rights.show(peer, grant, from) {
             Ok(spaces) => {
-                // A page is no member, whatever its ticket says.
+                // A page is no member, whatever its ticket allows.
                 let role = match self.rights.is_browser(&peer) {
                     true => role.min(Role::Editor),
                     false => role,
@@ -329,7 +333,7 @@ impl Network {
     }
 }
 
-/// Makes whoever has shown a member's ticket a member.
+/// Makes the holder of a member's ticket a member.
 async fn admit(handle: Handle, space: SpaceId, judge: impl Fn() -> Admission) {
     let name = handle.spaces()[space.0].clone();
     if let Err(error) = handle.admit(space, judge, ADMIT_WAIT).await {
@@ -338,14 +342,14 @@ async fn admit(handle: Handle, space: SpaceId, judge: impl Fn() -> Admission) {
     }
 }
 
-/// How rights differ.
+/// The difference between the old and the new rights.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
-    /// Not in anything that matters.
+    /// None that matters.
     None,
-    /// Some were lost that its peer had as a member: it may still hear of it.
+    /// The peer lost some rights of a member, and may still receive that news.
     Left,
-    /// In any other way.
+    /// Any other difference.
     AtOnce,
 }
 

@@ -1,4 +1,4 @@
-//! Links: made, taken over, given up, dialled and cut.
+//! Links: opened, taken over, closed, dialled and cut.
 
 use super::{Network, PEERS_LOG};
 use crate::gossip::peers::{self, Twin};
@@ -14,16 +14,16 @@ use libp2p::{Multiaddr, PeerId};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// The lines that tell of strangers, who may be many.
+/// Paces the log lines about strangers, which may be many.
 static STRANGERS_LOG: LogPace = LogPace::new();
 
-/// How often is looked which of the configured peers are not there.
+/// How often to check which of the configured peers are not linked.
 const UNREACHED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often is looked whether this node is in its spaces.
+/// How often to check whether this node takes part in its spaces.
 const PLACES_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long after it came a peer has told who the members are, if there are any.
+/// How long after it connected a peer has sent the members, if there are any.
 const TELLS_AFTER: Duration = Duration::from_secs(1);
 
 impl Network {
@@ -69,7 +69,7 @@ impl Network {
         }
     }
 
-    /// The last connection to a peer is gone.
+    /// Handles the end of the last connection to a peer.
     pub(super) async fn disconnected(&mut self, peer: PeerId, now: Instant) {
         self.redial.lost(peer, now);
         self.rights.gone(&peer);
@@ -88,8 +88,8 @@ impl Network {
         }
     }
 
-    /// Cuts off whoever had the time to greet and did not, unless it is a configured peer, or is here
-    /// for the relay only.
+    /// Disconnects the peers that have not sent a hello in time, except configured peers and users
+    /// of the relay.
     pub(super) fn drop_silent(&mut self, now: Instant) {
         let is_late = |since: Instant| now.duration_since(since) >= self.limits.greeting;
         let late: Vec<PeerId> = self
@@ -115,7 +115,7 @@ impl Network {
         }
     }
 
-    /// Another process with the same key has the link from now on.
+    /// Gives the link to another process with the same key.
     pub(super) async fn take_over(&mut self, peer: PeerId, twin: Twin) {
         let connection = twin.connection;
         self.begin_anew(peer, connection).await;
@@ -128,7 +128,7 @@ impl Network {
         }
     }
 
-    /// Ends the link with a peer and makes a new one, on the one connection that is left.
+    /// Ends the link with a peer and opens a new one, on the one connection that is left.
     pub(super) async fn begin_anew(&mut self, id: PeerId, connection: ConnectionId) {
         let before = self.peers.get_mut(&id).map(|peer| {
             let (listen, held) = (&mut peer.listen, &mut peer.held);
@@ -152,7 +152,7 @@ impl Network {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.dropped = true;
         }
-        // It fails when there is no connection, which is what is wanted.
+        // Closing fails if there is no connection, which is the wanted state.
         let _ = self.swarm.disconnect_peer_id(peer);
     }
 
@@ -178,7 +178,7 @@ impl Network {
         }
     }
 
-    /// Looks now and then which of the configured peers are not there.
+    /// Checks at intervals which of the configured peers are not linked.
     pub(super) fn look_at_unreached(&mut self, now: Instant) {
         if now < self.unreached_next || self.cut.all {
             return;
@@ -207,14 +207,14 @@ impl Network {
         self.directory.set_unreached(rows);
     }
 
-    /// Looks now and then whether this node is in its spaces as it should be.
+    /// Checks at intervals whether this node takes part in its spaces as it should.
     pub(super) fn look_at_places(&mut self, now: Instant) {
         if now < self.waiting_next {
             return;
         }
         self.waiting_next = now + PLACES_INTERVAL;
         let all = &self.peers;
-        // So soon it may not have told who the members are.
+        // A newer peer may not have sent the members yet.
         let tells = |peer: &&peers::Peer| now.duration_since(peer.since) >= TELLS_AFTER;
         let greeted = |space: &Space| {
             let peers = all.iter().filter(|it| tells(&it.1));
@@ -226,7 +226,7 @@ impl Network {
         self.directory.set_outside(outside);
     }
 
-    /// Makes the wanted cuts the ones in effect.
+    /// Puts the wanted cuts into effect.
     pub(super) fn apply_cuts(&mut self) {
         let wanted = self.cuts.borrow_and_update().clone();
         let before = std::mem::replace(&mut self.cut, wanted.clone());
@@ -251,7 +251,7 @@ impl Network {
         }
     }
 
-    /// Dials at once whoever should be connected or was connected before the cut.
+    /// Dials at once the peers that should be connected, or were connected before the cut.
     fn heal(&mut self, still: &Cuts) {
         self.redial.hurry(Instant::now());
         self.circuits.hurry(Instant::now());
@@ -260,7 +260,7 @@ impl Network {
         let healed = |peer: &PeerId, _: &mut Vec<Multiaddr>| !still.peers.contains(&Peer(*peer));
         for (peer, addresses) in self.cut_off.extract_if(healed) {
             let options = DialOpts::peer_id(peer).addresses(addresses).build();
-            // It fails for one that is being dialled already, or told no address.
+            // Dialling fails for a peer that is already being dialled, or has no address.
             if let Err(error) = self.swarm.dial(options) {
                 tracing::debug!(%peer, %error, "not dialled after a cut");
             }
