@@ -1,9 +1,9 @@
-//! Who may do what: roles in spaces, and the tickets by which members give them to others.
+//! Trust: the roles in spaces, and the tickets by which members give roles to others.
 //!
 //! A ticket is a JSON Web Token (RFC 7519) that a member of a space signs with its node's key
-//! (EdDSA with Ed25519, RFC 8037). Whoever knows the members of the space can tell what it is worth,
-//! without asking anybody. That one is revoked is a statement that a member signs in the same way
-//! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
+//! (EdDSA with Ed25519, RFC 8037). A node that has the members of the space can check a ticket
+//! without asking another. A revocation is a statement that a member signs in the same way
+//! ([`Revocation`]). A node keeps the revocations and its own tickets in its [`Ledger`].
 
 pub(crate) mod keys;
 mod known;

@@ -1,13 +1,15 @@
-//! Ed25519 as this project takes it: keys that have a secret half, and signatures that only it makes.
+//! Ed25519 with strict rules: only keys that have a secret half, and only signatures that the
+//! secret half alone can make.
 //!
-//! RFC 8032 leaves open what Chalkias, Garillot and Nikolaenko, "Taming the many EdDSAs" (2020) tell of.
-//! A key of small order has signatures that anybody can make. A point has encodings beside its own, and a
-//! signature may have a second spelling. All of these are refused here.
+//! RFC 8032 leaves some cases open, which Chalkias, Garillot and Nikolaenko describe in "Taming the
+//! many EdDSAs" (2020). A key of small order has signatures that anyone can make. A point has
+//! encodings beside its own, and a signature may have a second spelling. This module refuses all of
+//! these.
 
 use ed25519_dalek::{Signature, VerifyingKey};
 
-/// Whether this is a public key that somebody can have the secret half of: the one encoding of a point of
-/// the curve, and not one of small order.
+/// Whether this is a public key that can have a secret half. It must be the one encoding of a point
+/// of the curve, and not of small order.
 pub(crate) fn is_sound(key: &[u8; 32]) -> bool {
     sound(key).is_some()
 }
@@ -18,7 +20,7 @@ fn sound(key: &[u8; 32]) -> Option<VerifyingKey> {
     (is_canonical && !parsed.is_weak()).then_some(parsed)
 }
 
-/// Whether this is the signature of a message by the holder of the secret half of a key.
+/// Whether this signature of a message was made with the secret half of a key.
 pub(crate) fn is_signed_by(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
     let signature = Signature::from_slice(signature);
     match (sound(key), signature) {
@@ -33,7 +35,7 @@ pub(crate) mod tests {
     use crate::gossip::Identity;
     use ed25519_dalek::Verifier;
 
-    /// Encodings of points of small order, canonical and not, and of what is no point.
+    /// Encodings of points of small order, canonical and not, and encodings of no point.
     pub(crate) const UNSOUND: [&str; 12] = [
         "0100000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000080",
@@ -87,8 +89,8 @@ pub(crate) mod tests {
             (*byte, carry) = (sum.to_le_bytes()[0], sum >> 8);
         }
         assert!(again != signature && !is_signed_by(&key, b"a", &again));
-        // The neutral point as the first half, and the second half that goes with it: the equation of the
-        // signature holds, which is all that verification that is not strict asks for.
+        // The neutral point is the first half, and the second half belongs to it. The equation of
+        // the signature holds, which is all that lax verification checks.
         let second = "f4175667f19a5e5a43ca329bfd094a041328a48f9cacafca1ae86bb0cf7aee0a";
         let small = [bytes::<32>(UNSOUND[0]), bytes(second)].concat();
         let parsed = Signature::from_slice(&small).expect("64 bytes");

@@ -1,19 +1,20 @@
-//! Tickets that were good before: their signature is checked once, and not with each request.
+//! A cache of tickets that were valid, so that their signature is not checked at each request.
 
 use super::Grant;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most tickets that are remembered, of at most 8 KiB each. Beyond that all are read again.
+/// Most cached tickets, of at most 8 KiB each. When it is full, all are dropped and read again.
 const TICKETS_MAX: usize = 1_024;
 
-/// What tickets say that were worth something once. Whether one still is has to be judged each time.
+/// The content of tickets that were valid once. Whether a ticket still is valid must be judged each
+/// time.
 #[derive(Default)]
 pub(crate) struct KnownTickets(Mutex<HashMap<String, Arc<Grant>>>);
 
 impl KnownTickets {
     fn tickets(&self) -> MutexGuard<'_, HashMap<String, Arc<Grant>>> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -21,7 +22,8 @@ impl KnownTickets {
         self.tickets().get(ticket).cloned()
     }
 
-    /// Remembers what a ticket says. It has to be worth something: anybody can sign tickets of their own.
+    /// Caches the content of a ticket. The ticket must be valid in some space, because anyone can
+    /// sign tickets of their own.
     pub(crate) fn keep(&self, ticket: &str, grant: &Arc<Grant>) {
         let mut tickets = self.tickets();
         if tickets.contains_key(ticket) {

@@ -1,9 +1,10 @@
-//! What a node knows of tickets beyond what they say themselves: which it signed, which it was given,
-//! and which are revoked.
+//! The ledger: a node's record of tickets. It lists the tickets that the node signed, the ones that
+//! it was given, and those that are revoked.
 //!
-//! It is one file in the data folder, written whole at each change, and in memory for those who ask.
-//! The tickets that were given to the node are in it with their text, which is as good as a key: so
-//! the file is for its owner alone. Of those that the node signed only what they say is kept.
+//! It is one file in the data folder, which is written whole at each change, with a copy in memory
+//! for queries. It has the text of the tickets that the node was given, which is as good as a key.
+//! So only the owner of the file may read it. For a ticket that the node signed, it has only the
+//! content.
 
 mod removed;
 
@@ -30,34 +31,34 @@ pub(crate) const FILE: &str = "tickets.json";
 /// The version of the file that this build writes. It reads earlier ones, too.
 const VERSION: u64 = 2;
 
-/// The version of a file without newer fields, so that earlier builds read it.
+/// The version of a file without newer fields, which earlier builds can read.
 const VERSION_MIN: u64 = 1;
 
-/// Largest file that is read: one with as much in it as may be is smaller.
+/// Largest file that is read. A file at all its bounds is smaller.
 pub(crate) const FILE_BYTES_MAX: u64 = 128 << 20;
 
-/// Most tickets that a node has signed and knows of.
+/// Most tickets in the list of those that a node has signed.
 pub const ISSUED_MAX: usize = 16_384;
 
-/// Most tickets that a node was given and keeps.
+/// Most tickets that a node was given and stores.
 pub const HELD_MAX: usize = 64;
 
-/// Most revocations that count at a node at one time. Each of them stands in the address book, too.
+/// Most revocations that count at a node at one time. Each of them is in the address book, too.
 pub const REVOKED_MAX: usize = 4_096;
 
-/// For how long a ticket that this node signed is still listed when it has ended, in seconds.
+/// How long a ticket that this node signed stays in the list after its end, in seconds.
 const LISTED_S: u64 = 7 * 24 * 60 * 60;
 
 /// A ticket that this node signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// By which it is revoked.
+    /// The id by which it is revoked.
     pub id: TicketId,
-    /// What the holder may do.
+    /// The role of the holder.
     pub role: Role,
-    /// In which spaces; `None` for all in which this node is a member.
+    /// Its spaces; `None` for all in which this node is a member.
     pub spaces: Option<Vec<Space>>,
-    /// The only one who may use it; without, whoever has it.
+    /// The only key that may use it; `None` if any holder may.
     pub holder: Option<OwnerKey>,
     /// When it was signed, in seconds since 1970.
     pub issued: u64,
@@ -68,15 +69,15 @@ pub struct Issued {
 /// A revocation that counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked {
-    /// Its text, as it travels.
+    /// Its text, as it is sent to other nodes.
     pub statement: String,
-    /// What that says.
+    /// Its content.
     pub revocation: Revocation,
-    /// The spaces in which it counts: who signed it had a say there when it was heard.
+    /// The spaces in which it counts: its issuer was trusted there when it was received.
     pub spaces: BTreeSet<Space>,
 }
 
-/// Why the ledger can't be read, or did not take something.
+/// The reason why the ledger can't be read, or did not store an entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LedgerError {
@@ -84,14 +85,14 @@ pub enum LedgerError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error text of the system.
         problem: io::Error,
     },
-    /// What is in the file makes no sense.
+    /// The content of the file makes no sense.
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The file was written by a build with another version of it.
@@ -101,11 +102,11 @@ pub enum LedgerError {
         /// The version that it has.
         found: u64,
     },
-    /// There is no room for more of one kind.
+    /// There is no room for more entries of one kind.
     Full {
-        /// Of what there are so many.
+        /// The kind of entry.
         what: &'static str,
-        /// How many there may be.
+        /// The bound on such entries.
         limit: usize,
     },
 }
@@ -155,10 +156,10 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {}
 
-/// What a node knows of tickets. Clones share it.
+/// A node's record of tickets. Clones share it.
 ///
-/// What it has told to keep is on the disk when the call returns, if it has a folder. Whether a ticket
-/// is revoked is answered from memory.
+/// When a call that stores something returns, the entry is on the disk, if there is a folder.
+/// Whether a ticket is revoked is answered from memory.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     shared: Arc<Shared>,
@@ -166,12 +167,12 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct Shared {
-    /// Locked while the file is written, too, so that no older one takes a newer one's place.
+    /// Locked while the file is written, too, so that no older content replaces a newer one.
     kept: Mutex<Kept>,
-    /// Of each ticket in which spaces it is revoked: what is asked for at each request. It is locked
-    /// for as long as it takes to put another one in its place.
+    /// For each ticket, the spaces in which it is revoked, which every request reads. It is locked
+    /// only while a new table replaces it.
     revoked: RwLock<HashMap<TicketId, Vec<Space>>>,
-    /// Goes up when something else is revoked than before.
+    /// Goes up when the set of revocations changes.
     generation: watch::Sender<u64>,
 }
 
@@ -180,17 +181,17 @@ struct Kept {
     folder: Option<PathBuf>,
     issued: BTreeMap<TicketId, Issued>,
     held: BTreeMap<TicketId, (String, Grant)>,
-    /// By their statements.
+    /// By the text of their statements.
     revoked: BTreeMap<String, Revoked>,
     removals: removed::Removals,
 }
 
 impl Ledger {
-    /// The ledger of a data folder, which is empty at first; without a folder, one that is gone with
-    /// the process.
+    /// Opens the ledger of a data folder, which may be new and empty. Without a folder, the ledger
+    /// ends with the process.
     ///
     /// # Errors
-    /// [`LedgerError`], when the file is there and can't be read.
+    /// [`LedgerError`], when the file exists and can't be read.
     pub fn open(folder: Option<&Path>) -> Result<Ledger, LedgerError> {
         let kept = match folder {
             None => Kept::default(),
@@ -210,10 +211,10 @@ impl Ledger {
         kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a ticket that this node signs.
+    /// Records a ticket that this node signs.
     ///
     /// # Errors
-    /// [`LedgerError::Full`], [`LedgerError::Io`]: it is not noted then, and must not be given away.
+    /// [`LedgerError::Full`], [`LedgerError::Io`]: then it is not recorded, and must not be given away.
     pub fn note(&self, grant: &Grant) -> Result<(), LedgerError> {
         let mut kept = self.kept();
         if kept.issued.len() >= ISSUED_MAX {
@@ -235,10 +236,10 @@ impl Ledger {
         self.kept().issued.values().cloned().collect()
     }
 
-    /// Keeps a ticket that was given to this node, in place of one with the same id.
+    /// Stores a ticket that was given to this node, and replaces one with the same id.
     ///
     /// # Errors
-    /// [`LedgerError::Full`], [`LedgerError::Io`]: it is not kept then.
+    /// [`LedgerError::Full`], [`LedgerError::Io`]: then it is not stored.
     pub fn hold(&self, ticket: &str, grant: &Grant) -> Result<(), LedgerError> {
         let mut kept = self.kept();
         if kept.held.len() >= HELD_MAX && !kept.held.contains_key(&grant.id) {
@@ -257,15 +258,16 @@ impl Ledger {
         saved
     }
 
-    /// The tickets that were given to this node, with what each says, also those that ended.
+    /// The tickets that were given to this node, with the content of each, including those that
+    /// ended.
     pub fn held(&self) -> Vec<(String, Grant)> {
         self.kept().held.values().cloned().collect()
     }
 
-    /// Keeps a ticket no longer that was given to this node; tells whether it was kept.
+    /// Removes a ticket that was given to this node. Returns whether it was stored.
     ///
     /// # Errors
-    /// [`LedgerError::Io`]: it is still kept then.
+    /// [`LedgerError::Io`]: then it is still stored.
     pub fn forget(&self, id: TicketId) -> Result<bool, LedgerError> {
         let mut kept = self.kept();
         let Some(before) = kept.held.remove(&id) else {
@@ -293,13 +295,11 @@ impl Ledger {
         revoked.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Has revocations count from now on, each in its spaces beside those in which it counts already.
-    /// Whoever calls this has seen that they are signed by somebody with a say there. Tells whether
-    /// anything is new.
+    /// Applies revocations, each in its spaces beside those in which it already counts. The caller
+    /// has checked that their issuers are trusted there. Returns whether anything is new.
     ///
-    /// # Errors
-    /// [`LedgerError::Full`]: those for which there was no room do not count. [`LedgerError::Io`]: all
-    /// count, as long as this process runs.
+    /// # Errors [`LedgerError::Full`]: the revocations without room do not count.
+    /// [`LedgerError::Io`]: all count, but only while this process runs.
     pub fn revoke(&self, new: Vec<Revoked>) -> Result<bool, LedgerError> {
         let mut kept = self.kept();
         let (mut is_new, mut full) = (false, false);
@@ -336,21 +336,21 @@ impl Ledger {
         self.kept().revoked.values().cloned().collect()
     }
 
-    /// Differs when what [`Ledger::revoked`] gives does.
+    /// A number that changes when the result of [`Ledger::revoked`] does.
     pub fn generation(&self) -> u64 {
         *self.shared.generation.borrow()
     }
 
-    /// Tells when something else is revoked than before.
+    /// Reports each change of the set of revocations.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.shared.generation.subscribe()
     }
 
-    /// Forgets what is over at a time, in milliseconds since 1970: revocations that have to be
-    /// remembered no longer, and tickets of this node some days after their end.
+    /// Removes the entries that are over at a time, in milliseconds since 1970. These are
+    /// revocations that are no longer needed, and tickets of this node some days after their end.
     ///
     /// # Errors
-    /// [`LedgerError::Io`]: it is forgotten as long as this process runs.
+    /// [`LedgerError::Io`]: they are removed only while this process runs.
     pub fn tend(&self, now_ms: u64) -> Result<(), LedgerError> {
         let mut kept = self.kept();
         let before = (kept.issued.len(), kept.revoked.len());
@@ -378,7 +378,7 @@ impl Ledger {
         }
     }
 
-    /// Shows what is revoked to those who ask for single tickets.
+    /// Publishes the revocations for queries of single tickets.
     fn publish(&self, kept: &Kept) {
         let fresh = kept.by_ticket();
         let revoked = &self.shared.revoked;
@@ -402,7 +402,7 @@ impl From<&Grant> for Issued {
     }
 }
 
-/// The file, as it is written.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -410,7 +410,7 @@ struct Written {
     issued: Vec<IssuedRow>,
     held: Vec<String>,
     revoked: Vec<RevokedRow>,
-    /// The members of each space as they were seen last.
+    /// The members of each space, as they were last seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     members: Vec<removed::SeenRow>,
     /// The owners that were removed from them.
@@ -439,7 +439,7 @@ struct RevokedRow {
 }
 
 impl Kept {
-    /// What the file in a folder says; nothing if there is none.
+    /// Reads the file in a folder; an empty ledger if there is none.
     fn read(folder: &Path) -> Result<Kept, LedgerError> {
         let file = folder.join(FILE);
         let bytes = store::read_small(folder, FILE, FILE_BYTES_MAX);
@@ -520,7 +520,7 @@ impl Kept {
             .collect()
     }
 
-    /// Writes the file, so that it is there as it was or as it is now, and durable.
+    /// Writes the file so that it is durable, and has either the old or the new content.
     fn save(&self) -> Result<(), LedgerError> {
         let Some(folder) = &self.folder else {
             return Ok(());
@@ -558,16 +558,17 @@ impl Kept {
     }
 }
 
-/// How near its end a ticket is told to be about to end: a tenth of its life, and not more than this.
+/// The longest time before its end in which a ticket counts as ending. For a short ticket, it is a
+/// tenth of its life.
 const ENDING_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How a ticket stands at a time.
+/// The state of a ticket at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TicketState {
-    /// It is good.
+    /// It is valid.
     Good,
-    /// It is good, and its end is within 7 days, or within a tenth of its life if that is less.
+    /// It is valid, and ends within 7 days, or within a tenth of its life if that is less.
     Ending,
     /// It has ended.
     Ended,
@@ -594,8 +595,8 @@ impl TicketState {
         }
     }
 
-    /// How a ticket stands at a time in milliseconds since 1970 that was signed, and ends, at these
-    /// times in seconds.
+    /// The state of a ticket at a time in milliseconds since 1970. `issued` and `expires` are in
+    /// seconds.
     pub fn at(now_ms: u64, issued: u64, expires: Option<u64>, is_revoked: bool) -> TicketState {
         let now = now_ms / 1000;
         match expires {

@@ -1,28 +1,29 @@
-//! Whether this node is where its tickets and the members put it: in a space, on its way there, or out.
+//! The place of this node by its tickets and by the members: in a space, on its way there, or out.
 
 use super::{Grant, Ledger, Role, TicketError, TicketId};
 use crate::driver::OwnerKey;
 use std::collections::BTreeMap;
 use tallymesh_core::Space;
 
-/// Where this node is in a space.
+/// The place of this node in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It takes part, as a member or as its ticket says.
+    /// It takes part, as a member or with the role of its ticket.
     In,
-    /// No ticket of it speaks of the space: it joins nothing.
+    /// None of its tickets covers the space: it joins nothing.
     Alone,
-    /// It has a ticket, and nobody has let it in.
+    /// It has a ticket, and no node has admitted it.
     Waits,
-    /// It has a member's ticket, is linked, and the members have not made it one yet.
+    /// It has a member's ticket and is linked, and the members have not made it a member yet.
     Admitted,
-    /// It was removed from the members, and has no ticket from after that.
+    /// It was removed from the members, and has no newer ticket.
     Removed,
-    /// Its tickets let it in no more, or never did: this is wrong with the one that was signed last.
+    /// None of its tickets admits it any more, or ever did. The flaw is that of the ticket that was
+    /// signed last.
     Without(Flaw),
 }
 
-/// Why a ticket that this node was given lets it in nowhere.
+/// The reason why a ticket of this node admits it nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// It has ended.
@@ -37,14 +38,14 @@ pub(crate) enum Flaw {
     Removed,
     /// It is for another node.
     Holder,
-    /// The nodes that it was shown to do not have its spaces.
+    /// The nodes that received it do not have its spaces.
     Space,
-    /// The nodes that it was shown to say that it is none.
+    /// The nodes that received it report that it is no ticket.
     Unread,
 }
 
 impl Flaw {
-    /// The flaw that another node tells of by this code, if it is one that stays.
+    /// The flaw for a code from another node, if it is one that stays.
     pub(crate) fn told(code: &str) -> Option<Flaw> {
         Some(match code {
             "ticket_expired" => Flaw::Ended,
@@ -60,18 +61,19 @@ impl Flaw {
     }
 }
 
-/// The state of the tickets that this node was given.
+/// The tickets of this node and their state.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {
     pub(crate) own: OwnerKey,
     pub(crate) ledger: &'a Ledger,
-    /// The tickets that the last node to see them refused, and why.
+    /// The tickets that the last node to receive them refused, and why.
     pub(crate) refused: &'a BTreeMap<TicketId, Flaw>,
 }
 
 impl Place {
-    /// The place of a node in a space with this roster, which ascends; `None` if none is known. `linked`
-    /// tells whether a member greeted in the space, or any node if none is known.
+    /// The place of a node in a space with this roster, which ascends; `None` if it is unknown.
+    /// `linked` is whether a member has sent its hello in the space, or any node if the roster is
+    /// unknown.
     pub(crate) fn of(
         given: Given<'_>,
         space: &Space,
@@ -107,7 +109,8 @@ impl Place {
         match newest.and_then(|grant| Some((grant.role, flaw(grant)?))) {
             None if removed.is_none() && held.is_empty() => Place::Alone,
             None => Place::Removed,
-            // Members that ask for no tickets, or have another reason, count together with it.
+            // Members that require no tickets, or have another reason, count together with this
+            // node.
             Some((role, _)) if linked && role < Role::Member => Place::In,
             Some((_, flaw)) => Place::Without(flaw),
         }
@@ -188,8 +191,8 @@ mod tests {
         format!("ticket {id}")
     }
 
-    /// Each flaw, of a member's ticket and of a reader's, of a node that was never let in and of one that
-    /// was.
+    /// Each flaw, of a member's ticket and of a reader's, for a node that was never admitted and
+    /// for one that was.
     #[test]
     fn a_node_whose_tickets_are_worth_nothing_says_so_and_does_not_join_by_it() {
         let over = NOW / 1000 - 100;
@@ -212,7 +215,7 @@ mod tests {
                 let without = |ledger, refused: &[_], flaw| {
                     let place = |linked| place(ledger, refused, roster, linked);
                     assert_eq!(place(false), Place::Without(flaw), "{role:?} {roster:?}");
-                    // A node that lets it in all the same counts together with it.
+                    // A node that admits it in spite of that counts together with it.
                     let linked = match role {
                         Role::Member => Place::Without(flaw),
                         _ => Place::In,
@@ -230,7 +233,7 @@ mod tests {
             assert_eq!(gone, Place::Without(Flaw::Issuer));
             let removed = place(&good, &[(1, Flaw::Removed)], Some(WITHOUT), false);
             assert_eq!(removed, Place::Removed);
-            // A newer ticket that is good is what counts.
+            // Only a newer ticket that is valid counts.
             let newer = ticket(2, role, 850);
             revoked.hold(&id_text(2), &newer).expect("room");
             assert_eq!(place(&revoked, &[], None, false), Place::Waits);

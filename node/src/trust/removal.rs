@@ -1,10 +1,10 @@
-//! Removals: statements that an owner was taken out of the members of a space, signed by a member.
+//! Removals: statements that an owner was removed from the members of a space, signed by a member.
 //!
-//! A ticket that was signed before its holder was removed gives that holder nothing any more: otherwise a
-//! member that joined by a ticket would join again as soon as it is removed. Members see a removal in the
-//! configuration itself. A removal is stated as well for members that come later, or that were away and
-//! see only the configuration after the next. It travels as a key of the address book, as a
-//! [`super::Revocation`] does.
+//! A ticket that was signed before its holder was removed gives the holder no rights any more.
+//! Otherwise a member that joined by a ticket would join again as soon as it is removed. Members
+//! see a removal in the configuration itself. It is also stated for members that join later, or
+//! that were away and see only a later configuration. It is a key of the address book, as a
+//! [`super::Revocation`] is.
 
 use super::Grant;
 use super::signing::PROVIDER;
@@ -18,10 +18,11 @@ use tallymesh_core::limits::KEY_BYTES_MAX;
 /// The prefix of keys of the address book that are removals.
 pub(crate) const REMOVED_KEY: &str = "removed/";
 
-/// Longest statement, in bytes: one with the longest name of a space fits.
+/// Longest statement, in bytes. A statement with the longest name of a space fits.
 const REMOVAL_BYTES_MAX: usize = KEY_BYTES_MAX - REMOVED_KEY.len();
 
-/// The type in the header, so that no other token signed with the same key passes for a removal.
+/// The type in the header. It keeps other tokens signed with the same key from passing for a
+/// removal.
 const TYPE: &str = "tallymesh-removal+jwt";
 
 /// The statement that an owner was removed from the members of a space.
@@ -31,27 +32,28 @@ pub(crate) struct Removal {
     pub(crate) owner: OwnerKey,
     /// The issuer. The statement counts if the issuer is a member of the space.
     pub(crate) issuer: OwnerKey,
-    /// From which space.
+    /// The space.
     pub(crate) space: Space,
-    /// When and by which configuration.
+    /// The time and the configuration of the removal.
     pub(crate) gone: Gone,
 }
 
-/// When an owner was removed. A ticket that its issuer signed when it knew of the removal counts again.
+/// The time of a removal. A newer ticket counts again, if its issuer had the removal when it
+/// signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
-    /// In seconds since 1970, by the clock of the node that saw it. Of tickets that do not say which
-    /// members their issuer knew, those count that were signed later.
+    /// The time in seconds since 1970, by the clock of the node that saw it. A ticket that does not
+    /// name the configuration of its issuer counts if it was signed later than this.
     pub(crate) at: u64,
-    /// Era and number of a configuration without it; (0, 0) if that is not known.
+    /// Era and number of a configuration without the owner; (0, 0) if unknown.
     pub(crate) by: (u64, u64),
-    /// How many configurations back it was a member: 1 if `by` is the first one without it. Who was
-    /// away does not know better.
+    /// How many configurations before `by` the owner was still a member: 1 if `by` is the first one
+    /// without it. A node that was away has only this range.
     pub(crate) width: u64,
 }
 
 impl Gone {
-    /// Whether a ticket counts for who was removed.
+    /// Whether a ticket counts for the removed owner.
     pub(crate) fn lets_in(&self, grant: &Grant, space: &Space) -> bool {
         match grant.knew.get(space) {
             Some(knew) if self.by > (0, 0) => *knew >= self.by,
@@ -59,8 +61,8 @@ impl Gone {
         }
     }
 
-    /// The knowledge of this and another statement about one owner. They are of one removal if they can
-    /// be: then who knows best by which configuration it was tells that. The later time counts.
+    /// Combines this and another statement about one owner. If both can be of one removal, the more
+    /// exact configuration counts. The later time counts in each case.
     pub(crate) fn and(self, other: Gone) -> Gone {
         let (early, late) = match self.by <= other.by {
             true => (self, other),
@@ -105,7 +107,7 @@ fn is_one(width: &u64) -> bool {
 }
 
 impl Removal {
-    /// The statement that says this, signed by its issuer, whose key `identity` is.
+    /// The statement, signed by its issuer, whose key is `identity`.
     pub(crate) fn sign(&self, identity: &Identity) -> Option<String> {
         let _ = PROVIDER.install_default();
         let claims = Claims {
@@ -125,7 +127,7 @@ impl Removal {
         (statement.len() <= REMOVAL_BYTES_MAX).then_some(statement)
     }
 
-    /// Reads a statement; nothing if it is none, or if its issuer has not signed it.
+    /// Reads a statement. Returns `None` if it is invalid, or its issuer has not signed it.
     pub(crate) fn read(statement: &str) -> Option<Removal> {
         let _ = PROVIDER.install_default();
         if statement.len() > REMOVAL_BYTES_MAX {
@@ -163,11 +165,11 @@ mod tests {
         let gone = |at, by, width| Gone { at, by, width };
         let exact = gone(10, (0, 5), 1);
         for (other, both) in [
-            // One that came late saw it late, and one that was away knows only the range.
+            // A late node saw the removal late, and a node that was away has only the range.
             (gone(90, (0, 5), 1), gone(90, (0, 5), 1)),
             (gone(90, (0, 8), 4), gone(90, (0, 5), 1)),
             (gone(9, (0, 8), 9), gone(10, (0, 5), 1)),
-            // It was a member again in between.
+            // The owner was a member again in between.
             (gone(9, (0, 8), 3), gone(10, (0, 8), 3)),
             (gone(9, (0, 3), 1), gone(10, (0, 5), 1)),
             (gone(9, (1, 6), 6), gone(10, (1, 6), 6)),

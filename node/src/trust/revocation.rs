@@ -1,7 +1,7 @@
-//! Revocations: statements that a ticket is worth nothing any more, each signed by who says so.
+//! Revocations: statements that a ticket is no longer valid, each signed by its issuer.
 //!
-//! A statement is a JSON Web Token, as tickets are, of a type of its own. Since it is signed anybody may
-//! carry it: it travels as a key of the address book, and so it has to fit one.
+//! A statement is a JSON Web Token, as tickets are, with a type of its own. Because it is signed,
+//! any node may pass it on. It travels as a key of the address book, so its length has to fit one.
 
 use super::signing::PROVIDER;
 use super::ticket::{CLOCK_SKEW_MAX, TicketId, named, spaces_named};
@@ -12,27 +12,29 @@ use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;
 use tallymesh_core::limits::KEY_BYTES_MAX;
 
-/// What a key of the address book begins with that is a revocation.
+/// The prefix of keys of the address book that are revocations.
 pub(crate) const KEY: &str = "revoked/";
 
-/// Longest statement, in bytes: one that names a space fits, however long that name is.
+/// Longest statement, in bytes. A statement with one space fits, however long its name is.
 pub const REVOCATION_BYTES_MAX: usize = KEY_BYTES_MAX - KEY.len();
 
-/// What the header says, so that no other token that is signed with the same key passes for one.
+/// The type in the header. It keeps other tokens signed with the same key from passing for a
+/// revocation.
 const TYPE: &str = "tallymesh-revocation+jwt";
 
-/// That a ticket is revoked.
+/// The revocation of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
-    /// Which ticket.
+    /// The ticket.
     pub id: TicketId,
-    /// Who says so. It counts where they have a say.
+    /// The issuer. The revocation counts where the issuer is trusted.
     pub issuer: OwnerKey,
-    /// In which spaces; `None` for all in which who says so has a say.
+    /// Its spaces; `None` for all in which the issuer is trusted.
     pub spaces: Option<Vec<Space>>,
     /// When it was signed, in seconds since 1970.
     pub issued: u64,
-    /// When the ticket ends, in seconds since 1970: until then it has to be remembered. For ever without.
+    /// When the ticket ends, in seconds since 1970. The revocation is needed until then; without an
+    /// end, for ever.
     pub expires: Option<u64>,
 }
 
@@ -48,8 +50,8 @@ struct Claims {
 }
 
 impl Revocation {
-    /// The statements that say this together, signed by its issuer, whose key `identity` is. There are
-    /// several if the spaces don't fit one.
+    /// The signed statements for this revocation, whose issuer's key is `identity`. There are
+    /// several if the spaces do not fit into one.
     pub fn sign(&self, identity: &Identity) -> Vec<(String, Revocation)> {
         let of = |spaces: Option<&[Space]>| {
             let part = Revocation {
@@ -65,7 +67,7 @@ impl Revocation {
         };
         let mut statements = Vec::new();
         while !rest.is_empty() {
-            // As many as fit; one always does.
+            // Each statement has as many spaces as fit; one always does.
             let fitting = (1..=rest.len()).map_while(|count| of(Some(&rest[..count])));
             let Some((statement, part)) = fitting.last() else {
                 break;
@@ -93,8 +95,8 @@ impl Revocation {
         jsonwebtoken::encode(&header, &claims, &key).ok()
     }
 
-    /// Reads a statement; nothing if it is none, or if who it names has not signed it. What the word of
-    /// that one is worth is another question, and so is whether it is over.
+    /// Reads a statement. Returns `None` if it is invalid, or the named issuer has not signed it.
+    /// Whether the issuer is trusted, and whether the revocation is over, is judged elsewhere.
     pub fn read(statement: &str) -> Option<Revocation> {
         let _ = PROVIDER.install_default();
         if statement.len() > REVOCATION_BYTES_MAX {
@@ -103,7 +105,7 @@ impl Revocation {
         let claimed: Claims = dangerous::insecure_decode_claims(statement).ok()?;
         let issuer = OwnerKey::parse(&claimed.iss)?;
         let mut validation = Validation::new(Algorithm::EdDSA);
-        // An end does not make it void, it only need not be remembered any more; nobody is the audience.
+        // After its end, a statement is still valid, but no longer needed. It has no audience.
         (validation.validate_exp, validation.validate_aud) = (false, false);
         validation.required_spec_claims.clear();
         let key = DecodingKey::from_ed_der(&issuer.0);
@@ -120,16 +122,17 @@ impl Revocation {
         })
     }
 
-    /// Whether it speaks of this space.
+    /// Whether it covers this space.
     pub fn covers(&self, space: &Space) -> bool {
         let spaces = self.spaces.as_ref();
         spaces.is_none_or(|spaces| spaces.contains(space))
     }
 
-    /// Whether the ticket has ended everywhere at a time, in milliseconds since 1970, so that nobody
-    /// has to know of this any more.
+    /// Whether the ticket has ended everywhere at a time, in milliseconds since 1970, so that no
+    /// node needs the revocation.
     pub fn is_over(&self, now_ms: u64) -> bool {
-        // Who shows the ticket's end and who is shown it may differ by the skew, each in its own way.
+        // The clocks of two nodes may differ from the true time by the skew, each in its own
+        // direction.
         let skew = 2 * CLOCK_SKEW_MAX.as_secs();
         let end = self.expires.map(|end| end.saturating_add(skew));
         end.is_some_and(|end| end <= now_ms / 1000)

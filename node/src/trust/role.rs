@@ -1,4 +1,4 @@
-//! Roles: what somebody may do in a space.
+//! Roles: the rights of an owner or a ticket holder in a space.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,24 +6,25 @@ use std::str::FromStr;
 use tallymesh_core::Role as Limit;
 use utoipa::ToSchema;
 
-/// What somebody may do in a space. Each may do what those before it may.
+/// A role in a space. Each role includes the rights of those before it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Reads.
+    /// May read.
     Reader,
-    /// Adds, under its own writer.
+    /// May add, under its own writer.
     Writer,
-    /// Resets, deletes and sets, too.
+    /// May reset, delete and set, too.
     Editor,
-    /// Speaks for others, is trusted for what it says of them, and decides who else may do what.
+    /// May pass on the changes of others, is trusted in what it states about them, and decides on
+    /// the rights of others.
     Member,
 }
 
 impl Role {
-    /// All roles, the least one first.
+    /// All roles, the one with the fewest rights first.
     pub const ALL: [Role; 4] = [Role::Reader, Role::Writer, Role::Editor, Role::Member];
 
     /// Its name.
@@ -36,7 +37,7 @@ impl Role {
         }
     }
 
-    /// What a replica of this role is held to; a member's to nothing.
+    /// The peer scope of a replica with this role; `None` for a member.
     pub(crate) fn limit(self) -> Option<Limit> {
         match self {
             Role::Reader => Some(Limit::Reader),

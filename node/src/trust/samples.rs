@@ -1,4 +1,4 @@
-//! Tickets and revocations that tests begin with.
+//! Sample tickets and revocations for tests.
 
 use super::{Grant, Revocation, Revoked, Role, TicketId};
 use crate::driver::OwnerKey;

@@ -1,4 +1,4 @@
-//! The one signature that tickets have: Ed25519, by the keys that nodes have anyway.
+//! The signature of tickets: Ed25519, with the keys that nodes already have.
 
 use super::keys;
 use crate::gossip::Identity;
@@ -7,7 +7,7 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::signature::{self, Signer, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
 
-/// What is to be installed before a ticket is signed or read. Its keys are bare: 32 bytes each.
+/// The provider to install before a ticket is signed or read. Its keys are bare: 32 bytes each.
 pub(super) static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: signer,
     verifier_factory: verifier,

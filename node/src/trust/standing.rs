@@ -1,4 +1,4 @@
-//! What this node may do itself in a space: all, or what the tickets say that it was given.
+//! The role of this node itself in a space: unlimited, or as its tickets allow.
 
 use super::{Grant, Ledger, Role};
 use crate::driver::OwnerKey;
@@ -11,7 +11,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// That of the node with this key.
+    /// The standing of the node with this key.
     pub(crate) fn of(own: OwnerKey, ledger: &Ledger) -> Standing {
         Standing {
             own,
@@ -20,16 +20,18 @@ impl Standing {
         }
     }
 
-    /// Whether it has no tickets, and so may do all everywhere.
+    /// Whether it has no tickets, and so has no limit anywhere.
     pub(crate) fn is_free(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// What the node may do in a space with this roster, which ascends; `None` if the space has no
-    /// members. One of them does what it likes, and so does a node to which no ticket speaks of the space:
-    /// what others take of it is up to them. Else the greatest role counts of the tickets that are good
-    /// there, or of all of them once none is: what is written meanwhile must not be more than others will
-    /// take.
+    /// The role of the node in a space with this roster, which ascends; `None` if the space has no
+    /// members.
+    ///
+    /// A member has no limit. Neither has a node without a ticket that covers the space, because
+    /// others decide what they accept from it. Otherwise the highest role of the valid tickets
+    /// counts. If none is valid, the highest role of all counts, because the node must not write
+    /// more than others will accept later.
     pub(crate) fn role(&self, space: &str, roster: Option<&[OwnerKey]>, now_ms: u64) -> Role {
         let is_member = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
         if is_member(&self.own) == Some(true) {

@@ -1,4 +1,4 @@
-//! Tickets: what a member lets the holder do, signed with its node's key.
+//! Tickets: rights that a member gives to the holder, signed with the key of the member's node.
 
 use super::role::Role;
 use super::signing::PROVIDER;
@@ -22,33 +22,34 @@ const SPACES_MAX: usize = 64;
 /// Most addresses that one ticket names.
 const NODES_MAX: usize = 16;
 
-/// How far the clocks of who issued a ticket and who is shown it may differ.
+/// How far the clocks of the issuer and of the checking node may differ.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
-/// What the header says, so that no other token that is signed with the same key passes for a ticket.
+/// The type in the header. It keeps other tokens signed with the same key from passing for a
+/// ticket.
 const TYPE: &str = "tallymesh-ticket+jwt";
 
-/// The field of the header that says which members the issuer knew. Programs that do not know it may pass
-/// over it, unlike claims: it restricts nothing.
+/// The field of the header with the configurations that the issuer had. Unlike claims, programs may
+/// ignore it if they do not support it, because it restricts nothing.
 const KNEW: &str = "members";
 
-/// Most spaces of which it says so. With more it is left out, and clocks have to do.
+/// Most spaces in that field. With more, the field is left out, and only the clocks are compared.
 const KNEW_MAX: usize = 16;
 
-/// Stands for all spaces in which who issued the ticket is a member.
+/// Stands for all spaces in which the issuer of the ticket is a member.
 const EVERY_SPACE: &str = "*";
 
-/// The name by which a ticket is revoked: 16 random bytes, 32 hex digits.
+/// The id by which a ticket is revoked: 16 random bytes, 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketId([u8; 16]);
 
 impl TicketId {
-    /// The name that these bytes give, which must be drawn at random.
+    /// The id with these bytes, which must be drawn at random.
     pub fn new(random: [u8; 16]) -> TicketId {
         TicketId(random)
     }
 
-    /// The same as a number.
+    /// The id as a number.
     pub(crate) fn number(&self) -> u128 {
         u128::from_be_bytes(self.0)
     }
@@ -67,37 +68,37 @@ impl FromStr for TicketId {
         let wrong = || format!("`{text}` is no ticket's id, which has 32 hex digits");
         let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
         let id = TicketId(number.to_be_bytes());
-        // Also without a sign, and in no other spelling.
+        // This refuses a sign and every other spelling.
         (id.to_string() == text).then_some(id).ok_or_else(wrong)
     }
 }
 
-/// What a ticket says.
+/// The content of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// By which it is revoked.
+    /// The id by which it is revoked.
     pub id: TicketId,
-    /// The member who signed it.
+    /// The member that signed it.
     pub issuer: OwnerKey,
-    /// The only one who may use it; without, whoever has it.
+    /// The only key that may use it; `None` if any holder may.
     pub holder: Option<OwnerKey>,
-    /// What the holder may do.
+    /// The role of the holder.
     pub role: Role,
-    /// In which spaces; `None` for all in which the issuer is a member.
+    /// Its spaces; `None` for all in which the issuer is a member.
     pub spaces: Option<Vec<Space>>,
     /// When it was signed, in seconds since 1970.
     pub issued: u64,
     /// When it ends, in seconds since 1970.
     pub expires: Option<u64>,
-    /// Where members listen.
+    /// Addresses of members.
     pub nodes: Vec<Address>,
-    /// Which configuration of the members its issuer knew when it signed, by era and number, of each
-    /// space that it covers; empty in tickets of earlier versions. Clocks can't tell as surely whether
-    /// the issuer knew of a removal.
+    /// For each space that it covers, the configuration that its issuer had when it signed, by era
+    /// and number. It is empty in tickets of earlier versions. It shows more surely than clocks
+    /// whether the issuer had a removal.
     pub knew: BTreeMap<Space, (u64, u64)>,
 }
 
-/// Why a ticket is worth nothing.
+/// The reason why a ticket is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TicketError {
@@ -108,26 +109,26 @@ pub enum TicketError {
     },
     /// It is no ticket.
     Malformed {
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// Who it names as its issuer has not signed it.
+    /// The named issuer has not signed it.
     Signature {
-        /// Who.
+        /// The named issuer.
         issuer: OwnerKey,
     },
     /// It has ended.
     Expired {
-        /// When, in seconds since 1970.
+        /// Its end, in seconds since 1970.
         at: u64,
-        /// What the clock shows here.
+        /// The time of this node's clock.
         now: u64,
     },
     /// It was signed in the future.
     Early {
-        /// When, in seconds since 1970.
+        /// Its signing time, in seconds since 1970.
         issued: u64,
-        /// What the clock shows here.
+        /// The time of this node's clock.
         now: u64,
     },
 }
@@ -179,8 +180,8 @@ fn ago(then: u64, now: u64) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(now.saturating_sub(then)))
 }
 
-/// The claims of the token. An older program must not take for granted what a newer one restricts: so
-/// it refuses what it does not know.
+/// The claims of the token. An older program must not ignore a restriction of a newer one. So it
+/// refuses unknown claims.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Claims {
@@ -198,7 +199,7 @@ struct Claims {
 }
 
 impl Grant {
-    /// The ticket that says this, signed by its issuer, whose key `identity` is.
+    /// The signed text of this ticket, whose issuer's key is `identity`.
     ///
     /// # Errors
     /// [`TicketError::TooLong`] if it names too much.
@@ -236,31 +237,30 @@ impl Grant {
         })
     }
 
-    /// Reads a ticket, and checks that who it names has signed it, and that the time at which it is
-    /// shown, in milliseconds since 1970, is right. What the word of its issuer is worth is another
-    /// question.
+    /// Reads a ticket. Checks that the named issuer has signed it, and that it is valid at a time
+    /// in milliseconds since 1970. Whether the issuer is trusted is judged elsewhere.
     ///
     /// # Errors
-    /// [`TicketError`], for each way in which it may be worth nothing.
+    /// [`TicketError`], for each way in which it may be invalid.
     pub fn read(ticket: &str, now_ms: u64) -> Result<Grant, TicketError> {
         let grant = Grant::parse(ticket)?;
         grant.is_timely(now_ms)?;
         Ok(grant)
     }
 
-    /// Reads a ticket, also one that has ended, and checks that who it names has signed it.
+    /// Reads a ticket, even one that has ended, and checks that the named issuer has signed it.
     ///
     /// # Errors
-    /// [`TicketError`], for each way in which it may be none.
+    /// [`TicketError`], for each way in which it may be no ticket.
     pub fn parse(ticket: &str) -> Result<Grant, TicketError> {
         install();
         let ticket = ticket.trim();
         short(ticket)?;
-        // Who is to have signed it stands in it.
+        // The ticket itself names its issuer.
         let claimed: Claims = dangerous::insecure_decode_claims(ticket).map_err(unreadable)?;
         let issuer = owner(&claimed.iss)?;
         let mut validation = Validation::new(Algorithm::EdDSA);
-        // Times are looked at below, by the clock that is handed in; nobody is the audience.
+        // Times are checked below, by the given clock. A ticket has no audience.
         (validation.validate_exp, validation.validate_aud) = (false, false);
         validation.required_spec_claims.clear();
         let key = DecodingKey::from_ed_der(&issuer.0);
@@ -301,7 +301,7 @@ impl Grant {
         }
     }
 
-    /// How long it is good yet.
+    /// How long it is still valid.
     pub(crate) fn lasts(&self, now_ms: u64) -> Duration {
         let skew = CLOCK_SKEW_MAX.as_secs();
         let end = self
@@ -312,14 +312,14 @@ impl Grant {
         })
     }
 
-    /// Whether it speaks of this space.
+    /// Whether it covers this space.
     pub fn covers(&self, space: &str) -> bool {
         let spaces = self.spaces.as_ref();
         spaces.is_none_or(|spaces| spaces.iter().any(|it| it.as_str() == space))
     }
 }
 
-/// What claims mean.
+/// Reads the content of claims.
 fn grant(claims: &Claims) -> Result<Grant, TicketError> {
     let spaces = spaces_named(&claims.spaces).map_err(malformed)?;
     if claims.nodes.len() > NODES_MAX {
@@ -342,7 +342,7 @@ fn grant(claims: &Claims) -> Result<Grant, TicketError> {
     })
 }
 
-/// The names that stand for these spaces; `None` for every one.
+/// The names for these spaces; `None` stands for all.
 pub(super) fn named(spaces: Option<&[Space]>) -> Vec<String> {
     match spaces {
         None => vec![EVERY_SPACE.to_owned()],
@@ -350,7 +350,7 @@ pub(super) fn named(spaces: Option<&[Space]>) -> Vec<String> {
     }
 }
 
-/// The spaces of these names; `None` for every one.
+/// The spaces of these names; `None` stands for all.
 pub(super) fn spaces_named(names: &[String]) -> Result<Option<Vec<Space>>, String> {
     match names {
         [name] if name == EVERY_SPACE => Ok(None),
@@ -392,7 +392,7 @@ fn unreadable(error: jsonwebtoken::errors::Error) -> TicketError {
     malformed(error.to_string())
 }
 
-/// Has the library sign and verify with the keys of nodes. Once is enough, and harmless again.
+/// Makes the library sign and verify with the keys of nodes. More calls than one are harmless.
 fn install() {
     let _ = PROVIDER.install_default();
 }

@@ -1,7 +1,8 @@
-//! The operator's token: what shows that a request comes from the operator of this node.
+//! The operator's token, which proves that a request is from the operator of this node.
 //!
-//! It is a file of the data folder that the node's user alone can read, made at the first start. It
-//! takes the place of "comes from loopback", which each program and each page of the machine does.
+//! It is a file in the data folder that only the node's user can read, created at the first start.
+//! It is used because a connection from loopback proves nothing: each program and each page on the
+//! machine has one.
 
 use crate::store;
 use sha2::{Digest, Sha256};
@@ -29,12 +30,12 @@ pub struct OperatorToken {
     digest: [u8; 32],
 }
 
-/// Why the token can't be used.
+/// The reason why the token can't be used.
 #[derive(Debug)]
 pub struct TokenError {
     /// Its file.
     pub file: PathBuf,
-    /// The fault of the token.
+    /// The problem with the token.
     pub problem: io::Error,
 }
 
@@ -53,8 +54,8 @@ impl fmt::Display for TokenError {
 impl std::error::Error for TokenError {}
 
 impl OperatorToken {
-    /// The token of a data folder, which is made if there is none; without a folder, one that is gone
-    /// with the process.
+    /// The token of a data folder, which is created if there is none. Without a folder, the token
+    /// ends with the process.
     ///
     /// # Errors
     /// When the file can't be read or written, or is no token.
@@ -107,7 +108,8 @@ impl OperatorToken {
         &self.text
     }
 
-    /// Whether this is it. How long that takes tells nothing of it: digests are compared.
+    /// Whether this is the token. The time that it takes reveals nothing, because digests are
+    /// compared.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(shown).into();
         digest == self.digest
@@ -133,7 +135,7 @@ fn is_token(text: &str) -> bool {
     digits.is_some_and(|it| it.len() == 2 * BYTES && it.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Makes the folder, which there is if the node has a store in it.
+/// Creates the folder. It already exists if the node has a store in it.
 #[cfg(unix)]
 fn make_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -146,7 +148,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// Lets nobody but the file's owner read it.
+/// Makes the file readable by its owner alone.
 #[cfg(unix)]
 fn keep_from_others(file: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,9 @@
-//! Owners that were removed from the members of a space, and when, as far as this node knows.
+//! The removals of owners from the members of a space, with their times, as far as this node has
+//! them.
 //!
-//! A node compares each configuration that it sees with the one that it saw last, which it keeps on the
-//! disk for that. If both follow each other, the difference is exact. Otherwise a configuration in
-//! between may have had further members, and the node is told of them by the address book.
+//! A node compares each configuration that it sees with the last one, which is on the disk for
+//! that. If one follows the other, the difference is exact. Otherwise a configuration in between
+//! may have had further members. The node then receives their removals by the address book.
 
 use super::{Kept, Ledger, LedgerError};
 use crate::driver::OwnerKey;
@@ -11,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::Space;
 
-/// Most removals that a node remembers; the oldest is forgotten first.
+/// Most removals that a node remembers. The oldest is forgotten first.
 pub(crate) const REMOVED_MAX: usize = 4_096;
 
-/// The members of a space, by the configuration of this era and number.
+/// The members of a space in the configuration of this era and number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) era: u64,
@@ -22,20 +23,20 @@ pub(crate) struct Seen {
     pub(crate) owners: BTreeSet<OwnerKey>,
 }
 
-/// How a configuration differs from the one that was seen before.
+/// The difference between a configuration and the one seen before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Whom it removes.
+    /// The owners that it removes.
     pub(crate) removed: Vec<OwnerKey>,
-    /// Whether configurations in between were not seen, or none was before.
+    /// Whether configurations in between were not seen, or none was seen before.
     pub(crate) skipped: bool,
 }
 
-/// A removal as it is kept.
+/// The stored removals.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     seen: BTreeMap<Space, Seen>,
-    /// When each was removed.
+    /// The removal of each owner.
     removed: BTreeMap<(Space, OwnerKey), Gone>,
 }
 
@@ -60,12 +61,12 @@ impl Removals {
 }
 
 impl Ledger {
-    /// The members of a space were these, one configuration after the other, at a time in seconds since
-    /// 1970. Gives how that differs from what was seen before. Who was removed is remembered; `signed` is
-    /// when the newest ticket was signed that an owner is known to have.
+    /// Records the members of a space in successive configurations, at a time in seconds since
+    /// 1970. Returns the difference to the last one seen before, and stores the removals in it.
+    /// `signed` returns when the newest known ticket of an owner was signed.
     ///
     /// # Errors
-    /// [`LedgerError::Io`]: it is remembered as long as this process runs.
+    /// [`LedgerError::Io`]: they are remembered only while this process runs.
     pub(crate) fn see(
         &self,
         space: &Space,
@@ -107,11 +108,11 @@ impl Ledger {
         }
     }
 
-    /// A member of the space states that an owner was removed. The time of a clock that is far ahead is
-    /// not taken: tickets that are signed now have to count.
+    /// Records removals that a member of the space has stated. A time far ahead of this clock is
+    /// reduced, because tickets that are signed now must count.
     ///
     /// # Errors
-    /// [`LedgerError::Io`]: it is remembered as long as this process runs.
+    /// [`LedgerError::Io`]: they are remembered only while this process runs.
     pub(crate) fn remove(
         &self,
         removals: &[(Space, OwnerKey, Gone)],
@@ -130,8 +131,8 @@ impl Ledger {
         }
     }
 
-    /// Whether an owner is a member of a space, by the members that this node saw last; `None` if it saw
-    /// none.
+    /// Whether an owner is a member of a space, by the members that this node saw last; `None` if
+    /// it has seen none.
     pub(crate) fn is_seen_member(&self, space: &Space, owner: &OwnerKey) -> Option<bool> {
         let kept = self.kept();
         let seen = kept.removals.seen.get(space)?;
@@ -140,7 +141,7 @@ impl Ledger {
         Some(seen.owners.contains(owner) && !is_out)
     }
 
-    /// When an owner was last removed from the members of a space.
+    /// The last removal of an owner from the members of a space.
     pub(crate) fn removed(&self, space: &Space, owner: &OwnerKey) -> Option<Gone> {
         let kept = self.kept();
         let removed = &kept.removals.removed;
@@ -150,7 +151,7 @@ impl Ledger {
         removed.get(&(space.clone(), *owner)).copied()
     }
 
-    /// All removals: the space, who, and when.
+    /// All removals: the space, the owner, and the time.
     pub(crate) fn removals(&self) -> Vec<(Space, OwnerKey, Gone)> {
         let kept = self.kept();
         let removed = kept.removals.removed.iter();
@@ -159,9 +160,9 @@ impl Ledger {
             .collect()
     }
 
-    /// The time that a ticket is to bear that is signed now, in seconds since 1970: later than each
-    /// removal, so that it counts for those who were removed in the same second. A removal by a clock
-    /// that is far ahead is not waited for.
+    /// The signing time for a ticket that is signed now, in seconds since 1970. It is later than
+    /// each removal, so that the ticket counts for an owner that was removed in the same second. A
+    /// removal by a clock that is far ahead does not count here.
     pub(crate) fn signing_time(&self, now: u64) -> u64 {
         let kept = self.kept();
         let latest = kept.removals.removed.values().map(|it| it.at).max();
@@ -172,7 +173,7 @@ impl Ledger {
     }
 }
 
-/// The members of a space as they are written.
+/// The form in the file of the members of a space.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeenRow {
@@ -182,7 +183,7 @@ pub(super) struct SeenRow {
     owners: Vec<String>,
 }
 
-/// A removal as it is written.
+/// The form in the file of a removal.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RemovedRow {
@@ -242,7 +243,7 @@ impl Removals {
 }
 
 impl Kept {
-    /// Whether anything is kept that earlier builds do not know.
+    /// Whether there are entries that earlier builds can't read.
     pub(super) fn has_removals(&self) -> bool {
         !self.removals.seen.is_empty() || !self.removals.removed.is_empty()
     }
@@ -305,7 +306,7 @@ mod tests {
         );
         assert_eq!(ledger.signing_time(19), 21);
         assert_eq!(ledger.signing_time(30), 30);
-        // The word of a member whose clock is far ahead counts as if it were not.
+        // The time of a member whose clock is far ahead is reduced.
         let far = [(space(), OwnerKey([9; 32]), gone(u64::MAX))];
         assert!(ledger.remove(&far, 40).expect("saved"));
         assert_eq!(at(&ledger, 9), Some(40 + CLOCK_SKEW_MAX.as_secs()));

@@ -1,4 +1,4 @@
-//! What is kept of tickets, over a restart, and within bounds.
+//! The stored tickets, over a restart, and within bounds.
 
 use super::*;
 use crate::gossip::Identity;
@@ -189,7 +189,7 @@ fn there_is_room_for_so_many_of_each_kind() {
         .expect("in place of the first");
     full(ledger.hold("x", &a_grant(HELD_MAX as u128)));
     assert_eq!(ledger.held().len(), HELD_MAX);
-    // Statements that were not signed will do here: they are not read again.
+    // Unsigned statements are enough here, because they are not read again.
     let like = a_revocation(0, None, &["default"]);
     let of = |number: usize| Revoked {
         statement: number.to_string(),

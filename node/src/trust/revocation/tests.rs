@@ -1,4 +1,4 @@
-//! Revocations that say what was signed, and what is none.
+//! Revocations with the content that was signed, and invalid ones.
 
 use super::*;
 use serde_json::{Value, json};

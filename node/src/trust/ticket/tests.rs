@@ -1,4 +1,4 @@
-//! Tickets that are good, and all ways in which one can be bad.
+//! Valid tickets, and all ways in which one can be invalid.
 
 use super::*;
 use jsonwebtoken::encode;
