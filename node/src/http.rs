@@ -6,28 +6,28 @@
 //! | `PUT`, `DELETE` of the same | sets it to `{"value":"10"}`; deletes it |
 //! | `POST .../{key}/reset`, `/expire`, `/persist` | one operation; `expire` takes `{"at"}` or `{"in_ms"}` |
 //! | `POST /v1/spaces/{space}/transactions` | `{"ops":[...]}`, seen everywhere all together or not at all |
-//! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with who holds what of it, and all of them |
+//! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with its holders, and all of them |
 //! | `GET /v1/spaces/{space}/sequences/{key}`, `.../sequences?prefix=&after=&limit=` | a sequence of numbers, and all of them |
-//! | `GET /v1/spaces/{space}/limits`, `.../limits/{key}` | the limits for each period, and what is left of a key's |
-//! | `PUT` and `DELETE .../limits/{name}`, `POST .../limits/{key}/allow` | sets and removes one, and allows something |
+//! | `GET /v1/spaces/{space}/limits`, `.../limits/{key}` | the rate limits, and the rest of a key's present period |
+//! | `PUT` and `DELETE .../limits/{name}`, `POST .../limits/{key}/allow` | sets and removes a rate limit, and allows an amount |
 //! | `POST .../sequences/{key}`, `.../sequences/{key}/next` | begins one, and hands out its next number |
 //! | `PUT`, `DELETE .../sequences/{key}/watches/{number}` | watches a number, and ends that |
 //! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
-//! | `PUT .../budgets/{key}/leases/{id}`, `DELETE` of it | sets rights aside for somebody who spends them without asking: `{"amount","lease_ms"}`; takes the rest back |
+//! | `PUT .../budgets/{key}/leases/{id}`, `DELETE` of it | leases rights, which the holder spends without asking: `{"amount","lease_ms"}`; ends the lease |
 //! | `POST .../budgets/{key}/grant`, `/transfer` | moves rights: `{"to","amount"}`; spends, and pays into others: `{"to":[{"key","amount"}]}` |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
-//! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
+//! | `GET /v1/spaces/{space}/counters/{key}/shards` | its shards, one for each writer |
 //! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
 //! | `POST /v1/spaces/{space}/read` | many counters of one view: `{"keys":["a","b"]}` |
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
-//! | `GET /v1/spaces/{space}/writers` | the version vector, and what became of each writer |
-//! | `GET /v1/spaces/{space}/audit?prefix=&after=&peer=` | the shards of counters, a page at a time, with the digest of the vector; those that a connected node shows, with its peer id |
-//! | `GET /v1/spaces/{space}/members` | the members, what they acknowledged, what waits |
+//! | `GET /v1/spaces/{space}/writers` | the version vector, and the state of each writer |
+//! | `GET /v1/spaces/{space}/audit?prefix=&after=&peer=` | the shards of counters, a page at a time, with the digest of the vector; with a peer id, those of a connected node |
+//! | `GET /v1/spaces/{space}/members` | the members, their acknowledgements, and pending decisions |
 //! | `POST .../members/init` | makes this node the first member |
 //! | `POST .../members/add`, `/remove` | proposes `{"owner"}` in or out and waits `wait_ms`, at most 20000, for the decision; harmless to repeat |
 //! | `POST .../members/force` | replaces all by `{"members":[...]}` without asking them |
-//! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` who is no member |
+//! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` that is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `POST /v1/spaces/{space}/sync?wait_ms=` | the same over single requests, see [`post`] |
 //! | `POST /v1/tickets` | makes a ticket: `{"role","spaces"}`, see [`crate::trust`] |
@@ -39,10 +39,10 @@
 //! | `GET /openapi.json`, `GET /api/` | all of this for programs, and a page to try it |
 //! | `GET /` | the page |
 //!
-//! Values, clocks and totals are decimal strings, since JavaScript's numbers end at 2^53. An
-//! answer to a write means that it is durable here. Errors are `application/problem+json` with a
-//! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
-//! [`problems`]. See [`guard`] for which requests are let in at all.
+//! Values, clocks and totals are decimal strings, because JavaScript's numbers are exact only up to
+//! 2^53. An answer to a write means that the write is durable here. Errors are
+//! `application/problem+json` with a stable `code`, and a `detail` with advice. On writes they also
+//! have `applied`: see [`problems`]. [`guard`] decides which requests are accepted at all.
 
 mod access;
 mod asking;
@@ -118,62 +118,62 @@ const BODY_BYTES_MAX: usize = 4 << 10;
 /// Largest body of a bulk add or a transaction, in bytes.
 pub const BULK_BYTES_MAX: usize = 8 << 20;
 
-/// A request that is not answered within this time is given up. Streams have no such limit once
-/// they have begun.
+/// A request without an answer within this time is ended. Streams have no such limit once they have
+/// begun.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the handlers share.
+/// The state that the handlers share.
 pub(crate) struct App {
-    /// For what the node does on its own; what somebody asks for goes through [`access::Serving`].
+    /// For work of the node itself. Requests of clients use [`access::Serving`].
     pub(crate) node: Handle,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
     pub(crate) peer_id: String,
     pub(crate) owner: OwnerKey,
-    /// Signs tickets.
+    /// The key that signs tickets.
     pub(crate) identity: Identity,
-    /// What is known of them.
+    /// The record of tickets.
     pub(crate) ledger: Ledger,
-    /// Those that clients have shown.
+    /// The cache of tickets that clients have shown.
     pub(crate) tickets: KnownTickets,
-    /// Shows who is this node's operator.
+    /// The token that proves that a request is the operator's.
     pub(crate) token: OperatorToken,
     pub(crate) listen: Vec<String>,
-    /// Where others should try to reach this node.
+    /// Addresses at which others should try to reach this node.
     pub(crate) reach: Vec<Address>,
-    /// Whether whoever connects there is trusted.
+    /// Whether every peer that connects there is trusted.
     pub(crate) listen_open: bool,
-    /// The address that this is served at.
+    /// The address of this listener.
     pub(crate) http: SocketAddr,
     /// When the node started, by its clock, in milliseconds since 1970.
     pub(crate) started: u64,
     pub(crate) resp: Option<SocketAddr>,
-    /// Whether Redis clients are asked for nothing.
+    /// Whether Redis clients need neither a ticket nor a password.
     pub(crate) resp_open: bool,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
-    /// Who is let in.
+    /// The rules for requests.
     pub(crate) rules: HttpRules,
-    /// How fast, if that is limited.
+    /// The rate limit of requests, if there is one.
     pub(crate) rate: Option<rate::Rate>,
     pub(crate) auditor: Auditor,
     pub(crate) directory: Directory,
     pub(crate) sessions: post::Sessions,
-    /// Bytes that clients have sent of requests that are not whole.
+    /// Counts the bytes of unfinished bodies.
     pub(crate) bodies: Arc<bodies::Bodies>,
     pub(crate) cuts: watch::Sender<Cuts>,
-    /// True when the node stops: streams end then.
+    /// True when the node stops, which ends all streams.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl App {
     /// Resolves when the node stops.
     async fn stopped(&self) {
-        // An error means that the node is gone, which is a stop too.
+        // An error means that the node is gone, which is a stop, too.
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
     }
 
-    /// What this node may do in a space.
+    /// The role of this node in a space.
     fn role(&self, space: SpaceId) -> Role {
         let standing = Standing::of(self.owner, &self.ledger);
         let rosters = self.node.rosters().borrow().clone();
@@ -183,8 +183,8 @@ impl App {
     }
 }
 
-/// All routes of a node, each with its description. None is nested in another: what is taken off a path
-/// is taken off at each request.
+/// All routes of a node, each with its description. No route is nested in another, because a nested
+/// router cuts the path at each request.
 fn routes() -> OpenApiRouter<Arc<App>> {
     let large = || DefaultBodyLimit::max(BULK_BYTES_MAX);
     OpenApiRouter::with_openapi(openapi::head())
@@ -237,7 +237,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(try_it::file))
 }
 
-/// The paths of all routes, with `{name}` for what differs.
+/// The paths of all routes, with `{name}` for their variable parts.
 pub(crate) fn paths() -> Vec<String> {
     let paths = routes().into_openapi().paths.paths;
     paths.into_keys().collect()
@@ -253,8 +253,8 @@ where
         .fallback(page::serve)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app.clone());
-    // Around all routes at once: what surrounds a route is copied for each request, and what is asked
-    // for by no page needs no CORS.
+    // These layers surround all routes together, because layers of a route are copied for each
+    // request. A request that is not from a page needs no CORS.
     let routes = DefaultBodyLimit::max(BODY_BYTES_MAX).layer(routes);
     let shared = app.clone();
     let programs = move |request| inside(shared.clone(), request, routes.clone());
@@ -271,7 +271,8 @@ where
                 connection.asked();
                 let (app, programs, pages) = &*door;
                 request.extensions_mut().insert(connection.clone());
-                // A link keeps the address of its sender, to be named later; a key and a body count for it.
+                // A link stores the address of its sender, so that the sender can be named later.
+                // Keys and bodies count by the address.
                 let counts =
                     request.headers().contains_key(asking::KEY) || !request.body().is_end_stream();
                 if counts || app.rate.is_some() || request.uri().path().ends_with("/sync") {
@@ -312,7 +313,7 @@ where
                 let response = match streams {
                     Ok(()) => response,
                     Err(full) => {
-                        // It leaves its place to others at once.
+                        // The connection leaves its place to others at once.
                         let close = [(CONNECTION, HeaderValue::from_static("close"))];
                         let detail = full.told("streams of events and sockets");
                         (close, Problem::new(&problems::STREAMS_FULL, detail)).into_response()
@@ -336,7 +337,7 @@ where
         .await
 }
 
-/// Within CORS: how fast, with which ticket, and for how long.
+/// The checks within CORS: the rate, the ticket, and the time limit.
 async fn inside<S>(
     app: Arc<App>,
     mut request: Request,
@@ -361,7 +362,7 @@ where
     let whole = access::judged_whole(&app, &mut request);
     // Routes are always ready.
     let answered = give_up(routes.call(request)).await;
-    // Nothing was made of a body that did not come to its end.
+    // No operation was made from a body that did not arrive completely.
     if let Some(refusal) = whole.and_then(|whole| whole.refused()) {
         return Ok(refusal);
     }
@@ -376,7 +377,8 @@ where
     }
 }
 
-/// Whom what a request takes counts for. Where nothing is asked for it is somebody unknown.
+/// The client that a request counts for. A request without a judged caller counts as an unknown
+/// client.
 fn client(request: &Request) -> Client {
     let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let address = address.map(|it| it.0.ip());
@@ -386,7 +388,7 @@ fn client(request: &Request) -> Client {
     }
 }
 
-/// Counts a request's body as it comes, until what is returned is dropped.
+/// Counts a request's body as it arrives, until the returned charge is dropped.
 fn charge(app: &App, client: Client, request: &mut Request) -> Option<Arc<bodies::Charge>> {
     match request.body().is_end_stream() {
         true => None,
@@ -394,7 +396,7 @@ fn charge(app: &App, client: Client, request: &mut Request) -> Option<Arc<bodies
     }
 }
 
-/// Whether an answer goes on for as long as somebody reads it.
+/// Whether an answer continues for as long as the client reads it.
 fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     response.status() == StatusCode::SWITCHING_PROTOCOLS
@@ -413,7 +415,7 @@ async fn give_up(
     answer: impl Future<Output = Result<Response, Infallible>>,
 ) -> Result<Response, Infallible> {
     let mut answer = pin!(answer);
-    // Most are answered at once, and need no timer.
+    // Most requests are answered at once, and need no timer.
     let at_once = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
     if let Poll::Ready(answered) = at_once {
         return answered;

@@ -1,16 +1,18 @@
-//! Who may ask for what: tickets, and the operator's token, as bearer tokens (RFC 6750).
+//! Authorization of requests: tickets, and the operator's token, as bearer tokens (RFC 6750).
 //!
-//! Where tickets are asked for, a request to a space takes a role there, and one about the node as a
-//! whole takes it in every space. The word of a ticket's issuer is worth something in the spaces of
-//! which it is a member, and in those without members only if it is this node.
+//! Where tickets are required, a request to a space needs a role there. A request about the node as
+//! a whole needs the role in every space. A ticket's issuer is trusted in the spaces of which it is
+//! a member. In a space without members, only this node is trusted.
 //!
-//! Where none are asked for, a program speaks as a member, and a browser as an editor. Tickets and
-//! membership are the operator's everywhere: they take the token in the data folder, or a member's
-//! ticket that is not a browser's.
+//! Where tickets are not required, a program has the role member, and a browser the role editor.
+//! Tickets and membership always belong to the operator. They need the token in the data folder, or
+//! a member's ticket that is not from a browser.
 //!
-//! A ticket is judged three times: when the head of a request has come; when its body is whole
-//! ([`judged_whole`]), which may take half a minute; and by the driver right before it does what is asked
-//! for, because the request may have waited ([`Serving`]).
+//! A ticket is judged three times:
+//!
+//! - When the head of a request has arrived.
+//! - When the body of the request is complete ([`judged_whole`]), which may take half a minute.
+//! - By the driver right before the work, because the request may have waited ([`Serving`]).
 
 use super::App;
 use super::problem::Problem;
@@ -32,13 +34,13 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What the subprotocol of a WebSocket begins with that carries a ticket.
+/// The prefix of the subprotocol of a WebSocket that carries a ticket.
 const TICKET_OFFER: &str = "tallymesh.ticket.";
 
-/// What a request takes.
+/// The authorization that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs<'a> {
-    /// Nothing: it tells nothing of counters.
+    /// None: its answer reveals nothing about counters.
     Nothing,
     /// A role in one space.
     InSpace(&'a str, Role),
@@ -48,19 +50,19 @@ pub(super) enum Needs<'a> {
     Operator(Option<&'a str>),
 }
 
-/// Who asks, and what that may do.
+/// The caller of a request, and its rights.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     role: Role,
     comer: Comer,
     /// The ticket that gives the role, if one does.
     grant: Option<Arc<Grant>>,
-    /// Where it has to be good: in one space, or else in every one.
+    /// The place where the ticket has to be valid: one space, or every one if it is `None`.
     space: Option<SpaceId>,
 }
 
-/// The node, as it serves one request: what is asked of [`handle`](Serving::handle) is done only if the
-/// request's ticket is good at that time, too.
+/// The node, as it serves one request. Work requested through [`handle`](Serving::handle) is done
+/// only if the request's ticket is still valid at that time.
 #[derive(Clone)]
 pub(super) struct Serving {
     app: Arc<App>,
@@ -94,7 +96,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Infallible> {
         let caller = parts.extensions.get().cloned();
-        // Each request to a space has one.
+        // Each request to a space has a caller.
         Ok(caller.unwrap_or(Caller {
             role: Role::Reader,
             comer: Comer::Browser,
@@ -105,7 +107,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 }
 
 impl Caller {
-    /// Checks for a role that only the body of the request shows to be needed.
+    /// Checks for a role whose need is clear only from the body of the request.
     pub(super) fn has(&self, role: Role) -> Result<(), Problem> {
         match self.role >= role {
             true => Ok(()),
@@ -113,12 +115,12 @@ impl Caller {
         }
     }
 
-    /// The role of a link: never a member's in a browser, whatever it shows.
+    /// The role of a link. In a browser it is never member, whatever ticket it shows.
     pub(super) fn link(&self) -> Role {
         self.role.min(most(self.comer))
     }
 
-    /// Whom what it takes counts for.
+    /// The client that its resources are charged to.
     pub(super) fn client(&self, address: Option<IpAddr>) -> Client {
         Client::new(address, self.role, self.grant.as_deref())
     }
@@ -131,7 +133,7 @@ impl Caller {
         }
     }
 
-    /// What ends the rights of something that stays open in a space.
+    /// The ticket of something that stays open in a space.
     pub(super) fn pass(&self, space: SpaceId) -> Pass {
         Pass {
             grant: self.grant.clone(),
@@ -140,7 +142,7 @@ impl Caller {
     }
 }
 
-/// The most that somebody may do without the operator's token.
+/// The highest role without the operator's token.
 fn most(comer: Comer) -> Role {
     match comer {
         Comer::Program => Role::Member,
@@ -155,12 +157,12 @@ pub(super) struct Pass {
     space: SpaceId,
 }
 
-/// How long is waited at most between two looks at the clock, which may be set.
+/// The longest wait between two looks at the clock, which may be set.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 impl Pass {
-    /// Resolves with the reason once the ticket is worth nothing: when it ends, is revoked, or who
-    /// signed it has no say any more. Without a ticket it never does.
+    /// Resolves with the reason once the ticket is invalid: when it ends, is revoked, or its issuer
+    /// is no longer trusted. Without a ticket it never resolves.
     pub(super) async fn ended(self, app: Arc<App>) -> Problem {
         let Some(grant) = self.grant else {
             return std::future::pending().await;
@@ -168,7 +170,7 @@ impl Pass {
         let mut revoked = app.ledger.changes();
         let mut rosters = app.node.rosters();
         loop {
-            // What changes from here on is looked at again.
+            // Later changes cause another look.
             revoked.mark_unchanged();
             rosters.mark_unchanged();
             if let Err(problem) = is_good(&app, &grant, self.space) {
@@ -184,7 +186,7 @@ impl Pass {
     }
 }
 
-/// The sender of a request, for a later report of who brought something on its link.
+/// The sender of a request. A later report can name it as the source of content on its link.
 pub(super) struct SentBy {
     pub(super) sender: Sender,
     pub(super) address: Option<IpAddr>,
@@ -208,8 +210,8 @@ impl FromRequestParts<Arc<App>> for SentBy {
     }
 }
 
-/// What a request to this path takes. Whatever is not named here takes the most, if it is under `/v1`; all
-/// else but the figures tells nothing of counters.
+/// The authorization that a request to this path needs. Under `/v1`, paths that are not listed here
+/// need the most. Other paths, except the metrics, reveal nothing about counters.
 pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let mut parts = path.split('/').skip(1);
@@ -230,7 +232,7 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             };
             Needs::InSpace(space, role)
         }
-        // Whoever may revoke tickets may see which there are, and nobody else.
+        // A caller that may revoke tickets may see the list, and no other caller.
         (Some("v1"), Some("tickets")) => Needs::Operator(None),
         (Some("v1"), _) => Needs::Everywhere(match reads {
             true => Role::Reader,
@@ -241,17 +243,17 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     }
 }
 
-/// Looks at what a request shows, if it takes something, and notes who asks; or gives the answer to one
-/// that is not let in.
+/// Judges the authorization of a request, if it needs any, and records the caller. Returns the
+/// answer to a refused request.
 pub(super) fn refusal(app: &App, request: &mut Request) -> Option<Response> {
     let needs = needs(request.method(), request.uri().path());
     if needs == Needs::Nothing {
         return None;
     }
     let comer = request.extensions().get().copied();
-    // What was not judged is trusted least.
+    // A request that was not judged counts as a browser's, which has the fewest rights.
     let comer = match comer.unwrap_or(Comer::Browser) {
-        // The page of a demonstration passes on what other replicas in it count.
+        // The page of a demonstration passes on the changes of other replicas in it.
         Comer::OwnPage if app.demo => Comer::Program,
         comer => comer,
     };
@@ -264,18 +266,18 @@ pub(super) fn refusal(app: &App, request: &mut Request) -> Option<Response> {
     }
 }
 
-/// Why a request was refused once its body was whole.
+/// The reason why a request was refused after its body was complete.
 pub(super) struct Whole(OnceLock<Problem>);
 
 impl Whole {
-    /// The refusal, if there is one. Nothing was done of the request then.
+    /// The refusal, if there is one. Then no part of the request was done.
     pub(super) fn refused(&self) -> Option<Response> {
         self.0.get().cloned().map(challenged)
     }
 }
 
-/// Has a request's body end in an error if its ticket is worth nothing by the time that it has all come:
-/// then nobody gets a body to work on.
+/// Makes a request's body end in an error if its ticket is invalid when the body is complete. Then
+/// no handler receives the body.
 pub(super) fn judged_whole(app: &Arc<App>, request: &mut Request) -> Option<Arc<Whole>> {
     let caller: &Caller = request.extensions().get()?;
     if caller.grant.is_none() || request.body().is_end_stream() {
@@ -296,7 +298,7 @@ pub(super) fn judged_whole(app: &Arc<App>, request: &mut Request) -> Option<Arc<
     Some(whole)
 }
 
-/// An answer that says how to come in.
+/// An answer that names the required authorization.
 fn challenged(problem: Problem) -> Response {
     let mut response = problem.into_response();
     if response.status() == 401 {
@@ -322,7 +324,7 @@ fn caller(
     let of_operator = matches!(needs, Needs::Operator(_));
     let asks = app.rules.tickets || of_operator;
     let shown = match shown(headers) {
-        // Where nothing is asked for, what is shown needlessly is not looked at.
+        // Where no ticket is required, a needless one is ignored.
         Err(_) if !asks => None,
         shown => shown?,
     };
@@ -359,7 +361,7 @@ fn caller(
     Ok(caller)
 }
 
-/// What a ticket says, if it is worth something in a space, or in every one.
+/// The content of a ticket, if it is valid in a space, or in every one if `space` is `None`.
 fn judged(
     app: &App,
     ticket: &str,
@@ -394,7 +396,7 @@ fn judged(
     Ok((grant, space))
 }
 
-/// Looks whether a ticket is worth something now in a space, or else in every one.
+/// Checks that a ticket is valid now in a space, or in every one if `space` is `None`.
 fn is_good_in(app: &App, grant: &Grant, space: Option<SpaceId>) -> Result<(), Problem> {
     let spaces = match space {
         Some(space) => space.0..space.0 + 1,
@@ -405,7 +407,7 @@ fn is_good_in(app: &App, grant: &Grant, space: Option<SpaceId>) -> Result<(), Pr
         .try_for_each(|space| is_good(app, grant, space))
 }
 
-/// Looks whether a ticket is worth something in a space now.
+/// Checks that a ticket is valid now in a space.
 fn is_good(app: &App, grant: &Grant, space: SpaceId) -> Result<(), Problem> {
     grant.is_timely(app.clock.now())?;
     let name = &app.node.spaces()[space.0];
@@ -465,7 +467,7 @@ fn shown(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     }
 }
 
-/// The tickets that a page offers as subprotocols, since it can give a socket no other header.
+/// The tickets that a page offers as subprotocols, because it can't set other headers of a socket.
 fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let offers = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter();
     let names = offers

@@ -1,17 +1,18 @@
-//! What a request asks for beside its operation: that it counts once, how far it has to reach, and what
-//! the session depends on.
+//! The options of a request beside its operation. They set whether it counts once, how far it has
+//! to reach, and the state on which the session depends.
 //!
 //! | header | meaning |
 //! |---|---|
-//! | `idempotency-key` | the operation counts once, however often and at whichever member it is asked for |
-//! | `tallymesh-level` | `local`, `quorum` or `all`: how many members hold a write before it is answered, or are asked by a read |
-//! | `tallymesh-wait-ms` | how long is waited for that, 5000 if it does not say, at most 20000 |
-//! | `tallymesh-rights-wait-ms` | how long a write waits for rights of a budget, or room, 0 if it does not say, at most 20000 |
-//! | `tallymesh-token` | what the session depends on; empty begins one. The answer has the next one |
+//! | `idempotency-key` | the operation counts once, however often and at whichever member it is requested |
+//! | `tallymesh-level` | `local`, `quorum` or `all`: how many members store a write before it is answered, or are asked by a read |
+//! | `tallymesh-wait-ms` | the longest wait for that, 5000 by default, at most 20000 |
+//! | `tallymesh-rights-wait-ms` | the longest wait of a write for rights of a budget, or room, 0 by default, at most 20000 |
+//! | `tallymesh-token` | the state on which the session depends; empty begins one. The answer has the next one |
 //!
-//! A write with `if-match` or `if-none-match` is refused: no replica knows what the others show.
+//! A write with `if-match` or `if-none-match` is refused, because no replica has the present values
+//! of the others.
 //!
-//! An answer to an operation that was made before says `idempotent-replayed: true`.
+//! An answer to an operation that was made before has `idempotent-replayed: true`.
 
 use super::access::{Caller, Serving};
 use super::problem::Problem;
@@ -38,29 +39,31 @@ pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 /// The longest idempotency key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 255;
 
-/// The longest wait: a request is given up after 30 s.
+/// The longest wait; a request ends after 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The longest that one request waits for rights and then for a level, together.
+/// The longest time for which one request waits for rights and then for a level, together.
 const WAITS_MAX: Duration = Duration::from_secs(25);
 
-// Redis clients have the same limits.
+// Redis clients have the same bounds.
 const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
 const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
-/// What a request asks for beside its operation.
+/// The options of a request beside its operation.
 #[derive(Default)]
 pub(super) struct Asking {
-    /// The idempotency key, and the method and the path, which are part of what is asked for.
+    /// The idempotency key, with the method and the path, which are part of the request under it.
     key: Option<(String, String)>,
-    /// Whom the key counts for.
+    /// The client that the key counts for.
     client: Client,
     demand: Demand,
-    /// Whether it depends on what is there. Reads answer anyway: they have no tag to be compared.
+    /// Whether it has a condition on the present value. Reads ignore that, because they have no tag
+    /// to compare.
     conditional: bool,
 }
 
-/// An answer, with what the session depends on by now, and whether it was made before.
+/// An answer, with the present state on which the session depends, and whether the operation was
+/// made before.
 pub(super) struct Answered<T> {
     pub(super) answer: T,
     pub(super) token: Option<Token>,
@@ -68,12 +71,13 @@ pub(super) struct Answered<T> {
 }
 
 impl Asking {
-    /// Whether it asks for nothing special.
+    /// Whether it has no options.
     pub(super) fn is_plain(&self) -> bool {
         self.key.is_none() && self.demand == Demand::default() && !self.conditional
     }
 
-    /// Makes operations as they are asked for. `body` is the request's, by which a retry is known.
+    /// Makes operations with these options. `body` is the body of the request, by which a retry is
+    /// recognized.
     pub(super) async fn transact(
         self,
         app: &Serving,
@@ -97,7 +101,7 @@ impl Asking {
         })
     }
 
-    /// Makes one operation as it is asked for.
+    /// Makes one operation with these options.
     pub(super) async fn apply(
         self,
         app: &Serving,
@@ -108,7 +112,7 @@ impl Asking {
         let only = |problem: Problem| problem.without_op();
         let done = self.transact(app, space, body, vec![operation]).await;
         let done = done.map_err(only)?;
-        // There is an answer for each operation; without one nothing is known.
+        // There is an answer for each operation. If it is missing, the result is unclear.
         let answer = done.answer.into_iter().next().ok_or(Refusal::Stopped)?;
         Ok(Answered {
             answer,
@@ -117,7 +121,7 @@ impl Asking {
         })
     }
 
-    /// Waits until what is asked for is seen here: what is read after that is as new.
+    /// Waits until this node has the demanded state, so that a later read includes it.
     pub(super) async fn wait(self, app: &Serving, space: SpaceId) -> Result<Answered<()>, Problem> {
         let token = match self.demand == Demand::default() {
             true => None,
@@ -135,7 +139,7 @@ impl Asking {
 }
 
 impl<T> Answered<T> {
-    /// An answer to a request that asked for nothing special.
+    /// An answer to a request without options.
     pub(super) fn plain(answer: T) -> Answered<T> {
         Answered {
             answer,
@@ -144,7 +148,7 @@ impl<T> Answered<T> {
         }
     }
 
-    /// Puts another answer in the place of this one.
+    /// Replaces the answer.
     pub(super) fn map<U>(self, map: impl FnOnce(T) -> U) -> Answered<U> {
         Answered {
             answer: map(self.answer),
@@ -173,12 +177,12 @@ impl<S: Sync> FromRequestParts<S> for Asking {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
-        // Most requests ask for nothing, and have few headers.
+        // Most requests have no options, and few headers.
         if !parts.headers.keys().any(is_asking) {
             return Ok(Asking::default());
         }
         let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
-        // Stores have it so: without the space.
+        // The stores use the path in this form: without the space.
         let path = parts.uri.path();
         let below = path.match_indices('/').nth(3);
         let below = below.map_or(path, |(at, _)| &path[at..]);
@@ -195,7 +199,7 @@ impl<S: Sync> FromRequestParts<S> for Asking {
     }
 }
 
-/// Whether a header is one that is looked at here.
+/// Whether a header is one of these options.
 fn is_asking(name: &HeaderName) -> bool {
     [&KEY, &LEVEL, &WAIT, &RIGHTS_WAIT, &TOKEN].contains(&name)
         || [&header::IF_MATCH, &header::IF_NONE_MATCH].contains(&name)

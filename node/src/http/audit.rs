@@ -1,4 +1,4 @@
-//! What every writer says of counters, a page at a time, for whoever compares replicas.
+//! The shards of counters, a page at a time, for comparing replicas.
 
 use super::App;
 use super::access::Serving;
@@ -17,23 +17,23 @@ use utoipa::IntoParams;
 /// Most counters of one page. Each may have a shard of every writer.
 const PAGE_MAX: usize = 1_000;
 
-/// Which page.
+/// Selects the page.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[serde(default)]
     prefix: String,
-    /// Only keys after this one, by their bytes: the `next` of the page before.
+    /// Only keys after this one, by their bytes: the `next` of the previous page.
     after: Option<String>,
-    /// The libp2p peer id of a node that is connected to this one: what that shows.
+    /// The libp2p peer id of a node that is connected to this one, to read its shards.
     peer: Option<String>,
 }
 
-/// What each writer says of counters
+/// Lists the shards of counters
 ///
-/// For comparing replicas: those of which the digests are equal must show the same.
+/// For comparing replicas: replicas with equal digests must show the same values.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/audit", operation_id = "audit", tag = "node",
     params(InSpace, AuditQuery),
@@ -64,7 +64,7 @@ pub(super) async fn page(
     Ok(Json(app.handle.audit(id, query).await?))
 }
 
-/// Asks a connected node.
+/// Reads the page from a connected node.
 async fn asked(app: &App, name: &str, question: AuditQuestion) -> Result<AuditPage, Problem> {
     let peer: Peer = name
         .parse()

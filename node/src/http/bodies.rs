@@ -1,9 +1,10 @@
-//! Bytes of bodies and of socket messages that are not whole yet.
+//! Bounds on the bytes of unfinished bodies and socket messages.
 //!
-//! The node counts them as they come, for a request until its answer, and for a message until it is passed
-//! on. The first bytes of each are free, so that a small one is never refused. Beyond these, each ticket,
-//! each address, all clients below the role member, and all clients together have a share. The node refuses
-//! a body beyond its share at once: if it waited, bodies that never end could make all others wait.
+//! The node counts them as they arrive: for a request until its answer, and for a message until it
+//! is passed on. The first bytes of each are free, so that a small one is never refused. Beyond
+//! these, each ticket, each address, all clients below the role member, and all clients together
+//! have a share. The node refuses a body beyond its share at once. If it waited instead, bodies
+//! that never end could make all others wait.
 
 use super::problem::Problem;
 use crate::metrics::Metrics;
@@ -17,10 +18,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tallymesh_core::Party;
 
-/// Bytes of each body and of each message that are free.
+/// Free bytes of each body and of each message.
 const FREE_BYTES: usize = 16 << 10;
 
-/// Most bytes that are under way, beyond the free ones.
+/// Most bytes of unfinished bodies and messages, beyond the free ones.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// The bound of all together.
@@ -33,8 +34,8 @@ struct Bounds {
     ticket: usize,
 }
 
-/// A quarter is for members. A ticket has room for four of the largest bodies at once, an address for
-/// eight.
+/// A quarter is reserved for members. A ticket has room for four of the largest bodies at once, an
+/// address for eight.
 const BOUNDS: Bounds = Bounds {
     all: 128 << 20,
     guests: 96 << 20,
@@ -51,7 +52,7 @@ enum Share {
     All,
 }
 
-/// Why a body or a message was refused.
+/// The reason why a body or a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full {
     share: Share,
@@ -85,7 +86,7 @@ impl From<Full> for Problem {
     }
 }
 
-/// The bytes under way.
+/// The counted bytes.
 #[derive(Default)]
 struct Held {
     all: usize,
@@ -94,7 +95,7 @@ struct Held {
     addresses: HashMap<u128, usize>,
 }
 
-/// All bytes that are under way.
+/// The counts of all unfinished bodies and messages.
 pub(crate) struct Bodies {
     bounds: Bounds,
     held: Mutex<Held>,
@@ -140,7 +141,7 @@ impl Bodies {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +213,7 @@ impl Bodies {
     }
 }
 
-/// The bytes that came of one body or message.
+/// The received bytes of one body or message.
 #[derive(Default)]
 struct Came {
     bytes: usize,
@@ -220,7 +221,7 @@ struct Came {
     refused: Option<Full>,
 }
 
-/// One body or message that is under way.
+/// The count of one unfinished body or message.
 pub(super) struct Charge {
     bodies: Arc<Bodies>,
     client: Client,
@@ -232,7 +233,7 @@ impl Charge {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes more have come.
+    /// Adds received bytes.
     pub(super) fn add(&self, bytes: usize) -> Result<(), Full> {
         let mut came = self.came();
         came.bytes += bytes;
@@ -248,14 +249,14 @@ impl Charge {
         Ok(())
     }
 
-    /// The message is whole, and another one begins.
+    /// Records that the message is complete, and the next one begins.
     pub(super) fn again(&self) {
         let mut came = self.came();
         self.bodies.give_back(self.client, came.counted);
         (came.bytes, came.counted) = (0, 0);
     }
 
-    /// Why it was refused, if it was.
+    /// The refusal, if it was refused.
     pub(super) fn refused(&self) -> Option<Full> {
         self.came().refused
     }
@@ -295,7 +296,7 @@ mod tests {
         Bodies::with(SMALL, Metrics::new())
     }
 
-    /// Begins so many bodies of so many bytes, and keeps those that are taken.
+    /// Begins `count` bodies of `bytes` each, and returns those that are accepted.
     fn begin(bodies: &Arc<Bodies>, client: Client, bytes: usize, count: usize) -> Vec<Arc<Charge>> {
         let begun = (0..count).map(|_| bodies.charge(client));
         begun

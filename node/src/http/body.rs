@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON objects of which every field is known.
+//! Bodies of requests: JSON objects without unknown fields.
 
 mod unique;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::convert::Infallible;
 use unique::Unique;
 
-/// A request's body. That of most adds is empty, and needs no collecting.
+/// A request's body. Most adds have an empty one, which needs no collecting.
 pub(super) struct Content(pub(super) Result<Bytes, BytesRejection>);
 
 impl<S: Send + Sync> FromRequest<S> for Content {
@@ -26,15 +26,15 @@ impl<S: Send + Sync> FromRequest<S> for Content {
     }
 }
 
-/// The fields of a JSON object, to be taken one by one.
+/// The fields of a JSON object, which are removed one by one.
 pub(super) struct Fields {
     fields: Map<String, Value>,
-    /// What to send, for whoever sent something else.
+    /// The form to send, for an error.
     advice: &'static str,
 }
 
 impl Fields {
-    /// Reads a body; one of blanks only has no fields.
+    /// Reads a body. A body of blanks only has no fields.
     pub(super) fn parse(body: &[u8], advice: &'static str) -> Result<Fields, Problem> {
         if body.iter().all(u8::is_ascii_whitespace) {
             let fields = Map::new();
@@ -46,7 +46,7 @@ impl Fields {
         }
     }
 
-    /// Takes a JSON value for an object.
+    /// Reads a JSON value as an object.
     pub(super) fn of(value: Value, advice: &'static str) -> Result<Fields, Problem> {
         match value {
             Value::Object(fields) => Ok(Fields { fields, advice }),
@@ -58,7 +58,7 @@ impl Fields {
         self.fields.remove(name)
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn required<T>(&self, name: &str, field: Option<T>) -> Result<T, Problem> {
         field.ok_or_else(|| invalid(&format!("there is no field `{name}`"), self.advice))
     }
@@ -75,7 +75,7 @@ impl Fields {
         }
     }
 
-    /// A text that need not be there.
+    /// An optional text.
     pub(super) fn text_if_any(&mut self, name: &str) -> Result<Option<String>, Problem> {
         match self.fields.contains_key(name) {
             true => self.text(name).map(Some),
@@ -130,7 +130,7 @@ impl Fields {
         }
     }
 
-    /// As [`quantity`](Fields::quantity), of a field that need not be there.
+    /// As [`quantity`](Fields::quantity), for an optional field.
     pub(super) fn quantity_if_any(&mut self, name: &str) -> Result<Option<u64>, Problem> {
         match self.fields.contains_key(name) {
             true => self.quantity(name).map(Some),
@@ -157,7 +157,7 @@ impl Fields {
         }
     }
 
-    /// Refuses fields that nobody took.
+    /// Refuses the fields that are left, because they are unknown.
     pub(super) fn end(self) -> Result<(), Problem> {
         match self.fields.keys().next() {
             None => Ok(()),
@@ -169,7 +169,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong with the fields as a whole.
+    /// The problem with the fields as a whole.
     pub(super) fn invalid(&self, problem: &str) -> Problem {
         invalid(problem, self.advice)
     }

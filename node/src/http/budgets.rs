@@ -1,4 +1,4 @@
-//! Budgets: read, listed, and the operations that are asked for most. All others are operations of a
+//! Budgets: reads, lists, and the most frequent operations. All others are operations of a
 //! transaction.
 
 use super::access::Serving;
@@ -31,7 +31,7 @@ type Body = Result<Bytes, BytesRejection>;
 
 /// Reads a budget
 ///
-/// With who holds what of it.
+/// With its holders.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/budgets/{key}", operation_id = "read_budget", tag = "budgets",
     params(OfBudget, AskingRead),
@@ -52,7 +52,7 @@ pub(super) async fn read(
 
 /// Lists budgets by name
 ///
-/// With who holds what of them.
+/// With their holders.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/budgets", operation_id = "list_budgets", tag = "budgets",
     params(InSpace, ListQuery, AskingRead),
@@ -72,10 +72,10 @@ pub(super) async fn list(
     Ok(seen.map(|()| Json(page)))
 }
 
-/// Pays into a budget, or gives back what was spent
+/// Pays into a budget, or returns rights that were spent
 ///
-/// Makes a budget without a cap if there is none of this name. Under a cap it takes room that is held
-/// here.
+/// Creates a budget without a cap if none has this name. Under a cap it uses room that this node
+/// has.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/budgets/{key}/mint", operation_id = "mint", tag = "budgets",
     params(OfBudget, AskingWrite),
@@ -94,13 +94,14 @@ pub(super) async fn mint(
     flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
 }
 
-/// Spends of a budget
+/// Spends from a budget
 ///
-/// Takes rights that are held here. If there are too few it is refused at once, or waits for as long as
-/// `tallymesh-rights-wait-ms` says, and other members are asked for more.
+/// Uses rights that this node has. If they are too few, the request is refused at once, or waits as
+/// long as `tallymesh-rights-wait-ms` allows. Meanwhile this node requests more from other members.
 ///
-/// With `lease` it tells of what the lease's holder has spent: it takes what is left of the lease here, and
-/// the rights that are held here for the rest, as of a lease that is over or was given elsewhere.
+/// With `lease` the request reports the spending of the lease's holder. It uses the rest of the
+/// lease here. For the remaining amount it uses rights that this node has, for example if the lease
+/// is over or was given elsewhere.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/budgets/{key}/spend", operation_id = "spend", tag = "budgets",
     params(OfBudget, AskingWrite),
@@ -123,11 +124,13 @@ pub(super) async fn spend(
 
 /// Leases rights of a budget
 ///
-/// Sets rights aside that are held here, for somebody who may spend them without asking for as long as the
-/// lease is. It tells what it has spent by `spend` with the lease's id, at this node. What is left comes
-/// back when it ends the lease, or after the lease, a hundredth of it and 2 s.
+/// Sets rights of this node aside for a holder, which may spend them without asking while the lease
+/// lasts. The holder reports its spending by `spend` with the lease's id, at this node. The rest
+/// comes back when the holder ends the lease. Otherwise it comes back after the lease, a hundredth
+/// of it and 2 s.
 ///
-/// One that is asked for again under its id is not given again: the answer tells what is left of it.
+/// A repeated request under the same id gives no second lease: the answer has the rest of the first
+/// one.
 #[utoipa::path(
     put, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "lease", tag = "budgets",
     params(OfLease, AskingWrite),
@@ -155,7 +158,7 @@ pub(super) async fn lease(
 
 /// Ends a lease
 ///
-/// What is left of it comes back at once: its holder has told all that it spent, and spends no more.
+/// The rest of it comes back at once. The holder has reported all its spending, and spends no more.
 #[utoipa::path(
     delete, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "end_lease", tag = "budgets",
     params(OfLease, AskingWrite),
@@ -193,9 +196,9 @@ pub(super) async fn grant(
     flowed(&app, &space, asking, &body, operation).await
 }
 
-/// Spends of one budget and pays that into others
+/// Spends from one budget and pays the amount into others
 ///
-/// Every replica sees all of it together, or nothing of it: the sum over the budgets stays the same.
+/// Each replica applies either all of it or nothing, so the sum over the budgets stays the same.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/budgets/{key}/transfer", operation_id = "transfer", tag = "budgets",
     params(OfBudget, AskingWrite),
@@ -220,7 +223,7 @@ pub(super) async fn transfer(
     Ok(done.map(Json))
 }
 
-/// Makes one operation, and answers the budget.
+/// Makes one operation, and returns the budget.
 async fn flowed(
     app: &Serving,
     space: &str,
@@ -230,7 +233,7 @@ async fn flowed(
 ) -> Result<Answered<Json<BudgetRow>>, Problem> {
     let space = app.handle.space(space)?;
     let done = asking.apply(app, space, body, operation).await?;
-    // An operation on a budget answers what that comes to.
+    // The result of an operation on a budget includes the budget.
     let budget = done.answer.budget.clone().ok_or(Refusal::Stopped)?;
     Ok(done.map(|_| Json(budget)))
 }
@@ -242,8 +245,8 @@ fn amount_only(body: &[u8]) -> Result<u64, Problem> {
     Ok(amount)
 }
 
-/// Reads an operation on a budget by its name, as it stands in a transaction; `None` if there is none of
-/// this name.
+/// Reads an operation on a budget by its name, in its form in a transaction. Returns `None` if no
+/// operation has this name.
 pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Operation>, Problem> {
     let key = key.to_owned();
     let flow = match name {

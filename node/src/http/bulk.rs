@@ -17,10 +17,10 @@ use tallymesh_core::limits::KEY_BYTES_MAX;
 use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
 
-/// What became of a bulk request.
+/// The result of a bulk request.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Acknowledged {
-    /// Lines that were added. Blank ones are not counted.
+    /// Lines that were added, without blank ones.
     lines: u64,
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn add(
         }
         return Ok(Answered::plain(answer));
     }
-    // What counts once, or reaches others, is one transaction.
+    // A request that counts once, or has to reach others, is one transaction.
     let ops = sums
         .into_iter()
         .map(|sum| (sum.key, Op::Add(sum.by)).into());
@@ -63,7 +63,7 @@ pub(super) async fn add(
     Ok(done.map(|_| answer))
 }
 
-/// Reads all lines and sums them up for each key, in the order in which keys first come.
+/// Reads all lines and sums them up for each key, in the order of the first occurrence of each key.
 fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut sums: Vec<Sum> = Vec::new();
@@ -98,7 +98,8 @@ fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
     Ok((lines, sums))
 }
 
-/// One line: `key`, `key n`, or, for keys with blanks in them, `key TAB n`. `None` if it is blank.
+/// Reads one line: `key`, `key n`, or, for keys with blanks, `key TAB n`. Returns `None` if it is
+/// blank.
 fn parse(line: &[u8]) -> Result<Option<(&str, i64)>, Problem> {
     let line = std::str::from_utf8(line)
         .map_err(|_| Problem::new(&problems::LINE, "the line is not UTF-8"))?;

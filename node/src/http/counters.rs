@@ -1,4 +1,4 @@
-//! One counter: read, add, shards. And the list of all.
+//! One counter: read, add, shards. And the list of all counters.
 
 use super::access::Serving;
 use super::asking::{Answered, Asking};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tallymesh_core::{Op, Shard};
 use utoipa::{IntoParams, ToSchema};
 
-/// Most counters of one page of the list, and how many if the request does not say.
+/// Most counters of one page of the list, and the default.
 pub(super) const LIST_MAX: usize = 10_000;
 const LIST_DEFAULT: usize = 1_000;
 
@@ -34,24 +34,24 @@ pub(super) struct Shards {
     shards: Vec<Shard>,
 }
 
-/// Counters in the order in which they were asked for.
+/// Counters in the order of the request.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Counters {
     /// Each counter, or null if it is absent.
     counters: Vec<Option<Counter>>,
 }
 
-/// Which page of the list.
+/// Selects the page of the list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[serde(default)]
     prefix: String,
-    /// Only keys after this one, by their bytes: the `next` of the page before.
+    /// Only keys after this one, by their bytes: the `next` of the previous page.
     after: Option<String>,
-    /// Most of the page; 1,000 if it is left out.
+    /// Most counters in the page; 1,000 if it is left out.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
 }
@@ -110,7 +110,7 @@ pub(super) async fn add(
     Ok(done.map(|Done { key, .. }| Json(Counter { key, now })))
 }
 
-/// What each writer says of a counter
+/// Lists the shards of a counter
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
     params(OfCounter, AskingRead),
@@ -153,7 +153,7 @@ pub(super) async fn list(
     Ok(seen.map(|()| Json(page)))
 }
 
-/// Which page of a list is asked for.
+/// Reads the selection of a page of a list.
 pub(super) fn page_query(query: ListQuery) -> Result<Query, Problem> {
     let limit = query.limit.unwrap_or(LIST_DEFAULT);
     if !(1..=LIST_MAX).contains(&limit) {
@@ -169,7 +169,7 @@ pub(super) fn page_query(query: ListQuery) -> Result<Query, Problem> {
 
 /// Reads many counters at once
 ///
-/// All from one view: none of a transaction, or all of it.
+/// All at one moment: either all of a transaction, or none of it.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/read", operation_id = "read_counters", tag = "counters",
     params(InSpace, AskingRead),
@@ -220,8 +220,8 @@ pub(super) fn absent(key: &str) -> Problem {
     Problem::new(&problems::ABSENT, detail)
 }
 
-/// The problem of a counter that was written before, under the same idempotency key, and does not
-/// exist any more.
+/// The problem of a counter that was written before, under the same idempotency key, and no longer
+/// exists.
 pub(super) fn deleted_since(key: &str) -> Problem {
     let detail = format!(
         "this was made before, under its idempotency key, and there is no counter `{key}` here by now: \

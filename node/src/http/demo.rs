@@ -17,10 +17,10 @@ use utoipa::ToSchema;
 /// How long links may take to close after a cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether they are closed.
+/// How often to check whether they are closed.
 const CUT_POLL: Duration = Duration::from_millis(5);
 
-/// What to cut or heal.
+/// The links to cut or heal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"cut": false}))]
@@ -30,7 +30,7 @@ struct CutBody {
     peer: Option<String>,
 }
 
-/// What is cut now.
+/// Whether links are cut now.
 #[derive(Serialize, ToSchema)]
 pub(super) struct CutState {
     cut: bool,
@@ -38,8 +38,8 @@ pub(super) struct CutState {
 
 /// Cuts or heals links
 ///
-/// Only at a node for demonstrations. Answers when the links that are to be cut are closed, or when
-/// healing has begun.
+/// Only at a node for demonstrations. Answers when the links to cut are closed, or when healing has
+/// begun.
 #[utoipa::path(
     post, path = "/v1/demo/cut", operation_id = "cut_links", tag = "node",
     request_body(content = CutBody, description = "What to cut or heal."),
@@ -85,7 +85,7 @@ pub(super) async fn cut(
     Ok(Json(CutState { cut: request.cut }))
 }
 
-/// Waits until no link is left of those that were cut.
+/// Waits until all cut links are closed.
 async fn links_closed(app: &App, peer: Option<&str>) -> Result<(), Problem> {
     let deadline = Instant::now() + CUT_TIMEOUT;
     loop {

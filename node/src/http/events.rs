@@ -1,18 +1,23 @@
 //! Changed counters as server-sent events.
 //!
 //! A change is an event without a name: the key and the value, which is null if the counter has
-//! become absent. A change of a budget is an event `budget`, with what that comes to here and without
-//! who holds what, one of a sequence an event `sequence`. Others have names, too: `members`, when the space has other members, `retired`, when a
-//! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
-//! `returned`, with what became of its transactions if it had been retired, `fault`, with the
-//! evidence of a writer that used one clock twice, and `skipped`, for a reader that missed changes
-//! which can't be told one by one: the counters, budgets and sequences that exist follow it, and those
-//! that do not follow are absent.
+//! become absent. A change of a budget is an event `budget`, with its present state here and
+//! without its holders. A change of a sequence is an event `sequence`. These events have names,
+//! too:
 //!
-//! Events have ids. A reader that comes back with the last one is told of each of them that
-//! changed since, and perhaps of some that did not. If the id is of another start of the node, or of
-//! a time before counters were dropped, it is told `skipped`. Only these changes are told later, not
-//! the other events with names.
+//! - `members`: the space has other members.
+//! - `retired`: a writer that is gone was taken over.
+//! - `renewed`: the node continues under another writer.
+//! - `returned`: the node rejoined after its writer had been retired, with the fate of its
+//!   transactions.
+//! - `fault`: the evidence of a writer that used one clock twice.
+//! - `skipped`: the reader missed changes that can't be listed. The counters, budgets and sequences
+//!   that exist follow it, and all others are absent.
+//!
+//! Events have ids. A reader that reconnects with the last one receives each counter that changed
+//! since, and perhaps some that did not. If the id is from another start of the node, or from
+//! before counters were dropped, it receives `skipped`. Only these changes are sent later, not the
+//! other events with names.
 
 use super::access::{Caller, Serving};
 use super::problem::{Asked, Problem, Route};
@@ -34,36 +39,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::IntoParams;
 
-/// The header by which a reader says where it was.
+/// The header in which a reader sends its position.
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Changes within this time are one event for each counter, with the newest value. Higher saves
-/// work on busy counters, lower shows a change sooner.
+/// Changes within this time are one event for each counter, with the newest value. A higher value
+/// saves work on busy counters. A lower one shows a change sooner.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// A comment is sent when nothing else was for this time, so that proxies keep the stream.
+/// After this time without an event, a comment is sent, so that proxies keep the stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Counters asked for at once by a reader that must catch up.
+/// Counters requested at a time for a reader that has to catch up.
 const CATCH_UP_LIMIT: usize = 1_000;
 
-/// Which counters to tell of.
+/// Selects the counters.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
-    /// This one only.
+    /// Only this key.
     key: Option<String>,
-    /// Only those whose keys begin so.
+    /// Only keys with this prefix.
     #[serde(default)]
     prefix: String,
-    /// The id of the last event that the reader has; the header `last-event-id` goes before it.
+    /// The id of the last event that the reader has; the header `last-event-id` overrides it.
     since: Option<String>,
 }
 
 /// Changed counters, as server-sent events
 ///
-/// A change is an event without a name; docs/http.md tells of those with one, and of ids.
+/// A change is an event without a name; docs/http.md describes those with one, and ids.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/events", operation_id = "events", tag = "spaces",
     params(
@@ -89,7 +94,8 @@ pub(super) async fn stream(
     let header = headers.get(LAST_EVENT_ID);
     let header = header.map(|id| id.to_str().unwrap_or_default().to_owned());
     let since = header.or(query.since);
-    // The position first: what changes before the subscription is told again to who comes back.
+    // The position is read first. Changes before the subscription are then sent again to a reader
+    // that reconnects.
     let position = app.handle.position(space).await?;
     let wanted = Wanted {
         key: query.key,
@@ -112,7 +118,7 @@ pub(super) async fn stream(
     let begun = (reader, app, ended);
     let events = stream::unfold(begun, |(mut reader, app, mut ended)| async move {
         let next = tokio::select! {
-            // First: nothing is told any more, also if there is always something to tell.
+            // This comes first: no event is sent any more, even if there is always one to send.
             biased;
             _ = &mut ended => None,
             () = app.stopped() => None,
@@ -125,7 +131,7 @@ pub(super) async fn stream(
 
 /// One event.
 enum Told {
-    /// A change; with a position, if everything up to there was told with it.
+    /// A change; with a position, if every change up to it has then been sent.
     Change(Change, Option<Position>),
     Budget(Box<BudgetRow>, Option<Position>),
     Sequence(Box<SequenceRow>, Option<Position>),
@@ -135,7 +141,7 @@ enum Told {
     Members(Arc<ConfigurationRow>),
     Absorbed(Arc<Absorption>),
     Skipped,
-    /// Everything up to here was told, which is an id without an event.
+    /// Every change up to this position was sent: an id without an event.
     UpTo(Position),
 }
 
@@ -159,14 +165,14 @@ impl Told {
             Told::Skipped => event.event("skipped").json_data(json!({})),
             Told::UpTo(position) => Ok(event.id(position.to_string())),
         };
-        // Texts always make JSON; an empty event would say nothing wrong either.
+        // Texts always make JSON. An empty event would not be wrong either.
         event.unwrap_or_default()
     }
 }
 
-/// What a reader has to be told before it is told of news.
+/// The changes that a reader needs before newer events.
 enum Behind {
-    /// What changed since a position, from a place on.
+    /// The changes since a position, from a place on.
     Since(Position, u32),
     /// All counters after this key, or from the first on, and then all budgets.
     All(Option<String>),
@@ -176,7 +182,7 @@ enum Behind {
     Sequences(Option<String>),
 }
 
-/// The newest of what changed.
+/// The newest values of changed entries.
 #[derive(Default)]
 struct Newest {
     counters: BTreeMap<String, Option<Reading>>,
@@ -185,7 +191,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// What is told of it, the last with the position.
+    /// Its events, the last one with the position.
     fn told(self, position: Option<Position>) -> impl Iterator<Item = Told> {
         let all = self.counters.len() + self.budgets.len() + self.sequences.len();
         let last = all.saturating_sub(1);
@@ -208,27 +214,27 @@ impl Newest {
     }
 }
 
-/// One reader of events. One that is too slow for the changes skips to the newest values of what changed.
+/// One reader of events. A reader that is too slow skips to the newest values of changed entries.
 struct Reader {
     news: Watch,
     handle: Handle,
     space: SpaceId,
     wanted: Wanted,
     ready: VecDeque<Told>,
-    /// It was told of all changes up to here.
+    /// Every change up to this position was sent to it.
     at: Position,
-    /// It was too slow for the news: what changed since is looked for.
+    /// Whether it was too slow for the events, so that the changes since have to be read.
     missed: bool,
-    /// Changes were lost, which was not told yet.
+    /// Whether changes were lost and that was not sent yet.
     skipped: bool,
-    /// What it has to catch up with.
+    /// The changes that it still has to catch up with.
     behind: Option<Behind>,
-    /// Where it is once it has caught up, if that was not told yet.
+    /// Its position once it has caught up, if that was not sent yet.
     caught_up: Option<Position>,
 }
 
 impl Reader {
-    /// Goes on where the reader was, if it says so.
+    /// Continues at the position of the reader, if it sent one.
     fn begin(&mut self, since: Option<&str>) {
         match since.map(str::parse) {
             None => {}
@@ -274,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// Takes all news that waits, the newest of each counter.
+    /// Receives all waiting events, and keeps the newest value of each counter.
     fn gather(&mut self, first: News) {
         let mut newest = Newest::default();
         let mut position = self.note(&mut newest, first);
@@ -285,13 +291,13 @@ impl Reader {
                 Ok(None) | Err(NoNews::Stopped) => break,
             }
         }
-        // A reader that missed something is nowhere until it has caught up.
+        // A reader that missed events has no position until it has caught up.
         let position = position.filter(|_| !self.missed);
         self.at = position.unwrap_or(self.at);
         self.ready.extend(newest.told(position));
     }
 
-    /// Takes one piece of news; returns where the reader is when it is told.
+    /// Adds one event. Returns the position of the reader after it.
     fn note(&mut self, newest: &mut Newest, news: News) -> Option<Position> {
         match news {
             News::Changed(changes, position) => {
@@ -314,7 +320,7 @@ impl Reader {
                     .extend(wanted.map(|it| (it.key.clone(), it.clone())));
                 return Some(position);
             }
-            // One that did not show in a counter concerns all.
+            // A fault that is not in one counter concerns all readers.
             News::Fault(report) => {
                 let key = report.key.as_deref();
                 if key.is_none_or(|key| self.wanted.has(key)) {
@@ -329,7 +335,7 @@ impl Reader {
         None
     }
 
-    /// Takes the next part of what the reader has to catch up with.
+    /// Reads the next part of the changes that the reader has to catch up with.
     async fn catch_up(&mut self, behind: Behind) -> Option<()> {
         match behind {
             Behind::Since(position, from) => {
@@ -397,7 +403,7 @@ impl Reader {
         self.ready.extend(budgets.into_iter().map(told));
     }
 
-    /// Takes the one budget that is wanted.
+    /// Reads the one budget of the selection.
     async fn read_budget(&mut self, key: String) -> Option<Option<String>> {
         if self.wanted.has(&key) {
             let budget = self.handle.budget(self.space, key).await.ok()?;
@@ -406,7 +412,7 @@ impl Reader {
         Some(None)
     }
 
-    /// Takes the next part of the list of all wanted budgets; returns where to go on.
+    /// Reads the next part of the list of selected budgets. Returns where the next part begins.
     async fn list_budgets(&mut self, after: Option<String>) -> Option<Option<String>> {
         let page = self
             .handle
@@ -422,7 +428,7 @@ impl Reader {
         self.ready.extend(sequences.into_iter().map(told));
     }
 
-    /// Takes the one sequence that is wanted.
+    /// Reads the one sequence of the selection.
     async fn read_sequence(&mut self, key: String) -> Option<Option<String>> {
         if self.wanted.has(&key) {
             let sequence = self.handle.sequence(self.space, key).await.ok()?;
@@ -431,7 +437,7 @@ impl Reader {
         Some(None)
     }
 
-    /// Takes the next part of the list of all wanted sequences; returns where to go on.
+    /// Reads the next part of the list of selected sequences. Returns where the next part begins.
     async fn list_sequences(&mut self, after: Option<String>) -> Option<Option<String>> {
         let page = self.handle.sequences(self.space, self.page(after));
         let page = page.await.ok()?;
@@ -447,7 +453,7 @@ impl Reader {
         }
     }
 
-    /// Takes the one counter that is wanted.
+    /// Reads the one counter of the selection.
     async fn read(&mut self, key: String) -> Option<Option<String>> {
         if self.wanted.has(&key) {
             let counter = self.handle.read(self.space, key.clone()).await.ok()?;
@@ -458,7 +464,7 @@ impl Reader {
         Some(None)
     }
 
-    /// Takes the next part of the list of all wanted counters; returns where to go on.
+    /// Reads the next part of the list of selected counters. Returns where the next part begins.
     async fn list(&mut self, after: Option<String>) -> Option<Option<String>> {
         let page = self.handle.list(self.space, self.page(after)).await.ok()?;
         let told = |Counter { key, now }| {

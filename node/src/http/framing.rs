@@ -1,9 +1,11 @@
-//! Requests that tell the length of their body in two ways, `content-length` and `transfer-encoding`.
+//! Refuses requests that give the length of their body in two ways, by `content-length` and by
+//! `transfer-encoding`.
 //!
-//! hyper uses the latter and drops the former, so no handler can tell. A proxy in front of the node may use
-//! the former. Then it takes the end of one request for the beginning of another (request smuggling; RFC
-//! 9112, section 6.1). So this listener reads the heads of requests as they come. It overwrites the last byte
-//! of a head that has both, and hyper answers 400 and closes the connection.
+//! hyper uses the latter and drops the former, so no handler can detect it. A proxy in front of the
+//! node may use the former. Then the proxy takes the end of one request for the beginning of
+//! another (request smuggling; RFC 9112, section 6.1). So this listener reads the heads of requests
+//! as they arrive. It overwrites the last byte of a head that has both. hyper then answers 400 and
+//! closes the connection.
 
 use axum::serve::Listener;
 use std::io::{self, IoSlice};
@@ -11,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Most bytes of a head, and most headers. hyper takes fewer.
+/// Most bytes of a head, and most headers. hyper accepts fewer.
 const HEAD_BYTES_MAX: usize = 512 << 10;
 const HEADERS_MAX: usize = 128;
 
@@ -42,7 +44,7 @@ pub(super) struct Watched<T> {
 /// The position of a connection in its requests.
 #[derive(Debug)]
 enum At {
-    /// In a head; these bytes of it have come.
+    /// In a head, with these bytes of it received.
     Head(Vec<u8>),
     /// In a body; so many bytes of it are left.
     Body(u64),
@@ -73,7 +75,7 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// Reads the bytes that came, and overwrites the last byte of each head with two lengths.
+    /// Reads received bytes, and overwrites the last byte of each head with two lengths.
     fn look(&mut self, mut came: &mut [u8]) {
         while !came.is_empty() {
             let taken = match &mut self.0 {
@@ -111,7 +113,8 @@ impl Heads {
         };
         let known = before.len();
         before.extend_from_slice(came);
-        // Most heads come at once; one that comes in small pieces is read when it is there.
+        // Most heads arrive at once. A head that arrives in small pieces is parsed when it is
+        // complete.
         let since = &before[known.saturating_sub(3)..];
         let ends = |end: &[u8]| since.windows(end.len()).any(|it| it == end);
         if !ends(b"\n\r\n") && !ends(b"\n\n") && before.len() <= HEAD_BYTES_MAX {
@@ -139,7 +142,7 @@ impl Heads {
     }
 }
 
-/// The kind of body after a head with these headers; `None` if they tell two lengths.
+/// The kind of body after a head with these headers; `None` if they give two lengths.
 fn body(headers: &[httparse::Header<'_>]) -> Option<At> {
     let of = |name: &str| {
         let mut same = headers
@@ -282,7 +285,7 @@ mod tests {
                 let mut changed = looked.iter().zip(text.as_bytes());
                 let changed = changed.by_ref().filter(|(one, other)| one != other);
                 assert_eq!(changed.count(), 1, "in pieces of {piece}: {text}");
-                // Other bytes are left as they are, bodies that look like a head too.
+                // Other bytes stay unchanged, even bodies that look like a head.
                 assert_eq!(super::tests::looked(&before, piece), before.as_bytes());
             }
         }

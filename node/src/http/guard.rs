@@ -1,7 +1,7 @@
-//! Which requests are let in, by the rule for [browsers](crate::browser), and by headers that are sent
-//! once.
+//! Decides which requests are accepted, by the rule for [browsers](crate::browser), and by headers
+//! that may occur once.
 //!
-//! Pages that are let in may read the answers (CORS), so that a page of one node can talk to another.
+//! Accepted pages may read the answers (CORS), so that a page of one node can use another.
 
 use super::App;
 use super::asking::{KEY, LEVEL, REPLAYED, RIGHTS_WAIT, TOKEN, WAIT};
@@ -17,14 +17,14 @@ use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// How long a browser may remember that a page may come here.
+/// How long a browser may remember that a page may send requests here.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
 /// The pages that may load an answer without asking.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Headers that mean one thing: two that differ leave open which of them is meant, and something in
-/// front of the node may have judged the other.
+/// Headers with one meaning. Two different ones are ambiguous, and a proxy in front of the node may
+/// have judged the other one.
 const SINGLE: [HeaderName; 19] = [
     header::HOST,
     header::ORIGIN,
@@ -47,7 +47,7 @@ const SINGLE: [HeaderName; 19] = [
     TOKEN,
 ];
 
-/// The kind of program that a request comes from, or the answer to one that is refused.
+/// The kind of program that sent a request, or the answer to a refused one.
 pub(super) fn judge(app: &App, request: &Request) -> Result<Comer, Box<Response>> {
     let admitted = admit(
         &app.rules.pages,
@@ -70,8 +70,8 @@ pub(crate) fn admit(
     pages.judge(headers, target.map(Authority::as_str))
 }
 
-/// Refuses a request whose target names another host than its header: one of the two was perhaps judged
-/// by something in front of the node.
+/// Refuses a request whose target names another host than its header, because a proxy in front of
+/// the node may have judged the other one.
 fn one_host(headers: &HeaderMap, target: Option<&Authority>) -> Result<(), Refused> {
     let (Some(host), Some(target)) = (headers.get(header::HOST), target) else {
         return Ok(());
@@ -90,8 +90,7 @@ fn one_host(headers: &HeaderMap, target: Option<&Authority>) -> Result<(), Refus
     }
 }
 
-/// Refuses a body whose length is told in two ways, or in one that is not known here (RFC 9112, section
-/// 6.1).
+/// Refuses a body whose length is given in two ways, or in an unknown one (RFC 9112, section 6.1).
 fn one_length(headers: &HeaderMap) -> Result<(), Refused> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
     let Some(coding) = codings.next() else {
@@ -127,17 +126,18 @@ fn once(headers: &HeaderMap) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a page may ask, whose browser wants to be told that it may read the answer.
+/// Whether the request may be from a page, whose browser needs CORS headers to read the answer.
 pub(super) fn is_of_a_page(request: &Request) -> bool {
     request.headers().contains_key(header::ORIGIN) || request.method() == Method::OPTIONS
 }
 
-/// An answer that browsers take for nothing else than it says, and caches not for that to a page.
+/// An answer with headers that keep browsers from guessing its type, and caches from using it for
+/// another page.
 pub(super) fn closed(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    // Pages that may read an answer ask with CORS, which this does not touch.
+    // Pages that may read an answer use CORS, which this does not change.
     let own = HeaderValue::from_static("same-origin");
     headers.insert(RESOURCE_POLICY, own);
     if !headers.contains_key(header::VARY) {
@@ -146,7 +146,7 @@ pub(super) fn closed(mut response: Response) -> Response {
     response
 }
 
-/// Lets pages read the answers. Only pages that may come here get so far.
+/// Lets pages read the answers. Only accepted pages reach this layer.
 pub(super) fn cors() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::mirror_request())

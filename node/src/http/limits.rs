@@ -1,4 +1,4 @@
-//! Limits for each period: who may do how much of what, in the whole mesh.
+//! Rate limits: amounts that are allowed in each period, in the whole mesh.
 
 use super::access::Serving;
 use super::asking::{Answered, Asking};
@@ -34,7 +34,7 @@ pub(super) async fn list(
 
 /// Reads the present period of a key
 ///
-/// What is left of it here and elsewhere, and when it ends.
+/// The rest of it here and elsewhere, and when it ends.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/limits/{key}", operation_id = "read_limit", tag = "limits",
     params(OfPeriod, AskingRead),
@@ -55,9 +55,9 @@ pub(super) async fn read(
 
 /// Sets a limit
 ///
-/// A change of the configuration, on which a majority of the members decides; waits for that. Harmless to
-/// repeat. A limit that is raised allows more from the first period on that begins after all members knew
-/// of it.
+/// A change of the configuration, which a majority of the members decides; the request waits for
+/// that. Harmless to repeat. A raised limit allows more from the first period that begins after all
+/// members have it.
 #[utoipa::path(
     put, path = "/v1/spaces/{space}/limits/{key}", operation_id = "set_limit", tag = "limits",
     params(OfLimit),
@@ -90,10 +90,10 @@ pub(super) async fn set(
     Ok(Json(app.node.limits(space).await?))
 }
 
-/// Takes a limit away
+/// Removes a limit
 ///
-/// A change of the configuration, as setting one. Nothing is allowed of its keys from then on, as no limit
-/// covers them.
+/// A change of the configuration, as setting one. After that nothing is allowed for its keys,
+/// because no limit covers them.
 #[utoipa::path(
     delete, path = "/v1/spaces/{space}/limits/{key}", operation_id = "remove_limit", tag = "limits",
     params(OfLimit),
@@ -114,11 +114,11 @@ pub(super) async fn remove(
     Ok(Json(app.node.limits(space).await?))
 }
 
-/// Allows something, if so much is left of it in this period
+/// Allows an amount, if it is left in this period
 ///
-/// Of what this node holds: if that is too little it is refused at once, or waits for as long as
-/// `tallymesh-rights-wait-ms` says, and other members are asked for more. The status of a refusal is 429,
-/// and `retry-after` says when the next period begins.
+/// Uses the share of this node. If it is too small, the request is refused at once, or waits as
+/// long as `tallymesh-rights-wait-ms` allows. Meanwhile this node requests more from other members.
+/// A refusal has the status 429, and `retry-after` has the time until the next period.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/limits/{key}/allow", operation_id = "allow", tag = "limits",
     params(OfPeriod, AskingWrite),

@@ -1,36 +1,36 @@
-//! How fast a link over HTTP may bring frames, if its client may do less than a member.
+//! The rate of frames on a link over HTTP, if its client has a role below member.
 //!
-//! A client that sends faster waits: nothing more is read from it. Without that, one reader could have
-//! the driver of a space look at frames all the time.
+//! A client that sends faster waits, because the node reads nothing more from it. Without that, one
+//! reader could keep the driver of a space busy with frames.
 
 use crate::gossip::{Pace, Rate};
 use crate::handle::Limits;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Frames a second. A program pushes at most 200 a second, and proves at most 100 writers.
+/// Frames per second. A program pushes at most 200 a second, and proves at most 100 writers.
 const FRAMES_PER_SECOND: u64 = 1_000;
-/// Frames at once, before that holds.
+/// Frames that are allowed at once.
 const FRAMES_BURST: u64 = 10_000;
 
 /// The frames of one link.
 pub(super) struct LinkPace(Option<Pace<()>>);
 
 impl LinkPace {
-    /// `limits`: what the client is held to; a member's link has no pace.
+    /// Makes the pace of a link. `limits` is the client's peer scope; a member's link has no pace.
     pub(super) fn new(limits: Option<&Limits>) -> LinkPace {
         let rate = limits.and_then(|_| Rate::new(FRAMES_PER_SECOND, FRAMES_BURST));
         LinkPace(rate.map(Pace::new))
     }
 
-    /// Waits until one more frame may come.
+    /// Waits until one more frame is allowed.
     pub(super) async fn one(&mut self) {
         while let Some(wait) = self.try_one(Instant::now()) {
             sleep(wait).await;
         }
     }
 
-    /// Counts one more frame; how long to wait if it comes too early.
+    /// Counts one more frame. Returns the wait if it is too early.
     fn try_one(&mut self, now: Instant) -> Option<Duration> {
         let pace = self.0.as_mut()?;
         let wait = pace.wait(&(), 1, now);

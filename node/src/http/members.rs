@@ -15,10 +15,10 @@ use std::time::Duration;
 use tallymesh_core::WriterId;
 use utoipa::ToSchema;
 
-/// How long a request waits for a decision if it does not say.
+/// The default wait of a request for a decision.
 pub(super) const WAIT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The longest wait: whoever wants more asks again, which is harmless.
+/// The longest wait. A client that needs more repeats the request, which is harmless.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 const CHANGE: &str = r#"{"owner":"64 hex digits"}, and "wait_ms" if you like"#;
@@ -26,7 +26,7 @@ const FORCE: &str = r#"{"members":["64 hex digits"]}"#;
 const RETIRE: &str =
     r#"{"writer":"32 hex digits"} or {"owner":"64 hex digits"}, and "wait_ms" if you like"#;
 
-/// What became of writers that were declared dead.
+/// The states of writers that were declared dead.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Retirements {
     writers: Vec<Retirement>,
@@ -34,7 +34,7 @@ pub(super) struct Retirements {
 
 type Body = Result<Bytes, BytesRejection>;
 
-/// How the text of a key is read.
+/// A parser for the text of a key.
 type Parse = fn(&str) -> Option<OwnerKey>;
 
 /// The members of a space
@@ -96,7 +96,7 @@ pub(super) async fn add(
     change(&app, &space, body, (MemberChange::Add, OwnerKey::parse)).await
 }
 
-/// Takes an owner out of the members
+/// Removes an owner from the members
 ///
 /// Waits for the decision of the members; harmless to repeat.
 #[utoipa::path(
@@ -117,7 +117,7 @@ pub(super) async fn remove(
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
-    // A weak key that became a member before keys were looked at can be taken out.
+    // A weak key may have become a member before keys were checked, and can be removed.
     change(&app, &space, body, (MemberChange::Remove, OwnerKey::digits)).await
 }
 
@@ -175,7 +175,7 @@ pub(super) async fn force(
 
 /// Declares writers dead that are gone for good
 ///
-/// What they counted stays.
+/// Their totals stay.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/retire", operation_id = "retire_writer", tag = "members",
     params(InSpace),

@@ -1,8 +1,8 @@
 //! The description of this interface for programs: OpenAPI 3.1, made from the routes.
 //!
-//! Each handler says what it takes and answers, and which codes it refuses with; what the codes
-//! mean, and their statuses, come from the table of [`problems`]. The router and
-//! the document are made from the same list of routes.
+//! Each handler declares its parameters, its answers, and the codes of its refusals. The meaning
+//! and the status of a code come from the table of [`problems`]. The router and the document are
+//! made from the same list of routes.
 
 use super::access::{Needs, needs};
 use super::problem::{PROBLEM_JSON, Problem};
@@ -16,10 +16,10 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Where an operation lists the codes that it may be refused with, until they are written out.
+/// The field in which an operation lists the codes of its refusals, until they are written out.
 const CODES: &str = "x-problems";
 
-/// What any request may be refused with.
+/// The codes with which any request may be refused.
 const ALWAYS: [&str; 7] = [
     "header_twice",
     "host",
@@ -30,7 +30,7 @@ const ALWAYS: [&str; 7] = [
     "transfer_encoding",
 ];
 
-/// What any request to a space may be refused with.
+/// The codes with which any request to a space may be refused.
 const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];
 
 /// Codes of refusals for a request that takes a role: by a ticket, or the token of another node.
@@ -50,16 +50,16 @@ const WITH_ROLE: [&str; 10] = [
 /// Further codes of refusals for a request that is the operator's.
 const OF_OPERATOR: &str = "token_needed";
 
-/// What any request with a body may be refused with.
+/// The codes with which any request with a body may be refused.
 const WITH_BODY: [&str; 3] = ["bodies_full", "body", "body_too_large"];
 
-/// The header by which a write asks to count once, which only writes of counters take.
+/// The header that makes a write count once. Only writes of counters accept it.
 const KEY: &str = "idempotency-key";
 
-/// The header by which a write or a read asks for a level.
+/// The header with the level of a write or a read.
 const LEVEL: &str = "tallymesh-level";
 
-/// What any write of counters may be refused with.
+/// The codes with which any write of counters may be refused.
 const WRITING: [&str; 20] = [
     "beyond_role",
     "clock_exhausted",
@@ -83,7 +83,7 @@ const WRITING: [&str; 20] = [
     "wrong_kind",
 ];
 
-/// What any read of counters may be refused with.
+/// The codes with which any read of counters may be refused.
 const READING: [&str; 6] = [
     "level",
     "level_not_reached",
@@ -100,7 +100,7 @@ Values, clocks and totals are decimal strings, since JavaScript's numbers end at
 may have them as numbers too. An answer to a write means that it is as durable as the node's \
 `--durability` says. A refusal is `application/problem+json` with a stable `code`.";
 
-/// What stands above the routes.
+/// The part of the document above the routes.
 pub(super) fn head() -> OpenApi {
     let tags = [
         ("counters", "Reading and writing counters."),
@@ -161,7 +161,7 @@ pub fn document() -> Value {
     document
 }
 
-/// What is served: the document, as text.
+/// The served document, as text.
 static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
 
 /// This description
@@ -173,7 +173,7 @@ pub(super) async fn serve() -> ([(HeaderName, &'static str); 1], Bytes) {
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// Adds to an operation the answers of what it may be refused with.
+/// Adds the answers for an operation's refusals.
 fn write_problems(operation: &mut Value, path: &str, method: &str) {
     let Some(fields) = operation.as_object_mut() else {
         return;
@@ -216,14 +216,14 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
     }
 }
 
-/// Whether an operation takes a header.
+/// Whether an operation accepts a header.
 fn takes(operation: &Map<String, Value>, header: &str) -> bool {
     let parameters = operation.get("parameters").and_then(Value::as_array);
     let mut parameters = parameters.into_iter().flatten();
     parameters.any(|it| it["in"] == "header" && it["name"] == header)
 }
 
-/// Adds to the good answers of what was asked for with a key or a level the headers that they have.
+/// Adds their headers to the successful answers of requests with a key or a level.
 fn write_headers(operation: &mut Value) {
     let Some(fields) = operation.as_object_mut() else {
         return;
@@ -251,7 +251,7 @@ fn write_headers(operation: &mut Value) {
     }
 }
 
-/// The answer with one status, of any of these kinds.
+/// The answer with one status, for any of these kinds.
 fn refusals(kinds: &[&'static Kind], writes: bool) -> Value {
     let codes: Vec<&str> = kinds.iter().map(|kind| kind.code).collect();
     let about: Vec<String> = kinds
@@ -286,7 +286,7 @@ fn refusals(kinds: &[&'static Kind], writes: bool) -> Value {
     answer
 }
 
-/// Of each kind an example, with what became of a write and without.
+/// An example of each kind, with and without the result of a write.
 fn examples() -> Value {
     let mut examples = Map::new();
     for kind in problems::TABLE.iter().filter(|kind| kind.status.is_some()) {
@@ -302,7 +302,7 @@ fn examples() -> Value {
     examples.into()
 }
 
-/// The name of an example; there are no two of what is no write.
+/// The name of an example; a kind that is not for writes has only one.
 fn example_name(kind: &Kind, writes: bool) -> String {
     match writes && kind.applied.is_some() {
         true => format!("{}_write", kind.code),
@@ -310,7 +310,7 @@ fn example_name(kind: &Kind, writes: bool) -> String {
     }
 }
 
-/// Says of bodies of requests that they have no other fields: unknown ones are refused.
+/// Marks the bodies of requests as closed, because unknown fields are refused.
 fn close_bodies(document: &mut Value) {
     let schemas = document["components"]["schemas"].as_object_mut();
     for (name, schema) in schemas.into_iter().flatten() {

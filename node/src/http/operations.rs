@@ -24,18 +24,18 @@ const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in millisec
 const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
 const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), lease ("id", "amount", "lease_ms"), end_lease ("id"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"}), or, of a sequence, next, or, of a limit, allow ("cost")"#;
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Results {
     /// One for each operation, in their order.
     results: Vec<Done>,
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Deleted {
     key: String,
-    /// Whether it existed; not told of a deletion that was made before.
+    /// Whether it existed; left out for a deletion that was made before.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     existed: Option<bool>,
@@ -46,7 +46,7 @@ type Body = Result<Bytes, BytesRejection>;
 
 /// Sets a counter
 ///
-/// Cancels what this node has seen of it, and nothing else.
+/// Cancels everything that this node has observed of it, and nothing else.
 #[utoipa::path(
     put, path = "/v1/spaces/{space}/counters/{key}", operation_id = "set_counter", tag = "counters",
     params(OfCounter, AskingWrite),
@@ -79,7 +79,7 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 
 /// Deletes a counter
 ///
-/// What this node has not seen of it survives.
+/// Changes that this node has not observed survive.
 #[utoipa::path(
     delete, path = "/v1/spaces/{space}/counters/{key}", operation_id = "delete_counter", tag = "counters",
     params(OfCounter, AskingWrite),
@@ -127,7 +127,7 @@ pub(super) async fn reset(
 
 /// Lets a counter expire
 ///
-/// Of concurrent expiries the longest counts.
+/// The longest of concurrent expiries counts.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
     params(OfCounter, AskingWrite),
@@ -157,7 +157,7 @@ pub(super) async fn expire(
     }
 }
 
-/// Takes the expiry of a counter away
+/// Removes the expiry of a counter
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
     params(OfCounter, AskingWrite),
@@ -185,7 +185,7 @@ pub(super) async fn persist(
 
 /// Makes several operations, all or none
 ///
-/// Every replica sees all of them together, or none.
+/// Each replica applies either all of them or none.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/transactions", operation_id = "transact", tag = "counters",
     params(InSpace, AskingWrite),
@@ -261,7 +261,7 @@ fn op(value: Value, now: u64) -> Result<Operation, Problem> {
     Ok((key, op).into())
 }
 
-/// Reads either the time, or how long from `now`.
+/// Reads either the time, or the duration from `now`.
 fn expire_op(fields: &mut Fields, now: u64) -> Result<Op, Problem> {
     match (fields.millis("at")?, fields.millis("in_ms")?) {
         (Some(at), None) => Ok(Op::Expire(at)),

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 struct Asset {
     path: &'static str,
     kind: &'static str,
-    /// Changes with the bytes, in quotes as the header wants it.
+    /// Changes with the bytes, in quotes as the header requires.
     etag: &'static str,
     bytes: &'static [u8],
 }
@@ -17,19 +17,19 @@ struct Asset {
 // `ASSETS`, written by build.rs; empty if the page was not built before this program.
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// What is shown instead of a page that was not there at build time.
+/// The content that replaces a page that was missing at build time.
 const NO_PAGE: &str = include_str!("no_page.html");
 const NO_PAGE_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
-/// Scripts and wasm from here only; connections to this machine, so that the page of one node can
-/// talk to another.
+/// Scripts and wasm only from this node. Connections to any port of this machine, so that the page
+/// of one node can use another.
 const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
     style-src 'self'; img-src 'self' data:; \
     connect-src 'self' http://localhost:* ws://localhost:* http://127.0.0.1:* ws://127.0.0.1:*; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Serves the file at the path. The names of files do not change with their contents, so browsers
+/// Serves the file at the path. The names of files do not change with their contents. So browsers
 /// ask each time, and get a short answer if nothing is new.
 pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
     let path = match uri.path() {

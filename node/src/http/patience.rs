@@ -1,13 +1,13 @@
-//! How long a client may take to send a request, and how many connections there may be.
+//! The idle timeout of connections, and the bound on their number.
 //!
-//! The node closes a connection that sends nothing, does not finish its request, or does not read its
-//! answer. Such connections would keep their places for ever, and these are few. The node writes to a stream
-//! of events or of a socket meanwhile, also while nothing happens.
+//! The node closes a connection that sends nothing, does not finish its request, or does not read
+//! its answer. Otherwise such connections would keep some of the few places for ever. To a stream
+//! of events or a socket, the node writes at intervals, even if nothing happens.
 //!
-//! When all places are taken, the connections that have been silent longest give way, first those whose
-//! address has the most. If none is silent, slow requests of clients below the role member give way: their
-//! bodies do not end, or they wait. Streams never give way. Instead they have at most three quarters of the
-//! places ([`Places`]), and the rest is for requests, which end.
+//! If all places are taken, the connections that have been silent longest give way, first those at
+//! the address with the most. If none is silent, slow requests of clients below the role member
+//! give way: their bodies do not end, or they wait. Streams never give way. Instead they have at
+//! most three quarters of the places ([`Places`]). The rest is for requests, which end.
 
 use super::REQUEST_TIMEOUT;
 use super::bodies::Charge;
@@ -29,32 +29,34 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// How long a new connection may say nothing, and how long the head of a request may take. Shorter, and
-/// clients far away are turned off.
+/// How long a new connection may be silent, and how long the head of a request may take. With a
+/// shorter time, distant clients are refused.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection may be silent after an answer. Shorter, and clients connect more often.
+/// How long a connection may be silent after an answer. With a shorter time, clients connect more
+/// often.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 
-/// How long what was asked may be without an answer, and a message of a socket unfinished. It is longer
-/// than a request may take, so that the answer to one that takes too long gets out.
+/// How long a request may be without an answer, and a message of a socket unfinished. It is longer
+/// than the timeout of a request, so that the error for a slow request is still sent.
 const UNANSWERED_MAX: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-/// How long a client may read nothing of what is sent.
+/// How long a client may read nothing of its output.
 const UNREAD_MAX: Duration = match cfg!(test) {
     false => Duration::from_secs(30),
     true => Duration::from_millis(100),
 };
 
-/// A connection that was silent for so long gives way when there is no place. Shorter, and a crowd keeps
-/// those out that are about to ask.
+/// How long a connection must be silent before it gives way if there is no place. With a shorter
+/// time, many connections push out clients that are about to send a request.
 const GIVES_WAY: Duration = match cfg!(test) {
     false => Duration::from_secs(1),
     true => Duration::from_millis(200),
 };
 
-/// A request that has taken so long gives way when there is no place, and none is silent. Shorter, and slow
-/// clients are cut off; longer, and a crowd whose bodies never end keeps others out.
+/// How long a request must take before it gives way if there is no place, and no connection is
+/// silent. With a shorter time, slow clients are closed. With a longer one, many clients whose
+/// bodies never end keep others out.
 const REQUEST_GIVES_WAY: Duration = match cfg!(test) {
     false => Duration::from_secs(3),
     true => Duration::from_millis(200),
@@ -63,15 +65,15 @@ const REQUEST_GIVES_WAY: Duration = match cfg!(test) {
 /// How often the listener looks for a connection that gives way.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A listener that closes connections that never finish their requests, and takes no more than there is room
-/// for. A connection that comes then waits until a silent one has given way.
+/// A listener that closes connections that never finish their requests, and accepts no more than it
+/// has places. If there is none, a new connection waits until a silent one has given way.
 pub(super) struct Patient<L> {
     listener: L,
     room: Arc<Room>,
     metrics: Metrics,
 }
 
-/// The connections that there are, and places for more.
+/// The present connections, and places for more.
 struct Room {
     begun: Instant,
     places: Arc<Semaphore>,
@@ -113,7 +115,7 @@ impl<L: Listener<Addr: Comes>> Listener for Patient<L> {
     type Addr = L::Addr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // No connection gives way before another one comes.
+        // No connection gives way before a new one arrives.
         let (io, address) = self.listener.accept().await;
         let place = match self.room.places.clone().try_acquire_owned() {
             Ok(place) => Some(place),
@@ -141,29 +143,29 @@ impl Room {
     }
 
     fn clients(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<Client>>)> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn streams(&self) -> MutexGuard<'_, Places> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place, and has silent connections give way for it.
+    /// Waits for a place, and makes silent connections give way for it.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             self.make_way();
             tokio::select! {
-                // It fails only if the room is closed, which it never is.
+                // It fails only if the semaphore is closed, which never happens.
                 place = self.places.clone().acquire_owned() => return place.ok(),
                 () = sleep(LOOK) => {}
             }
         }
     }
 
-    /// Closes some of the connections that have been silent longest. Several at once: to look for them
-    /// takes time, and a crowd needs more than one place.
+    /// Closes some of the connections that have been silent longest. It closes several at once,
+    /// because a search takes time, and many waiting clients need more than one place.
     fn make_way(&self) {
         let now = self.now();
         let clients = self.clients();
@@ -191,7 +193,7 @@ impl Room {
     }
 }
 
-/// The place that a connection takes as long as it is there.
+/// The place that a connection occupies while it exists.
 struct Place {
     _permit: Option<OwnedSemaphorePermit>,
     _figure: HttpClient,
@@ -201,9 +203,9 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// It was made, and nothing was asked.
+    /// It was accepted, and has sent no request.
     New,
-    /// The head of a request has come, and it is not answered.
+    /// The head of a request has arrived, and the request has no answer yet.
     Asked,
     /// The request is answered.
     Answered,
@@ -219,17 +221,17 @@ pub(super) struct Client {
     phase: AtomicU8,
     /// Whether it is below the role member, as far as its present request shows.
     limited: AtomicBool,
-    /// When its present request came, in milliseconds of the room.
+    /// When its present request arrived, in milliseconds of the room.
     asked: AtomicU64,
-    /// The client whose place it has, as a stream.
+    /// The client that its place as a stream is charged to.
     stream: Mutex<Option<party::Client>>,
-    /// When it was made, or something was last written, in milliseconds of the room.
+    /// When it was accepted, or something was last written, in milliseconds of the room.
     since: AtomicU64,
-    /// When the first was read of what is not answered, plus one; 0 if there is nothing.
+    /// When the first unanswered byte was read, plus one; 0 if there is none.
     heard: AtomicU64,
     gives_way: AtomicBool,
     waker: AtomicWaker,
-    /// Counts what comes on a socket until it is a whole message.
+    /// Counts the bytes on a socket until they are a whole message.
     charge: OnceLock<Arc<Charge>>,
 }
 
@@ -275,33 +277,33 @@ impl Client {
         }
     }
 
-    /// The head of a request has come.
+    /// Records that the head of a request has arrived.
     pub(super) fn asked(&self) {
         self.limited.store(false, Ordering::Relaxed);
         self.asked.store(self.room.now(), Ordering::Relaxed);
         self.set(Phase::Asked);
     }
 
-    /// The request comes from a client below the role member.
+    /// Records that the request is from a client below the role member.
     pub(super) fn is_guest(&self) {
         self.limited.store(true, Ordering::Relaxed);
     }
 
     fn stream(&self) -> MutexGuard<'_, Option<party::Client>> {
-        // Nothing panics while it holds the lock.
+        // No code panics while it has the lock.
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request is answered.
+    /// Records that the request is answered.
     pub(super) fn answered(&self) {
         self.set(Phase::Answered);
         self.wrote();
     }
 
-    /// A stream begins.
+    /// Records that a stream begins.
     ///
     /// # Errors
-    /// If such clients have as many streams as they may.
+    /// If such clients already have their most streams.
     pub(super) fn streams(&self, of: party::Client) -> Result<(), Full> {
         self.room.streams().begin(of)?;
         *self.stream() = Some(of);
@@ -309,7 +311,7 @@ impl Client {
         Ok(())
     }
 
-    /// Counts the bytes that come from now on for a share of bytes that are under way.
+    /// Counts further received bytes in a share of the bytes of unfinished messages.
     pub(super) fn charge(&self, charge: Arc<Charge>) {
         // A connection becomes a socket once.
         let _ = self.charge.set(charge);
@@ -326,7 +328,7 @@ impl Client {
         }
     }
 
-    /// When something of it has to come.
+    /// The time until which some input has to arrive.
     fn due(&self) -> Option<Instant> {
         let at = |millis: u64| self.room.begun + Duration::from_millis(millis);
         let since = || at(self.since.load(Ordering::Relaxed));
@@ -339,7 +341,7 @@ impl Client {
         }
     }
 
-    /// Since when it is silent, if it has been for long enough to give way.
+    /// Since when it has been silent, if that is long enough to give way.
     fn silent_since(&self, now: u64) -> Option<u64> {
         if !matches!(self.phase(), Phase::New | Phase::Answered) {
             return None;
@@ -351,7 +353,8 @@ impl Client {
 }
 
 impl Client {
-    /// Since when its request takes, if it is below the role member and that is long enough to give way.
+    /// Since when its request has been running, if its client is below the role member and that is
+    /// long enough to give way.
     fn slow_since(&self, now: u64) -> Option<u64> {
         let since = self.asked.load(Ordering::Relaxed);
         let is_slow = now.saturating_sub(since) >= REQUEST_GIVES_WAY.as_millis() as u64;
@@ -364,7 +367,7 @@ impl Client {
 pub(super) struct Patience<T> {
     io: T,
     client: Arc<Client>,
-    /// Wakes the reader; made when it waits, and kept.
+    /// Wakes the reader. It is created at the first wait, and reused.
     alarm: Option<Pin<Box<Sleep>>>,
     /// Wakes the writer of bytes that the client does not read.
     unread: Option<Pin<Box<Sleep>>>,
@@ -387,7 +390,7 @@ impl<T> Patience<T> {
         self.client.clone()
     }
 
-    /// Takes note of what came of writing; an error if nothing was read for too long.
+    /// Records the result of a write. Returns an error if the client has read nothing for too long.
     fn written(
         &mut self,
         written: Poll<io::Result<usize>>,
@@ -450,7 +453,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patience<T> {
                 return Poll::Pending;
             };
             let alarm = this.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            // One that is too early is set again when it comes, which is seldom.
+            // An alarm that is too early is set again when it fires, which is rare.
             if alarm.deadline() > due {
                 alarm.as_mut().reset(due);
             }

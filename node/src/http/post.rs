@@ -1,14 +1,14 @@
-//! Sync over plain requests, for programs that can't hold a socket: workers that run for one
-//! request, hosts that let no WebSocket through.
+//! Sync over plain requests, for programs that can't keep a socket open: workers that run for one
+//! request, and hosts that block WebSocket.
 //!
-//! Each request brings frames and takes those that wait for it, both ways as the length of each
-//! frame, in four bytes with the most significant first, and the frame. The first one begins a
-//! link, whose name comes back in the header `tallymesh-session`; the next ones send it along. A
-//! link without a request for a minute ends. A client that misses an answer opens another link: the
-//! answer may have held the hello, which is sent once per link.
+//! Each request brings frames and receives the frames that wait for it. In both directions each
+//! frame follows its length, in four bytes with the most significant first. The first request opens
+//! a link, and the answer has its name in the header `tallymesh-session`; later requests send that
+//! header. A link without a request for a minute ends. If an answer is lost, the client opens a new
+//! link. The lost answer may have held the hello, which is sent once per link.
 //!
-//! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
-//! and the second one proves the owner's key, both in headers.
+//! With a ticket below the role member, the first request brings no frames and receives a
+//! challenge. The second request proves the owner's key. Both are in headers.
 
 use super::BULK_BYTES_MAX;
 use super::access::{Caller, Pass, SentBy, Serving};
@@ -38,8 +38,8 @@ use utoipa::IntoParams;
 /// The header that names a link.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("tallymesh-session");
 
-/// The headers by which a client proves its owner's key: what it is to sign, and for which node, and
-/// what it answers.
+/// The headers by which a client proves its owner's key. The node sends the challenge to sign, and
+/// its own key. The client answers with the owner and the signature.
 pub(super) const CHALLENGE: HeaderName = HeaderName::from_static("tallymesh-challenge");
 pub(super) const NODE: HeaderName = HeaderName::from_static("tallymesh-node");
 pub(super) const OWNER: HeaderName = HeaderName::from_static("tallymesh-owner");
@@ -48,22 +48,22 @@ pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("tallymesh-sign
 /// How long a link may be silent before it ends.
 pub const IDLE: Duration = Duration::from_secs(60);
 
-/// Most links over requests. Each may hold as many frames as a socket.
+/// Most links over requests. Each may have as many waiting frames as a socket.
 const SESSIONS_MAX: usize = 1024;
 
 /// Most frames in one request.
 const FRAMES_MAX: usize = 256;
 
-/// An answer takes no further frame once it is so long, in bytes. The rest waits for the next.
+/// An answer of this length receives no further frame, in bytes. The rest waits for the next one.
 const ANSWER_BYTES_MAX: usize = BULK_BYTES_MAX - FRAME_BYTES_MAX;
 
 /// The longest wait for frames.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The bytes before a frame, which say how long it is.
+/// Bytes of the length before a frame.
 const LENGTH_BYTES: usize = 4;
 
-/// How to exchange frames.
+/// Options of an exchange of frames.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -82,11 +82,11 @@ struct Exchange {
     reply: oneshot::Sender<Result<Vec<u8>, Problem>>,
 }
 
-/// A link, as requests find it.
+/// A link, as requests see it.
 #[derive(Clone)]
 struct Session {
     space: SpaceId,
-    /// The role that its ticket gave when it began.
+    /// The role of its ticket when it began.
     role: Role,
     requests: mpsc::Sender<Exchange>,
 }
@@ -119,7 +119,7 @@ impl Sessions {
         open.remove(name);
     }
 
-    /// Begins a link. Its name is a secret of the client that began it.
+    /// Opens a link. Its name is a secret of the client that opened it.
     fn begin(
         &self,
         app: &Serving,
@@ -163,9 +163,9 @@ impl Sessions {
 /// Exchanges frames with another replica
 ///
 /// The body and the answer are frames of docs/protocol.md, each after its length: four bytes, the
-/// most significant first. Without the header this begins a link; its name comes back in the same
-/// header. A link ends a minute after its last request. With a ticket of a lesser role than member the
-/// client proves its owner's key in the second request, as docs/http.md tells.
+/// most significant first. Without the header this opens a link; the answer has its name in the
+/// same header. A link ends a minute after its last request. With a ticket below the role member,
+/// the client proves its owner's key in the second request, as docs/http.md describes.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/sync", operation_id = "sync_post", tag = "sync",
     params(
@@ -245,7 +245,7 @@ pub(super) async fn exchange(
         wait: Duration::from_millis(query.wait_ms).min(WAIT_MAX),
         reply,
     };
-    // The link may be over because this request's ticket is.
+    // The link may have ended because the ticket of this request has.
     let gone = || caller.judge(&app).err().unwrap_or_else(over);
     let sent = session.requests.send(exchange).await;
     sent.map_err(|_| gone())?;
@@ -268,7 +268,7 @@ fn answer_headers<const N: usize>(
     Ok(headers)
 }
 
-/// What a request says of its owner, if it does.
+/// The proof of the owner in a request, if there is one.
 fn proof(headers: &HeaderMap) -> Option<Proof> {
     let text = |header| Some(headers.get(header)?.to_str().ok()?.to_owned());
     Some(Proof {
@@ -288,7 +288,7 @@ fn cut() -> Problem {
     Problem::new(&problems::CUT, detail)
 }
 
-/// Takes the body of a request apart.
+/// Splits the body of a request into its frames.
 fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
     let wrong = |detail| Err(Problem::new(&problems::SYNC_FRAMES, detail));
     let mut frames = Vec::new();
@@ -392,7 +392,7 @@ async fn serve(
                 () = reply.closed() => continue, // The client has gone away.
             };
             let over = answer.is_err();
-            // The client may have gone away, and begins another link.
+            // The client may have gone away, and then opens another link.
             let _ = reply.send(answer);
             if over {
                 break;
@@ -400,7 +400,7 @@ async fn serve(
         }
     };
     tokio::select! {
-        // First: the node takes and sends no frame after the ticket has ended.
+        // This comes first: after the ticket has ended, the node accepts and sends no frame.
         biased;
         () = ended => {}
         () = exchanges => {}
@@ -409,7 +409,7 @@ async fn serve(
     app.node.disconnect(link).await;
 }
 
-/// Takes the frames that wait, and waits for one if there is none.
+/// Collects the waiting frames, or waits for one if there is none.
 async fn gather(inbox: &mut mpsc::Receiver<Order>, wait: Duration) -> Result<Vec<u8>, Problem> {
     let mut answer = Vec::new();
     let mut next = timeout(wait, inbox.recv()).await.ok();

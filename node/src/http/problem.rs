@@ -25,11 +25,11 @@ pub(super) struct Problem {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// The stable name of what is wrong; docs/errors.md lists them.
+    /// The stable name of the kind of problem; docs/errors.md lists them.
     code: &'static str,
-    /// What is wrong with this request, and what to do.
+    /// The problem with this request, and advice.
     detail: String,
-    /// On requests that may write: what became of the write.
+    /// On requests that may write: the result of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     applied: Option<Applied>,
@@ -41,18 +41,19 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     op: Option<u32>,
-    /// Of `rights_short`, `room_short` and `limit_reached`: what is held where, as far as this node knows.
+    /// With `rights_short`, `room_short` and `limit_reached`: how much this node and others have,
+    /// as far as this node can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     held: Option<Box<HoldingRow>>,
-    /// Of these: for how much other members are asked, if they have as much.
+    /// With the same codes: the amount requested from other members, if they have as much.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Decimal, required = false)]
     asked: Option<u64>,
-    /// Of `limit_reached`: when the period ends, in milliseconds since 1970.
+    /// With `limit_reached`: when the period ends, in milliseconds since 1970.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
@@ -81,7 +82,7 @@ impl Problem {
         }
     }
 
-    /// Of something that may be tried again when a period ends.
+    /// Adds the end of the period after which the request may be repeated.
     pub(super) fn ends(mut self, ends: Option<u64>) -> Problem {
         self.ends = ends;
         self
@@ -92,13 +93,13 @@ impl Problem {
         self
     }
 
-    /// Of a request with one operation, whose place says nothing.
+    /// Removes the place of the operation, because the request has only one.
     pub(super) fn without_op(mut self) -> Problem {
         self.op = None;
         self
     }
 
-    /// Of a write that was applied all the same, when it was asked for before.
+    /// Marks the write as applied, when it was first requested.
     pub(super) fn applied_before(mut self) -> Problem {
         self.applied = Some(Applied::Here);
         self
@@ -137,13 +138,13 @@ impl IntoResponse for Problem {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(wait));
         }
-        // For `tell_applied`.
+        // `tell_applied` uses it.
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// How many seconds there are until a time, rounded up.
+/// The number of seconds until a time, rounded up.
 fn until(ends: u64) -> Option<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let left = u128::from(ends).saturating_sub(now.as_millis());
@@ -156,7 +157,7 @@ pub(super) fn code(response: &Response) -> Option<&'static str> {
     Some(problem.code)
 }
 
-/// Has the refusal of a request that may write say what became of the write.
+/// Adds the result of the write to the refusal of a request that may write.
 pub(super) fn tell_applied(mut response: Response, writes: bool) -> Response {
     match response.extensions_mut().remove::<Problem>() {
         Some(mut problem) if writes => {
@@ -180,7 +181,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let kind = problems::of(refusal.code());
         match refusal {
-            // The place has a field of its own.
+            // The place is in a field of its own.
             Refusal::Line { line, key, error } => {
                 Problem::new(kind, format!("counter `{key}`: {}", problems::text(&error)))
                     .line(line)

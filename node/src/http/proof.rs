@@ -1,5 +1,6 @@
-//! Who is at the other end of a link over HTTP that has less than the role member: it signs what the
-//! node draws at random with its owner's key, by which its writers are known for its own.
+//! The proof of a client's identity on a link over HTTP, if its role is below member. The client
+//! signs random bytes of the node with its owner's key. By that key the node recognizes the
+//! client's writers.
 
 use super::App;
 use super::problem::Problem;
@@ -11,17 +12,18 @@ use crate::trust::keys::is_signed_by;
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Role as Limit;
 
-/// What is signed begins with this, so that no other signature of the key passes for one.
+/// The prefix of the signed bytes. It keeps other signatures of the key from passing for a proof.
 const DOMAIN: &[u8] = b"tallymesh-link-1";
 
 const CHALLENGE_BYTES: usize = 32;
 const SIGNATURE_BYTES: usize = 64;
 
-/// What a client has to sign, and what it may do then.
+/// The bytes that a client has to sign, and its role after that.
 #[derive(Clone, Copy)]
 pub(super) struct Challenge {
     bytes: [u8; CHALLENGE_BYTES],
-    /// This node's key, which is signed along: what is signed for one node is worth nothing at another.
+    /// This node's key, which is part of the signed bytes. So a signature for one node is invalid
+    /// at another.
     node: OwnerKey,
     pub(super) limit: Limit,
 }
@@ -31,7 +33,7 @@ pub(super) struct Challenge {
 struct Asked {
     challenge: String,
     node: String,
-    /// What the client may do, which it need not try to exceed.
+    /// The role of the client, which it need not try to exceed.
     role: Role,
 }
 
@@ -54,7 +56,7 @@ impl Challenge {
         Ok(Challenge { bytes, node, limit })
     }
 
-    /// It, as hex digits.
+    /// The challenge as hex digits.
     pub(super) fn digits(&self) -> String {
         self.bytes
             .iter()
@@ -62,7 +64,7 @@ impl Challenge {
             .collect()
     }
 
-    /// It, as it is sent on a socket.
+    /// The challenge in its form on a socket.
     pub(super) fn text(&self) -> String {
         let asked = Asked {
             challenge: self.digits(),
@@ -73,7 +75,7 @@ impl Challenge {
         serde_json::to_string(&asked).unwrap_or_default()
     }
 
-    /// What whoever has answered this is held to.
+    /// Checks the answer to this challenge. Returns the peer scope of the client.
     pub(super) fn check(&self, proof: &Proof) -> Result<Limits, Problem> {
         let owner = OwnerKey::parse(&proof.owner);
         let owner =

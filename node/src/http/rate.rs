@@ -1,4 +1,4 @@
-//! How fast one client may send requests.
+//! The rate of requests from one client.
 
 use super::App;
 use super::problem::Problem;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// After so many requests, addresses that have been silent for long enough are forgotten.
 const SWEEP_REQUESTS: u32 = 4096;
 
-/// The requests of each address, as far as they count still.
+/// The recent requests of each address.
 pub(crate) struct Rate {
     rate: HttpRate,
     limiter: RateLimiter<IpAddr, HashMapStateStore<IpAddr>, DefaultClock>,
@@ -36,7 +36,7 @@ impl Rate {
         }
     }
 
-    /// Counts a request. If it comes too early: how long to wait.
+    /// Counts a request. The error is the wait if it is too early.
     fn check(&self, from: IpAddr) -> Result<(), Duration> {
         let requests = self.requests.fetch_add(1, Ordering::Relaxed);
         if requests % SWEEP_REQUESTS == SWEEP_REQUESTS - 1 {
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// The answer to a request that comes too early.
+/// The answer to a request that is too early.
 pub(super) fn refusal(app: &App, request: &Request) -> Option<Response> {
     let rate = app.rate.as_ref()?;
     let ConnectInfo(from) = request.extensions().get::<ConnectInfo<SocketAddr>>()?;
@@ -68,7 +68,8 @@ fn refused(rate: &HttpRate, from: IpAddr, wait: Duration) -> Response {
     response
 }
 
-/// What counts as one client. Whoever has one address of IPv6 has all of its network of 64 bits.
+/// The address by which a client is counted. A holder of one IPv6 address has all of its network of
+/// 64 bits.
 pub(crate) fn client(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,6 +1,6 @@
-//! What requests look like, for the description of this interface.
+//! The forms of requests, for the description of this interface.
 //!
-//! [`body`](super::body) reads them field by field, so that a refusal can name the field; a test
+//! [`body`](super::body) reads them field by field, so that a refusal can name the field. A test
 //! sends each example of the description to a node.
 
 #![expect(dead_code, reason = "these types are described and never made")]
@@ -54,7 +54,7 @@ pub(super) struct OfLease {
     /// The budget's name, 1 to 429 bytes of UTF-8, with percent signs where needed.
     #[param(example = "gift", min_length = 1)]
     key: String,
-    /// The lease's id, which whoever asks for it draws at random.
+    /// The lease's id, which the client draws at random.
     #[param(
         example = "8d1c0f3a5b7e49d2a6c4e8f012345678",
         pattern = "^[0-9a-f]{32}$"
@@ -93,8 +93,8 @@ pub(super) struct OfPeriod {
     /// The space, such as `default`.
     #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
     space: String,
-    /// The key, 1 to 445 bytes of UTF-8, with percent signs where needed: a limit of its name covers it, or
-    /// else one of what stands before its first colon.
+    /// The key, 1 to 445 bytes of UTF-8, with percent signs where needed. A limit of the same name
+    /// covers it, or else one whose name is the part before the first colon.
     #[param(example = "login", min_length = 1)]
     key: String,
 }
@@ -126,12 +126,12 @@ pub(super) struct OfTicket {
     id: String,
 }
 
-/// What a write asks for beside its operation.
+/// Options of a write beside its operation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(super) struct AskingWrite {
-    /// The operation counts once, however often and at whichever member it is asked for: 1 to 255
-    /// bytes of ASCII. The answer to a retry says `idempotent-replayed: true`.
+    /// The operation counts once, however often and at whichever member it is requested: 1 to 255
+    /// bytes of ASCII. The answer to a retry has `idempotent-replayed: true`.
     #[param(
         rename = "idempotency-key",
         example = "7c1b6d0e",
@@ -140,42 +140,7 @@ pub(super) struct AskingWrite {
         required = false
     )]
     key: String,
-    /// How many members hold the write before it is answered: `local`, `quorum` or `all`; `local` if it
-    /// is left out.
-    #[param(
-        rename = "tallymesh-level",
-        example = "local",
-        pattern = "^(local|quorum|all)$",
-        required = false
-    )]
-    level: String,
-    /// How many milliseconds are waited for the level, at most 20000; 5000 if it is left out.
-    #[param(
-        rename = "tallymesh-wait-ms",
-        example = "5000",
-        pattern = "^[0-9]+$",
-        required = false
-    )]
-    wait: String,
-    /// How many milliseconds are waited until this node holds the rights of a budget that are spent, or
-    /// the room that is taken, at most 20000; 0 if it is left out. Both waits together take at most 25000.
-    #[param(
-        rename = "tallymesh-rights-wait-ms",
-        example = "0",
-        pattern = "^[0-9]+$",
-        required = false
-    )]
-    rights_wait: String,
-    /// What the session depends on, as the last answer gave it; empty to begin one.
-    #[param(rename = "tallymesh-token", required = false)]
-    token: String,
-}
-
-/// What a read asks for beside its counters.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-pub(super) struct AskingRead {
-    /// How many members are asked what they hold before it is read: `local`, `quorum` or `all`; `local`
+    /// How many members store the write before it is answered: `local`, `quorum` or `all`; `local`
     /// if it is left out.
     #[param(
         rename = "tallymesh-level",
@@ -184,7 +149,7 @@ pub(super) struct AskingRead {
         required = false
     )]
     level: String,
-    /// How many milliseconds are waited for that, at most 20000; 5000 if it is left out.
+    /// The longest wait for the level, in milliseconds, at most 20000; 5000 if it is left out.
     #[param(
         rename = "tallymesh-wait-ms",
         example = "5000",
@@ -192,7 +157,44 @@ pub(super) struct AskingRead {
         required = false
     )]
     wait: String,
-    /// What the session depends on, as the last answer gave it: the read waits until it is seen here.
+    /// The longest wait until this node has the rights of a budget to spend, or the room to use. It
+    /// is in milliseconds, at most 20000; 0 if it is left out. Both waits together take at most
+    /// 25000.
+    #[param(
+        rename = "tallymesh-rights-wait-ms",
+        example = "0",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
+    rights_wait: String,
+    /// The state on which the session depends, as the last answer returned it; empty to begin one.
+    #[param(rename = "tallymesh-token", required = false)]
+    token: String,
+}
+
+/// Options of a read beside its counters.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct AskingRead {
+    /// How many members are asked for their state before the read: `local`, `quorum` or `all`;
+    /// `local` if it is left out.
+    #[param(
+        rename = "tallymesh-level",
+        example = "local",
+        pattern = "^(local|quorum|all)$",
+        required = false
+    )]
+    level: String,
+    /// The longest wait for that, in milliseconds, at most 20000; 5000 if it is left out.
+    #[param(
+        rename = "tallymesh-wait-ms",
+        example = "5000",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
+    wait: String,
+    /// The state on which the session depends, as the last answer returned it. The read waits until
+    /// this node has it.
     #[param(rename = "tallymesh-token", required = false)]
     token: String,
 }
@@ -227,7 +229,7 @@ impl PartialSchema for Quantity {
     }
 }
 
-/// To whom an operation on a budget moves something.
+/// The recipients of an operation on a budget.
 pub(super) struct Recipients;
 
 impl ToSchema for Recipients {}
@@ -285,16 +287,16 @@ fn number(about: &str, pattern: &str, minimum: Option<i32>) -> RefOr<Schema> {
     either.description(Some(about)).into()
 }
 
-/// What to add.
+/// The amount to add.
 #[derive(ToSchema)]
 #[schema(example = json!({"by": "5"}))]
 pub(super) struct AddBody {
-    /// How much, which may be negative; 1 if it is left out.
+    /// The amount, which may be negative; 1 if it is left out.
     #[schema(required = false)]
     by: Amount,
 }
 
-/// What to set.
+/// The value to set.
 #[derive(ToSchema)]
 #[schema(example = json!({"value": "10"}))]
 pub(super) struct SetBody {
@@ -302,83 +304,84 @@ pub(super) struct SetBody {
     value: Amount,
 }
 
-/// When a counter is to expire: one of the two.
+/// When a counter is to expire: one of the two fields.
 #[derive(ToSchema)]
 #[schema(example = json!({"in_ms": "60000"}))]
 pub(super) struct ExpireBody {
-    /// The time, since 1970.
+    /// The time, in milliseconds since 1970.
     #[schema(required = false)]
     at: Millis,
-    /// How long from now.
+    /// The time from now, in milliseconds.
     #[schema(required = false)]
     in_ms: Millis,
 }
 
-/// How much of a budget.
+/// An amount of a budget.
 #[derive(ToSchema)]
 #[schema(example = json!({"amount": "5"}))]
 pub(super) struct AmountBody {
-    /// How much.
+    /// The amount.
     amount: Quantity,
 }
 
-/// How much is spent, and of which lease.
+/// The amount to spend, and the lease that it is spent from.
 #[derive(ToSchema)]
 #[schema(example = json!({"amount": "5"}))]
 pub(super) struct SpendBody {
-    /// How much.
+    /// The amount.
     amount: Quantity,
-    /// The lease that it is spent of, as 32 hex digits: what is not left of it here is spent of the rights
-    /// that this node holds.
+    /// The lease that it is spent from, as 32 hex digits. If the lease has less left here, the
+    /// remaining amount is spent from the rights of this node.
     #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
     lease: String,
 }
 
-/// How many rights are leased, and for how long.
+/// The number of rights to lease, and for how long.
 #[derive(ToSchema)]
 #[schema(example = json!({"amount": "5", "lease_ms": "60000"}))]
 pub(super) struct LeaseBody {
-    /// How many.
+    /// The number of rights.
     amount: Quantity,
-    /// How long the holder may spend of them, from 1,000 (a second) to 2,592,000,000 (30 days). It counts
-    /// that from before it asks, and stops when that time has passed by any of its clocks.
+    /// How long the holder may spend from them, from 1,000 (a second) to 2,592,000,000 (30 days).
+    /// The holder counts this time from before its request. It stops when the time has passed by
+    /// any of its clocks.
     lease_ms: Millis,
 }
 
-/// How much is allowed, in how long a period.
+/// The amount that is allowed in a period, and the length of a period.
 #[derive(ToSchema)]
 #[schema(example = json!({"limit": "100", "period_ms": 60000, "wait_ms": 100}))]
 pub(super) struct LimitBody {
-    /// How much, from 1 to 2^63 - 1.
+    /// The amount, from 1 to 2^63 - 1.
     limit: Quantity,
-    /// How long a period is, from 1,000 (a second) to 31,622,400,000 (366 days).
+    /// The length of a period, from 1,000 (a second) to 31,622,400,000 (366 days).
     period_ms: Quantity,
     /// How long to wait for the decision, at most 20,000; 10,000 if it is left out.
     #[schema(required = false)]
     wait_ms: Millis,
 }
 
-/// How much is to be allowed.
+/// The amount to allow.
 #[derive(ToSchema)]
 #[schema(example = json!({"cost": "1"}))]
 pub(super) struct CostBody {
-    /// How much; 1 if it is left out.
+    /// The amount; 1 if it is left out.
     #[schema(required = false)]
     cost: Quantity,
 }
 
-/// What is granted to whom.
+/// The recipient and the amount of a grant.
 #[derive(ToSchema)]
 #[schema(example = json!({"to": "0000000000000000000000000000000000000000000000000000000000000000", "amount": "5"}))]
 pub(super) struct GrantBody {
     /// A member's key, or its present writer, as `tallymesh members` shows them.
     #[schema(pattern = "^([0-9A-Fa-f]{64}|[0-9a-f]{32})$")]
     to: String,
-    /// How much.
+    /// The amount.
     amount: Quantity,
 }
 
-/// What is paid into which budgets.
+/// The budgets to pay into.
 #[derive(ToSchema)]
 #[schema(example = json!({"to": [{"key": "cashback", "amount": "5"}]}))]
 pub(super) struct TransferBody {
@@ -386,7 +389,7 @@ pub(super) struct TransferBody {
     to: Vec<ShareBody>,
 }
 
-/// What one budget gets of a transfer.
+/// The share of one budget in a transfer.
 #[derive(ToSchema)]
 pub(super) struct ShareBody {
     /// The budget.
@@ -395,7 +398,7 @@ pub(super) struct ShareBody {
     amount: Quantity,
 }
 
-/// Which counters to read.
+/// The counters to read.
 #[derive(ToSchema)]
 #[schema(example = json!({"keys": ["likes", "views"]}))]
 pub(super) struct ReadBody {
@@ -416,35 +419,36 @@ pub(super) struct TransactionBody {
 #[derive(ToSchema)]
 #[schema(example = json!({"op": "add", "key": "likes", "by": "1"}))]
 pub(super) struct OperationBody {
-    /// Which one.
+    /// The name of the operation.
     op: OperationName,
-    /// The counter, the budget, the sequence or what a limit covers; of a `transfer` the budget that is spent from.
+    /// The counter, the budget, the sequence or the key that a limit covers. For a `transfer`, it
+    /// is the budget that is spent from.
     key: String,
-    /// Of an `add`: how much; 1 if it is left out.
+    /// For an `add`: the amount; 1 if it is left out.
     #[schema(required = false)]
     by: Amount,
-    /// Of a `set`: the value.
+    /// For a `set`: the value.
     #[schema(required = false)]
     value: Amount,
-    /// Of an `expire`: the time, since 1970.
+    /// For an `expire`: the time, in milliseconds since 1970.
     #[schema(required = false)]
     at: Millis,
-    /// Of an `expire`: how long from now.
+    /// For an `expire`: the time from now, in milliseconds.
     #[schema(required = false)]
     in_ms: Millis,
-    /// Of an operation on a budget, but a `transfer`: how much.
+    /// For an operation on a budget, except a `transfer`: the amount.
     #[schema(required = false)]
     amount: Quantity,
-    /// Of an `allow`: how much; 1 if it is left out.
+    /// For an `allow`: the amount; 1 if it is left out.
     #[schema(required = false)]
     cost: Quantity,
-    /// Of a `grant`, `grant_room` or `transfer`: to whom, or where to.
+    /// For a `grant`, `grant_room` or `transfer`: the recipient, or the budgets.
     #[schema(required = false)]
     to: Recipients,
 }
 
-/// The name of an operation; those from `mint` to `transfer` are for budgets, `next` is for sequences, and
-/// `allow` for limits.
+/// The name of an operation. Those from `mint` to `transfer` are for budgets, `next` is for
+/// sequences, and `allow` for limits.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub(super) enum OperationName {
@@ -479,7 +483,7 @@ pub(super) struct MemberBody {
     wait_ms: Millis,
 }
 
-/// All members that there are to be.
+/// All members of the new configuration.
 #[derive(ToSchema)]
 #[schema(example = json!({"members": ["1111111111111111111111111111111111111111111111111111111111111111"]}))]
 pub(super) struct ForceBody {
@@ -487,15 +491,15 @@ pub(super) struct ForceBody {
     members: Vec<String>,
 }
 
-/// What a ticket is to say.
+/// The content of a ticket.
 #[derive(ToSchema)]
 #[schema(example = json!({"role": "writer", "spaces": ["default"]}))]
 pub(super) struct TicketBody {
-    /// What the holder may do.
+    /// The role of the holder.
     role: Role,
-    /// Where; `["*"]` for every space in which this node is a member.
+    /// Its spaces; `["*"]` for every space in which this node is a member.
     spaces: Vec<String>,
-    /// How long it is good for; 0 for ever, 30 days if it is left out.
+    /// How long it is valid; 0 for ever, 30 days if it is left out.
     #[schema(required = false)]
     expires_in_ms: Millis,
     /// The key of the only node that may use it, as `tallymesh id` shows it.
@@ -503,17 +507,17 @@ pub(super) struct TicketBody {
     holder: Option<String>,
 }
 
-/// Who is gone for good: one of the two.
+/// The writers that are gone for good: one of the two fields.
 #[derive(ToSchema)]
 #[schema(example = json!({"writer": "00000000000000000000000000000000", "wait_ms": 100}))]
 pub(super) struct RetireBody {
     /// A writer, as `GET .../writers` shows it.
     #[schema(required = false, nullable = false, pattern = "^[0-9A-Fa-f]{32}$")]
     writer: Option<String>,
-    /// An owner who is no member.
+    /// An owner that is no member.
     #[schema(required = false, nullable = false, pattern = "^[0-9A-Fa-f]{64}$")]
     owner: Option<String>,
-    /// How long to wait for the heir, at most 20,000; 10,000 if it is left out.
+    /// How long to wait for the successor, at most 20,000; 10,000 if it is left out.
     #[schema(required = false)]
     wait_ms: Millis,
 }

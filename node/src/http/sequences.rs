@@ -32,7 +32,8 @@ pub(super) struct Number {
 
 /// Reads a sequence
 ///
-/// How many numbers were handed out, at least and at most, who holds which, and which were lost.
+/// How many numbers were handed out, at least and at most, which member has which, and which were
+/// lost.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "read_sequence", tag = "sequences",
     params(OfSequence, AskingRead),
@@ -73,8 +74,8 @@ pub(super) async fn list(
 
 /// Begins a sequence
 ///
-/// Its first number is 1. It is handed out once most members hold that the sequence was begun; of two that
-/// are begun under one name at the same time, one at most goes on.
+/// Its first number is 1. It is handed out once most members have stored the begin of the sequence.
+/// If two are begun under one name at the same time, at most one continues.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "begin_sequence", tag = "sequences",
     params(OfSequence, AskingWrite),
@@ -96,9 +97,10 @@ pub(super) async fn begin(
 
 /// Hands out the next number of a sequence
 ///
-/// Nobody else gets it, at any member, whatever happens. If none is here it is refused at once, or waits for
-/// as long as `tallymesh-rights-wait-ms` says, and the member that gives numbers is asked for more. It takes
-/// no idempotency key: a number that nobody heard of is gone.
+/// No other client gets the same number, at any member, in any case. If this node has none, the
+/// request is refused at once, or waits as long as `tallymesh-rights-wait-ms` allows. Meanwhile the
+/// member that gives out numbers is asked for more. It accepts no idempotency key: a number whose
+/// answer is lost is gone.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/sequences/{key}/next", operation_id = "next_number", tag = "sequences",
     params(OfSequence, AskingWrite),
@@ -126,12 +128,13 @@ pub(super) async fn next(
 
 /// Watches a number of a sequence
 ///
-/// All members see when it was handed out, and by whom, until the watch is ended: it stands in the sequence,
-/// which readers of events are told of when it changes. So whoever looks is told at least once; the number,
-/// with the sequence, tells whether it is the same again. A number that is watched already is left as it is.
+/// All members see when and by which writer it was handed out, until the watch is ended. The watch
+/// is part of the sequence, and readers of events receive the sequence when it changes. So a reader
+/// receives each notice at least once; the number and the sequence show whether a notice is a
+/// repetition. A number that is already watched is unchanged.
 ///
-/// A watched number is handed out as the one of that rank, not counting those that were lost, unless members
-/// that hold lower ones can't be reached for a second.
+/// A watched number is handed out in the order of its rank, without counting lost numbers. The
+/// exception is that members with lower numbers can't be reached for a second.
 #[utoipa::path(
     put, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "watch_number", tag = "sequences",
     params(OfNumber, AskingWrite),
@@ -148,7 +151,7 @@ pub(super) async fn watch(
 
 /// Ends the watch of a number
 ///
-/// Nobody is told of it any more. If it is not watched, nothing changes.
+/// It causes no notices any more. If it is not watched, nothing changes.
 #[utoipa::path(
     delete, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "end_watch", tag = "sequences",
     params(OfNumber, AskingWrite),

@@ -1,4 +1,4 @@
-//! What operators and the page ask: status, peers, health, figures.
+//! Answers for operators and for the page: status, peers, health, metrics.
 
 use super::App;
 use super::access::Serving;
@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-/// How often is looked whether the store still does not answer, while the driver is waited for.
+/// How often to check whether the store still does not answer, while a request waits for the
+/// driver.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// This node.
@@ -26,17 +27,17 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Status {
     version: &'static str,
     peer_id: String,
-    /// This node's own key, by which it is made a member.
+    /// This node's own key, which makes it a member.
     owner: OwnerKey,
     listen: Vec<String>,
-    /// Whether whoever connects with those addresses is trusted as a member of all spaces.
+    /// Whether every peer that connects at those addresses is trusted as a member of all spaces.
     listen_open: bool,
-    /// The address that HTTP is served at.
+    /// The address of HTTP.
     #[schema(value_type = String)]
     http: SocketAddr,
     /// Whether clients of HTTP need tickets.
     tickets: bool,
-    /// What the node's clock says, in milliseconds since 1970.
+    /// The time of the node's clock, in milliseconds since 1970.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     time: u64,
@@ -47,9 +48,9 @@ pub(super) struct Status {
     /// The address of the Redis protocol, if it is served.
     #[schema(value_type = Option<String>)]
     resp: Option<SocketAddr>,
-    /// Whether Redis clients are served, and asked for neither a ticket nor a password.
+    /// Whether Redis clients are served without a ticket or a password.
     resp_open: bool,
-    /// What an acknowledged write survives.
+    /// The durability setting: which failures an acknowledged write survives.
     durability: String,
     demo: bool,
     /// Whether all links are cut on purpose.
@@ -65,12 +66,13 @@ pub(super) struct Peers {
     unreached: Vec<UnreachedRow>,
 }
 
-/// A link in one space, and what is known of the node at its other end.
+/// A link in one space, and the record of the node at its other end.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PeerRow {
     #[serde(flatten)]
     link: LinkRow,
-    /// The node, in all spaces together; not of clients that sync over WebSocket or single requests.
+    /// The node, in all spaces together; left out for clients that sync over WebSocket or single
+    /// requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     node: Option<NodeRow>,
@@ -132,7 +134,7 @@ pub(super) async fn peers(app: Serving) -> Result<Json<Peers>, Problem> {
 
 /// The writers of a space
 ///
-/// Up to which clock each is held here, and what became of it.
+/// Up to which clock this node has each, and the state of each.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/writers", operation_id = "writers", tag = "spaces",
     params(InSpace),
@@ -179,9 +181,9 @@ async fn answered<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Pr
 
 /// Whether the node is to be sent requests
 ///
-/// It is, unless it stops, its store has failed, it is a member of a space that has not caught up with the
-/// others yet, it waits to join a space, was removed from the members of one, or has no ticket for one that
-/// is worth anything.
+/// It is ready, except in these cases: it stops, or its store has failed. It is a member of a space
+/// and has not caught up with the others yet. It waits to join a space, was removed from the
+/// members of one, or has no valid ticket for one.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
@@ -218,7 +220,7 @@ pub(super) async fn ready(app: Serving) -> Result<&'static str, Problem> {
     }
 }
 
-/// Figures for a monitor
+/// Metrics for a monitor
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "node",
     responses((
@@ -230,7 +232,7 @@ pub(super) async fn ready(app: Serving) -> Result<&'static str, Problem> {
 pub(super) async fn metrics(
     app: Serving,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
-    // Without the driver all figures but those of spaces are as they are now.
+    // Without the driver, all metrics except those of spaces are up to date.
     let spaces = match answered(&app, app.handle.status()).await {
         Ok(spaces) => spaces?,
         Err(_) => Vec::new(),

@@ -26,41 +26,42 @@ use tallymesh_core::limits::FRAME_BYTES_MAX;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Frames that wait for one peer. Frames beyond are dropped, and repaired by sync later.
+/// Frames that wait for one peer. Frames beyond are dropped, and sync repairs the gap later.
 pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
 
-/// Bytes that a socket reads at a time. Each socket allocates them, and the library clears them before each
-/// read. More costs time and memory for each socket, less costs more reads for a large frame.
+/// Bytes that a socket reads at a time. Each socket allocates them, and the library clears them
+/// before each read. A higher value costs time and memory for each socket. A lower one costs more
+/// reads for a large frame.
 const READ_BYTES: usize = 16 << 10;
 
-/// How often a ping is sent. A socket from which nothing came for three of these is closed.
+/// How often a ping is sent. A socket without input for three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// A peer that does not take a frame within this time is closed.
+/// A peer that does not accept a frame within this time is closed.
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a client may take to close its side after the node has. A socket that is dropped with bytes
-/// unread is reset, and its client may never read why.
+/// How long a client may take to close its side after the node has. A socket that is dropped with
+/// unread bytes is reset, and its client may never read the reason.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a client may take to prove its key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The subprotocol that a client may offer; a page has to, beside one that carries its ticket, as browsers
-/// close a socket that takes nothing of what was offered.
+/// The subprotocol that a client may offer. A page has to, beside the one with its ticket, because
+/// browsers close a socket that accepts none of the offered ones.
 const PROTOCOL: &str = "tallymesh";
 
-/// Close codes: the node stops or was cut off (RFC 6455), a message that is not binary (same), and
-/// a peer that broke the protocol (this project's).
+/// Close codes. `AWAY` means that the node stops or was cut off, and `UNSUPPORTED` that a message
+/// was not binary (both RFC 6455). `REFUSED` is this project's own: the peer broke the protocol.
 const AWAY: u16 = 1001;
 const UNSUPPORTED: u16 = 1003;
 const REFUSED: u16 = 4000;
 
 /// Syncs over a WebSocket
 ///
-/// Each binary message is one frame of docs/protocol.md. With a ticket of a lesser role than member the
-/// client proves its owner's key before, as docs/http.md tells.
+/// Each binary message is one frame of docs/protocol.md. With a ticket below the role member, the
+/// client proves its owner's key first, as docs/http.md describes.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/sync", operation_id = "sync_socket", tag = "sync",
     params(InSpace),
@@ -106,7 +107,8 @@ pub(super) async fn upgrade(
         .on_upgrade(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
 }
 
-/// Refuses other replicas where this node is less than a member: what they write would stay here.
+/// Refuses other replicas if this node is less than a member, because their changes would stay
+/// here.
 pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
     let role = app.role(space);
     if role == Role::Member {
@@ -119,7 +121,7 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
     Err(Problem::new(&problems::BEYOND_ROLE, detail))
 }
 
-/// Serves one socket until either side has enough of it.
+/// Serves one socket until either side ends it.
 async fn serve(
     app: Serving,
     space: SpaceId,
@@ -161,18 +163,18 @@ async fn serve(
     }
 }
 
-/// Closes a socket, and reads on until its client has closed its side too.
+/// Closes a socket, and continues to read until its client has closed its side, too.
 async fn end(mut socket: WebSocket, frame: CloseFrame) {
     let closed = async {
         socket.send(Message::Close(Some(frame))).await.ok()?;
         while let Some(Ok(_)) = socket.recv().await {}
         Some(())
     };
-    // The client may be gone already.
+    // The client may already be gone.
     let _ = timeout(CLOSE_TIMEOUT, closed).await;
 }
 
-/// Has a client prove its owner's key.
+/// Lets a client prove its owner's key.
 async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, Problem> {
     let asked = Message::Text(challenge.text().into());
     let answer = async {
@@ -221,7 +223,7 @@ async fn exchange(
             }
         };
         let next = tokio::select! {
-            // First: no frame is taken, and none told, after the ticket has ended.
+            // This comes first: after the ticket has ended, no frame is accepted or sent.
             biased;
             problem = &mut ended => {
                 return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
@@ -274,7 +276,7 @@ async fn exchange(
 
 /// Resolves when all links are cut.
 pub(super) async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
-    // An error means that the node stops, which cuts all links too.
+    // An error means that the node stops, which cuts all links, too.
     let _ = cuts.wait_for(|cuts| cuts.all).await;
 }
 

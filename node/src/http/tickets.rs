@@ -1,4 +1,4 @@
-//! Tickets: what a member gives to others, so that they may count, and takes back.
+//! Tickets: a member gives them to others, so that they may count, and revokes them.
 
 use super::access::Serving;
 use super::body::Fields;
@@ -20,19 +20,19 @@ use utoipa::{IntoParams, ToSchema};
 const TICKET: &str =
     r#"{"role":"writer","spaces":["default"]}, and "expires_in_ms" or "holder" if you like"#;
 
-/// How long a ticket is good for, if nobody says.
+/// How long a ticket is valid by default.
 const EXPIRES_DEFAULT_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// A new ticket.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Ticket {
-    /// All of it: whoever has this may do what it says.
+    /// The text of the ticket. Its holder has the rights in it.
     ticket: String,
-    /// By which it is revoked.
+    /// The id by which it is revoked.
     #[schema(pattern = "^[0-9a-f]{32}$")]
     id: String,
     role: Role,
-    /// Where; `*` for every space in which this node is a member.
+    /// Its spaces; `*` for every space in which this node is a member.
     spaces: Vec<String>,
     /// The only node that may use it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,9 +50,9 @@ pub(super) struct TicketRow {
     #[schema(pattern = "^[0-9a-f]{32}$")]
     id: String,
     role: Role,
-    /// The member who signed it.
+    /// The member that signed it.
     issuer: OwnerKey,
-    /// Where it is good; `*` for every space in which its issuer is a member.
+    /// The spaces in which it is valid; `*` for every space in which its issuer is a member.
     spaces: Vec<String>,
     /// The only node that may use it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,52 +70,52 @@ pub(super) struct TicketRow {
     revoked_in: Vec<String>,
 }
 
-/// That a ticket is revoked.
+/// The revocation of a ticket.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RevokedRow {
     #[schema(pattern = "^[0-9a-f]{32}$")]
     id: String,
-    /// The member who revoked it.
+    /// The member that revoked it.
     by: OwnerKey,
-    /// The spaces in which that counts here.
+    /// The spaces in which the revocation counts here.
     spaces: Vec<String>,
     /// When it was revoked, in milliseconds since 1970.
     #[schema(value_type = Decimal)]
     revoked_at: String,
-    /// When the ticket ends: so long it is remembered, and for ever without.
+    /// When the ticket ends. The revocation is needed until then; without an end, for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Decimal, required = false)]
     expires_at: Option<String>,
 }
 
-/// What this node knows of tickets.
+/// The tickets in this node's record.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Tickets {
-    /// Those that it signed, until a week after their end; the oldest first.
+    /// The tickets that it signed, until a week after their end; the oldest first.
     issued: Vec<TicketRow>,
-    /// Those that it was given.
+    /// The tickets that it was given.
     held: Vec<TicketRow>,
-    /// All that are revoked here, whoever signed them, until their end.
+    /// All tickets that are revoked here, of any issuer, until their end.
     revoked: Vec<RevokedRow>,
 }
 
-/// How much is revoked of a ticket that this node has not signed, or has forgotten.
+/// How to revoke a ticket that this node has not signed, or has forgotten.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RevokeQuery {
-    /// In which spaces, with commas between; all in which this node has a say if it is left out.
+    /// The spaces, with commas between; all in which this node is trusted if it is left out.
     #[param(example = "default", required = false)]
     spaces: Option<String>,
-    /// When the ticket ends, in milliseconds since 1970, so that it need not be remembered for longer.
+    /// When the ticket ends, in milliseconds since 1970. The revocation is not needed for longer.
     #[param(pattern = "^[0-9]+$", required = false)]
     expires_at: Option<String>,
 }
 
-/// What this node knows of tickets
+/// Lists the tickets of this node
 ///
-/// Which it signed and how they stand, which it was given, and which are revoked. No ticket's text is
-/// told.
+/// The tickets that it signed, with their states, the ones that it was given, and those that are
+/// revoked. The answer never has the text of a ticket.
 #[utoipa::path(
     get, path = "/v1/tickets", operation_id = "list_tickets", tag = "tickets",
     responses((status = 200, description = "The tickets.", body = Tickets)),
@@ -138,11 +138,12 @@ pub(super) async fn list(app: Serving) -> Json<Tickets> {
 
 /// Revokes a ticket
 ///
-/// From now on it is worth nothing here, and as soon as they hear of it at all nodes that go by this
-/// one's word: this node signs that it is revoked, and the address book carries it. How long that has to
-/// be remembered, until the ticket's end, is known of those that this node signed; of others
-/// `expires_at` says it, and without it they are remembered for ever. It can't be undone; it is harmless
-/// to repeat.
+/// From now on the ticket is invalid here. At all nodes that trust this one, it is invalid as soon
+/// as they receive the revocation. This node signs the revocation, and the address book carries it.
+///
+/// The revocation is needed until the ticket's end. For a ticket that this node signed, this node
+/// has the end. For others, `expires_at` gives it; without it the revocation is stored for ever. A
+/// revocation can't be undone, and is harmless to repeat.
 #[utoipa::path(
     delete, path = "/v1/tickets/{id}", operation_id = "revoke_ticket", tag = "tickets",
     params(OfTicket, RevokeQuery),
@@ -206,8 +207,8 @@ pub(super) async fn revoke(
     }))
 }
 
-/// Of these spaces, or of all that are open, those in which this node has a say: at least one, and all
-/// that are named.
+/// The spaces in which this node is trusted, among these or among all open ones. Returns an error
+/// if there is none, or if a named one is not among them.
 async fn with_a_say(app: &Serving, named: Option<&[Space]>) -> Result<BTreeSet<Space>, Problem> {
     let mut with_a_say = BTreeSet::new();
     for space in named.unwrap_or(app.handle.spaces()) {
@@ -231,7 +232,8 @@ fn names(text: &str) -> Result<Vec<Space>, Problem> {
     spaces.map_err(|error| Problem::from(&error))
 }
 
-/// A time of a query, in seconds. A part of one counts as one: nothing is forgotten before its time.
+/// A time of a query, in seconds. A part of a second counts as one, so that nothing is forgotten
+/// too early.
 fn seconds(millis: &str) -> Result<u64, Problem> {
     let parsed = millis.parse::<u64>();
     parsed.map(|millis| millis.div_ceil(1000)).map_err(|_| {
@@ -277,7 +279,7 @@ fn millis(seconds: u64) -> String {
     seconds.saturating_mul(1000).to_string()
 }
 
-/// Keeps something, where waiting for the disk holds up nobody else.
+/// Stores an entry on a thread where the wait for the disk delays no other request.
 async fn keep<T: Send + 'static>(
     keep: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -294,8 +296,8 @@ async fn keep<T: Send + 'static>(
 
 /// Makes a ticket
 ///
-/// This node signs it, so it is worth something where this node is a member, and in spaces without
-/// members at this node. It is good for 30 days if `expires_in_ms` does not say; for ever if that is 0.
+/// This node signs it. So it is valid where this node is a member, and in spaces without members at
+/// this node. It is valid for 30 days if `expires_in_ms` is left out, and for ever if that is 0.
 #[utoipa::path(
     post, path = "/v1/tickets", operation_id = "make_ticket", tag = "tickets",
     request_body(content = TicketBody, description = "What the holder may do."),
@@ -351,7 +353,7 @@ pub(super) async fn make(
         knew,
     };
     let ticket = grant.sign(&app.identity)?;
-    // Only what is noted can be listed, and revoked without its text.
+    // Only a recorded ticket can be listed, and revoked without its text.
     let (ledger, noted) = (app.ledger.clone(), grant.clone());
     keep(move || ledger.note(&noted)).await?;
     Ok(Json(Ticket {
@@ -364,7 +366,7 @@ pub(super) async fn make(
     }))
 }
 
-/// The spaces that are named, or none for `*`.
+/// The named spaces, or `None` for `*`.
 fn spaces(fields: &mut Fields) -> Result<Option<Vec<Space>>, Problem> {
     let names = fields.list("spaces")?;
     let names: Option<Vec<&str>> = names.iter().map(|it| it.as_str()).collect();

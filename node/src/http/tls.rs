@@ -1,5 +1,5 @@
-//! TLS for clients of HTTP and of the Redis protocol: the certificate and the key, read again when the
-//! files change, and the listener.
+//! TLS for clients of HTTP and of the Redis protocol: the listener, and its certificate and key,
+//! which are read again when the files change.
 
 use super::rate::client;
 use axum::serve::Listener;
@@ -24,40 +24,41 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take to agree on keys. Shorter, and clients far away are turned off.
+/// How long a client may take for the handshake. With a shorter time, distant clients are refused.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most handshakes at once: each takes some tens of kilobytes and half a millisecond of a processor.
+/// Most handshakes at once. Each takes some tens of kilobytes and half a millisecond of a
+/// processor.
 const HANDSHAKES_MAX: usize = 256;
 
-/// How long a handshake keeps its place while all are taken and others wait. Shorter turns off clients
-/// far away, longer lets silent clients hold up all others.
+/// How long a handshake keeps its place while all are taken and others wait. A shorter time refuses
+/// distant clients. A longer one lets silent clients delay all others.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connections that wait to be served.
 const ACCEPTED_MAX: usize = 64;
 
-/// How often the files are looked at.
+/// How often to check whether the files have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long is waited if the system can't accept, as when there are no file descriptors left.
+/// The pause if the system can't accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where the certificate and its key are, as PEM.
+/// The files with the certificate and its key, as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, followed by those that signed it.
+    /// The certificate, followed by the certificates that signed it.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
-/// Why a certificate can't be used.
+/// The reason why a certificate can't be used.
 #[derive(Debug)]
 pub struct TlsError {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: String,
 }
 
@@ -76,7 +77,7 @@ struct Certificate {
     current: Mutex<(Arc<CertifiedKey>, Option<Times>)>,
 }
 
-/// When the files were changed last.
+/// When the files were last changed.
 type Times = (SystemTime, SystemTime);
 
 impl Certificate {
@@ -89,8 +90,8 @@ impl Certificate {
         })
     }
 
-    /// Reads the files again if they have changed. What can't be used is told once, and the one before
-    /// stays.
+    /// Reads the files again if they have changed. An unusable one is reported once, and the
+    /// previous certificate stays.
     fn look(&self) {
         let times = times(&self.files);
         if self.current().1 == times {
@@ -109,7 +110,7 @@ impl Certificate {
     }
 
     fn current(&self) -> std::sync::MutexGuard<'_, (Arc<CertifiedKey>, Option<Times>)> {
-        // Nobody panics between two changes.
+        // No code panics between two changes.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,15 +151,15 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Accepts connections, and agrees on keys with many clients at once.
+/// Accepts connections, and makes the handshakes with many clients at once.
 pub(crate) struct TlsListener {
     accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     address: SocketAddr,
 }
 
 impl TlsListener {
-    /// Serves TLS at a listener that is bound. `protocols` are those that clients may choose from (ALPN);
-    /// if there are none, what they ask for does not matter.
+    /// Serves TLS at a bound listener. `protocols` are those that clients may choose from (ALPN).
+    /// If there are none, the choice of the client is ignored.
     ///
     /// # Errors
     /// When the files can't be used.
@@ -199,7 +200,7 @@ impl TlsListener {
     }
 }
 
-/// Accepts until nobody serves what was accepted.
+/// Accepts connections until the receiver of accepted ones is gone.
 async fn accept(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -224,7 +225,8 @@ async fn accept(
         handshakes.begin(client.ip(), async move {
             match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
-                    // It waits for its turn, and holds no place meanwhile. It fails only when the node stops.
+                    // The connection waits for its turn, and occupies no place meanwhile. Sending
+                    // fails only when the node stops.
                     tokio::spawn(async move { accepted.send((stream, client)).await });
                 }
                 Ok(Err(error)) => tracing::debug!(%client, %error, "no TLS"),
@@ -234,7 +236,7 @@ async fn accept(
     }
 }
 
-/// The handshakes that are under way, each with the address of its client and when it began.
+/// The open handshakes, each with the address of its client and when it began.
 #[derive(Default)]
 struct Handshakes {
     tasks: JoinSet<()>,
@@ -248,8 +250,8 @@ impl Handshakes {
         self.open.insert(task.id(), row);
     }
 
-    /// Waits until there is a place. If all are taken, the oldest handshake of the address that has most
-    /// of them gives way once it had its time, so that silent clients keep nobody out.
+    /// Waits until there is a place. If all are taken, the oldest handshake at the address with the
+    /// most of them gives way after its time. So silent clients keep no other client out.
     async fn make_room(&mut self) {
         loop {
             while let Some(ended) = self.tasks.try_join_next_with_id() {

@@ -1,7 +1,7 @@
-//! A page to look at this interface and to try it, made in the browser from the description.
+//! A page to view and to try this interface. The browser makes it from the description.
 //!
-//! It is the node's own, and small: every text has contrast, each field has its label, and nothing is
-//! nested in a button, which tools of this kind miss.
+//! It is the node's own page, and small. Every text has contrast, each field has its label, and
+//! nothing is nested in a button. Other tools of this kind lack that.
 
 use super::problem::{Problem, Route};
 use crate::problems;
@@ -38,7 +38,7 @@ const FILES: [(&str, &str, &str); 3] = [
     responses((status = 308, description = "It is at `/api/`.")),
 )]
 pub(super) async fn redirect() -> Redirect {
-    // Relative, so that it holds behind a proxy too.
+    // The redirect is relative, so that it works behind a proxy, too.
     Redirect::permanent("api/")
 }
 

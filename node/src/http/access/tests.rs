@@ -1,4 +1,4 @@
-//! Which role each route takes, and that none is forgotten.
+//! The role that each route needs, and a check that no route is forgotten.
 
 use super::*;
 

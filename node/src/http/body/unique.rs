@@ -1,7 +1,7 @@
-//! JSON in which no object names a field twice.
+//! JSON in which no object has a field twice.
 //!
-//! Of two fields of one name parsers take the first, the last or neither (RFC 8259, section 4), so that a
-//! proxy and a node may read different amounts in the same body. So neither is taken.
+//! If a field occurs twice, parsers use the first, the last or neither (RFC 8259, section 4). So a
+//! proxy and a node could read different amounts in the same body. This parser refuses both.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

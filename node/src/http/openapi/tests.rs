@@ -1,4 +1,4 @@
-//! The document has the routes that there are, and says of numbers what they look like.
+//! The document has all routes, and the right form of all numbers.
 
 use super::super::counters::READ_MANY_MAX;
 use super::document;
@@ -74,7 +74,7 @@ const EITHER: [&str; 11] = [
     "wait_ms",
 ];
 
-/// Each operation: its path, its method, and what is said of it.
+/// Each operation: its path, its method, and its description.
 fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
     let paths = document["paths"].as_object().expect("paths");
     let each = paths.iter().flat_map(|(path, item)| {
@@ -95,7 +95,7 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Calls `take` with each schema in one, and the name of the field that it is of.
+/// Calls `take` with each schema in one, and the name of its field.
 fn walk<'a>(
     document: &'a Value,
     name: &'a str,
@@ -128,7 +128,7 @@ fn is(schema: &Value, kind: &str) -> bool {
 #[test]
 fn all_routes_of_the_router_are_documented_and_no_others() {
     let (router, openapi) = crate::http::routes().split_for_parts();
-    // A router tells its paths to nobody but a debugger, with those of its fallback.
+    // A router shows its paths only to a debugger, with those of its fallback.
     let shown = format!("{router:?}");
     let (_, paths) = shown
         .split_once("paths: {")
@@ -191,7 +191,7 @@ fn each_operation_is_told_whole() {
     }
 }
 
-/// Every write of counters can be made once, and every write and read can ask for a level.
+/// Every write of counters accepts an idempotency key, and every write and read accepts a level.
 #[test]
 fn all_that_touches_counters_takes_keys_and_levels() {
     let document = document();

@@ -4,7 +4,7 @@ use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
-/// Somebody always wants to come in, from this address.
+/// Clients at this address that always want to connect.
 struct Crowd(Vec<DuplexStream>, u128);
 
 impl Comes for u128 {
@@ -13,7 +13,7 @@ impl Comes for u128 {
     }
 }
 
-/// Somebody with a ticket of this number.
+/// A client with a ticket of this number.
 fn with(ticket: u128, role: Role) -> party::Client {
     let mut client = party::Client::new(None, role, None);
     client.party.ticket = Some(ticket);
@@ -151,7 +151,8 @@ async fn streams_leave_places_for_requests() {
     assert!(streams(&nodes, 0), "one has gone");
 }
 
-/// A crowd of guests with endless requests keeps no newcomer out, nor does an address with many connections.
+/// Many guests with endless requests keep no new client out, and neither does an address with many
+/// connections.
 #[tokio::test]
 async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not() {
     let (mut door, _) = door(2);
