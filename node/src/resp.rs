@@ -1,33 +1,34 @@
 //! The Redis protocol: programs that count in Redis can count here.
 //!
-//! This is all between bytes and replicas, with no socket, clock or thread: whoever owns the
-//! connections [feeds](Session::feed) what came in to a connection's [`Session`], which executes
-//! each complete command on the replicas that a [`Host`] lends it, and appends the replies. The
-//! driver of a node is such an owner: it flushes replies once what they speak of is durable.
-//!
+//! This module is everything between bytes and replicas, without a socket, clock or thread. The
+//! owner of the connections [feeds](Session::feed) received bytes to a connection's [`Session`].
+//! The session executes each complete command on the replicas that a [`Host`] lends it, and appends
+//! the replies. The driver of a node is such an owner: it flushes replies once their content is
+//! durable.
 //! ```text
 //! bytes ──▶ Request ──▶ command ──▶ Replica        (one connection: Session)
 //!           framing     table          │
 //! out   ◀── Reply ◀────────────────────┘
 //! ```
 //!
-//! Commands mean what they mean in Redis, for integers, as far as that is honest on a mesh:
+//! Commands have their meaning in Redis, for integers, as far as a mesh can keep it:
 //!
-//! - What a command answers is what *this node* sees. Others may have counted more.
-//! - All that `EXEC` makes is one transaction, and so is a command on several counters: every
-//!   replica sees all of it or none.
-//! - Conditional and draining commands (`SET` with `NX`, `XX` or `GET`, `SETNX`, `GETSET`, `GETDEL`,
-//!   `WATCH`) decide by this node's view. Where that would mislead, [`RespConfig::strict`] refuses
-//!   them.
-//! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often and
-//!   at whichever member it is sent.
-//! - `INCREX` keeps the bounds of a limit or a budget, and refuses those that only a centre could keep.
-//! - `BUDGET.…` are for budgets. What else reads counters does not see these, and what else writes them
-//!   is refused.
-//! - A value is wider than Redis's: what all writers added up may leave 64 bits. `GET` then answers
-//!   all its digits; `INCR` and `DECR` answer as Redis does to text that is no 64-bit integer, and
-//!   change nothing. They also change nothing when what they would answer leaves 64 bits, or when
-//!   what this node's writer added to the counter since it was last set or deleted does.
+//! - A command answers with the state of *this node*. Others may have counted more.
+//! - All commands of an `EXEC` are one transaction, and so is a command on several counters. Each
+//!   replica applies all of it or none.
+//! - Conditional and draining commands (`SET` with `NX`, `XX` or `GET`, `SETNX`, `GETSET`,
+//!   `GETDEL`, `WATCH`) decide by this node's state. Where that would mislead,
+//!   [`RespConfig::strict`] refuses them.
+//! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often
+//!   and at whichever member it is sent.
+//! - `INCREX` keeps the bounds of a limit or a budget. It refuses bounds that only a centre could
+//!   keep.
+//! - `BUDGET.…` commands are for budgets. Other commands that read counters do not show budgets,
+//!   and other commands that write them are refused.
+//! - A value is wider than Redis's: the sum of all writers may exceed 64 bits. `GET` then answers
+//!   with all its digits. `INCR` and `DECR` then answer as Redis does to text that is no 64-bit
+//!   integer, and change nothing. They also change nothing if their answer would exceed 64 bits.
+//!   The same holds if this node's own sum since the last set or delete would exceed them.
 
 mod access;
 mod budgets;
@@ -70,20 +71,21 @@ use std::fmt;
 use std::time::Duration;
 use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
 
-/// How sessions behave, the same for all of a node.
+/// The behaviour of sessions, the same for all of a node.
 ///
-/// By default nobody has to authenticate, views may be decided by, and nothing can be flushed.
+/// By default clients need not authenticate, commands may decide by this node's state, and nothing
+/// can be flushed.
 #[derive(Clone, Default)]
 pub struct RespConfig {
-    /// What `AUTH` must bring, for the user `default`. `None`: nobody has to authenticate.
+    /// The password for `AUTH`, for the user `default`. `None` if clients need none.
     pub password: Option<String>,
-    /// Whether `AUTH` must bring a ticket, in place of a password.
+    /// Whether `AUTH` needs a ticket instead of a password.
     pub tickets: bool,
-    /// Whether commands are refused whose effect depends on what this node has seen.
+    /// Whether commands are refused whose effect depends on this node's state.
     pub strict: bool,
-    /// Whether `FLUSHDB` and `FLUSHALL` are there.
+    /// Whether `FLUSHDB` and `FLUSHALL` are available.
     pub flush: bool,
-    /// What `CONFIG GET` tells beside what sessions know themselves, such as `port` or
+    /// Answers of `CONFIG GET` beside those that sessions have themselves, such as `port` or
     /// `appendonly`. Names are in lower case.
     pub parameters: Vec<(String, String)>,
 }
@@ -96,7 +98,7 @@ impl RespConfig {
 }
 
 impl fmt::Debug for RespConfig {
-    /// Shows all but the password.
+    /// Shows everything except the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RespConfig")
             .field("tickets", &self.tickets)
@@ -107,9 +109,9 @@ impl fmt::Debug for RespConfig {
     }
 }
 
-/// What a session needs of the node.
+/// The functions of the node that a session needs.
 ///
-/// Spaces go by their number, which is below [`spaces`](Host::spaces); there is at least one.
+/// A space is given by its number, which is below [`spaces`](Host::spaces); there is at least one.
 pub trait Host {
     /// How many spaces are open.
     fn spaces(&self) -> usize;
@@ -120,7 +122,7 @@ pub trait Host {
     /// The replica of a space. Its [time](Replica::set_time) is [`unix_ms`](Host::unix_ms).
     fn replica(&mut self, space: usize) -> &mut Replica;
 
-    /// The replica of a space, to write to it.
+    /// The replica of a space, for a write.
     ///
     /// # Errors
     /// When the node may not write there.
@@ -128,66 +130,67 @@ pub trait Host {
         Ok(self.replica(space))
     }
 
-    /// Hears that a command is executed: what it has [asked to write](Host::writable) to is whole.
+    /// Reports the end of a command. The replicas that it has [asked to write](Host::writable) to
+    /// are whole.
     fn executed(&mut self) {}
 
-    /// Hears that a local transaction changed a counter, once for each event.
+    /// Reports that a local transaction changed a counter, once for each event.
     fn wrote(&mut self, space: usize, changed: KeyId, event: Event);
 
-    /// Hears that a local transaction was made that changed no counter, and is to be kept all the same.
+    /// Reports a local transaction that changed no counter, but has to be stored.
     fn made(&mut self, space: usize);
 
-    /// Hears what became of a command under an idempotency key: it was new and is made, it was made
-    /// before, or its key is another one's.
+    /// Reports the result of a command under an idempotency key. It was new and is made, it was
+    /// made before, or its key belongs to another request.
     fn asked(&mut self, space: usize, asked: Asked);
 
-    /// For whom this connection makes operations under idempotency keys.
+    /// The asker for whom this connection makes operations under idempotency keys.
     fn asker(&self, _space: usize) -> Asker {
         Asker::default()
     }
 
-    /// Hears that a command was refused as so much of a budget is not held here.
+    /// Reports that a command was refused because this node has too little of a budget.
     fn lacks(&mut self, _space: usize, _lacked: &Lack) {}
 
-    /// Why the node can't do in a space what only a member may do.
+    /// The reason why the node can't do in a space what only a member may do.
     fn not_a_member(&self, _space: usize) -> OperationError {
         Error::NotAMember.into()
     }
 
-    /// Hears that a command was refused, with its stable code.
+    /// Reports that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}
 
-    /// Whether this connection may try a password; if not yet, how long it has to wait.
+    /// Checks whether this connection may try a password. The error is the time to wait.
     ///
     /// # Errors
-    /// When too many tries failed where it comes from.
+    /// When too many attempts from its address failed.
     fn may_log_in(&mut self) -> Result<(), Duration>;
 
-    /// Hears that it tried in vain, with the stable code of the refusal; tells how long it should pause, if
-    /// too many tries failed where it comes from.
+    /// Reports a failed attempt to authenticate, with the stable code of the refusal. Returns how
+    /// long the connection should pause, if too many attempts from its address failed.
     fn log_in_failed(&mut self, code: &'static str) -> Option<Duration>;
 
-    /// Takes a ticket that this connection shows, in place of the one before; tells its role.
+    /// Sets the ticket of this connection, which replaces the earlier one. Returns its role.
     ///
     /// # Errors
-    /// When it is worth nothing in any space. The one before holds then.
+    /// When it is valid in no space. Then the earlier ticket stays.
     fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned>;
 
-    /// Judges the ticket of this connection, by the time and the members of the present batch. Without a
-    /// ticket nobody is asked for one.
+    /// Judges the ticket of this connection, by the time and the members of the present batch. A
+    /// connection without a ticket passes.
     ///
     /// # Errors
-    /// When it is worth nothing there, or does not speak of it.
+    /// When the ticket is not valid there, or does not cover the place.
     fn judge(&self, place: Place) -> Result<(), Turned>;
 
-    /// How many counters of a space exist, and how many of them expire: at once, without looking
-    /// at them all.
+    /// How many counters of a space exist, and how many of them expire. It returns at once, without
+    /// a search.
     fn sizes(&mut self, space: usize) -> Sizes;
 
-    /// Bytes of memory in use, told at once.
+    /// Bytes of memory in use, returned at once.
     fn memory_bytes(&mut self) -> u64;
 
-    /// Where the handles of a space end.
+    /// The end of the KeyIds of a space.
     fn handles(&self, space: usize) -> Handles;
 
     /// The wall clock of the present batch, in milliseconds since 1970.
@@ -196,13 +199,13 @@ pub trait Host {
     /// A random number.
     fn random(&mut self) -> u64;
 
-    /// How many other members hold all these transactions durably.
+    /// How many other members have stored all these transactions durably.
     fn holders(&mut self, writes: &[Written]) -> usize;
 
-    /// What `INFO` tells.
+    /// The facts for `INFO`.
     fn facts(&self) -> Facts;
 
-    /// What is known of a connection from outside.
+    /// The outer facts about a connection.
     fn seen(&self, session: u64) -> Seen;
 
     /// Calls `take` with the number and the [description](Session::describe) of each other
@@ -210,41 +213,41 @@ pub trait Host {
     fn others(&self, take: &mut dyn FnMut(u64, &str));
 }
 
-/// How many counters of a space there are.
+/// The numbers of counters in a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// All that exist.
+    /// All existing counters.
     pub counters: usize,
     /// Those that expire.
     pub expiring: usize,
 }
 
-/// Where the handles of a space end, for `SCAN`.
+/// The end of the KeyIds of a space, for `SCAN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handles {
-    /// One more than the greatest handle's number.
+    /// One more than the highest KeyId.
     pub end: u32,
-    /// Goes up whenever a counter may have got another handle while it existed: when the replica
-    /// is another one, or a whole state took the place of what it held. Scans then begin again.
+    /// Goes up whenever an existing counter may have got another KeyId: when the replica is a new
+    /// one, or a whole state replaced its content. Scans then begin again.
     pub generation: u16,
 }
 
-/// What `INFO` tells of the node.
+/// The facts about the node for `INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The program's version.
     pub version: String,
     /// A name of this start, 40 hexadecimal digits.
     pub run_id: String,
-    /// The process.
+    /// The id of the process.
     pub process_id: u32,
     /// The port of this protocol.
     pub port: u16,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// Connections of this protocol.
+    /// Open connections of this protocol.
     pub connections: usize,
-    /// Those since the start.
+    /// Connections since the start.
     pub connections_total: u64,
     /// Commands since the start.
     pub commands_total: u64,
@@ -252,14 +255,14 @@ pub struct Facts {
     pub links: usize,
 }
 
-/// What is known of a connection from outside.
+/// The outer facts about a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The address and port of its other end.
     pub peer: String,
     /// The address and port of this end.
     pub local: String,
-    /// Seconds since it was made.
+    /// Seconds since it was accepted.
     pub age_s: u64,
     /// Seconds since its last command.
     pub idle_s: u64,

@@ -1,7 +1,7 @@
-//! Who may send what, where clients are asked for tickets: each command takes a role, as the table says.
+//! Authorization where clients need tickets: each command needs a role, as the table lists.
 //!
-//! A ticket is judged anew for each piece that comes in, once for each place that its commands are
-//! about: whoever owns the connections keeps it, and knows the time and the members.
+//! A ticket is judged again for each piece of input, once for each place that its commands use. The
+//! owner of the connections has the ticket, the time and the members.
 
 use super::Host;
 use super::command::{Command, Needs, Spec, find};
@@ -11,13 +11,13 @@ use super::request::Args;
 use super::session::Session;
 use crate::trust::Role;
 
-/// The code of what a ticket that is good does not allow.
+/// The code for a request that a valid ticket does not allow.
 const FORBIDDEN: &str = "forbidden";
 
-/// The code of a ticket that is good and whose clients have all places that they may.
+/// The code for a valid ticket whose clients have all their places.
 const FULL: &str = "clients_full";
 
-/// What a command is about.
+/// The place that a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// No space.
@@ -28,17 +28,17 @@ pub enum Place {
     Everywhere,
 }
 
-/// Why a ticket is not enough.
+/// The reason why a ticket is not enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turned {
     /// The stable code of the refusal.
     pub code: &'static str,
-    /// What it says.
+    /// The text of the refusal.
     pub text: String,
 }
 
 impl Turned {
-    /// What a ticket that is good does not allow.
+    /// A request that a valid ticket does not allow.
     pub fn forbidden(text: impl Into<String>) -> Turned {
         Turned {
             code: FORBIDDEN,
@@ -46,33 +46,33 @@ impl Turned {
         }
     }
 
-    /// What takes another role than the ticket gives.
+    /// A request that needs another role than the ticket gives.
     pub(super) fn of_role(what: &str, needed: Role, role: Role) -> Turned {
         Turned::forbidden(format!(
             "{what} takes the role {needed}, and the ticket gives {role}; ask a member for another"
         ))
     }
 
-    /// Where the ticket is good, and all places are taken that its clients may have.
+    /// A valid ticket whose clients already have all their places.
     pub fn full(text: String) -> Turned {
         let code = FULL;
         Turned { code, text }
     }
 
-    /// Whether the ticket is good, and there is no place.
+    /// Whether the ticket is valid, and there is no place.
     pub fn is_full(&self) -> bool {
         self.code == FULL
     }
 
-    /// Whether the ticket is good all the same, elsewhere or for something else.
+    /// Whether the ticket is valid for another place or request.
     pub fn is_forbidden(&self) -> bool {
         self.code == FORBIDDEN
     }
 }
 
 impl Session {
-    /// Checks that the session's ticket allows a command now. What is not allowed is not made by the next
-    /// `EXEC` either.
+    /// Checks that the session's ticket allows a command now. If it does not, the next `EXEC` is
+    /// refused, too.
     pub(super) fn check_ticket<'a>(
         &mut self,
         spec: &'static Spec,
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Ends the session, as its ticket is worth nothing any more and it would be told of counters.
+    /// Ends the session, because its ticket is no longer valid and it would receive counters.
     pub fn turn_out(&mut self, turned: Turned, out: &mut Vec<u8>) {
         let resp3 = self.resp3;
         Reply { out, resp3 }.error(&turned.into());

@@ -1,5 +1,5 @@
-//! `BUDGET.…`: commands on budgets, which Redis has no like of. Each is one command, so that roles, keys
-//! and transactions are as of all others.
+//! `BUDGET.…`: commands on budgets, which Redis does not have. Each is one command, so that roles,
+//! keys and transactions work as for all others.
 
 use super::Lack;
 use super::command::{Command, Spec, find};
@@ -11,7 +11,7 @@ use crate::driver::{OperationError, Recipient, grant};
 use std::collections::BTreeSet;
 use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, Replica, Stock};
 
-/// Most names that one `BUDGET.LIST` answers.
+/// Most names in one answer of `BUDGET.LIST`.
 pub(super) const LIST_MAX: usize = 1_000;
 
 /// An amount of a budget.
@@ -30,7 +30,7 @@ fn raises<'a>(word: &'a [u8]) -> Result<bool, ReplyError<'a>> {
 }
 
 impl<'a> Writing<'_, '_, 'a> {
-    /// Makes a command on a budget, and answers what [`told`] says.
+    /// Makes a command on a budget, and answers as [`told`] does.
     pub(super) fn flow(
         &mut self,
         command: Command,
@@ -107,7 +107,7 @@ fn lease_id<'a>(text: &'a [u8]) -> Result<LeaseId, ReplyError<'a>> {
     Ok(LeaseId::parse(id)?)
 }
 
-/// What `BUDGET.SPEND` does: it may name a lease.
+/// The operation of `BUDGET.SPEND`, which may name a lease.
 fn spend<'a>(args: &Args<'a>) -> Result<Flow, ReplyError<'a>> {
     let amount = quantity(args.at(2))?;
     match args.len() {
@@ -120,7 +120,7 @@ fn spend<'a>(args: &Args<'a>) -> Result<Flow, ReplyError<'a>> {
     }
 }
 
-/// What a grant moves.
+/// The stock that a grant moves.
 fn granted<'a>(args: &Args<'a>) -> Result<Stock, ReplyError<'a>> {
     match args.len() {
         4 => Ok(Stock::Rights),
@@ -129,8 +129,8 @@ fn granted<'a>(args: &Args<'a>) -> Result<Stock, ReplyError<'a>> {
     }
 }
 
-/// Answers a command on a budget that was made, now or before, with what is there now: the value, the
-/// floor, the cap, or what is left here to be granted.
+/// Answers a command on a budget that was made, now or before. The answer is the present value,
+/// floor or cap, or the rest here that can be granted.
 pub(super) fn told<'a>(
     command: Command,
     args: &Args<'a>,
@@ -154,7 +154,7 @@ pub(super) fn told<'a>(
     Ok(())
 }
 
-/// What a command was refused for want of. Of a transfer's room it is not told which budget that is.
+/// The lack for which a command was refused. If a transfer lacks room, the budget is not named.
 #[inline]
 pub(super) fn lacked(
     spec: Option<&'static Spec>,
@@ -173,7 +173,7 @@ pub(super) fn lacked(
         ReplyError::Core(Error::NumbersShort) => (1, None),
         _ => return None,
     };
-    // Behind `ONCE` and its key stands the command itself.
+    // After `ONCE` and its key comes the command itself.
     let (command, args) = match spec.map(|it| it.command) {
         Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
         command => (command, *args),
@@ -212,7 +212,7 @@ pub(super) fn get(budget: Option<Budget>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Answers `BUDGET.HOLDERS`: for each writer its id, its rights, its room and what of it is on lease.
+/// Answers `BUDGET.HOLDERS`: for each writer its id, its rights, its room and its amount on lease.
 pub(super) fn holders<'a>(
     args: &Args<'a>,
     replica: &Replica,
@@ -230,8 +230,8 @@ pub(super) fn holders<'a>(
     Ok(())
 }
 
-/// Answers `BUDGET.LEASES`: for each lease its id, the writer that gave it, what is left of it, and when
-/// that comes back.
+/// Answers `BUDGET.LEASES`: for each lease its id, the writer that gave it, its rest, and when the
+/// rest comes back.
 pub(super) fn leases<'a>(
     args: &Args<'a>,
     replica: &Replica,
@@ -250,7 +250,7 @@ pub(super) fn leases<'a>(
     Ok(())
 }
 
-/// Answers `BUDGET.LIST`: names that begin so, after a name, by their bytes.
+/// Answers `BUDGET.LIST`: names with a prefix, after a name, by their bytes.
 pub(super) fn list<'a>(
     args: &Args<'a>,
     replica: &Replica,

@@ -1,4 +1,4 @@
-//! The table of commands: what they are called, how many arguments they take, and what for.
+//! The table of commands: their names, their numbers of arguments, and their kinds.
 
 mod table;
 
@@ -8,7 +8,7 @@ use super::request::Args;
 use super::why::Why;
 use crate::trust::Role;
 
-/// A command, whatever its name is written like.
+/// A command, independent of the spelling of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Auth,
@@ -90,33 +90,33 @@ pub(super) enum Command {
     Watch,
 }
 
-/// What a command works on, which says where it may be used.
+/// The kind of a command, which decides where it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Reads counters that its arguments name.
+    /// Reads counters in its arguments.
     Read,
-    /// Changes counters that its arguments name.
+    /// Changes counters in its arguments.
     Write,
-    /// Looks at all counters of the space.
+    /// Reads all counters of the space.
     Keyspace,
     /// Deletes all counters.
     Flush,
     /// Answers from its arguments alone.
     Answer,
-    /// Is about the connection or the node.
+    /// Reads or changes the connection or the node.
     Connection,
     /// Begins, ends or guards a transaction.
     Transaction,
-    /// Is about subscriptions.
+    /// Changes subscriptions.
     PubSub,
 }
 
-/// What a command takes where clients are asked for tickets.
+/// The authorization that a command needs where clients need tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Nothing: it is how one comes in, or leaves.
+    /// None: it begins or ends a session.
     Nothing,
-    /// A ticket, whatever it allows: it shows and changes no counters.
+    /// Any ticket: it shows and changes no counters.
     Ticket,
     /// A role in the session's space.
     Here(Role),
@@ -135,7 +135,7 @@ pub(super) enum KeysAt {
 }
 
 impl KeysAt {
-    /// The first, the last and the step, as `COMMAND` tells them.
+    /// The first, the last and the step, in the form of `COMMAND`.
     pub(super) fn range(self) -> [i64; 3] {
         match self {
             KeysAt::None => [0, 0, 0],
@@ -152,18 +152,18 @@ impl KeysAt {
 pub(super) struct Spec {
     pub(super) name: &'static str,
     pub(super) command: Command,
-    /// How many arguments with the name; negative if there may be more.
+    /// The number of arguments with the name; negative if it is a minimum.
     pub(super) arity: i8,
     pub(super) kind: Kind,
     pub(super) keys: KeysAt,
-    /// What it takes of a ticket, if its arguments do not change that.
+    /// The authorization that it needs, if its arguments do not change that.
     takes_role: Needs,
-    /// What it means here.
+    /// Its meaning here.
     pub(super) summary: &'static str,
 }
 
 impl Spec {
-    /// Whether it may have `len` arguments, the name among them.
+    /// Whether it may have `len` arguments, including the name.
     #[inline]
     pub(super) fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)
@@ -174,11 +174,11 @@ impl Spec {
         self.takes_role == Needs::Nothing
     }
 
-    /// What it takes of a ticket with these arguments.
+    /// The authorization that it needs with these arguments.
     pub(super) fn needs(&self, args: &Args<'_>) -> Needs {
         let sub = || find_sub(self.command, args.at(1)).map(|sub| sub.sub);
         match self.command {
-            // It tells who else is connected, and from where.
+            // It shows the other connected clients and their addresses.
             Command::Client if sub() == Some(Sub::ClientList) => Needs::Everywhere(Role::Member),
             _ => self.takes_role,
         }
@@ -199,16 +199,16 @@ fn takes(arity: i8, len: usize) -> bool {
     }
 }
 
-/// The command that goes by `name`, in capitals or not.
+/// The command with this name, in any case.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     let packed = pack(name)?;
     let at = PACKED.binary_search(&packed).ok()?;
-    // Blanks and the padding fold to the same, so the length decides between them.
+    // Blanks and the padding fold to the same value, so the length distinguishes them.
     Some(&TABLE[at]).filter(|spec| spec.name.len() == name.len())
 }
 
-/// A name as a number that ascends as names do; letters of both cases fold to the same.
+/// A name as a number in the order of names. Letters of both cases fold to the same value.
 #[inline]
 const fn pack(name: &[u8]) -> Option<u128> {
     if name.len() > 16 {
@@ -267,7 +267,7 @@ pub(super) struct SubSpec {
     pub(super) of: Command,
     pub(super) name: &'static str,
     pub(super) sub: Sub,
-    /// As of a command, with both names.
+    /// As for a command, with both names.
     pub(super) arity: i8,
 }
 
@@ -312,14 +312,14 @@ pub(super) static SUBS: &[SubSpec] = &[
     sub(Command::Object, "refcount", Sub::ObjectRefCount, 3),
 ];
 
-/// The part of `command` that goes by `name`.
+/// The part of `command` with this name.
 pub(super) fn find_sub(command: Command, name: &[u8]) -> Option<&'static SubSpec> {
     let mut of = SUBS.iter().filter(|sub| sub.of == command);
     of.find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Why a command of Redis's is not there. `None` of what is no command of Redis's, or is one for
-/// its own administration, which is answered as unknown.
+/// The reason why a command of Redis is not available. `None` for an unknown command, and for one
+/// of Redis's own administration, which is answered as unknown.
 pub(super) fn unsupported(name: &[u8]) -> Option<Why> {
     let lower = name.to_ascii_lowercase();
     let found = UNSUPPORTED.iter().find(|(_, names)| {

@@ -13,7 +13,7 @@ use super::session::{Session, Wait};
 use super::{Host, Place, Seen, session};
 use std::fmt::Write;
 
-/// The one user there is.
+/// The only user.
 const USER: &[u8] = b"default";
 
 impl Session {
@@ -51,7 +51,7 @@ impl Session {
                 reply.ok();
             }
             Command::Info => {
-                // It has a row or two for each space.
+                // The answer has a row or two for each space.
                 self.work += host.spaces();
                 info(args, host, reply);
             }
@@ -142,13 +142,13 @@ impl Session {
     ) -> Result<(), ReplyError<'static>> {
         self.work += LOGIN_WORK;
         if !self.config.tickets {
-            // A password can be guessed, so tries are bounded before one is looked at.
+            // A password can be guessed, so attempts are bounded before one is checked.
             host.may_log_in().map_err(|wait| ReplyError::TooManyTries {
                 wait_s: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
             })?;
         }
         let tried = match self.config.tickets {
-            // It says who shows it; whatever name stands beside it says nothing.
+            // A ticket names its holder, so the name beside it is ignored.
             true => host
                 .log_in(secret)
                 .map(Some)
@@ -157,8 +157,8 @@ impl Session {
         };
         if let Err(error) = &tried {
             let pause = host.log_in_failed(error.code());
-            // A ticket is signed and can't be guessed. So a good one passes whatever others showed from
-            // the same address, and only the connection that shows bad ones goes on more slowly.
+            // A ticket is signed and can't be guessed. So a valid one passes whatever others showed
+            // from the same address. Only the connection that shows bad ones is slowed down.
             if let Some(pause) = pause.filter(|_| self.config.tickets) {
                 let timeout_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
                 self.wait = Some(Wait::Pause { timeout_ms });
@@ -170,7 +170,7 @@ impl Session {
     }
 
     fn check_password(&self, user: &[u8], password: &[u8]) -> Result<(), ReplyError<'static>> {
-        // Without a password any will do, as for Redis's user `nopass`.
+        // Without a password every one is accepted, as for Redis's `nopass` users.
         let wanted = self.config.password.as_deref();
         let right = wanted.is_none_or(|wanted| same(wanted.as_bytes(), password));
         match user == USER && right {
@@ -179,7 +179,8 @@ impl Session {
         }
     }
 
-    /// Puts it back to how it began. What it wrote stays known to `WAIT`, and its library's name.
+    /// Resets the session to its beginning. Its writes stay known to `WAIT`, and so does its
+    /// library's name.
     fn reset(&mut self) {
         self.authenticated = !self.config.asks();
         self.role = None;
@@ -322,7 +323,7 @@ impl Session {
         Ok(())
     }
 
-    /// The line about it in `CLIENT LIST`, with its end.
+    /// Its line in `CLIENT LIST`, with the line end.
     pub fn describe(&self, seen: &Seen) -> String {
         let (channels, patterns) = self
             .subscriptions
@@ -375,7 +376,7 @@ impl Session {
     }
 }
 
-/// A name that a client gives, which must not break the lines of `CLIENT LIST`.
+/// Checks a name from a client, which must not break the lines of `CLIENT LIST`.
 fn check_name<'a>(name: &'a [u8], broken: ReplyError<'a>) -> Result<String, ReplyError<'a>> {
     if name.len() > NAME_BYTES_MAX {
         return Err(ReplyError::NameLength(name.len()));
@@ -386,7 +387,7 @@ fn check_name<'a>(name: &'a [u8], broken: ReplyError<'a>) -> Result<String, Repl
     }
 }
 
-/// Whether two secrets are the same, in a time that tells their lengths at most.
+/// Whether two secrets are the same, in a time that reveals only their lengths.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differ = one
         .iter()

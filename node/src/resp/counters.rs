@@ -1,4 +1,4 @@
-//! What commands on single counters mean: reads of a view, and writes to a transaction.
+//! The meaning of commands on single counters: reads of a view, and writes to a transaction.
 
 use super::access::Turned;
 use super::budgets;
@@ -13,8 +13,8 @@ use super::server::help;
 use crate::trust::Role;
 use tallymesh_core::{Budget, Error, Op, Period, RESERVED, Replica, Transaction};
 
-/// The source that counters are read from: a replica, or a transaction that is being made. The parts of
-/// budgets are no counters, and not shown.
+/// The source of reads: a replica, or a transaction that is being made. The parts of budgets are no
+/// counters, and not shown.
 pub(super) trait View {
     fn value(&self, key: &str) -> Option<i128>;
     fn expiry(&self, key: &str) -> Option<u64>;
@@ -59,13 +59,14 @@ impl View for Transaction<'_> {
     }
 }
 
-/// Whether a key is one of the parts of budgets, sequences and limits, which no counter is called like.
+/// Whether a key is reserved for the parts of budgets, sequences and limits. No counter has such a
+/// key.
 #[inline]
 pub(super) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED)
 }
 
-/// A key of a counter, if the bytes can be one.
+/// The key of a counter, if the bytes are a valid one.
 #[inline]
 pub(super) fn key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     match shown_key(bytes)? {
@@ -74,7 +75,7 @@ pub(super) fn key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     }
 }
 
-/// A key that is only read: there is no counter of a reserved one, so a [`View`] shows none.
+/// A key for a read only. A reserved key has no counter, so a [`View`] shows none.
 #[inline]
 pub(super) fn shown_key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     if !(1..=KEY_BYTES_MAX).contains(&bytes.len()) {
@@ -84,18 +85,18 @@ pub(super) fn shown_key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     std::str::from_utf8(bytes).map_err(|_| ReplyError::KeyText)
 }
 
-/// A number that an argument says.
+/// The number in an argument.
 #[inline]
 pub(super) fn integer(text: &[u8]) -> Result<i64, ReplyError<'_>> {
     number(text).ok_or(ReplyError::NotInteger)
 }
 
-/// A value that is to be stored.
+/// A value to store.
 fn counted(text: &[u8]) -> Result<i64, ReplyError<'_>> {
     number(text).ok_or(ReplyError::NotCounterValue)
 }
 
-/// By how much the `INCR` family changes a counter. `None` of other commands.
+/// The amount by which the `INCR` family changes a counter. `None` for other commands.
 #[inline]
 pub(super) fn amount<'a>(command: Command, args: &Args<'a>) -> Option<Result<i64, ReplyError<'a>>> {
     Some(match command {
@@ -109,10 +110,10 @@ pub(super) fn amount<'a>(command: Command, args: &Args<'a>) -> Option<Result<i64
     })
 }
 
-/// What a counter comes to by an add, if 64 bits can hold it before and after.
+/// The value of a counter after an add, if both values fit into 64 bits.
 #[inline]
 pub(super) fn sum<'a>(before: Option<i128>, by: i64) -> Result<i64, ReplyError<'a>> {
-    // More than 64 bits is what several writers made; a Redis has no such integer.
+    // Several writers together may exceed 64 bits; Redis has no such integer.
     let before = i64::try_from(before.unwrap_or(0)).map_err(|_| ReplyError::NotInteger)?;
     before.checked_add(by).ok_or(ReplyError::Overflow)
 }
@@ -120,7 +121,7 @@ pub(super) fn sum<'a>(before: Option<i128>, by: i64) -> Result<i64, ReplyError<'
 /// Answers a command that reads counters.
 ///
 /// # Errors
-/// When its arguments are wrong. Something may have been appended to the replies then.
+/// When its arguments are wrong. Part of an answer may then already be in the output.
 pub(super) fn read<'a>(
     spec: &'static Spec,
     args: &Args<'a>,
@@ -177,7 +178,7 @@ fn read_object<'a>(
     Ok(())
 }
 
-/// The part of a command that the arguments name, if they are as many as it takes.
+/// The part of a command in the arguments, if their number is valid for it.
 pub(super) fn check_sub<'a>(
     name: &'static str,
     command: Command,
@@ -198,17 +199,17 @@ pub(super) fn check_sub<'a>(
     }
 }
 
-/// How many operations a command takes of a transaction, at most.
+/// Most operations of a transaction that a command needs.
 pub(super) fn ops_max(spec: &Spec, args: &Args<'_>) -> usize {
     match spec.command {
         Command::MSet => args.len() / 2,
         Command::Del | Command::Unlink => args.len() - 1,
         Command::BudgetTransfer => args.len() / 2,
-        // A number, and that it was watched.
+        // One for the number, and one for the end of its watch.
         Command::SequenceNext => 2,
-        // What tells of it, and who handed it out.
+        // The notice of the watch, and the writer that handed the number out.
         Command::SequenceUnwatch => 8,
-        // A value and its expiry.
+        // One for a value and one for its expiry.
         _ => 2,
     }
 }
@@ -218,11 +219,11 @@ pub(super) struct Writing<'d, 'r, 'a> {
     pub(super) tx: &'d mut Transaction<'r>,
     /// The time, in milliseconds since 1970.
     pub(super) now: u64,
-    /// Whether what only a centre could give is refused.
+    /// Whether options are refused that only a centre could keep.
     pub(super) strict: bool,
-    /// What the session's ticket gives, where tickets are asked for.
+    /// The role of the session's ticket, where clients need tickets.
     pub(super) role: Option<Role>,
-    /// What happened, for subscribers.
+    /// The events for subscribers.
     pub(super) events: &'d mut Vec<(Event, &'a str)>,
 }
 
@@ -230,8 +231,8 @@ impl<'a> Writing<'_, '_, 'a> {
     /// Makes a command that writes, and answers it.
     ///
     /// # Errors
-    /// When it is refused. What its arguments say is checked before anything is done; only a full
-    /// replica can stop a command of several counters in its middle.
+    /// When it is refused. Its arguments are checked before anything is done. Only a full replica
+    /// can stop a command on several counters in its middle.
     pub(super) fn run(
         &mut self,
         spec: &'static Spec,
@@ -424,7 +425,7 @@ impl<'a> Writing<'_, '_, 'a> {
         Ok(())
     }
 
-    /// Deletes a counter; tells whether it existed.
+    /// Deletes a counter. Returns whether it existed.
     pub(super) fn delete(&mut self, key: &'a str) -> Result<bool, ReplyError<'a>> {
         let existed = self.tx.value(key).is_some();
         if existed {
@@ -434,7 +435,7 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 
     pub(super) fn persist(&mut self, key: &'a str) -> Result<bool, ReplyError<'a>> {
-        // Without an expiry there is nothing to take away, and nothing to tell others.
+        // Without an expiry there is nothing to remove, and nothing to send to others.
         let had = self.tx.expiry(key).is_some();
         if had {
             self.apply(key, Op::Persist, Event::Persist)?;
@@ -453,7 +454,7 @@ impl<'a> Writing<'_, '_, 'a> {
         Ok(())
     }
 
-    /// Checks that the session's ticket allows what only some forms of a command do.
+    /// Checks that the session's ticket allows some forms of a command.
     pub(super) fn check_role(&self, needed: Role, what: &str) -> Result<(), ReplyError<'a>> {
         match self.role {
             Some(role) if role < needed => Err(Turned::of_role(what, needed, role).into()),
@@ -473,7 +474,7 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 }
 
-/// What stands behind the value of `SET`, or the key of `GETEX`.
+/// The options after the value of `SET`, or after the key of `GETEX`.
 #[derive(Default)]
 pub(super) struct Options<'a> {
     /// `XX` is true, `NX` is false.
@@ -488,12 +489,12 @@ impl<'a> Options<'a> {
     const SET: bool = true;
     const GETEX: bool = false;
 
-    /// Those of `SET`.
+    /// The options of `SET`.
     pub(super) fn of_set(args: &Args<'a>) -> Result<Options<'a>, ReplyError<'a>> {
         Options::parse(args, 3, Options::SET)
     }
 
-    /// Whether the answer depends on what the counter was before.
+    /// Whether the answer depends on the earlier value.
     pub(super) fn tells(&self) -> bool {
         self.get || self.if_present.is_some()
     }

@@ -1,7 +1,7 @@
-//! Everything that a command may be refused with, and its text. What the codes mean stands in the
-//! table of all [`problems`].
+//! All refusals of commands, and their texts. The meaning of the codes is in the table of all
+//! [`problems`].
 //!
-//! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
+//! If Redis has the same refusal, the text is exactly Redis's, because programs compare it.
 
 mod broken;
 
@@ -17,7 +17,7 @@ use crate::problems;
 use std::io::Write;
 use tallymesh_core::Error;
 
-/// Why a command was not done. Names in it are what the client sent, or a command's own.
+/// The reason why a command was refused. Names in it come from the client, or are a command's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyError<'a> {
     /// The framing is broken.
@@ -28,7 +28,7 @@ pub enum ReplyError<'a> {
     UnknownSubcommand {
         /// The command.
         command: &'static str,
-        /// What was sent as its subcommand.
+        /// The text in place of a subcommand.
         name: &'a [u8],
     },
     /// The command has another number of arguments.
@@ -40,28 +40,28 @@ pub enum ReplyError<'a> {
         /// Its subcommand.
         name: &'static str,
     },
-    /// Redis has this command, and a mesh of counters does not.
+    /// Redis has this command, and this node does not.
     Unsupported {
         /// The command as it was sent.
         name: &'a [u8],
-        /// Why it is not there.
+        /// The reason.
         why: Why,
     },
-    /// Only a centre could give it, and strict sessions refuse to decide by this node's view.
+    /// Only a centre could do it, and strict sessions refuse to decide by this node's state.
     NeedsCentre {
-        /// The command and its option, if that is what is refused.
+        /// The command, with its option if only that is refused.
         what: &'static str,
-        /// What to do instead.
+        /// The alternative.
         instead: &'static str,
     },
-    /// Bounds and an expiry that only a centre could keep, with what to do instead.
+    /// Bounds and an expiry that only a centre could keep, with the alternative.
     BoundNeedsCentre(Box<str>),
-    /// What would leave the bounds is not made, which is no error to Redis: it is answered with what there
-    /// is.
+    /// A change that would leave the bounds is not made. For Redis that is no error: the answer is
+    /// the present value.
     AtBound {
-        /// What this node sees.
+        /// The value at this node.
         value: i128,
-        /// Why it was not made.
+        /// The reason.
         why: Box<ReplyError<'a>>,
     },
     /// `LBOUND` is over `UBOUND`.
@@ -70,15 +70,15 @@ pub enum ReplyError<'a> {
     EnxAlone,
     /// An argument that should be a number is none.
     NotInteger,
-    /// What an option should say as a number is none.
+    /// The value of an option is no number.
     NotIntegerOption(&'static str),
     /// A value that is to be stored is no integer.
     NotCounterValue,
     /// The sum would leave 64 bits.
     Overflow,
-    /// The number can't be turned around.
+    /// The number can't be negated.
     DecrementOverflow,
-    /// A word is not where it may stand.
+    /// A word is in a wrong place.
     Syntax,
     /// A key is not UTF-8.
     KeyText,
@@ -92,11 +92,11 @@ pub enum ReplyError<'a> {
     ExpireGtLt,
     /// The replica refused.
     Core(Error),
-    /// An operation on a budget was refused by the node.
+    /// The node refused an operation on a budget.
     Operation(OperationError),
     /// An amount of a budget is below 0.
     Quantity,
-    /// What rights are to be granted to is no member's key, nor a writer.
+    /// The recipient of a grant is neither a member's key nor a writer.
     Recipient(&'a [u8]),
     /// The session has to authenticate first.
     NoAuth,
@@ -106,13 +106,13 @@ pub enum ReplyError<'a> {
     WrongPass,
     /// A password was sent and none is configured.
     NoPassword,
-    /// The ticket that was shown is worth nothing.
+    /// The shown ticket is not valid.
     WrongTicket(Turned),
-    /// The session's ticket is worth nothing any more, or not in this space.
+    /// The session's ticket is no longer valid, or not in this space.
     TicketOver(Turned),
     /// The session's ticket does not allow this.
     NoPerm(Turned),
-    /// Too much was shown of late that lets nobody in, from where this session is.
+    /// Too many attempts to authenticate failed recently at the session's address.
     TooManyTries {
         /// How long to wait, in seconds.
         wait_s: u64,
@@ -123,26 +123,26 @@ pub enum ReplyError<'a> {
     ProtoNotInteger,
     /// An option of `HELLO` that does not exist.
     HelloOption(&'a [u8]),
-    /// Something that was queued was refused.
+    /// A queued command was refused.
     ExecAbort,
-    /// `EXEC` itself was sent wrongly, or the replica can't make the transaction.
+    /// `EXEC` itself was wrong, or the replica can't make the transaction.
     ExecAbortBecause(Box<ReplyError<'a>>),
     /// An idempotency key is empty or too long.
     OnceKey(usize),
-    /// The command is none that can be made under an idempotency key.
+    /// The command can't be made under an idempotency key.
     NotOnce(&'static str),
-    /// `ONCE` in `MULTI`, with something else than `EXEC`.
+    /// `ONCE` in `MULTI`, with another command than `EXEC`.
     OnceInMulti,
-    /// Something else was made under this idempotency key.
+    /// Another request was made under this idempotency key.
     KeyReused,
-    /// What is added under an idempotency key takes so many bytes with its keys.
+    /// The adds under an idempotency key have this many bytes with their keys.
     OnceTooLarge {
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// The command was made before under this idempotency key, and answered what is not kept.
+    /// The command was made before under this idempotency key, and its answer was not stored.
     Replayed(&'static str),
-    /// A level above local is asked for in a space without members.
+    /// A level above local in a space without members.
     NoMembers,
     /// A level was not reached.
     Unmet(Unmet),
@@ -158,35 +158,35 @@ pub enum ReplyError<'a> {
     WatchInMulti,
     /// The command can't be queued.
     NotInMulti,
-    /// `MULTI` has queued as much as it may.
+    /// `MULTI` has its most queued commands.
     QueueFull,
-    /// As many keys are watched as may be.
+    /// The number of watched keys is at its bound.
     WatchedFull,
-    /// As many channels and patterns are subscribed to as may be.
+    /// The number of subscribed channels and patterns is at its bound.
     SubscriptionsFull,
     /// All channels and patterns together would have so many bytes.
     SubscriptionBytes(usize),
     /// A channel or a pattern is too long.
     PatternLength(usize),
-    /// A session of RESP2 with subscriptions can do this no more.
+    /// A subscribed session of RESP2 can't do this any more.
     Subscribed(&'static str),
     /// No space has this number.
     DbIndex,
     /// The cursor of `SCAN` is no number.
     Cursor,
-    /// The type that `SCAN` should look for does not exist.
+    /// The type for `SCAN` does not exist.
     TypeName(&'a [u8]),
     /// `KEYS` found too much.
     KeysTooMany,
     /// A client's name has characters that it can't have.
     ClientName,
-    /// What a client says of its library has such characters.
+    /// An attribute of a client's library has such characters.
     ClientAttribute(&'a [u8]),
     /// A client's name, or its library's, is too long.
     NameLength(usize),
     /// An option of `CLIENT SETINFO` that does not exist.
     ClientInfoOption(&'a [u8]),
-    /// A client's number is none.
+    /// A client's number is invalid.
     ClientId,
     /// A kind of client that does not exist.
     ClientType(&'a [u8]),
@@ -194,7 +194,7 @@ pub enum ReplyError<'a> {
     ConfigUnknown(&'a [u8]),
     /// A parameter that can't be changed while the node runs.
     ConfigImmutable(&'a [u8]),
-    /// Whether `FLUSHDB` and `FLUSHALL` are there is configured, and they are not.
+    /// `FLUSHDB` and `FLUSHALL` are configured as unavailable.
     FlushOff,
     /// A timeout is no number.
     TimeoutNotInteger,
@@ -202,21 +202,22 @@ pub enum ReplyError<'a> {
     TimeoutNegative,
     /// A timeout is later than any time.
     TimeoutRange,
-    /// How often a counter is read is not kept.
+    /// The node does not record how often a counter is read.
     Frequency,
-    /// When a counter was last read is not kept.
+    /// The node does not record when a counter was last read.
     IdleTime,
     /// A fault of the program ended the session in the middle of a command.
     Internal(&'static str),
     /// The session did not authenticate in time.
     AuthTime,
-    /// Sessions together hold more than they may, and this one most of those that give way.
+    /// Sessions together occupy more than they may, and this one occupies most among those that
+    /// give way.
     HeldFull {
-        /// The bytes that it holds.
+        /// The bytes of this session.
         bytes: usize,
-        /// The bytes that its ticket, or its address, holds with it.
+        /// The bytes of its ticket, or of its address.
         sum: usize,
-        /// Whose bytes are over a limit together.
+        /// The sessions whose bytes together are over a limit.
         who: &'static str,
         /// The limit.
         limit: usize,
@@ -309,10 +310,10 @@ impl ReplyError<'_> {
         }
     }
 
-    /// The word before the text, by which Redis's clients tell kinds of errors apart.
+    /// The word before the text, by which Redis's clients distinguish kinds of errors.
     pub fn prefix(&self) -> &'static str {
         match self {
-            // Of tickets Redis tells by it when they were refused, and the code why.
+            // For a ticket, the prefix shows when it was refused, and the code shows why.
             ReplyError::WrongTicket(turned) if turned.is_full() => "ERR",
             ReplyError::WrongTicket(_) => "WRONGPASS",
             ReplyError::TicketOver(_) => "NOAUTH",
@@ -478,7 +479,7 @@ impl ReplyError<'_> {
         }
     }
 
-    /// The text of refusals that name an option as it was sent, or a command that has them.
+    /// The text of refusals that name an option from the client, or a command with options.
     fn write_option(&self, out: &mut Vec<u8>) {
         let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
         match self {
@@ -515,7 +516,7 @@ impl ReplyError<'_> {
         }
     }
 
-    /// The text of refusals that always say the same.
+    /// The text of refusals whose text is always the same.
     fn fixed_text(&self) -> &'static str {
         match self {
             ReplyError::BoundsCrossed => "LBOUND can't be greater than UBOUND",
@@ -600,7 +601,7 @@ impl ReplyError<'_> {
                  some time to adjust."
             }
             ReplyError::IdleTime => "idle time not tracked: counters are never evicted",
-            // All others have parts of their own, and are written above.
+            // All others have variable parts, and are written above.
             _ => "",
         }
     }
@@ -608,7 +609,7 @@ impl ReplyError<'_> {
 
 const ARITY: &[u8] = b"wrong number of arguments for '";
 
-/// As much of what a client sent as belongs into an error.
+/// The part of a client's text that an error may contain.
 fn head(name: &[u8]) -> &[u8] {
     &name[..name.len().min(128)]
 }

@@ -1,4 +1,4 @@
-//! When counters expire: times as Redis writes them, and the commands about them.
+//! Expiries of counters: times in Redis's forms, and the commands about them.
 
 use super::command::{Command, Spec};
 use super::counters::{View, Writing, integer, key};
@@ -9,7 +9,7 @@ use super::reply::Reply;
 use super::request::Args;
 use tallymesh_core::Op;
 
-/// What a number that says a time is in, and from when it counts.
+/// The unit of a number that is a time, and the time from which it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     InSeconds,
@@ -19,7 +19,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    /// What an option of `SET` or `GETEX` says.
+    /// The meaning of an option of `SET` or `GETEX`.
     pub(super) fn named(word: &[u8]) -> Option<Until> {
         let names = [
             ("EX", Until::InSeconds),
@@ -45,7 +45,7 @@ impl Until {
         }
     }
 
-    /// The time that `text` says, which must be after 1970, as must be how long it is until then.
+    /// The time in `text`. The time and the number itself must be above 0.
     pub(super) fn deadline<'a>(
         self,
         text: &'a [u8],
@@ -78,7 +78,7 @@ pub(super) fn read(command: Command, key: &str, view: &impl View, now: u64, repl
     reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
 }
 
-/// On what the `EXPIRE` family depends.
+/// The conditions of the `EXPIRE` family.
 #[derive(Default)]
 struct Conditions {
     nx: bool,
@@ -109,7 +109,7 @@ impl Conditions {
         }
     }
 
-    /// Whether `time` may take the place of `current`; a counter without an expiry lives for ever.
+    /// Whether `time` may replace `current`. A counter without an expiry lives for ever.
     fn hold(&self, time: i64, current: Option<u64>) -> bool {
         let current = current.map(|at| i64::try_from(at).unwrap_or(i64::MAX));
         !(self.nx && current.is_some()
@@ -120,7 +120,7 @@ impl Conditions {
 }
 
 impl<'a> Writing<'_, '_, 'a> {
-    /// Makes and answers the `EXPIRE` family. A time that has come deletes the counter at once.
+    /// Makes and answers the `EXPIRE` family. A time in the past deletes the counter at once.
     pub(super) fn expire(
         &mut self,
         spec: &'static Spec,

@@ -1,21 +1,21 @@
-//! How a session goes on, and what it waits for.
+//! How a session continues, and the events that it waits for.
 
 #[allow(unused_imports, reason = "what the docs name")]
 use super::session::Session;
 use tallymesh_core::{Level, WriterId};
 
-/// How a session goes on after it was fed.
+/// How a session continues after it was fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Its next bytes are welcome.
+    /// It accepts its next bytes.
     Open,
-    /// Its output is long, and commands may be left: flush some of it, and feed again, if only
-    /// nothing.
+    /// Its output is long, and commands may be left. Flush some of it, and feed again, even with no
+    /// bytes.
     Full,
-    /// It has done the work of a turn, and commands are left: let others have theirs, and feed again, if
-    /// only nothing.
+    /// It has done the work of a turn, and commands are left. Let others have their turn, and feed
+    /// again, even with no bytes.
     Turn,
-    /// It waits for members, as [`Session::wait`] says; answer it as that says, and feed again.
+    /// It waits, as [`Session::wait`] describes. Answer the wait, and feed again.
     Waits,
     /// It is over: flush its output, and close the connection.
     Close,
@@ -24,56 +24,57 @@ pub enum Flow {
 /// The event that a session waits for. Times count from when [`Flow::Waits`] was returned, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Members. Call [`Session::answer_wait`] once they are there or the time is over.
+    /// For members. Call [`Session::answer_wait`] once there are enough, or the time is over.
     Holders {
-        /// How many must hold what it [wrote](Session::writes) durably.
+        /// How many must have stored its [writes](Session::writes) durably.
         members: usize,
-        /// For how long it waits at most. `None`: for ever.
+        /// The longest wait. `None` for no end.
         timeout_ms: Option<u64>,
     },
-    /// That what it has just written reaches a level. Call [`Session::answer_level`] once it did, or
-    /// the time is over.
+    /// For its last write to reach a level. Call [`Session::answer_level`] once it has, or the time
+    /// is over.
     Write {
         /// The last write of the session.
         written: Written,
         /// The level.
         level: Level,
-        /// For how long it waits at most.
+        /// The longest wait.
         timeout_ms: u64,
     },
-    /// That all is seen here which members of that level hold now. Call [`Session::answer_level`].
+    /// For this node to have everything that members of that level have now. Call
+    /// [`Session::answer_level`].
     Read {
         /// The space's number.
         space: usize,
         /// The level.
         level: Level,
-        /// For how long it waits at most.
+        /// The longest wait.
         timeout_ms: u64,
     },
-    /// That time passes, as it tried to authenticate in vain too often. Call
-    /// [`Session::answer_pause`] then.
+    /// For time to pass, because too many attempts to authenticate failed. Call
+    /// [`Session::answer_pause`] after it.
     Pause {
-        /// For how long.
+        /// The length of the pause.
         timeout_ms: u64,
     },
-    /// That there are enough rights here for [what was refused](Session::lack). Call
-    /// [`Session::answer_rights`] once there are, or the time is over.
+    /// For enough rights here for [the refused command](Session::lack). Call
+    /// [`Session::answer_rights`] once there are enough, or the time is over.
     Rights {
         /// The space's number.
         space: usize,
-        /// For how long it waits at most.
+        /// The longest wait.
         timeout_ms: u64,
     },
 }
 
-/// The last transaction of a writer in one space that a session made, or was told of in place of one
-/// that it asked for again.
+/// The last transaction of a writer in one space that a session made. For a retry, it is the
+/// transaction that was made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The space's number.
     pub space: usize,
     /// The writer that made it.
     pub writer: WriterId,
-    /// The writer's clock then. Whoever holds it holds all before.
+    /// The writer's clock at that time. A replica with this clock has all earlier ones.
     pub clock: u64,
 }

@@ -1,8 +1,9 @@
-//! Redis's patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a character that stands for itself.
+//! Redis's patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a literal character.
 //!
-//! A pattern is compiled once, each class to a set of 256 bits, so that a step of a comparison is the same
-//! few instructions whatever the pattern says. Comparing is the greedy search of each part between two stars,
-//! as in the wildcard matchers of Krauss (2008): nothing that was found is ever sought again.
+//! A pattern is compiled once, each class to a set of 256 bits. So a step of a comparison is the
+//! same few instructions for every pattern. A comparison searches greedily for each part between
+//! two stars, as in the wildcard matchers of Krauss (2008). A part that was found is never searched
+//! again.
 
 use super::error::ReplyError;
 use super::limits::PATTERN_BYTES_MAX;
@@ -33,7 +34,8 @@ enum Piece {
 pub(super) struct Glob {
     pieces: Box<[Piece]>,
     classes: Box<[Class]>,
-    /// How many pieces stand before the first star, and behind the last; all before without a star.
+    /// The numbers of pieces before the first star, and after the last one. Without a star all are
+    /// before it.
     head: usize,
     tail: usize,
     /// The shortest text that can match.
@@ -81,13 +83,14 @@ impl Glob {
         }
     }
 
-    /// The memory that it holds beside itself, in bytes.
+    /// The memory that it uses beside itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.pieces) + size_of_val(&*self.classes)
     }
 
-    /// Whether `text` matches. Adds to `steps` how many bytes were compared: at most the product of what
-    /// stands between stars and the text, and mostly no more than the text.
+    /// Whether `text` matches. Adds the number of compared bytes to `steps`. The number is at most
+    /// the product of two lengths: the pattern between its stars, and the text. Mostly it is no
+    /// more than the text.
     pub(super) fn matches(&self, text: &[u8], steps: &mut usize) -> bool {
         *steps += 1;
         let has_star = self.head < self.pieces.len();
@@ -100,7 +103,7 @@ impl Glob {
         if !self.fits(head, text, steps) || !self.fits(tail, &text[end..], steps) {
             return false;
         }
-        // Each part is sought behind the one before it; the first place leaves most to the others.
+        // Each part is searched after the one before it. The first match leaves most to the others.
         let mut from = head.len();
         for part in middle.split(|piece| *piece == Piece::Star) {
             let Some(last) = (end - from).checked_sub(part.len()) else {
@@ -115,7 +118,7 @@ impl Glob {
         true
     }
 
-    /// Whether the text begins with what these pieces match, none of which is a star.
+    /// Whether the text begins with a match of these pieces, which contain no star.
     fn fits(&self, pieces: &[Piece], text: &[u8], steps: &mut usize) -> bool {
         let differs = pieces
             .iter()
@@ -135,8 +138,8 @@ fn has(class: &Class, byte: u8) -> bool {
     class[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
 }
 
-/// The class whose inside begins at `at`, and where the pattern goes on. A class that is not closed
-/// reaches to the pattern's end.
+/// The class whose inside begins at `at`, and where the pattern continues. A class without an end
+/// extends to the pattern's end.
 fn class(pattern: &[u8], mut at: usize) -> (Class, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -229,14 +232,14 @@ mod tests {
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
         assert!(glob.matches(b"zz0007", &mut steps));
         assert!((5..1_000).contains(&steps), "{steps}");
-        // The rest is bounded by both lengths together, and not by the pattern's bytes.
+        // The rest is bounded by both lengths together, and not by the pattern's bytes alone.
         let mut steps = 0;
         let glob = Glob::new(("*".to_owned() + &"a".repeat(250) + "b*").as_bytes());
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
         assert!((60_000..70_000).contains(&steps), "{steps}");
     }
 
-    /// Whether a pattern matches by its definition, without any cleverness.
+    /// Whether a pattern matches, directly by its definition.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),

@@ -1,12 +1,12 @@
-//! The bytes of a session that came and were not executed yet.
+//! The received bytes of a session that were not executed yet.
 
 use super::limits::IDLE_BYTES_MAX;
 
-/// Bytes that came, and how many of them were executed: one value, so that neither is ever there
+/// Received bytes, and how many of them were executed. They are one value, so that neither exists
 /// without the other.
 ///
-/// Always `from <= bytes.len()`. A session that executes these bytes takes the whole value out of
-/// itself, and what it then tells of itself is that nothing waits: the commands are under way.
+/// Always `from <= bytes.len()`. A session that executes these bytes moves the whole value out of
+/// itself. Meanwhile it reports that no bytes wait, because the commands are under way.
 #[derive(Default)]
 pub(super) struct Held {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ impl Held {
         self.rest().len()
     }
 
-    /// Whether none wait.
+    /// Whether no bytes wait.
     pub(super) fn is_empty(&self) -> bool {
         self.rest().is_empty()
     }
@@ -30,12 +30,12 @@ impl Held {
         self.bytes.get(self.from..).unwrap_or_default()
     }
 
-    /// Adds bytes behind those that wait.
+    /// Adds bytes behind the waiting ones.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes note that so many of the bytes that wait were executed, and gives memory back.
+    /// Records that so many of the waiting bytes were executed, and returns memory.
     pub(super) fn executed(&mut self, count: usize) {
         self.from = self.from.saturating_add(count).min(self.bytes.len());
         if self.is_empty() {
@@ -47,14 +47,14 @@ impl Held {
         }
     }
 
-    /// Forgets all bytes.
+    /// Drops all bytes.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.from = 0;
         self.bytes.shrink_to(IDLE_BYTES_MAX);
     }
 
-    /// The memory that is held, in bytes.
+    /// The memory in use, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -70,7 +70,7 @@ mod tests {
         held.append(b"one two three");
         held.executed(4);
         assert_eq!((held.rest(), held.len()), (&b"two three"[..], 9));
-        // Taken out, nothing is left behind that could disagree.
+        // After the value was moved out, nothing is left that could disagree.
         let mut taken = std::mem::take(&mut held);
         assert_eq!((held.len(), held.rest()), (0, &b""[..]));
         taken.executed(4);

@@ -1,16 +1,16 @@
-//! `INCREX`: adds within bounds, and sets an expiry along.
+//! `INCREX`: adds within bounds, and sets an expiry with it.
 //!
-//! A bound is something that all who add have to keep, at the same time. A counter has none: a replica
-//! knows only what it has seen. So it is what the key is that says how it is kept:
+//! A bound must be kept by all replicas that add, at the same time. A counter has no bounds,
+//! because a replica has only its own state. So the kind of the key decides how a bound is kept:
 //!
-//! - **A limit covers the key**: the command allows so much of the present [period](Period). `UBOUND` is the
-//!   limit, and `EX` with `ENX` its period, or they are left out.
-//! - **A budget goes by the key**: it spends, or mints. `LBOUND` is its floor, `UBOUND` its cap, or they are
-//!   left out.
-//! - **Else it is a counter**, which takes an expiry and no bounds.
+//! - **A limit covers the key**: the command allows an amount in the present [period](Period).
+//!   `UBOUND` is the limit, and `EX` with `ENX` its period, or they are left out.
+//! - **A budget has the name**: the command spends, or mints. `LBOUND` is its floor, `UBOUND` its
+//!   cap, or they are left out.
+//! - **Otherwise it is a counter**, which accepts an expiry and no bounds.
 //!
-//! Bounds and expiries that say something else could be kept by a centre only, and are refused with what
-//! there is instead. What leaves a bound is answered as in Redis: the value as this node sees it, and 0.
+//! Only a centre could keep other bounds and expiries. They are refused, with the alternative. A
+//! change that would leave a bound is answered as in Redis: with the value at this node, and 0.
 
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
@@ -23,22 +23,22 @@ use crate::driver::OperationError;
 use crate::trust::Role;
 use tallymesh_core::{Budget, Error, Flow, KeyId, Op, Period, Replica};
 
-/// What stands behind the key.
+/// The options after the key.
 #[derive(Default)]
 pub(super) struct Bounded<'a> {
-    /// By how much, 1 if it is left out.
+    /// The amount, 1 if it is left out.
     by: i64,
     lower: Option<i64>,
     upper: Option<i64>,
     saturates: bool,
     until: Option<(Until, &'a [u8])>,
     persist: bool,
-    /// Whether it expires only if it did not before.
+    /// Whether it expires only if it had no expiry.
     if_none: bool,
 }
 
 impl<'a> Bounded<'a> {
-    /// Reads it as Redis does: each option once, in any order.
+    /// Reads the options as Redis does: each once, in any order.
     pub(super) fn parse(args: &Args<'a>) -> Result<Bounded<'a>, ReplyError<'a>> {
         let mut it = Bounded::default();
         let (mut by, mut lower, mut upper) = (None, None, None);
@@ -101,7 +101,7 @@ impl<'a> Bounded<'a> {
         self.until.map(deadline).transpose()
     }
 
-    /// What it asks for that the limit of a key does not do.
+    /// The option that does not fit the limit of a key, if there is one.
     fn against_limit(&self, period: &Period, now: u64) -> Result<Option<String>, ReplyError<'a>> {
         let limit = &period.limit;
         let (most, name, period_ms) = (limit.limit, &limit.name, limit.period_ms);
@@ -135,7 +135,7 @@ impl<'a> Bounded<'a> {
         })
     }
 
-    /// What it asks for that a budget does not do.
+    /// The option that does not fit a budget, if there is one.
     fn against_budget(&self, budget: &Budget) -> Option<String> {
         let (floor, cap) = (budget.floor, budget.cap);
         match () {
@@ -155,7 +155,7 @@ impl<'a> Bounded<'a> {
         }
     }
 
-    /// What it asks for that a counter does not do.
+    /// The option that does not fit a counter, if there is one.
     fn against_counter(&self) -> Option<&'static str> {
         (self.lower.is_some() || self.upper.is_some()).then_some(
             "A counter has no bounds that all nodes keep. For so much in each period set a limit of \
@@ -165,7 +165,7 @@ impl<'a> Bounded<'a> {
     }
 }
 
-/// Makes what has to be made before the transaction of the command: brings the own share of a period in.
+/// Does the work before the transaction of the command: brings this node's share of a period in.
 pub(super) fn prepare(
     args: &Args<'_>,
     replica: &mut Replica,
@@ -175,7 +175,7 @@ pub(super) fn prepare(
         return Ok(());
     };
     match u64::try_from(asked.by) {
-        // Of what there is, however little, all is taken.
+        // A saturating command uses whatever there is, however little.
         Ok(by) if asked.saturates => replica.quota_mut().bring_in_for(key, by.min(1), changed),
         Ok(by) => replica.quota_mut().bring_in_for(key, by, changed),
         Err(_) => Ok(()),
@@ -204,7 +204,7 @@ impl<'a> Writing<'_, '_, 'a> {
         self.count_bounded(key, &asked, reply)
     }
 
-    /// Allows something of a period; tells how much.
+    /// Allows an amount of a period. Returns how much.
     fn allow(
         &mut self,
         key: &'a str,
@@ -221,7 +221,7 @@ impl<'a> Writing<'_, '_, 'a> {
         })
     }
 
-    /// Spends of a budget, or mints; tells how much that changes it.
+    /// Spends from a budget, or mints. Returns the change.
     fn flow_bounded(
         &mut self,
         key: &'a str,
@@ -246,7 +246,7 @@ impl<'a> Writing<'_, '_, 'a> {
         })
     }
 
-    /// Uses so much, or, if it saturates, no more of it than is here; tells how much.
+    /// Uses this amount or, if it saturates, at most the amount that is here. Returns how much.
     fn within(
         &mut self,
         asked: &Bounded<'a>,
@@ -259,7 +259,7 @@ impl<'a> Writing<'_, '_, 'a> {
             .ok()
             .filter(|it| (1..amount).contains(it));
         let amount = some.filter(|_| asked.saturates).unwrap_or(amount);
-        // What is used is a count of 63 bits.
+        // The used amount fits into 63 bits.
         let made = i64::try_from(amount).map_err(|_| Error::AmountRange { amount });
         let made = made.and_then(|by| make(self, amount).map(|()| by));
         made.map_err(|error| match error {
@@ -285,7 +285,7 @@ impl<'a> Writing<'_, '_, 'a> {
             self.check_role(Role::Editor, "'increx' with an expiry")?;
         }
         let before = self.tx.value(key).unwrap_or(0);
-        // More than 64 bits is what several writers made; a Redis has no such integer.
+        // Several writers together may exceed 64 bits; Redis has no such integer.
         let before = i64::try_from(before).map_err(|_| ReplyError::NotInteger)?;
         let (after, by) = match before.checked_add(asked.by) {
             Some(after) => (after, asked.by),
@@ -318,7 +318,8 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 }
 
-/// Answers a command that was made before: all of it, as only then it was made under a key.
+/// Answers a command that was made before, with its whole amount, because under a key only a whole
+/// one is made.
 pub(super) fn replay<'a>(
     args: &Args<'a>,
     view: &impl View,

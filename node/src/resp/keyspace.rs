@@ -1,4 +1,4 @@
-//! Commands that look at all counters of a space: `SCAN`, `KEYS`, `RANDOMKEY`, `DBSIZE`, `FLUSHDB`.
+//! Commands on all counters of a space: `SCAN`, `KEYS`, `RANDOMKEY`, `DBSIZE`, `FLUSHDB`.
 
 use super::budgets;
 use super::command::Command;
@@ -16,21 +16,21 @@ use super::session::Session;
 use super::{Handles, Host};
 use tallymesh_core::{KeyId, Op, Replica};
 
-/// Counters that one `SCAN` lists if it does not say.
+/// Counters that one `SCAN` lists by default.
 const COUNT_DEFAULT: u32 = 10;
 
-/// Handles that `SCAN` passes by for each counter that it may list: where most are unused, it
-/// rather lists fewer than to take longer.
+/// KeyIds that `SCAN` passes for each counter that it may list. If most are unused, it lists fewer
+/// rather than take longer.
 const PASSED_FOR_EACH: u32 = 10;
 
-/// Handles that are tried at random before one is looked for in order.
+/// KeyIds that are tried at random before a search in order.
 const TRIES: u32 = 64;
 
 /// The types that Redis has; counters are strings there.
 const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
 impl Session {
-    /// Answers the commands that look at all counters.
+    /// Answers the commands on all counters.
     pub(super) fn keyspace<'a>(
         &mut self,
         command: Command,
@@ -41,7 +41,7 @@ impl Session {
         let space = self.space;
         self.work += match command {
             Command::DbSize | Command::Scan | Command::Keys => 0,
-            // All of them are looked at.
+            // They go through all counters.
             _ => host.handles(space).end as usize,
         };
         match command {
@@ -67,8 +67,8 @@ impl Session {
         Ok(())
     }
 
-    /// Deletes all counters that this node sees, of its space or of all spaces. Up to
-    /// [`TRANSACTION_OPS_MAX`] are one transaction; others wait until all are deleted.
+    /// Deletes all counters that this node has, in its space or in all spaces. Up to
+    /// [`TRANSACTION_OPS_MAX`] are one transaction. Other clients wait until all are deleted.
     pub(super) fn flush<'a>(
         &mut self,
         command: Command,
@@ -113,11 +113,11 @@ impl Session {
     }
 }
 
-/// What `SCAN` is asked for.
+/// The options of a `SCAN`.
 struct Scan {
     count: u32,
     pattern: Option<Glob>,
-    /// Whether a type is asked for that no counter is of.
+    /// Whether it selects a type that no counter has.
     void: bool,
 }
 
@@ -157,10 +157,10 @@ impl Scan {
     }
 }
 
-/// Lists the counters from the cursor on. A counter keeps its handle as long as it exists, and a
-/// cursor is where to go on among the handles; so what exists from a scan's first call to its last
-/// is listed. If handles were given anew in between, the scan begins again. It ends early once it has
-/// compared as many bytes as a turn may. Returns its work.
+/// Lists the counters from the cursor on. A counter keeps its KeyId while it exists, and a cursor
+/// is a place among the KeyIds. So every counter that exists from a scan's first call to its last
+/// is listed. If KeyIds were given anew in between, the scan begins again. It ends early once it
+/// has compared as many bytes as a turn may. Returns its work.
 fn scan<'a>(
     space: usize,
     args: &Args<'a>,
@@ -216,7 +216,7 @@ fn cursor(text: &[u8]) -> Option<u64> {
         .ok()
 }
 
-/// The counter's key, if the counter exists and is no part of a budget.
+/// The key of a counter, if the counter exists and is no part of a budget.
 fn existing(replica: &Replica, counter: KeyId) -> Option<&str> {
     let key = replica.key(counter).filter(|key| !is_reserved(key))?;
     replica.value_at(counter).map(|_| key)
@@ -229,29 +229,30 @@ fn write_keys(replica: &Replica, counters: &[KeyId], reply: &mut Reply<'_>) {
     }
 }
 
-/// A `KEYS` that has looked at some of the counters, and lets others have their turn before it goes on.
+/// A `KEYS` that has gone through some of the counters, and lets others have their turn before it
+/// continues.
 pub(super) struct Listing {
     space: usize,
     generation: u16,
     glob: Glob,
-    /// The next handle.
+    /// The next KeyId.
     at: u32,
-    /// The keys that matched, and how many bytes they will take in the answer.
+    /// The keys that matched, and the bytes that they need in the answer.
     found: Vec<KeyId>,
     bytes: usize,
 }
 
 impl Listing {
-    /// The memory that it holds beside itself, in bytes.
+    /// The memory that it uses beside itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.glob.heap_bytes() + self.found.capacity() * size_of::<KeyId>()
     }
 }
 
 impl Session {
-    /// Lists the counters that match, or as many as it gets to in this turn: the command is put off then,
-    /// and goes on there. A key that exists from its first turn to its last is listed, and nothing that
-    /// does not exist in the end.
+    /// Lists the counters that match, or as many as it reaches in this turn. In that case the
+    /// command is postponed, and continues there. A key that exists from its first turn to its last
+    /// is listed. A key that does not exist at the end is not.
     fn keys<'a>(
         &mut self,
         pattern: &'a [u8],
@@ -303,8 +304,7 @@ impl Session {
     }
 }
 
-/// A counter that exists, if there is one. Each is as likely as the others, as long as most handles
-/// are in use.
+/// An existing counter, if there is one. All are equally likely while most KeyIds are in use.
 fn pick(replica: &Replica, end: u32, random: u64) -> Option<KeyId> {
     let exists = |at: u32| {
         let counter = KeyId::from_u32(at);

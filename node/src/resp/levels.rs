@@ -1,8 +1,8 @@
 //! `CLIENT LEVEL`: how many members the commands of a session have to reach.
 //!
-//! At a level above local a write is made at once, and its answer is held back until so many members
-//! hold it durably; a read is put off until all is seen here that so many members hold. Meanwhile the
-//! session takes no other command.
+//! At a level above local, a write is made at once, and its answer waits until so many members have
+//! stored it durably. A read is postponed until this node has everything that so many members have.
+//! Meanwhile the session executes no other command.
 
 use super::Host;
 use super::command::{Command, Kind, Spec, find};
@@ -13,27 +13,27 @@ use super::request::{Args, number};
 use super::session::{Session, Wait, Written, note};
 use tallymesh_core::Level;
 
-/// How long is waited for a level if a session does not say, in milliseconds, as over HTTP.
+/// The default wait for a level, in milliseconds, as over HTTP.
 const WAIT_MS: u64 = 5_000;
 
-/// Why a level was not reached.
+/// The reason why a level was not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The stable code of the refusal.
     pub code: &'static str,
-    /// What it says.
+    /// The text of the refusal.
     pub text: String,
 }
 
-/// How far a session's commands have to reach, and what waits for that.
+/// How far a session's commands have to reach, and the waiting command.
 pub(super) struct Levels {
     level: Level,
     wait_ms: u64,
-    /// What became of the wait of a read, which is executed next.
+    /// The result of the wait of a read, which is executed next.
     seen: Option<Result<(), Unmet>>,
-    /// What the present command wrote.
+    /// The writes of the present command.
     wrote: Vec<Written>,
-    /// The answer that is held back until all that was written has reached the level.
+    /// The answer that waits until all writes have reached the level.
     answer: Vec<u8>,
 }
 
@@ -55,19 +55,19 @@ impl Levels {
         self.level == Level::Local
     }
 
-    /// Whether the next command is one that was put off.
+    /// Whether the next command is a postponed one.
     #[inline]
     pub(super) fn goes_on(&self) -> bool {
         self.seen.is_some()
     }
 
-    /// Forgets what became of the wait of a read that is not executed after all: the next one waits for
-    /// itself.
+    /// Drops the result of the wait of a read that is not executed after all. The next read has its
+    /// own wait.
     pub(super) fn forget_seen(&mut self) {
         self.seen = None;
     }
 
-    /// Notes what a command wrote.
+    /// Records the writes of a command.
     #[inline]
     pub(super) fn note(&mut self, written: Written) {
         if !self.is_local() {
@@ -75,7 +75,7 @@ impl Levels {
         }
     }
 
-    /// The wait for the next of what was written, if anything is left.
+    /// The wait for the next write, if any is left.
     fn next_write(&mut self) -> Option<Wait> {
         Some(Wait::Write {
             written: self.wrote.pop()?,
@@ -86,7 +86,7 @@ impl Levels {
 }
 
 impl Session {
-    /// Tells and sets the level.
+    /// Answers and sets the level.
     pub(super) fn client_level<'a>(
         &mut self,
         args: &Args<'a>,
@@ -113,7 +113,8 @@ impl Session {
         Ok(())
     }
 
-    /// Executes a command, once what it reads is seen here; what it writes has to reach the level.
+    /// Executes a command, once this node has the state that it reads. Its writes have to reach the
+    /// level.
     pub(super) fn perform_at_level<'a>(
         &mut self,
         spec: &'static Spec,
@@ -122,7 +123,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let seen = self.levels.seen.take();
-        // What is queued was looked at when it was.
+        // Queued commands were checked when they were queued.
         if self.multi.is_none() && is_held_back(spec) {
             let spaces = match spec.command {
                 Command::FlushAll => 0..host.spaces(),
@@ -149,7 +150,7 @@ impl Session {
         let start = reply.out.len();
         self.perform(spec, args, host, reply)?;
         if self.put_off {
-            // It goes on in the next turn, and has waited.
+            // It continues in the next turn, and has already waited.
             self.levels.seen = seen;
         }
         if let Some(wait) = self.levels.next_write() {
@@ -159,7 +160,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses what no member could reach.
+    /// Refuses a command that no member could reach.
     pub(super) fn check_members(
         &self,
         space: usize,
@@ -169,7 +170,7 @@ impl Session {
         members.map(|_| ()).ok_or(ReplyError::NoMembers)
     }
 
-    /// Whether a command shows counters, itself or by what `MULTI` has queued.
+    /// Whether a command shows counters, itself or through the commands queued by `MULTI`.
     fn reads(&self, spec: &Spec, args: &Args<'_>) -> bool {
         let ends = match spec.command {
             Command::Once => find(args.at(2)).is_some_and(|it| it.command == Command::Exec),
@@ -181,8 +182,8 @@ impl Session {
         }
     }
 
-    /// The refusal of a command that shows what was not seen here in time. Nothing of it was done, so
-    /// what was queued is discarded.
+    /// The refusal of a command whose state did not arrive in time. No part of it was done, so
+    /// queued commands are discarded.
     fn unseen(&mut self, unmet: Unmet) -> ReplyError<'static> {
         let error = ReplyError::Unmet(unmet);
         match self.multi.take() {
@@ -194,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Ends its wait for a level. Feed it then, if only nothing.
+    /// Ends its wait for a level. Feed it after that, even with no bytes.
     pub fn answer_level(&mut self, met: Result<(), Unmet>, out: &mut Vec<u8>) {
         match self.wait {
             Some(Wait::Read { .. }) => {
@@ -222,7 +223,7 @@ impl Session {
     }
 }
 
-/// Whether a command takes members, when no commands are queued.
+/// Whether a command needs members, when no commands are queued.
 fn is_held_back(spec: &Spec) -> bool {
     let kinds = [Kind::Read, Kind::Keyspace, Kind::Write, Kind::Flush];
     kinds.contains(&spec.kind) || spec.command == Command::Once

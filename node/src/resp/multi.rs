@@ -1,4 +1,4 @@
-//! `MULTI`: commands that are queued, made as one transaction, and guarded by watched keys.
+//! `MULTI`: queued commands, made as one transaction, and guarded by watched keys.
 
 use super::Host;
 use super::budgets;
@@ -15,16 +15,16 @@ use super::request::{Args, Span};
 use super::session::Session;
 use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica};
 
-/// The commands that `MULTI` has queued, their arguments one after another.
+/// The commands that `MULTI` has queued, with their arguments in one buffer.
 #[derive(Default)]
 pub(super) struct Multi {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     /// Each command, and where its arguments end in `spans`.
     commands: Vec<(&'static Spec, usize)>,
-    /// Operations that they take of the transaction, at most.
+    /// Most operations of the transaction that they need.
     ops: usize,
-    /// Whether something was refused, so that `EXEC` will be.
+    /// Whether a command was refused, so that `EXEC` will be.
     failed: bool,
 }
 
@@ -58,13 +58,13 @@ impl Multi {
         Ok(())
     }
 
-    /// Whether any of it writes counters.
+    /// Whether any of them writes counters.
     fn writes(&self) -> bool {
         let mut commands = self.commands.iter();
         commands.any(|(spec, _)| spec.kind == Kind::Write)
     }
 
-    /// Whether any of it reads counters.
+    /// Whether any of them reads counters.
     pub(super) fn reads(&self) -> bool {
         self.commands
             .iter()
@@ -81,7 +81,7 @@ impl Multi {
     }
 }
 
-/// A key that `WATCH` named.
+/// A key from `WATCH`.
 pub(super) struct Watched {
     space: usize,
     key: Box<str>,
@@ -136,7 +136,7 @@ impl Session {
         queued
     }
 
-    /// Lets the next `EXEC` be refused, if commands are being queued.
+    /// Makes the next `EXEC` fail, if commands are being queued.
     pub(super) fn fail_multi(&mut self) {
         if let Some(multi) = &mut self.multi {
             // It will be discarded in any case.
@@ -167,7 +167,7 @@ impl Session {
         for arg in args.iter().skip(1) {
             let key = key(arg)?;
             let mut watched = self.watched.iter();
-            // What was watched before may have changed meanwhile.
+            // A key that was already watched may have changed meanwhile.
             if !watched.any(|it| it.space == space && *it.key == *key) {
                 self.watched.push(Watched {
                     space,
@@ -179,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes what was queued, under an idempotency key if there is one.
+    /// Makes the queued commands, under an idempotency key if there is one.
     pub(super) fn exec<'a>(
         &mut self,
         key: Option<&[u8]>,
@@ -211,9 +211,9 @@ impl Session {
         Ok(())
     }
 
-    /// Makes all that was queued on one transaction. A command that is refused leaves it as it was,
-    /// and the others are made, as in Redis; under a key all is refused then, and there is nothing more
-    /// to answer, since a retry must be able to tell what was made.
+    /// Makes all queued commands on one transaction. A refused command leaves it unchanged, and the
+    /// others are made, as in Redis. Under a key, one refusal refuses all, and there is no further
+    /// answer. The reason is that a retry must be able to tell what was made.
     fn make<'m>(
         &self,
         multi: &'m Multi,
@@ -252,7 +252,7 @@ impl Session {
             };
             match done {
                 Ok(()) => {}
-                // These may come in the middle of a command, whose first half must not stay.
+                // These may occur in the middle of a command, whose first half must not stay.
                 Err(ReplyError::Core(
                     error @ (Error::CountersFull { .. } | Error::TransactionTooLarge { .. }),
                 )) => return Err(abort(error)),
@@ -279,8 +279,8 @@ impl Session {
         Ok(Some(changed).filter(|_| !failed))
     }
 
-    /// Tells the host what a transaction of this session has changed; if that is nothing, it was only
-    /// made if it is `kept` for its key.
+    /// Reports the changes of this session's transaction to the host. A transaction without changes
+    /// was only made if it is `kept` for its key.
     pub(super) fn tell(
         &mut self,
         host: &mut dyn Host,
@@ -313,14 +313,15 @@ impl Session {
                 let replica = host.replica(space);
                 let event = match replica.quota().budget_at(*counter) {
                     Some(_) => Event::Budget,
-                    // Of sequences and periods nobody is told.
+                    // There are no events about sequences and periods.
                     None if replica
                         .key(*counter)
                         .is_some_and(|it| it.starts_with(RESERVED)) =>
                     {
                         Event::Merge
                     }
-                    // Nobody asked for that change: the counter had expired, and somebody dealt with it.
+                    // No command requested that change: the counter had expired, and a command
+                    // found it.
                     None => Event::Expired,
                 };
                 host.wrote(space, *counter, event);

@@ -1,10 +1,10 @@
-//! `ONCE`: a command, or all that `MULTI` has queued, under an idempotency key. It counts once,
-//! however often and at whichever member it is sent.
+//! `ONCE`: a command, or all commands that `MULTI` has queued, under an idempotency key. It counts
+//! once, however often and at whichever member it is sent.
 //!
-//! A retry is the same key with the same command and arguments, byte for byte, but for the case of
-//! the command's name. It changes nothing, and nothing of it is worked out anew: what the first one
-//! made stands, whatever it met. So a retry can tell what is there now, and nothing of what the first
-//! one met.
+//! A retry is the same key with the same command and arguments, byte for byte, except the case of
+//! the command's name. A retry changes nothing, and nothing is computed again: the result of the
+//! first request stands. So the answer to a retry has the present values, and not the values that
+//! the first request found.
 
 use super::Host;
 use super::budgets;
@@ -32,7 +32,7 @@ impl Session {
         let is_exec = found.is_some_and(|spec| spec.command == Command::Exec);
         let checked = match check(name, found, &args) {
             Ok(_) if is_exec => return self.exec(Some(name), host, reply),
-            // As an `EXEC` that was sent wrongly.
+            // This is as for an `EXEC` that was wrong.
             Err(error) if is_exec => {
                 self.multi = None;
                 self.watched = Vec::new();
@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// Whether an operation was made before. What `WAIT` waits for is then who made it.
+    /// Whether an operation was made before. If so, `WAIT` waits for the transaction that made it.
     pub(super) fn is_made(
         &mut self,
         once: &Once,
@@ -68,7 +68,8 @@ impl Session {
                 if !self.levels.is_local() && replica.keyed().written_before(once).is_none() {
                     return Err(Error::Outdated.into());
                 }
-                // Without members nobody is waited for; nor of what all of them have taken over.
+                // Without members there is no wait. Nor is there one for a transaction that all of
+                // them have taken over.
                 let maker = maker.filter(|_| replica.members().configuration().is_some());
                 if let Some((writer, clock)) = maker {
                     self.written(space, writer, clock);
@@ -78,7 +79,7 @@ impl Session {
         }
     }
 
-    /// Answers all that was queued, which was made before.
+    /// Answers all queued commands, which were made before.
     pub(super) fn replay_all(&self, multi: &Multi, host: &mut dyn Host, reply: &mut Reply<'_>) {
         let now = host.unix_ms();
         let replica = host.replica(self.space);
@@ -99,7 +100,7 @@ impl Session {
 }
 
 impl Multi {
-    /// All that was queued, under a key.
+    /// All queued commands, under a key.
     pub(super) fn once(&self, key: &[u8]) -> Once {
         digest(key, b"redis exec", self.commands())
     }
@@ -139,8 +140,8 @@ fn check<'a>(
     }
 }
 
-/// Commands under a key, as `kind` of request: how many arguments each has, and each argument with its
-/// length before it, so that no other commands read the same.
+/// The digest of commands under a key, as `kind` of request. It has the number of arguments of
+/// each, and the length before each argument, so that no other commands give the same bytes.
 fn digest<'a>(
     key: &[u8],
     kind: &[u8],
@@ -159,9 +160,9 @@ fn digest<'a>(
     Once::new(key, &content)
 }
 
-/// Answers a command that writes, and was made before: with what is there now. Where the command
-/// tells how many counters it met, the answer is nil; where nil would say something else, or what it
-/// met is all that it is asked for, an error.
+/// Answers a command that writes and was made before, with the present values. If the command's
+/// answer is a number of counters that it found, the answer is nil. If nil would have another
+/// meaning, or the found values are the only purpose of the command, the answer is an error.
 fn replay<'a>(
     spec: &'static Spec,
     args: &Args<'a>,

@@ -1,4 +1,4 @@
-//! Subscriptions: channels that tell of changed counters, by the names that Redis gives them.
+//! Subscriptions: channels with events about changed counters, under Redis's names.
 
 use super::command::Command;
 use super::error::ReplyError;
@@ -10,29 +10,29 @@ use super::session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// What happened to a counter.
+/// An event of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
-    /// Something was added here.
+    /// An amount was added here.
     IncrBy,
     /// It was set here.
     Set,
     /// It was given an expiry here.
     Expire,
-    /// Its expiry was taken away here.
+    /// Its expiry was removed here.
     Persist,
     /// It was deleted here.
     Del,
     /// It had expired, and was deleted here.
     Expired,
-    /// Another replica's writes came in.
+    /// Changes of another replica were merged.
     Merge,
     /// A budget was changed here.
     Budget,
 }
 
 impl Event {
-    /// Its name in channels and messages. All but `merge` and `budget` are Redis's.
+    /// Its name in channels and messages. All except `merge` and `budget` are Redis's.
     pub fn name(self) -> &'static str {
         match self {
             Event::IncrBy => "incrby",
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// An event in the words of channels, made once for all sessions.
+/// An event in the form of channels, made once for all sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     event: Event,
@@ -58,7 +58,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// What is to be told when `event` happens to the counter `key` of a space.
+    /// The notice of an `event` of the counter `key` in a space.
     pub fn new(space: usize, key: &str, event: Event) -> Notice {
         let prefix = format!("__keyspace@{space}__:");
         let key_at = prefix.len();
@@ -72,32 +72,32 @@ impl Notice {
 }
 
 impl Notice {
-    /// The memory that it holds beside itself, in bytes.
+    /// The memory that it uses beside itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.keyspace.capacity() + self.keyevent.capacity()
     }
 }
 
-/// How far a session was told of an event that is of many patterns.
+/// How far a session has received an event that matches many patterns.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Midway {
     /// How many of the event's two channels are done.
     channels: usize,
-    /// The last pattern that was compared with the next one.
+    /// The last pattern that was compared with the next channel.
     after: Option<Box<[u8]>>,
 }
 
-/// Steps that looking a channel up, or beginning with a pattern, counts for.
+/// Steps that the lookup of a channel, or the begin of a pattern, counts for.
 const LOOK_STEPS: usize = 16;
 
-/// What a session is subscribed to.
+/// The subscriptions of a session.
 #[derive(Default)]
 pub(super) struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
     patterns: BTreeMap<Box<[u8]>, Glob>,
     /// Bytes of all channels and patterns.
     bytes: usize,
-    /// Bytes of what the patterns are compiled to.
+    /// Bytes of the compiled patterns.
     compiled: usize,
 }
 
@@ -114,9 +114,9 @@ impl Subscriptions {
         self.channels.len() + self.patterns.len()
     }
 
-    /// The memory that they hold, in bytes.
+    /// The memory that they use, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
-        // Each stands twice at most: as it is, and in the tree.
+        // Each is stored at most twice: by itself, and in the tree.
         self.bytes + self.compiled + self.count() * 2 * size_of::<(Box<[u8]>, Glob)>()
     }
 
@@ -156,11 +156,11 @@ impl Session {
         self.subscriptions.is_some()
     }
 
-    /// Appends a message for each channel and pattern that the event is of. Stops once `steps` are over the
-    /// limit, and notes where; tells whether it is done.
+    /// Appends a message for each channel and pattern that the event matches. Stops once `steps`
+    /// are over the limit, and records where. Returns whether it is done.
     ///
-    /// A reader whose output is over [`OUT_BYTES_MAX`](super::limits::OUT_BYTES_MAX) after that is
-    /// too slow and must be cut off: what it does not read can't be held for ever.
+    /// A reader whose output is then over [`OUT_BYTES_MAX`](super::limits::OUT_BYTES_MAX) is too
+    /// slow and must be disconnected, because unread output can't be kept for ever.
     pub fn notify(
         &self,
         notice: &Notice,

@@ -1,4 +1,4 @@
-//! Replies in bytes, in the version of the protocol that the session speaks.
+//! The bytes of replies, in the version of the protocol that the session uses.
 
 use super::error::ReplyError;
 use crate::escape;
@@ -6,7 +6,7 @@ use crate::escape;
 /// Appends replies to a session's output.
 pub(super) struct Reply<'a> {
     pub(super) out: &'a mut Vec<u8>,
-    /// Whether the session speaks RESP3, which has nulls, maps and pushes of their own.
+    /// Whether the session uses RESP3, which has its own nulls, maps and pushes.
     pub(super) resp3: bool,
 }
 
@@ -30,7 +30,7 @@ impl Reply<'_> {
         self.raw(line.bytes());
     }
 
-    /// An integer that can't leave 63 bits, such as a count.
+    /// An integer that fits into 63 bits, such as a count.
     pub(super) fn count(&mut self, count: usize) {
         self.integer(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -60,14 +60,14 @@ impl Reply<'_> {
         self.raw(line.bytes());
     }
 
-    /// What there is now, and how much was added.
+    /// The present value, and the added amount.
     pub(super) fn changed(&mut self, value: i128, by: i64) {
         self.array(2);
         self.number(value);
         self.integer(by);
     }
 
-    /// A number, as an integer if 64 bits can hold it.
+    /// A number, as an integer if it fits into 64 bits.
     pub(super) fn number(&mut self, number: i128) {
         match i64::try_from(number) {
             Ok(number) => self.integer(number),
@@ -98,7 +98,7 @@ impl Reply<'_> {
         self.header(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// A message that no command asked for.
+    /// A message that is no answer to a command.
     pub(super) fn push(&mut self, len: usize) {
         self.header(if self.resp3 { b'>' } else { b'*' }, len);
     }
@@ -121,8 +121,8 @@ impl Reply<'_> {
         self.out.push(b'-');
         let start = self.out.len();
         error.write(self.out);
-        // What a client sent may stand in the text. A line break would end it, and is a blank to Redis;
-        // other controls are for no terminal.
+        // The text may contain bytes from a client. A line break would end the reply, so it becomes
+        // a blank, as in Redis. Other control characters are escaped for terminals.
         let mut text = self.out.split_off(start);
         for byte in &mut text {
             if matches!(byte, b'\r' | b'\n') {
@@ -147,7 +147,7 @@ impl Reply<'_> {
     }
 }
 
-/// A short piece of a reply that is put together before it is appended as one: most replies are
+/// A short piece of a reply that is put together before it is appended as one. Most replies are
 /// this short.
 struct Line {
     bytes: [u8; Line::BYTES_MAX],
@@ -155,7 +155,7 @@ struct Line {
 }
 
 impl Line {
-    /// Room for two 64-bit numbers and what stands around them.
+    /// Room for two 64-bit numbers and the bytes around them.
     const BYTES_MAX: usize = 48;
 
     #[inline]

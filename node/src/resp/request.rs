@@ -1,9 +1,9 @@
 //! Framing of requests: from bytes to the arguments of one command, without copying them.
 //!
 //! A request is an array of bulk strings, or a line (an *inline* command, as typed in telnet).
-//! `redis_protocol` takes bulk strings out, one at a time: an array as a whole would be allocated
-//! for, could be nested as deep as its sender likes, and would be begun anew with each piece of a
-//! long command that comes in.
+//! `redis_protocol` decodes bulk strings, one at a time. To decode an array as a whole would
+//! allocate memory for it. The array could also be nested as deep as its sender likes. And its
+//! decoding would begin again with each piece of a long command.
 
 use super::error::Broken;
 use super::limits::{
@@ -13,7 +13,7 @@ use super::limits::{
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 
-/// Where an argument stands.
+/// The place of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     start: u32,
@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
         Args { bytes, spans }
     }
 
-    /// How many there are, with the name.
+    /// The number of arguments, with the name.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.spans.len()
@@ -51,7 +51,7 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
-    /// The command that begins at this argument, of one that has another in it.
+    /// The command that begins at this argument, for a command with another inside.
     pub(super) fn from(&self, start: usize) -> Args<'a> {
         Args {
             bytes: self.bytes,
@@ -68,7 +68,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Appends the arguments to `bytes`, and where they stand there to `spans`.
+    /// Appends the arguments to `bytes`, and their places there to `spans`.
     pub(super) fn copy_to(&self, bytes: &mut Vec<u8>, spans: &mut Vec<Span>) {
         for arg in self.iter() {
             push(bytes, spans, arg);
@@ -76,7 +76,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Appends one argument. The limits keep all offsets far below 32 bits.
+/// Appends one argument. The bounds keep all offsets far below 32 bits.
 fn push(bytes: &mut Vec<u8>, spans: &mut Vec<Span>, arg: &[u8]) {
     let start = bytes.len() as u32;
     bytes.extend_from_slice(arg);
@@ -86,14 +86,14 @@ fn push(bytes: &mut Vec<u8>, spans: &mut Vec<Span>, arg: &[u8]) {
     });
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// A command of so many bytes; its arguments are [`Request::args`].
+    /// A command of this many bytes; its arguments are [`Request::args`].
     Command(usize),
-    /// So many bytes that ask for nothing.
+    /// This many bytes without a command.
     Nothing(usize),
-    /// A command that goes on.
+    /// An incomplete command.
     Incomplete,
 }
 
@@ -102,9 +102,9 @@ pub(super) enum Parsed {
 pub(super) struct Request {
     /// The arguments so far, as offsets from the command's first byte, or in `line`.
     spans: Vec<Span>,
-    /// Arguments that are still to come; 0 before the command's header.
+    /// Arguments that have not arrived; 0 before the command's header.
     missing: usize,
-    /// How far the command was looked at.
+    /// How far the command was read.
     at: usize,
     /// The arguments of an inline command, which can't be ranges because of quotes.
     line: Vec<u8>,
@@ -112,11 +112,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Looks for a command at the start of `source`. After [`Parsed::Incomplete`] it goes on where
-    /// it stopped: `source` then begins with the same bytes.
+    /// Looks for a command at the start of `source`. After [`Parsed::Incomplete`] it continues
+    /// where it stopped: `source` then begins with the same bytes.
     ///
     /// # Errors
-    /// When the framing is broken; there is no way to go on then.
+    /// When the framing is broken; then the session can't continue.
     #[inline]
     pub(super) fn next(&mut self, source: &[u8], trusted: bool) -> Result<Parsed, Broken> {
         if self.missing == 0 {
@@ -152,7 +152,7 @@ impl Request {
                     return Err(Broken::ArgLength);
                 }
             };
-            // The library takes numbers in forms that Redis refuses.
+            // The library accepts numbers in forms that Redis refuses.
             match rest.get(1) {
                 Some(b'1'..=b'9') if start <= LENGTH_LINE_BYTES_MAX + 1 => {}
                 Some(b'0') if start == b"$0\r\n".len() => {}
@@ -182,7 +182,7 @@ impl Request {
         }
     }
 
-    /// Forgets the command that was found, or what was read of one.
+    /// Forgets the command that was found, or the part that was read.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.spans.clear();
@@ -191,7 +191,7 @@ impl Request {
         self.inline = false;
     }
 
-    /// Gives back memory beyond `bytes`, if it is in the middle of nothing.
+    /// Returns memory beyond `bytes`, if no command is half read.
     pub(super) fn shrink(&mut self, bytes: usize) {
         if self.spans.is_empty() {
             self.spans.shrink_to(bytes / size_of::<Span>());
@@ -200,12 +200,12 @@ impl Request {
         }
     }
 
-    /// The memory that is held, in bytes.
+    /// The memory in use, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.line.capacity()
     }
 
-    /// Reads how many arguments come.
+    /// Reads the number of arguments.
     #[inline]
     fn begin(&mut self, source: &[u8], trusted: bool) -> Result<Option<usize>, Broken> {
         let line = source.get(1..).unwrap_or_default();
@@ -220,7 +220,7 @@ impl Request {
             return Ok(None);
         }
         let count = number(&line[..end]).ok_or(Broken::ArgCount)?;
-        // Redis takes a count of 0 or less for a command that asks for nothing.
+        // Redis treats a count of 0 or less as an empty command.
         let count = usize::try_from(count).unwrap_or(0);
         if count > UNAUTHENTICATED_ARGS_MAX && !trusted {
             return Err(Broken::UnauthenticatedArgCount);
@@ -260,7 +260,7 @@ impl Request {
     }
 }
 
-/// Refuses a bulk string by its length before it is there.
+/// Refuses a bulk string by its length before it arrives.
 #[cold]
 fn check_length(rest: &[u8], trusted: bool) -> Result<(), Broken> {
     let line = &rest[..rest.len().min(LENGTH_LINE_BYTES_MAX)];
@@ -270,7 +270,7 @@ fn check_length(rest: &[u8], trusted: bool) -> Result<(), Broken> {
             false => Err(Broken::ArgLengthLine),
         };
     };
-    // What is no end of a line would be searched for one with each piece that comes in.
+    // Otherwise each new piece of input would be searched for the end of such a line.
     if rest.get(end + 1).is_some_and(|byte| *byte != b'\n') {
         return Err(Broken::ArgLength);
     }
@@ -281,7 +281,7 @@ fn check_length(rest: &[u8], trusted: bool) -> Result<(), Broken> {
     )
 }
 
-/// Refuses a command before authentication that is longer, or has come further, than one may.
+/// Refuses a command before authentication that is longer, or has more bytes so far, than one may.
 #[inline]
 fn check_whole(bytes: usize, trusted: bool) -> Result<(), Broken> {
     match trusted || bytes <= UNAUTHENTICATED_COMMAND_BYTES_MAX {
@@ -303,7 +303,7 @@ fn check_bytes(bytes: usize, trusted: bool) -> Result<(), Broken> {
     Ok(())
 }
 
-/// An integer as Redis takes it: no sign but a minus, no zeros in front, no spaces.
+/// An integer in Redis's form: no sign except a minus, no leading zeros, no spaces.
 pub(super) fn number(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
@@ -317,7 +317,7 @@ pub(super) fn number(text: &[u8]) -> Option<i64> {
     let mut number = 0_i64;
     for digit in digits {
         let digit = i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
-        // Downwards, since the lowest number has no positive counterpart.
+        // It counts downwards, because the lowest number has no positive counterpart.
         number = number.checked_mul(10)?.checked_sub(digit)?;
     }
     match negative {
@@ -356,7 +356,7 @@ fn split(line: &[u8], bytes: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), 
     }
 }
 
-/// Takes what stands in quotes; returns what follows them.
+/// Reads the text in quotes; returns the bytes after it.
 fn quoted<'a>(mut rest: &'a [u8], quote: u8, arg: &mut Vec<u8>) -> Result<&'a [u8], Broken> {
     loop {
         let (byte, after) = match *rest {

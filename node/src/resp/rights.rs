@@ -1,8 +1,10 @@
-//! `CLIENT RIGHTS-WAIT`: how long the commands of a session wait for rights of a budget, or for room.
+//! `CLIENT RIGHTS-WAIT`: how long the commands of a session wait for rights of a budget, or for
+//! room.
 //!
-//! A command that is refused for want of rights is put off: other members are asked, and it is executed
-//! again once there is enough here, or refused when its time is over. Meanwhile the session takes no
-//! other command. Of `EXEC` nothing waits: what was queued is discarded with its refusal.
+//! A command that is refused for lack of rights is postponed. Other members are asked, and the
+//! command is executed again once there is enough here, or refused when its time is over. Meanwhile
+//! the session executes no other command. Commands of an `EXEC` never wait: the queued commands are
+//! discarded with the refusal.
 
 use super::error::ReplyError;
 use super::limits::LEVEL_WAIT_MS_MAX;
@@ -11,28 +13,28 @@ use super::request::{Args, number};
 use super::session::{Session, Wait};
 use tallymesh_core::Stock;
 
-/// What there was too little of.
+/// The rights of which there were too few.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The budget, or the sequence of numbers.
     pub name: String,
-    /// Rights or room; none of a sequence.
+    /// Rights or room; `None` for a sequence.
     pub stock: Option<Stock>,
-    /// How much has to be held here.
+    /// The amount that this node needs.
     pub amount: u64,
 }
 
-/// How long is waited, and for what.
+/// The wait of a session for rights, and the present lack.
 #[derive(Default)]
 pub(super) struct RightsWait {
     wait_ms: u64,
     lack: Option<Lack>,
-    /// How long the command that is executed again may wait still.
+    /// The rest of the wait of the command that is executed again.
     left_ms: Option<u64>,
 }
 
 impl RightsWait {
-    /// How long the next command may wait still, if it is one that has waited; asked once.
+    /// The rest of the wait of the next command, if it has already waited; returned once.
     #[inline]
     pub(super) fn left_ms(&mut self) -> Option<u64> {
         self.left_ms.take()
@@ -40,7 +42,7 @@ impl RightsWait {
 }
 
 impl Session {
-    /// Tells and sets how long is waited.
+    /// Answers and sets the longest wait.
     pub(super) fn client_rights_wait<'a>(
         &mut self,
         args: &Args<'a>,
@@ -59,7 +61,7 @@ impl Session {
         Ok(())
     }
 
-    /// Puts the present command off, if it may wait for what it was refused for want of.
+    /// Postpones the present command, if it may wait for its lack. Returns whether it does.
     pub(super) fn waits_for_rights(&mut self, lacked: &Lack, left_ms: Option<u64>) -> bool {
         let timeout_ms = left_ms.unwrap_or(self.rights.wait_ms);
         if timeout_ms == 0 {
@@ -72,20 +74,20 @@ impl Session {
         true
     }
 
-    /// Ends a pause after tries to authenticate in vain. Feed it then, if only nothing.
+    /// Ends a pause after failed attempts to authenticate. Feed it after that, even with no bytes.
     pub fn answer_pause(&mut self) {
         if let Some(Wait::Pause { .. }) = self.wait {
             self.wait = None;
         }
     }
 
-    /// What it waits for, if that is rights.
+    /// The lack that it waits for, if it waits for rights.
     pub fn lack(&self) -> Option<&Lack> {
         self.rights.lack.as_ref()
     }
 
-    /// Ends its wait for rights: there are enough, or the time is over; so much is left of it. Feed it
-    /// then, if only nothing.
+    /// Ends its wait for rights, because there are enough or the time is over. `left_ms` is the
+    /// rest of the wait. Feed it after that, even with no bytes.
     pub fn answer_rights(&mut self, left_ms: u64) {
         if let Some(Wait::Rights { .. }) = self.wait {
             (self.wait, self.rights.lack) = (None, None);

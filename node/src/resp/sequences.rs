@@ -1,4 +1,4 @@
-//! `SEQUENCE.…`: commands on sequences of numbers, which Redis has no like of.
+//! `SEQUENCE.…`: commands on sequences of numbers, which Redis does not have.
 
 use super::command::Command;
 use super::counters::{Writing, key};
@@ -8,11 +8,11 @@ use super::request::{Args, number};
 use crate::driver::OperationError;
 use tallymesh_core::{Reached, Replica};
 
-/// Most names that one `SEQUENCE.LIST` answers.
+/// Most names in one answer of `SEQUENCE.LIST`.
 pub(super) const LIST_MAX: usize = 1_000;
 
 impl<'a> Writing<'_, '_, 'a> {
-    /// Makes a command on a sequence, and answers it: `SEQUENCE.NEXT` with the number.
+    /// Makes a command on a sequence, and answers it; the answer of `SEQUENCE.NEXT` is the number.
     pub(super) fn sequence(
         &mut self,
         command: Command,
@@ -49,12 +49,12 @@ impl<'a> Writing<'_, '_, 'a> {
 /// A number of a sequence.
 fn of_sequence(text: &[u8]) -> Result<u64, ReplyError<'_>> {
     let number = number(text).ok_or(ReplyError::NotInteger)?;
-    // What is none of a sequence's is refused where it is used.
+    // A number that is outside of a sequence is refused where it is used.
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
-/// Answers `SEQUENCE.GET`: the least number that nobody was given, how many were handed out at least, how
-/// many were lost, and of each number that is watched what became of it.
+/// Answers `SEQUENCE.GET`. It gives the lowest number that no member was given, how many were
+/// handed out at least, and how many were lost. It also gives the state of each watched number.
 pub(super) fn get<'a>(
     args: &Args<'a>,
     replica: &Replica,
@@ -95,7 +95,7 @@ pub(super) fn get<'a>(
     Ok(())
 }
 
-/// Answers `SEQUENCE.LIST`: names that begin so, after a name, by their bytes.
+/// Answers `SEQUENCE.LIST`: names with a prefix, after a name, by their bytes.
 pub(super) fn list<'a>(
     args: &Args<'a>,
     replica: &Replica,

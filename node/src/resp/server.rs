@@ -10,10 +10,10 @@ use super::request::Args;
 use super::{Host, Place, RespConfig};
 use std::fmt::Write;
 
-/// The Redis whose protocol is spoken: clients decide by it what they may send.
+/// The Redis version whose protocol this is. Clients decide by it which commands they may send.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
-/// Answers `INFO`: the sections that are asked for, or all.
+/// Answers `INFO`: the requested sections, or all.
 pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) {
     let asked: Vec<Vec<u8>> = args
         .iter()
@@ -41,11 +41,11 @@ pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) 
     reply.verbatim(&text);
 }
 
-/// The name of a section of `INFO`, and what makes its text.
+/// The name of a section of `INFO`, and the function that makes its text.
 type Section = (&'static str, fn(&mut dyn Host) -> String);
 
-/// The sections of `INFO`. Each is put together only if it is asked for, in a time that does not depend on
-/// how many counters there are: clients ask whenever they connect.
+/// The sections of `INFO`. Each is made only on request, in a time that does not depend on the
+/// number of counters, because clients request it whenever they connect.
 static SECTIONS: &[Section] = &[
     ("Server", server),
     ("Clients", |host| {
@@ -93,13 +93,13 @@ fn server(host: &mut dyn Host) -> String {
     )
 }
 
-/// The spaces that the session's ticket speaks of.
+/// The spaces that the session's ticket covers.
 fn spaces_told(host: &dyn Host) -> Vec<usize> {
     let told = |space: &usize| host.judge(Place::Space(*space)).is_ok();
     (0..host.spaces()).filter(told).collect()
 }
 
-/// A row for each space with counters, with Redis's fields and no other: parsers refuse others.
+/// A row for each space with counters, with exactly Redis's fields, because parsers refuse others.
 fn keyspace(host: &mut dyn Host) -> String {
     let mut rows = String::new();
     for space in spaces_told(host) {
@@ -167,8 +167,8 @@ pub(super) fn config<'a>(
     Ok(())
 }
 
-/// Whether a parameter may be set to `value`: to what it is, or, of the events that are told,
-/// to some of them. Nobody is told what was not subscribed to.
+/// Whether a parameter may be set to `value`. It may be set to its present value. The parameter of
+/// events may be set to some of the sent events, because clients receive only subscribed ones.
 fn may_be(name: &str, is: &str, value: &[u8]) -> bool {
     let events = || {
         let known = value.iter().all(|flag| b"KEAg$lshzxetdnm".contains(flag));
@@ -177,7 +177,7 @@ fn may_be(name: &str, is: &str, value: &[u8]) -> bool {
     value == is.as_bytes() || name == "notify-keyspace-events" && events()
 }
 
-/// What `CONFIG GET` tells, by name.
+/// The answers of `CONFIG GET`, by name.
 fn parameters(config: &RespConfig, host: &mut dyn Host) -> Vec<(String, String)> {
     let own = [
         ("appendonly", "no".to_owned()),
@@ -248,7 +248,7 @@ fn write_all(specs: impl Iterator<Item = Option<&'static Spec>> + Clone, reply: 
     }
 }
 
-/// The name, the arity, flags, where keys are, and what clients need not know.
+/// The name, the arity, the flags, the places of keys, and fields that clients do not need.
 fn write_info(spec: &Spec, reply: &mut Reply<'_>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
@@ -322,7 +322,7 @@ fn group(spec: &Spec) -> &'static str {
     }
 }
 
-/// Whether a command that writes is about any type, in Redis's order of things.
+/// Whether a command that writes is for any type, in Redis's categories.
 fn is_generic(command: Command) -> bool {
     use Command::{Del, Expire, ExpireAt, PExpire, PExpireAt, Persist, Unlink};
     matches!(

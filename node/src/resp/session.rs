@@ -1,4 +1,4 @@
-//! One connection: what it has sent, what it is in the middle of, and what it is answered.
+//! The state of one connection: its input, its present command, and its answers.
 
 use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
@@ -27,22 +27,22 @@ use tallymesh_core::{Error, Once, Replica, WriterId};
 struct Ready {
     request: Request,
     spec: Option<&'static Spec>,
-    /// Where it begins, and where the next one does.
+    /// The offsets where it begins, and where the next one begins.
     start: usize,
     end: usize,
 }
 
-/// What reading ahead came to.
+/// The result of reading ahead.
 struct Read {
     /// Commands that are ready.
     count: usize,
-    /// Bytes before them that ask for nothing.
+    /// Bytes before them without a command.
     skipped: usize,
     /// Whether more may follow; if not, the next one is incomplete.
     then: Result<bool, Broken>,
 }
 
-/// Reads the next commands, one in each of `ahead`, of which the first may have been begun before.
+/// Reads the next commands, one into each of `ahead`. The first one may have been begun before.
 fn read_ahead(ahead: &mut Vec<Ready>, source: &[u8], trusted: bool) -> Read {
     let mut read = Read {
         count: 0,
@@ -80,26 +80,27 @@ fn read_ahead(ahead: &mut Vec<Ready>, source: &[u8], trusted: bool) -> Read {
     read
 }
 
-/// One connection's state.
+/// The state of one connection.
 ///
-/// The owner [feeds](Session::feed) it what came in, flushes the output, and does as the [`Flow`]
-/// says. However the bytes are cut into pieces, the replies are the same.
+/// The owner [feeds](Session::feed) it received bytes, flushes the output, and acts on the
+/// [`Flow`]. The replies do not depend on how the bytes are split into pieces.
 pub struct Session {
     pub(super) id: u64,
     pub(super) config: Arc<RespConfig>,
     pub(super) space: usize,
     pub(super) resp3: bool,
     pub(super) authenticated: bool,
-    /// What its ticket gives, where tickets are asked for.
+    /// The role of its ticket, where clients need tickets.
     pub(super) role: Option<Role>,
-    /// For what its ticket was found good last in the present piece.
+    /// The place for which its ticket was last found valid in the present piece.
     pub(super) judged: Option<Place>,
-    /// Whether anything keeps commands from being just executed.
+    /// Whether commands need checks before they are executed.
     guarded: bool,
     pub(super) closing: bool,
-    /// Commands that were read and not executed; between two feeds the one that goes on, if any.
+    /// Commands that were read and not executed. Between two feeds it has only the incomplete one,
+    /// if any.
     ahead: Vec<Ready>,
-    /// Bytes that came and wait. Empty while they are executed.
+    /// Received bytes that wait. Empty while they are executed.
     held: Held,
     pub(super) multi: Option<Box<Multi>>,
     pub(super) watched: Vec<Watched>,
@@ -107,9 +108,9 @@ pub struct Session {
     pub(super) wait: Option<Wait>,
     pub(super) levels: Levels,
     pub(super) rights: RightsWait,
-    /// A `KEYS` that goes on in the next turn.
+    /// A `KEYS` that continues in the next turn.
     pub(super) listing: Option<Box<Listing>>,
-    /// Whether the present command was put off, and is to be read again.
+    /// Whether the present command was postponed, and has to be read again.
     pub(super) put_off: bool,
     written: Vec<Written>,
     pub(super) name: String,
@@ -117,16 +118,16 @@ pub struct Session {
     pub(super) library_version: String,
     pub(super) no_evict: bool,
     commands: u64,
-    /// What it has done in its present turn; see [`TURN_WORK_MAX`].
+    /// The work of its present turn; see [`TURN_WORK_MAX`].
     pub(super) work: usize,
-    /// Where the last whole reply ends in the output.
+    /// The offset in the output where the last whole reply ends.
     sound: usize,
     /// The last command's name.
     pub(super) last: &'static str,
 }
 
 impl Session {
-    /// A new connection's state. `id` is never given twice by a node.
+    /// The state of a new connection. A node gives each `id` only once.
     pub fn new(id: u64, config: Arc<RespConfig>) -> Session {
         let mut session = Session {
             id,
@@ -167,21 +168,21 @@ impl Session {
         self.authenticated
     }
 
-    /// The number of the space that it is in.
+    /// The number of its present space.
     pub fn space(&self) -> usize {
         self.space
     }
 
-    /// The number that it was made with.
+    /// The number from its creation.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Takes `bytes` in, executes all complete commands, and appends their replies to `out`.
+    /// Receives `bytes`, executes all complete commands, and appends their replies to `out`.
     ///
-    /// It stops early, and keeps the rest, when it waits, when it has done [`TURN_WORK_MAX`], or when
-    /// `out` is longer than [`OUT_BYTES_PAUSE`]. What is fed after that is kept too, up to [`HELD_BYTES_MAX`]; so
-    /// nothing more should be read then.
+    /// It stops early, and keeps the rest, when it waits, when it has done [`TURN_WORK_MAX`], or
+    /// when `out` is longer than [`OUT_BYTES_PAUSE`]. Bytes that are fed after that are kept, too,
+    /// up to [`HELD_BYTES_MAX`]. So the owner should then read no more.
     pub fn feed(&mut self, bytes: &[u8], host: &mut dyn Host, out: &mut Vec<u8>) -> Flow {
         if self.closing {
             return Flow::Close;
@@ -209,13 +210,13 @@ impl Session {
         }
     }
 
-    /// Ends it, as a command of it panicked: what that had answered by then is taken back.
+    /// Ends it, because a command panicked. The answers of that command are removed.
     pub fn fail(&mut self, out: &mut Vec<u8>) {
         out.truncate(self.sound);
         self.end(&ReplyError::Internal(self.last), out);
     }
 
-    /// Ends it with a refusal, and forgets what it holds.
+    /// Ends it with a refusal, and drops its bytes.
     pub fn end(&mut self, error: &ReplyError<'_>, out: &mut Vec<u8>) {
         let resp3 = self.resp3;
         Reply { out, resp3 }.error(error);
@@ -226,27 +227,27 @@ impl Session {
         self.held.clear();
     }
 
-    /// How many commands it has executed, refused ones too.
+    /// How many commands it has executed, including refused ones.
     pub fn commands(&self) -> u64 {
         self.commands
     }
 
-    /// What it has done since it was last fed; see [`TURN_WORK_MAX`].
+    /// Its work since it was last fed; see [`TURN_WORK_MAX`].
     pub fn work(&self) -> usize {
         self.work
     }
 
-    /// What it waits for.
+    /// The event that it waits for.
     pub fn wait(&self) -> Option<Wait> {
         self.wait
     }
 
-    /// Its last transaction in each space, and those of others that stand for what it asked for again.
+    /// Its last transaction in each space, and those of others that its retries refer to.
     pub fn writes(&self) -> &[Written] {
         &self.written
     }
 
-    /// Ends its wait: so many members hold what it wrote. Feed it then, if only nothing.
+    /// Ends its wait: `members` have stored its writes. Feed it after that, even with no bytes.
     pub fn answer_wait(&mut self, members: usize, out: &mut Vec<u8>) {
         if let Some(Wait::Holders { .. }) = self.wait {
             self.wait = None;
@@ -255,7 +256,7 @@ impl Session {
         }
     }
 
-    /// The memory that it holds beside itself, in bytes.
+    /// The memory that it uses beside itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let multi = self.multi.as_ref().map_or(0, |multi| multi.heap_bytes());
         let requests = self.ahead.iter().map(|ready| ready.request.heap_bytes());
@@ -265,12 +266,12 @@ impl Session {
         self.held.heap_bytes() + ahead + multi + subscriptions + listing
     }
 
-    /// Bytes that came and wait for their turn; none while it is theirs.
+    /// Received bytes that wait for their turn; none during their turn.
     pub(super) fn unparsed(&self) -> usize {
         self.held.len()
     }
 
-    /// Executes the commands at the start of `source`; returns how many bytes they took.
+    /// Executes the commands at the start of `source`. Returns how many bytes they had.
     fn run(&mut self, source: &[u8], host: &mut dyn Host, out: &mut Vec<u8>) -> usize {
         let mut ahead = std::mem::take(&mut self.ahead);
         let mut at = 0;
@@ -300,7 +301,7 @@ impl Session {
                 made += 1;
             }
             if made < read.count || self.authenticated != trusted {
-                // What is left is read again when its turn comes, as what it then may be.
+                // The rest is read again in its turn, because other rules may apply then.
                 ahead.iter_mut().for_each(|ready| ready.request.clear());
                 continue;
             }
@@ -311,7 +312,7 @@ impl Session {
                     break;
                 }
                 Err(broken) if self.may_execute(out) => self.break_off(broken, out),
-                // It is read again when its turn comes.
+                // It is read again in its turn.
                 Err(_) => ahead[read.count].request.clear(),
             }
         }
@@ -333,9 +334,9 @@ impl Session {
         self.work >= TURN_WORK_MAX
     }
 
-    /// Looks at the counters of the next commands, so that they are at hand when they are dealt
-    /// with. One after another, each command would wait for memory that the one before it did not
-    /// need; here many of these waits pass at the same time.
+    /// Accesses the counters of the next commands, so that they are in the cache when they are
+    /// needed. One after another, each command would wait for memory. Here many of these waits
+    /// overlap.
     fn warm(&self, ahead: &[Ready], source: &[u8], host: &mut dyn Host) {
         let mut keys = [""; AHEAD_MAX];
         for (slot, ready) in keys.iter_mut().zip(ahead) {
@@ -415,7 +416,7 @@ impl Session {
         self.work += args.len() + (reply.out.len() - start.min(reply.out.len())) / 64;
     }
 
-    /// Answers what is no command, or has the wrong number of arguments.
+    /// Answers an unknown command, or one with a wrong number of arguments.
     #[cold]
     fn reject<'a>(
         &mut self,
@@ -423,7 +424,7 @@ impl Session {
         args: &Args<'a>,
     ) -> Result<(), ReplyError<'a>> {
         let name = args.name();
-        // A browser was made to send a request here by a page that it shows.
+        // A page made a browser send an HTTP request to this port.
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
             self.closing = true;
             return Ok(());
@@ -439,8 +440,8 @@ impl Session {
         Err(error)
     }
 
-    /// Executes a command in a session that has not authenticated or has a ticket, queues commands, is
-    /// subscribed, or has to reach a level.
+    /// Executes a command in a session that needs checks. Such a session has not authenticated or
+    /// has a ticket, queues commands, is subscribed, or has to reach a level.
     #[cold]
     fn admit<'a>(
         &mut self,
@@ -504,7 +505,8 @@ impl Session {
         self.perform_rest(spec, args, host, reply)
     }
 
-    /// The add that nearly all commands are: without a transaction of several steps.
+    /// The fast path for adds, which are nearly all commands: without a transaction of several
+    /// steps.
     #[inline]
     fn add<'a>(
         &mut self,
@@ -555,7 +557,7 @@ impl Session {
         done
     }
 
-    /// Makes one command that writes, as one transaction, which may be under a key that is new.
+    /// Makes one command that writes, as one transaction, perhaps under a new key.
     pub(super) fn write<'a>(
         &mut self,
         spec: &'static Spec,
@@ -582,7 +584,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes what has to be made before the transaction of these commands.
+    /// Does the work before the transaction of these commands.
     pub(super) fn prepare<'a>(
         &self,
         commands: impl Iterator<Item = (&'static Spec, Args<'a>)>,
@@ -598,7 +600,7 @@ impl Session {
         Ok(())
     }
 
-    /// Answers a command that needs nothing but itself.
+    /// Answers a command that needs only its arguments.
     pub(super) fn answer<'a>(
         &self,
         command: Command,
@@ -620,7 +622,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes the last transaction of a writer in a space, for `WAIT`.
+    /// Records the last transaction of a writer in a space, for `WAIT`.
     #[inline]
     pub(super) fn written(&mut self, space: usize, writer: WriterId, clock: u64) {
         let written = Written {
@@ -632,7 +634,7 @@ impl Session {
         note(&mut self.written, written);
     }
 
-    /// Notes whether commands may be just executed.
+    /// Updates whether commands need checks before they are executed.
     pub(super) fn guard_again(&mut self) {
         let subscribed = !self.resp3 && self.subscriptions.is_some();
         let known = self.authenticated && self.role.is_none();
@@ -641,7 +643,7 @@ impl Session {
     }
 }
 
-/// Notes the last transaction of its writer in its space.
+/// Records the last transaction of its writer in its space.
 #[inline]
 pub(super) fn note(all: &mut Vec<Written>, written: Written) {
     let mut same = all.iter_mut();
@@ -651,7 +653,7 @@ pub(super) fn note(all: &mut Vec<Written>, written: Written) {
     }
 }
 
-/// Why the arguments are no command that can be executed.
+/// The reason why the arguments are no valid command.
 pub(super) fn unfit<'a>(found: Option<&'static Spec>, args: &Args<'a>) -> ReplyError<'a> {
     let name = args.name();
     match (found, command::unsupported(name)) {

@@ -1,4 +1,4 @@
-//! Transcripts: what is sent, and what is answered to the byte.
+//! Transcripts: input, and the exact bytes of the answers.
 
 mod access;
 mod budgets;
@@ -29,12 +29,12 @@ pub(crate) const BEFORE: &str = "panic-before";
 /// A key whose add panics while it changes its replica.
 pub(crate) const WITHIN: &str = "panic-within";
 
-/// Panics where a test says so.
+/// Panics where a test requires it.
 pub(crate) fn panic_if_told(arg: &[u8], word: &str) {
     assert!(arg != word.as_bytes(), "on purpose");
 }
 
-/// How many seeds are to be run: `TALLYMESH_SEEDS`, or so many.
+/// The number of seeds to run: `TALLYMESH_SEEDS`, or the default.
 fn seeds(default: u64) -> u64 {
     let wanted = std::env::var("TALLYMESH_SEEDS").ok();
     wanted.map_or(default, |wanted| wanted.parse().expect("a number"))
@@ -60,7 +60,8 @@ impl Client {
         (out, flow)
     }
 
-    /// Sends one command, its arguments apart by blanks, and returns the reply as [`show`]n.
+    /// Sends one command, whose arguments are separated by blanks, and returns the reply as
+    /// [`show`]n.
     fn send(&mut self, command: &str) -> String {
         let (mut out, mut flow) = self.feed(&request(command));
         while flow == Flow::Turn {
@@ -90,7 +91,7 @@ fn show(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace("\r\n", "|")
 }
 
-/// What is sent, what RESP2 answers, and what RESP3 answers if that is something else.
+/// The input, the answer of RESP2, and the answer of RESP3 if it differs.
 type Row = (&'static str, &'static str, &'static str);
 
 /// Plays a transcript in both versions of the protocol.
@@ -110,7 +111,7 @@ fn play(config: &RespConfig, rows: &[Row]) {
     }
 }
 
-/// As [`play`], where both versions answer the same and nothing is configured.
+/// As [`play`], for equal answers in both versions and the default settings.
 fn play_same(rows: &[(&'static str, &'static str)]) {
     let rows: Vec<Row> = rows
         .iter()

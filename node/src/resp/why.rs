@@ -1,15 +1,15 @@
-//! Why commands of Redis's are not there.
+//! The reasons why commands of Redis are not available.
 
-/// Why a command of Redis's is not there.
+/// The reason why a command of Redis is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It is for lists, hashes, sets, streams and the like.
     OtherType,
-    /// It takes a value as text, bits or a float.
+    /// It needs a value as text, bits or a float.
     NotInteger,
     /// It runs a program at the server.
     Script,
-    /// It depends on what no replica can know of the others, and has a form that does not.
+    /// It depends on the state of other replicas, and has a form that does not.
     Conditional,
     /// It sends messages of the client's own.
     Publish,

@@ -24,7 +24,7 @@ const fn spec(
 }
 
 /// All commands, by name.
-// One command a line: what is compared stands below each other.
+// One command a line, so that values to compare are below each other.
 #[rustfmt::skip]
 pub(in crate::resp) static TABLE: &[Spec; 77] = {
     use Kind::*;

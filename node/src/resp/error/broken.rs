@@ -12,7 +12,7 @@ pub enum Broken {
     UnauthenticatedArgCount,
     /// The line with the count does not end.
     ArgCountLine,
-    /// Something else than an argument's length stands where one should.
+    /// Another byte is in the place of an argument's length.
     Expected(u8),
     /// An argument's length is no number, or over [`limits::ARG_BYTES_MAX`].
     ArgLength,
@@ -29,7 +29,7 @@ pub enum Broken {
     Quotes,
     /// A command is longer than [`limits::COMMAND_BYTES_MAX`].
     CommandLength,
-    /// More came than [`limits::HELD_BYTES_MAX`] while the session waited.
+    /// More than [`limits::HELD_BYTES_MAX`] arrived while the session waited.
     Held,
 }
 
