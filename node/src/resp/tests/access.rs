@@ -1,4 +1,4 @@
-//! Tickets: which command takes which role, and what becomes of a session whose ticket is not enough.
+//! Tickets: the role that each command needs, and the end of a session whose ticket is not enough.
 
 use super::*;
 use crate::resp::command::{Needs, TABLE};
@@ -154,7 +154,7 @@ fn roles_are_those_that_operations_tell() {
         let told = TABLE.iter().find(|spec| spec.name == name)?;
         Some((told, cells.next()?.to_owned(), cells.next()?.to_owned()))
     });
-    // Another table tells what a retry is answered, and has two columns only.
+    // Another table lists the answers to retries, and has two columns only.
     let rows: Vec<_> = rows.collect();
     for spec in TABLE {
         let role = match spec.needs(&Args::new(b"", &[])) {
@@ -235,11 +235,11 @@ fn a_ticket_speaks_of_its_spaces_only() {
         let told = client.send(sent);
         assert!(told.starts_with(answer), "{sent}: {told}");
     }
-    // What is told of spaces is told of its own.
+    // `INFO` lists only the spaces of the ticket.
     client.node.replicas[0].add("b", 1).expect("added");
     let info = client.send("INFO keyspace");
     assert!(info.contains("db1:") && !info.contains("db0:"), "{info}");
-    // Another ticket takes its place, and one that is none does not.
+    // Another valid ticket replaces the first, and an invalid one does not.
     for (sent, answer) in [
         ("AUTH nonsense", "-WRONGPASS ticket: this is none|"),
         ("GET a", "$1|5|"),
@@ -352,7 +352,7 @@ fn a_good_ticket_passes_whatever_was_shown_before_and_bad_ones_are_slowed() {
             let (out, flow) = client.feed(&request("AUTH x"));
             assert!(show(&out).starts_with("-WRONGPASS ") && flow == Flow::Open);
         }
-        // From now on each further one is answered at once, and makes this connection pause.
+        // From here on, each further try is answered at once and pauses this connection.
         for _ in 0..10 {
             let (out, flow) = client.feed(&[request("AUTH x"), request("PING")].concat());
             assert!(
@@ -369,7 +369,8 @@ fn a_good_ticket_passes_whatever_was_shown_before_and_bad_ones_are_slowed() {
             let (out, flow) = client.feed(b"");
             assert!(show(&out).starts_with("-NOAUTH ") && flow == Flow::Open);
         }
-        // The same address, the same connection even: a good ticket is let in at once.
+        // From the same address, and even on the same connection, a valid ticket is accepted at
+        // once.
         let (out, flow) = client.feed(&request(login));
         assert!(
             !show(&out).starts_with('-') && flow == Flow::Open,

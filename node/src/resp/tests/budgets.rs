@@ -1,4 +1,4 @@
-//! `BUDGET.…`: what each command answers, in both versions of the protocol, and what it is refused with.
+//! `BUDGET.…`: the answers and the refusals of each command, in both versions of the protocol.
 
 use super::*;
 use crate::resp::command::{KeysAt, Kind, Spec, TABLE};
@@ -241,7 +241,7 @@ fn subscribers_are_told_of_budgets_and_not_of_expiries() {
         !told.is_empty() && told.iter().all(|it| it.ends_with(" budget")),
         "{told:?}"
     );
-    // A budget that another member brought is a budget here.
+    // A budget that another member created is a budget here too.
     client.node.replicas[0]
         .quota_mut()
         .flow("gift", BudgetFlow::Spend(1))
@@ -249,7 +249,8 @@ fn subscribers_are_told_of_budgets_and_not_of_expiries() {
     assert!(client.send("BUDGET.GET gift").contains("|value|$1|9|"));
 }
 
-/// The arguments of a command, its keys in place of `KEY`. All others take keys and one number at most.
+/// The arguments of a command, with a key in place of `KEY`. All other commands take keys and at
+/// most one number.
 fn with_key(spec: &Spec) -> Option<String> {
     if spec.name.contains('.') || spec.keys == KeysAt::None {
         return None;

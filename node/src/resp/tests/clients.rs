@@ -1,4 +1,4 @@
-//! What the clients that people use send first, byte for byte.
+//! The first bytes that common clients send.
 
 use super::*;
 
@@ -20,8 +20,8 @@ fn talks(config: RespConfig, talk: &[(&[u8], &str)]) {
     }
 }
 
-/// From the sources of 9.22.0, with all that may be said first. It goes on with plain RESP3 after
-/// the two refusals, unless it was told to insist on what is refused.
+/// From the sources of 9.22.0, with all that it can send first. After the two refusals it continues
+/// with plain RESP3, unless it was configured to require the refused commands.
 #[test]
 fn go_redis() {
     let config = RespConfig {
@@ -51,7 +51,7 @@ fn go_redis() {
             (b"*2\r\n$4\r\nincr\r\n$4\r\nhits\r\n", ":1|"),
         ],
     );
-    // 9.17.0 as it comes: no password, no name, the first space.
+    // 9.17.0 by default: no password, no name, the first space.
     talks(
         RespConfig::default(),
         &[
@@ -70,7 +70,7 @@ fn go_redis() {
     );
 }
 
-/// To an address of the own machine or network, without TLS. All versions since 9.16 ask.
+/// For an address of the same machine or network, without TLS. All versions since 9.16 send it.
 const GO_REDIS_MAINTENANCE: &[u8] = b"*5\r\n$6\r\nclient\r\n$19\r\nmaint_notifications\r\n\
     $2\r\non\r\n$20\r\nmoving-endpoint-type\r\n$11\r\ninternal-ip\r\n";
 const GO_REDIS_NO_MAINTENANCE: &str =
@@ -120,7 +120,7 @@ fn ioredis() {
         out.starts_with("+OK|+OK|$") && out.ends_with("|:1|"),
         "{out}"
     );
-    // It waits until a server that is loading has loaded, and reads the version.
+    // It waits until a loading server has loaded, and reads the version.
     assert!(
         out.contains("|loading:0|") && out.contains("|redis_version:7.4.0|"),
         "{out}"
@@ -151,7 +151,7 @@ fn redis_cli_and_benchmark() {
     assert_eq!(client.send("INCR counter:000000000042"), ":1|");
 }
 
-/// As taken from the wire.
+/// Captured from a connection.
 #[test]
 fn newer_ones_that_begin_with_resp3() {
     let unknown = "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.|";

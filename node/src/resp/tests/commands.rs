@@ -1,4 +1,4 @@
-//! Each command on counters, and what it answers.
+//! Each command on counters, and its answer.
 
 use super::*;
 

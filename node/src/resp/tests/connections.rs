@@ -1,4 +1,4 @@
-//! Each command about connections and the node, and what it answers.
+//! Each command about connections and the node, and its answer.
 
 use super::*;
 
@@ -332,14 +332,14 @@ fn waiting_counts_members_that_hold_what_was_written() {
         timeout_ms: Some(500),
     };
     assert_eq!(client.session.wait(), Some(wait));
-    // Nothing is executed meanwhile.
+    // No command is executed meanwhile.
     assert_eq!(client.feed(&request("INCR a")), (Vec::new(), Flow::Waits));
     let mut out = Vec::new();
     client.session.answer_wait(1, &mut out);
     assert_eq!(show(&out), ":1|");
     let (out, flow) = client.feed(b"");
     assert_eq!((show(&out), flow), (":2|:3|".to_owned(), Flow::Open));
-    // What is broken is told when its turn comes.
+    // A protocol error is reported in its turn, after the earlier replies.
     let (out, flow) = client.feed(b"PING\r\nWAIT 2 0\r\n*x\r\n");
     assert_eq!((show(&out), flow), ("+PONG|".to_owned(), Flow::Waits));
     let wait = Wait::Holders {

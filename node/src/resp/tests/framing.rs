@@ -1,4 +1,4 @@
-//! Bytes in whatever pieces, of whatever kind.
+//! Bytes of every kind, in pieces of every size.
 
 use super::*;
 use crate::resp::limits::*;
@@ -31,8 +31,8 @@ fn pipeline() -> Vec<u8> {
     bytes
 }
 
-/// Feeds `bytes` in two pieces, cut at each place, and in many; returns what is answered in any
-/// case.
+/// Sends `bytes` in two pieces, cut at each place, and in many pieces. Returns the answer, which is
+/// the same in each case.
 fn in_pieces(config: &RespConfig, bytes: &[u8]) -> String {
     let (whole, flow) = Client::new(config.clone()).feed(bytes);
     assert_eq!(flow, Flow::Close);
@@ -234,7 +234,7 @@ fn a_command_is_as_long_as_it_may_be_and_no_longer() {
     let many = format!("EXISTS{}", " k".repeat(ARGS_MAX - 1));
     let (out, _) = Client::new(RespConfig::default()).feed(&request(&many));
     assert_eq!(show(&out), ":0|");
-    // Whole, and in pieces that end before it does.
+    // The whole request, and pieces that end before the request does.
     let long = request(&format!("EXISTS{}", format!(" {arg}").repeat(9)));
     for size in [long.len(), 100_000] {
         let mut client = Client::new(RespConfig::default());
@@ -324,7 +324,7 @@ fn commands_wait_while_the_output_is_long() {
     assert!(most <= OUT_BYTES_PAUSE + 100_100, "{most}");
     assert_eq!(total, 30 * 100_011 + 4);
     assert!(client.session.heap_bytes() <= 4 * IDLE_BYTES_MAX);
-    // Whoever does not stop is cut off.
+    // A client that does not stop is disconnected.
     let mut client = Client::new(RespConfig::default());
     client.node.holders = 0;
     client.feed(&request("WAIT 1 0"));
@@ -357,7 +357,7 @@ fn requests_that_a_page_made_a_browser_send_end_at_once() {
     }
 }
 
-/// Random bytes, with what means something more often than by chance.
+/// Random bytes, among which bytes with a meaning are more frequent than by chance.
 fn noise(state: &mut u64) -> Vec<u8> {
     const PARTS: [&[u8]; 38] = [
         b"*1\r\n",
@@ -483,8 +483,8 @@ fn pipelines_of_all_commands_are_answered_as_one_command_after_the_other() {
     }
 }
 
-/// Each command, and each subcommand, runs where an earlier piece of the buffer was executed and little
-/// of it: after two waits, and after two writes that had to reach a level.
+/// Each command and subcommand runs from a buffer of which an earlier part, a small one, was
+/// executed. It runs after two waits, and after two writes that had to reach a level.
 #[test]
 fn each_command_runs_from_a_buffer_that_is_partly_executed() {
     let args = |least: i8| " 1".repeat(usize::from(least.unsigned_abs()).saturating_sub(1));

@@ -10,7 +10,7 @@ use tallymesh_core::{Asked, KeyId, Replica, Space, WriterId};
 /// The wall clock that tests begin at.
 pub(crate) const NOW: u64 = 1_000_000;
 
-/// A node without anything around it.
+/// A node with nothing else around it.
 pub(crate) struct Node {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) now: u64,
@@ -18,36 +18,36 @@ pub(crate) struct Node {
     pub(crate) generation: u16,
     pub(crate) holders: usize,
     pub(crate) wrote: Vec<(usize, String, Event)>,
-    /// How often it heard of a transaction that changed nothing.
+    /// The number of transactions that changed nothing.
     pub(crate) made: usize,
-    /// What became of commands under keys.
+    /// The results of commands under idempotency keys.
     pub(crate) keyed: Vec<Asked>,
     pub(crate) asked: Vec<Written>,
-    /// What others are to be asked for.
+    /// The amounts that other members are to be asked for.
     pub(crate) lacked: Vec<Lack>,
     /// The ticket of the one connection that has one.
     pub(crate) pass: Option<Pass>,
-    /// Whether who signs tickets is still a member.
+    /// Whether the signer of the tickets is still a member.
     pub(crate) trusts: bool,
-    /// Tries to authenticate that may fail yet, and how those ended that did.
+    /// The number of logins that may still fail, and the codes of those that failed.
     pub(crate) tries: usize,
     pub(crate) failed: Vec<&'static str>,
-    /// How often a ticket was judged.
+    /// The number of times that a ticket was checked.
     pub(crate) judged: std::cell::Cell<usize>,
-    /// How often it was asked how many counters there are.
+    /// The number of requests for the count of counters.
     pub(crate) sized: usize,
 }
 
 impl Session {
-    /// Tells it of all of an event.
+    /// Sends the session all of an event.
     pub(crate) fn hear(&self, notice: &Notice, out: &mut Vec<u8>) {
         let steps = (&mut 0, usize::MAX);
         assert!(self.notify(notice, &mut Midway::default(), steps, out));
     }
 }
 
-/// A ticket as tests write it: `writer@1<1500000` is a writer's in the second space, which ends then;
-/// without `@` it is for every space.
+/// A ticket as tests write it. `writer@1<1500000` is a writer's ticket for the second space that
+/// ends at that time. Without `@` it is for every space.
 #[derive(Clone)]
 pub(crate) struct Pass {
     spaces: Option<usize>,
@@ -113,7 +113,7 @@ impl Node {
         other
     }
 
-    /// What has been told of changed counters since this was last asked.
+    /// Returns the changes of counters since the last call.
     pub(crate) fn told(&mut self) -> Vec<String> {
         let told = std::mem::take(&mut self.wrote);
         let told = told

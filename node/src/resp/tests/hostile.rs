@@ -1,7 +1,7 @@
 //! Hostile clients, as scripts: the fuzz target `resp` and seeded noise both play these.
 //!
-//! This file and the host stand for themselves, so that a fuzzer need not build the rest of the
-//! node with its instruments.
+//! This file and the host depend on nothing else in the tests. So a fuzzer need not build the rest
+//! of the node with its instruments.
 
 use super::host::{Node, random};
 use crate::resp::limits::*;
@@ -9,23 +9,24 @@ use crate::resp::{Event, Flow, Notice, RespConfig, Session};
 use std::sync::Arc;
 use tallymesh_core::Replica;
 
-/// Most bytes that a script sends and is answered: more than an argument may have, and than a
-/// session answers without being read.
+/// Most bytes that a script sends and receives. It is more than an argument may have, and more than
+/// a session answers while the client reads nothing.
 const BYTES_MAX: usize = 5 << 18;
 
-/// The same for a long script: more than a session keeps. Few need that, and they take long.
+/// The same for a long script: more than a session stores. Few scripts need that, and they are
+/// slow.
 const LONG_BYTES_MAX: usize = HELD_BYTES_MAX + (2 << 20);
 
 /// Steps of a script that are played.
 const STEPS_MAX: usize = 256;
 
-/// Bytes that a node takes from a connection at once.
+/// Bytes that a node reads from a connection at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Events that are told to subscribers at once.
+/// Events that subscribers receive at once.
 const TOLD_MAX: usize = 64;
 
-/// What a script may say with one byte, by its place.
+/// The words that a script can choose with one byte, by index.
 const WORDS: &str = "auth client command config dbsize decr decrby del discard echo exec exists \
     expire expireat expiretime flushall flushdb get getdel getex getset hello incr incrby info \
     keys mget mset multi object persist pexpire pexpireat pexpiretime ping psetex psubscribe \
@@ -35,12 +36,12 @@ const WORDS: &str = "auth client command config dbsize decr decrby del discard e
     __keyspace@0__:a SETNAME SETINFO LIB-NAME LIST INFO DOCS secret default encoding once LEVEL \
     quorum";
 
-/// Plays a script twice, with what is sent cut into pieces in different ways. Whatever it does, its
-/// sessions stay within their bounds and answer in good form, the same both times, and somebody
-/// else's session at the same node counts exactly.
+/// Plays a script twice, with the bytes cut into pieces in different ways. Its sessions must stay
+/// within their bounds and send well-formed answers, the same both times. Another client's session
+/// at the same node must count exactly.
 ///
-/// The first byte says how the node is configured, the others are steps: a command and what it
-/// takes. See [`Play::step`].
+/// The first byte selects the node's configuration, and the others are steps: a command and its
+/// arguments. See [`Play::step`].
 pub(crate) fn client(script: &[u8]) {
     let [setup, steps @ ..] = script else {
         return;
@@ -58,7 +59,7 @@ pub(crate) fn client(script: &[u8]) {
     let play = |cuts| play(Play::new(&config, bytes_max, cuts), steps);
     let (one, other) = (play(None), play(Some(1)));
     let same = one.transcript.len().min(other.transcript.len());
-    // A list of clients says how much of them is unread.
+    // A list of clients contains how many of their bytes are unread.
     let tells = |play: &Play| find(&play.transcript, b"qbuf=");
     if !tells(&one) && !tells(&other) {
         assert!(
@@ -99,29 +100,29 @@ struct Play {
     peer: Replica,
     hostile: [Client; 2],
     honest: Session,
-    /// The number of the honest client's counter, and what it has counted there.
+    /// The number of the honest client's counter, and the value that it has counted there.
     own: (u32, i64),
     sessions: u64,
     bytes_max: usize,
     sent: usize,
-    /// Random, if what is sent is cut into small pieces.
+    /// The random state, if the sent bytes are cut into small pieces.
     cuts: Option<u64>,
-    /// What has happened and was not told yet.
+    /// The events that were not sent to subscribers yet.
     events: Vec<(usize, String, Event)>,
-    /// All that was answered.
+    /// All answers.
     transcript: Vec<u8>,
 }
 
-/// A client, as far as it is outside its session.
+/// A client, without its session.
 struct Client {
     session: Session,
-    /// What it has not read yet.
+    /// The bytes that the client has not read yet.
     unread: Vec<u8>,
     reads: bool,
     sent: usize,
-    /// What it has sent since its session takes no more commands.
+    /// The number of bytes that the client sent after its session stopped executing commands.
     kept: usize,
-    /// Replies that it was sent, and whether any of them may have been none.
+    /// The number of replies that the client got, and whether some of them may be pushed messages.
     replies: u64,
     pushed: bool,
     flow: Flow,
@@ -141,8 +142,8 @@ impl Client {
         }
     }
 
-    /// Looks at what it was sent from a place on, which must be whole replies. Returns where the
-    /// last of them begins.
+    /// Checks the bytes that the client got from an offset on, which must be whole replies. Returns
+    /// the offset of the last reply.
     fn look(&mut self, from: usize) -> usize {
         let (mut at, mut last) = (from, from);
         while at < self.unread.len() {
@@ -159,12 +160,13 @@ impl Client {
         last
     }
 
-    /// Has its session take in a piece. It answers at once, and only as long as answers may pile up.
+    /// Gives a piece to the client's session. The session answers at once, and only as long as
+    /// answers may pile up.
     fn feed(&mut self, piece: &[u8], node: &mut Node) {
         let (before, was) = (self.unread.len(), self.flow);
         self.flow = self.session.feed(piece, node, &mut self.unread);
         let last = self.look(before);
-        // A subscription is answered name by name.
+        // A subscription is answered once for each name.
         let most = match self.pushed {
             true => OUT_BYTES_PAUSE + SUBSCRIPTIONS_MAX * (PATTERN_BYTES_MAX + 64),
             false => OUT_BYTES_PAUSE,
@@ -187,7 +189,7 @@ impl Client {
         transcript.append(&mut self.unread);
     }
 
-    /// Each command has one reply, unless it waits, or what came was no command.
+    /// Each command has one reply, unless it waits, or the bytes were no command.
     fn check_replies(&self) {
         if self.pushed {
             return;
@@ -207,7 +209,7 @@ impl Client {
         let most = 2 * (HELD_BYTES_MAX + QUEUED_BYTES_MAX)
             + 16 * (QUEUED_ARGS_MAX + 2 * QUEUED_COMMANDS_MAX + AHEAD_MAX * ARGS_MAX);
         assert!(heap <= most, "{heap} bytes");
-        // Memory is for what came, not for what was announced.
+        // Memory is used for the bytes that arrived, and not for the announced length.
         let came = 16 * self.sent + 4 * IDLE_BYTES_MAX;
         assert!(heap <= came, "{heap} bytes, and {} came", self.sent);
     }
@@ -233,7 +235,7 @@ impl Play {
         }
     }
 
-    /// Whether a script has said enough.
+    /// Whether a script has sent enough bytes.
     fn is_over(&self) -> bool {
         self.sent.max(self.transcript.len()) >= self.bytes_max
     }
@@ -241,12 +243,12 @@ impl Play {
     fn step(&mut self, command: u8, rest: &mut &[u8]) {
         let at = usize::from(command >> 7);
         match command & 0x7f {
-            // Bytes, their number first.
+            // Bytes, after their number.
             0..=39 => {
                 let bytes = sized(rest).to_vec();
                 self.send(at, &bytes);
             }
-            // A command in good form: how many arguments, then each.
+            // A well-formed command: the number of arguments, then each of them.
             40..=71 => {
                 let bytes = request(rest);
                 self.send(at, &bytes);
@@ -278,7 +280,7 @@ impl Play {
         }
     }
 
-    /// Sends what a network would bring in pieces.
+    /// Sends bytes in pieces, as a network would deliver them.
     fn send(&mut self, at: usize, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_over() {
@@ -294,7 +296,7 @@ impl Play {
         }
     }
 
-    /// Has a session execute what came, as long as the client takes the answers.
+    /// Lets a session execute what it received, as long as the client reads the answers.
     fn feed(&mut self, at: usize, piece: &[u8]) {
         let mut piece = piece;
         loop {
@@ -315,8 +317,8 @@ impl Play {
         }
     }
 
-    /// Takes note of what has happened. If it happened to the honest client's counter, that one
-    /// takes another.
+    /// Records the events of a step. If one of them is on the honest client's counter, that client
+    /// uses another counter.
     fn note(&mut self) {
         let own = self.own_key();
         let is_own = |(space, key, _): &(usize, String, Event)| *space == 0 && *key == own;
@@ -327,7 +329,7 @@ impl Play {
         self.events.extend(self.node.wrote.drain(..).take(room));
     }
 
-    /// Tells subscribers what has happened in a step.
+    /// Sends subscribers the events of a step.
     fn tell(&mut self) {
         for (space, key, event) in std::mem::take(&mut self.events) {
             let notice = Notice::new(space, &key, event);
@@ -346,7 +348,7 @@ impl Play {
         }
     }
 
-    /// Another replica's writes come in.
+    /// Merges another replica's writes.
     fn merge(&mut self, command: u8) {
         let key = ["a", "b", "c", "d"][usize::from(command) % 4];
         self.peer.add(key, i64::from(command)).expect("room");
@@ -360,12 +362,12 @@ impl Play {
         format!("own{}", self.own.0)
     }
 
-    /// The honest client counts, and is answered what it has counted.
+    /// The honest client counts, and gets the value that it has counted.
     fn count(&mut self) {
         while self.node.replicas[0].value(&self.own_key())
             != (self.own.1 != 0).then_some(self.own.1.into())
         {
-            // Only what was never its own may be anything.
+            // Only a counter that was never this client's may have any value.
             assert_eq!(self.own.1, 0, "somebody changed {}", self.own_key());
             self.own.0 += 1;
         }
@@ -389,7 +391,7 @@ impl Play {
     }
 }
 
-/// As many bytes as the first one says, or what is left.
+/// As many bytes as the first one says, or all that are left.
 fn sized<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let Some((len, after)) = rest.split_first() else {
         return b"";
@@ -399,8 +401,8 @@ fn sized<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     head
 }
 
-/// A command in good form: a byte says how many arguments it has, and each of these is a word, or
-/// so many bytes.
+/// A well-formed command. One byte gives the number of arguments; each of these is a word, or a
+/// number of bytes.
 fn request(rest: &mut &[u8]) -> Vec<u8> {
     let count = sized_count(rest);
     let mut bytes = format!("*{count}\r\n").into_bytes();
@@ -431,8 +433,8 @@ fn sized_count(rest: &mut &[u8]) -> usize {
     1 + usize::from(count % 16)
 }
 
-/// Where the reply at the start of `bytes` ends, and whether it may be one that no command asked
-/// for. `None` if it is in no good form.
+/// The length of the reply at the start of `bytes`, and whether it may be a pushed message that
+/// answers no command. Returns `None` if the reply is malformed.
 pub(crate) fn reply(bytes: &[u8], depth: usize) -> Option<(usize, bool)> {
     let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let line = &bytes[1..line_end];

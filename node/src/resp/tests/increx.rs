@@ -1,4 +1,4 @@
-//! `INCREX`: what it answers to counters, to budgets and under limits, and what it leaves to a centre.
+//! `INCREX`: its answers for counters, for budgets and under limits, and its requests to a centre.
 
 use super::*;
 use tallymesh_core::{Flow as BudgetFlow, Limit, Stock};
@@ -39,7 +39,8 @@ fn play_as_member(rows: &[(&str, &str)]) {
     }
 }
 
-/// As the documentation of Redis 8.8 has it, but for floats and for bounds of plain counters.
+/// The cases of the documentation of Redis 8.8, without floats and without bounds of plain
+/// counters.
 #[test]
 fn a_counter_is_added_to_and_expires() {
     play_same(&[

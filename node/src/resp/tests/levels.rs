@@ -1,4 +1,5 @@
-//! `CLIENT LEVEL`: what waits, what is answered then, and what is refused before.
+//! `CLIENT LEVEL`: the commands that wait, their answers after the wait, and the commands that are
+//! refused before.
 
 use super::*;
 use tallymesh_core::Level;
@@ -26,7 +27,7 @@ fn unmet() -> Unmet {
 }
 
 impl Client {
-    /// Sends a command that waits, has it end, and returns the reply.
+    /// Sends a command that waits, ends its wait, and returns the reply.
     fn wait(&mut self, command: &str, ends: &[Result<(), Unmet>]) -> String {
         let (mut out, mut flow) = self.feed(&request(command));
         for end in ends {
@@ -93,7 +94,7 @@ fn a_write_is_answered_when_it_has_reached_the_level() {
     };
     assert_eq!(client.session.wait(), Some(wait));
     assert_eq!(client.node.replicas[0].value("a"), Some(1), "it is made");
-    // Nothing is executed meanwhile, and no other wait is meant.
+    // No command is executed meanwhile, and this does not end another wait.
     assert_eq!(client.feed(&request("INCR a")), (Vec::new(), Flow::Waits));
     client.session.answer_wait(9, &mut out);
     assert_eq!(out, b"");
@@ -107,7 +108,7 @@ fn a_write_is_answered_when_it_has_reached_the_level() {
         timeout_ms: 700,
     };
     assert_eq!(client.session.wait(), Some(wait));
-    // What comes in meanwhile is read.
+    // A read sees the writes that were made meanwhile.
     client.node.replicas[0].add("a", 10).expect("room");
     let mut out = Vec::new();
     client.session.answer_level(Ok(()), &mut out);
@@ -144,7 +145,7 @@ fn what_waits_and_what_does_not() {
         ("WATCH a", 0, "+OK|"),
         ("UNWATCH", 0, "+OK|"),
         ("ONCE k INCR a", 1, ":6|"),
-        // Of a retry, who made it first has to have reached the level.
+        // For a retry, the first write has to reach the level.
         ("ONCE k INCR a", 1, ":6|"),
         ("ONCE n DEL nothing", 1, ":0|"),
         ("MULTI", 0, "+OK|"),
@@ -191,7 +192,7 @@ fn what_was_not_seen_is_not_shown() {
 fn a_space_without_members_reaches_nothing() {
     let mut client = client();
     client.send("CLIENT LEVEL quorum");
-    // A flush reaches each space that it deletes in.
+    // A flush has to reach the level in each space in which it deletes.
     assert_eq!(client.send("FLUSHALL"), OPEN);
     client.send("SELECT 1");
     for sent in ["INCR a", "GET a", "DBSIZE", "FLUSHDB", "ONCE k INCR a"] {

@@ -1,7 +1,7 @@
-//! Random commands against a Redis of a few lines, which holds integers with expiries.
+//! Random commands against a model of Redis in a few lines, which stores integers with expiries.
 //!
-//! It knows one thing that Redis does not: what was added since a counter was last set must fit 64
-//! bits too, as docs/consistency.md says.
+//! The model has one rule that Redis does not have. The sum of the adds since a counter was last
+//! set must fit 64 bits too, as docs/consistency.md says.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct Model {
 struct Entry {
     value: i64,
     at: Option<u64>,
-    /// What was added since it came into being or was set.
+    /// The sum of the adds since the counter was created or set.
     added: i64,
 }
 
@@ -155,7 +155,7 @@ impl Model {
     }
 }
 
-/// A command, as likely about one key as about another.
+/// A random command. Each key is equally likely.
 fn command(state: &mut u64) -> String {
     let mut key = || ["a", "b", "c", "d"][random(state) as usize % 4];
     let (one, two) = (key(), key());
@@ -221,7 +221,7 @@ fn random_commands_answer_as_a_redis_of_integers() {
                 "{sent}, seed {seed}, step {step}"
             );
         }
-        // Whoever hears of it all reads the same.
+        // A replica that merges all of it reads the same values.
         let mut other = client.node.other();
         other
             .merge(&client.node.replicas[0].snapshot())
@@ -236,7 +236,7 @@ fn random_commands_answer_as_a_redis_of_integers() {
     }
 }
 
-/// Some commands at once, of which each sees the ones before it.
+/// Several commands in one transaction. Each of them sees the effects of those before it.
 fn transaction(state: &mut u64, client: &mut Client, model: &mut Model, seed: u64) {
     let clock = client.node.replicas[0].clock();
     assert_eq!(client.send("MULTI"), "+OK|");

@@ -1,4 +1,4 @@
-//! `ONCE`: what is answered, what a retry is, and what can't be made under a key.
+//! `ONCE`: its answers, its retries, and the commands that can't be made under an idempotency key.
 
 use super::*;
 use crate::resp::limits::ONCE_KEY_BYTES_MAX;
@@ -14,7 +14,8 @@ fn replayed(name: &str) -> String {
 
 #[test]
 fn a_retry_counts_once_and_tells_what_is_there_now() {
-    // What is there before, the command, its answer, what is sent meanwhile, and a retry's answer.
+    // The command before, the command under the key, its answer, the command before the retry, and
+    // the answer to the retry.
     let cases: [(&str, &str, &str, &str, &str); 20] = [
         ("", "INCR a", ":1|", "INCRBY a 9", ":10|"),
         ("", "DECR a", ":-1|", "", ":-1|"),
@@ -55,7 +56,7 @@ fn a_retry_counts_once_and_tells_what_is_there_now() {
             true => again.to_owned(),
             false => replayed(again),
         };
-        // The name's case and the words around do not matter.
+        // The case of the command's name and of its options does not matter.
         let (name, rest) = sent.split_once(' ').expect("arguments");
         for name in [name.to_owned(), name.to_ascii_lowercase()] {
             let retry = client.send(&format!("once key {name} {rest}"));
@@ -96,15 +97,15 @@ fn another_command_under_the_same_key_is_refused() {
     ] {
         assert_eq!(client.send(&format!("ONCE key {sent}")), REUSED, "{sent}");
     }
-    // Arguments are not run together.
+    // The arguments are not joined to one string.
     assert_eq!(client.send("ONCE two DEL ab c"), ":0|");
     assert_eq!(client.send("ONCE two DEL a bc"), REUSED);
     assert_eq!(client.send("GET a"), "$1|5|");
-    // Keys are a space's own.
+    // Each space has its own idempotency keys.
     client.send("SELECT 1");
     assert_eq!(client.send("ONCE key INCR a"), ":1|");
     assert_eq!(client.send("ONCE key INCR a"), ":1|");
-    // What was refused has not taken the key.
+    // A refused command does not use up its key.
     assert!(client.send("ONCE three SET a x").starts_with("-ERR "));
     assert_eq!(client.send("ONCE three INCR a"), ":2|");
 }
@@ -145,7 +146,7 @@ fn a_retry_can_be_waited_for_as_what_was_made_first() {
         }
         client.send("ONCE key INCR a");
         let made = client.session.writes().to_vec();
-        // Another session, which makes something before and something after.
+        // Another session, which makes a command before and one after.
         client.session = Session::new(8, Arc::new(RespConfig::default()));
         client.send("SELECT 1");
         client.send("INCR b");
@@ -215,7 +216,7 @@ fn what_writes_no_counter_has_no_key() {
         client.send(&format!("ONCE {long} INCR a")),
         "-ERR an idempotency key has 1 to 255 bytes, this one has 256|"
     );
-    // Any bytes will do.
+    // Any bytes are a valid key.
     let bytes = b"*4\r\n$4\r\nONCE\r\n$3\r\n\x00\xff\n\r\n$4\r\nINCR\r\n$1\r\na\r\n";
     for _ in 0..2 {
         assert_eq!(client.feed(bytes).0, b":2\r\n");
@@ -242,13 +243,13 @@ fn all_that_is_queued_is_made_once() {
     assert_eq!(queue(&mut client, &all, "once key exec"), again);
     assert_eq!(client.node.replicas[0].clock(), clock);
     assert_eq!(client.send("MGET a b c"), "*3|$1|6|$1|1|$-1|");
-    // Another queue, or a single command, is something else.
+    // Another queue, or a single command, is a different request.
     for commands in [&all[..5], &["INCR a"], &[]] {
         assert_eq!(queue(&mut client, commands, "ONCE key EXEC"), REUSED);
     }
     assert_eq!(client.send("ONCE key INCRBY a 5"), REUSED);
     assert_eq!(client.send("EXEC"), "-ERR EXEC without MULTI|");
-    // Arguments don't go over from one command to the next.
+    // Arguments don't move from one command to the next.
     assert_eq!(
         queue(&mut client, &["DEL a", "DEL b"], "ONCE x EXEC"),
         "*2|:1|:1|"
@@ -280,7 +281,8 @@ fn under_a_key_all_is_made_or_nothing() {
         }
         assert_eq!(client.send("ONCE key EXEC"), answer);
     }
-    // What is no `EXEC` is refused while commands are queued, and takes all with it.
+    // A command under a key other than `EXEC` is refused while commands are queued, and makes the
+    // transaction fail.
     for (sent, answer) in [
         ("MULTI", "+OK|"),
         ("INCR b", "+QUEUED|"),
@@ -334,7 +336,7 @@ fn too_much_for_one_transaction_is_refused_whole() {
     );
     assert_eq!(client.node.replicas[0].len(), 10_001);
     assert_eq!(client.send("ONCE other INCR a"), ":1|");
-    // What it adds has to be told with its key.
+    // The adds of a command are stored and sent together with its key, so their bytes are limited.
     client.send("MULTI");
     for at in 0..300 {
         client.send(&format!("INCR {}{at}", "k".repeat(500)));

@@ -1,10 +1,12 @@
-//! Pipelines of the commands that there are, as scripts: the fuzz target `resp_session` and seeded
-//! scripts of a test play these.
+//! Pipelines of all commands, as scripts. The fuzz target `resp_session` and a test with seeded
+//! scripts play them.
 //!
-//! A script says which commands are sent, where the bytes are cut, how waits end, and when the client
-//! reads. Each is played twice: as it says, and command by command with a client that reads at once.
-//! Both have to be answered the same, in good form. So each command runs from a buffer that is partly
-//! executed, and from one that is not.
+//! A script chooses the commands, the places where the bytes are cut, the ends of waits, and the
+//! times at which the client reads. Each script is played twice: as it says, and command by command
+//! with a client that reads at once.
+//!
+//! Both runs must give the same well-formed answers. So each command runs from a buffer that is
+//! partly executed, and from one that is not.
 
 use super::host::{Node, random};
 use super::hostile::reply;
@@ -15,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 /// Most commands of a script.
 const COMMANDS_MAX: usize = 200;
 
-/// Arguments that are at an edge of something, or name what there is.
+/// Arguments that are at some limit, or name something that exists.
 const WORDS: &[&str] = &[
     "a",
     "b",
@@ -72,7 +74,7 @@ const WORDS: &[&str] = &[
     "keyspace",
 ];
 
-/// Commands that leave something behind which changes how the next ones are executed.
+/// Commands whose effects change how the next ones are executed.
 const STATES: &[&str] = &[
     "MULTI",
     "EXEC",
@@ -105,7 +107,7 @@ const STATES: &[&str] = &[
     "GET a",
 ];
 
-/// The rest of a script. At its end it gives 0.
+/// The rest of a script. At its end it yields 0.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -117,7 +119,7 @@ impl Script<'_> {
         usize::from(*first)
     }
 
-    /// One of so many.
+    /// An index below `count`.
     fn pick(&mut self, count: usize) -> usize {
         match count {
             0..=256 => self.byte() % count.max(1),
@@ -155,8 +157,8 @@ pub(crate) fn pipelines(script: &[u8]) {
     }
 }
 
-/// The commands that there are and their subcommands, with how many words each has at least. `COMMAND`
-/// tells.
+/// The commands and subcommands that exist, and the least number of words of each, as `COMMAND`
+/// lists them.
 static SHAPES: LazyLock<Vec<(String, usize)>> = LazyLock::new(|| {
     let mut out = Vec::new();
     let mut session = Session::new(1, Arc::new(RespConfig::default()));
@@ -177,7 +179,7 @@ static SHAPES: LazyLock<Vec<(String, usize)>> = LazyLock::new(|| {
     shapes
 });
 
-/// A command: one that changes the session's state, or any of the table with words behind it.
+/// A command: one that changes the session's state, or any of the table with arguments.
 fn command(script: &mut Script<'_>, shapes: &[(String, usize)]) -> Vec<u8> {
     let kind = script.byte();
     let words: Vec<String> = match kind % 4 {
@@ -201,7 +203,8 @@ fn command(script: &mut Script<'_>, shapes: &[(String, usize)]) -> Vec<u8> {
     }
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in &words {
-        // Some are long, so that little of a buffer is executed when the next wait begins.
+        // Some arguments are long, so that only a small part of a buffer is executed when the next
+        // wait begins.
         let pad = if kind == 239 && word.is_empty() {
             700
         } else {
@@ -217,7 +220,7 @@ struct Play {
     session: Session,
     node: Node,
     flow: Flow,
-    /// What the client has not read, and what it has.
+    /// The bytes that the client has not read, and those that it has.
     unread: Vec<u8>,
     read: Vec<u8>,
     waits: usize,
@@ -254,8 +257,8 @@ impl Play {
         play
     }
 
-    /// Sends the commands, one after the other, or all together in pieces by that seed and maybe with a
-    /// client that reads only when it must. Returns all that was answered.
+    /// Sends the commands one after the other, or all together in pieces that a seed chooses. In
+    /// the second case the client may read only when it must. Returns all answers.
     fn play(mut self, commands: &[Vec<u8>], together: Option<(u64, bool)>) -> Vec<u8> {
         let Some((mut seed, slow)) = together else {
             for command in commands {
@@ -277,7 +280,7 @@ impl Play {
             let (piece, after) = rest.split_at(size);
             rest = after;
             self.feed(piece);
-            // A piece may come while the session waits: a node does not read then, and might.
+            // A piece may arrive while the session waits. A node does not read then, but it could.
             if !random(&mut seed).is_multiple_of(4) {
                 self.go_on();
             }
@@ -299,7 +302,8 @@ impl Play {
         self.read.append(&mut self.unread);
     }
 
-    /// Has all that came be executed: ends waits, reads what has to be read.
+    /// Lets the session execute all that arrived: ends waits, and reads the replies that have to be
+    /// read.
     fn go_on(&mut self) {
         for _ in 0..100_000 {
             match self.flow {
@@ -317,7 +321,7 @@ impl Play {
         panic!("a session does not come to an end");
     }
 
-    /// Ends a wait. How depends on which one it is alone.
+    /// Ends a wait. The result depends only on the number of the wait.
     fn end_wait(&mut self) {
         self.waits += 1;
         let (at, out) = (self.waits, &mut self.unread);
@@ -343,8 +347,8 @@ impl Play {
         }
     }
 
-    /// Subscribers are told of something, to see that it fits between replies. It is not kept: when it
-    /// comes differs.
+    /// Sends subscribers an event, to check that it fits between replies. The event is not
+    /// recorded, because its place differs between the runs.
     fn tell(&mut self) {
         self.node.wrote.clear();
         if self.session.is_subscribed() {
@@ -356,7 +360,7 @@ impl Play {
     }
 }
 
-/// The replies one by one, without those that tell how much of a pipeline waits.
+/// The replies one by one, without those that contain how much of a pipeline waits.
 fn replies(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

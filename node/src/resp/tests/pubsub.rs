@@ -1,4 +1,4 @@
-//! Subscriptions and what they bring.
+//! Subscriptions and their messages.
 
 use super::*;
 use crate::resp::limits::*;
@@ -166,7 +166,7 @@ fn the_bytes_of_all_subscriptions_are_bounded() {
     assert_eq!(client.send("SUBSCRIBE a"), full);
     client.send(&format!("PUNSUBSCRIBE {}", name(5)));
     assert!(client.send("SUBSCRIBE a").ends_with(":128|"));
-    // Bytes of patterns are counted with all else that the connection holds.
+    // The bytes of patterns are counted together with the other memory of the connection.
     assert!(client.session.heap_bytes() > SUBSCRIPTION_BYTES_MAX);
     client.send("PUNSUBSCRIBE");
     client.send("UNSUBSCRIBE");

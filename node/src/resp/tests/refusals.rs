@@ -1,4 +1,4 @@
-//! What is refused, and with which words.
+//! The refusals of commands, and their texts.
 
 use super::*;
 use crate::problems;
@@ -172,7 +172,7 @@ fn keys_are_text_of_1_to_512_bytes() {
     assert_eq!(client.node.replicas[0].len(), 1);
 }
 
-/// One refusal of each sort, with each code once at least.
+/// At least one refusal of each sort, and each code at least once.
 fn all() -> Vec<ReplyError<'static>> {
     let name: &[u8] = b"name";
     let broken = [
@@ -319,7 +319,7 @@ fn each_refusal_has_a_text_and_a_code() {
         texts.push(text);
         codes.insert(code);
     }
-    // And the table has no other that is only for these clients.
+    // The table has no other code that only these clients get.
     for kind in problems::TABLE {
         let is_for_redis = kind.status.is_none() && kind.resp.is_some();
         let met = !is_for_redis || codes.contains(kind.code);

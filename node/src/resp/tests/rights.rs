@@ -1,4 +1,4 @@
-//! `CLIENT RIGHTS-WAIT`: what waits for rights, and how that ends.
+//! `CLIENT RIGHTS-WAIT`: the commands that wait for rights, and the ends of their waits.
 
 use super::*;
 use tallymesh_core::{Flow as BudgetFlow, Stock};
@@ -16,7 +16,7 @@ fn client() -> Client {
 }
 
 impl Client {
-    /// Sends what has to wait, of so much and so long.
+    /// Sends a command that has to wait for this amount, for this long.
     fn lacks(&mut self, sent: &[u8], (stock, amount): (Stock, u64), timeout_ms: u64) {
         let (out, flow) = self.feed(sent);
         assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
@@ -32,7 +32,7 @@ impl Client {
         );
     }
 
-    /// Ends its wait, and goes on.
+    /// Ends the client's wait, and continues.
     fn go_on(&mut self, left_ms: u64) -> String {
         self.session.answer_rights(left_ms);
         let (out, flow) = self.feed(b"");
@@ -71,7 +71,7 @@ fn a_spend_is_made_when_there_is_enough() {
     let mut sent = request("BUDGET.SPEND gift 12");
     sent.extend(request("BUDGET.SPEND gift 1"));
     client.lacks(&sent, (Stock::Rights, 12), 700);
-    // Nothing is executed meanwhile.
+    // No command is executed meanwhile.
     assert_eq!(client.feed(&request("PING")), (Vec::new(), Flow::Waits));
     client.flow(BudgetFlow::Mint(5));
     let commands = client.session.commands();
@@ -127,7 +127,7 @@ fn room_is_waited_for_and_other_refusals_are_told_at_once() {
     }
 }
 
-/// Whoever asks again finds more here, if others have it.
+/// A client that retries finds more rights here, if other members have them.
 #[test]
 fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
     let mut client = client();
@@ -157,7 +157,7 @@ fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
         lack("seats", Stock::Room, 4),
     ];
     assert_eq!(client.node.lacked, both);
-    // Under a key nothing is made, and nothing after what was refused is tried.
+    // Under an idempotency key nothing is made, and no command after the refused one is tried.
     client.node.lacked.clear();
     for (sent, answer) in [
         ("MULTI", "+OK|"),

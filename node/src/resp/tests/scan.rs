@@ -14,7 +14,7 @@ fn parse(reply: &str) -> (String, Vec<String>) {
     (cursor, keys.map(str::to_owned).collect())
 }
 
-/// Scans from one end to the other; between calls `meanwhile` may change things.
+/// Scans from start to end. Between calls, `meanwhile` may change things.
 fn scan(client: &mut Client, options: &str, mut meanwhile: impl FnMut(&mut Client)) -> Vec<String> {
     let mut cursor = "0".to_owned();
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ fn what_is_there_all_the_while_is_listed_whatever_changes() {
                     2 => format!("INCR {key}"),
                     3 => format!("EXPIRE {key} 100"),
                     _ => {
-                        // Handles are given anew, and the scan begins again.
+                        // Handles are assigned again, and the scan begins again.
                         client.node.generation += u16::from(random(&mut state).is_multiple_of(20));
                         format!("SET {key} 5")
                     }
@@ -123,7 +123,7 @@ fn a_scan_begins_again_when_handles_were_given_anew() {
     let mut client = filled(20);
     let (cursor, mut all) = parse(&client.send("SCAN 0"));
     assert_eq!(cursor, "10");
-    // The same counters, the other way round.
+    // The same counters, in the reverse order.
     let mut other = client.node.other();
     for at in (0..20).rev() {
         other.add(&format!("k{at}"), 1).expect("room");
@@ -144,7 +144,7 @@ fn one_call_is_bounded_whatever_it_asks_for() {
     let (cursor, keys) = parse(&client.send("SCAN 0 COUNT 9223372036854775807"));
     assert_eq!(keys.len(), SCAN_WORK_MAX as usize);
     assert_eq!(cursor, SCAN_WORK_MAX.to_string());
-    // Where nothing is left, few are listed rather than many passed by.
+    // Where no counters are left, the reply lists few rather than passing by many.
     for at in 0..50 {
         client.send(&format!("DEL k{at}"));
     }
@@ -173,7 +173,7 @@ fn a_long_listing_gives_others_their_turns() {
     assert_eq!((out.len(), flow), (0, Flow::Turn));
     assert!(client.session.work() <= TURN_WORK_MAX + 10);
     assert!(client.session.heap_bytes() > TURN_WORK_MAX);
-    // Commands that come meanwhile are answered behind it. Others write in between.
+    // Commands that arrive meanwhile are answered after the scan. Other clients write in between.
     client.node.replicas[0]
         .transact(&[("k6".to_owned(), tallymesh_core::Op::Delete)])
         .expect("room");
@@ -190,7 +190,7 @@ fn a_long_listing_gives_others_their_turns() {
     assert!(answer.starts_with("*59998|") && answer.ends_with("|+PONG|"));
     assert!(!answer.contains("|k6|") && answer.contains("|k59999|"));
     assert_eq!(client.session.commands() - before, 2, "it is one command");
-    // A pattern that takes longer to compare makes more turns of the same counters.
+    // A pattern that takes longer to compare needs more turns for the same counters.
     client.feed(&request(&format!("KEYS {}b", "*1".repeat(200))));
     assert!(client.session.work() <= TURN_WORK_MAX + 10);
     let worst = format!("SCAN 0 COUNT 100000 MATCH *{}?x*", "k".repeat(3));
@@ -247,7 +247,7 @@ fn random_keys_exist_and_all_come_up() {
         .map(str::to_owned)
         .collect();
     assert_eq!(seen, wanted);
-    // A single one among many that are gone is found too.
+    // A single counter among many deleted ones is found too.
     let mut client = filled(20_000);
     for at in 0..20_000 {
         if at != 12_345 {
@@ -259,7 +259,7 @@ fn random_keys_exist_and_all_come_up() {
     assert_eq!(client.send("RANDOMKEY"), "$6|k12345|");
 }
 
-/// Many counters; looking at all of them is more than the work of a turn.
+/// Many counters: more than one turn can go through.
 fn crowded() -> Client {
     filled(TURN_WORK_MAX as u32 + 500)
 }
@@ -282,11 +282,11 @@ fn others_have_their_turn_between_commands_that_look_at_all_counters() {
         turns > commands as u64,
         "each of them takes more than a turn"
     );
-    // The work counts, and not the commands: a turn of cheap ones takes many.
+    // The work is counted, and not the commands: a turn executes many cheap ones.
     let (out, flow) = client.feed(&request("GET k1").repeat(1_000));
     assert_eq!((out.len(), flow), (1_000 * "$1\r\n1\r\n".len(), Flow::Open));
-    // A scan counts for what it passes by, a read of many for each, an answer for its length, a ticket
-    // or password for its check.
+    // The work of a scan is the counters that it passes, and that of a read of many is each
+    // counter. An answer costs by its length, and a ticket or password costs its check.
     let many = format!("MGET{}", " k".repeat(9_999));
     let named = "CLIENT SETNAME x".to_owned();
     for (command, most) in [

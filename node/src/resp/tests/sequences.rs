@@ -1,4 +1,4 @@
-//! `SEQUENCE.…`: what each command answers, in both versions of the protocol, and what it is refused with.
+//! `SEQUENCE.…`: the answers and the refusals of each command, in both versions of the protocol.
 
 use super::budgets::play_as_member;
 use super::*;

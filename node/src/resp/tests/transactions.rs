@@ -34,7 +34,7 @@ fn transactions_answer_as_in_redis() {
             ("INCR a", "+QUEUED|", ""),
             ("DISCARD", "+OK|", ""),
             ("GET a", "$-1|", "_|"),
-            // One that fails while it is made leaves the others.
+            // A command that fails while it is made does not affect the others.
             ("SET a 9223372036854775807", "+OK|", ""),
             ("MULTI", "+OK|", ""),
             ("INCR a", "+QUEUED|", ""),
@@ -46,7 +46,7 @@ fn transactions_answer_as_in_redis() {
                 "*4|-ERR increment or decrement would overflow|:1|-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|$3|int|",
                 "",
             ),
-            // One that is refused while it is queued takes all with it.
+            // A command that is refused while it is queued makes the whole transaction fail.
             ("MULTI", "+OK|", ""),
             ("INCR b", "+QUEUED|", ""),
             (
@@ -161,7 +161,7 @@ fn others_see_all_of_a_transaction_or_none() {
     client.send("DEL a b c");
     assert_eq!(client.node.replicas[0].clock(), 3);
     assert_eq!(client.node.replicas[0].len(), 0);
-    // Reads make none.
+    // Reads make no transaction.
     for sent in [
         "MULTI",
         "GET a",
@@ -204,7 +204,7 @@ fn watched_keys_guard_a_transaction() {
             if made { "*1|+OK|" } else { "*-1|" },
             "{what}"
         );
-        // What was watched is watched no more.
+        // After `EXEC` no key is watched any more.
         client.send("INCR a");
         client.send("MULTI");
         assert_eq!(client.send("EXEC"), "*0|", "{what}");
@@ -288,7 +288,7 @@ fn queues_and_watches_are_bounded() {
 
 #[test]
 fn a_replica_that_can_make_no_more_refuses_the_whole_transaction() {
-    // As many operations as one transaction may have, of which each takes one and not two.
+    // As many operations as one transaction may have. Each command makes one operation and not two.
     let mut client = Client::new(RespConfig::default());
     client.send("MULTI");
     let keys: String = (0..10_000).map(|at| format!(" k{at} 1")).collect();
