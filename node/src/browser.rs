@@ -1,21 +1,24 @@
-//! The one rule for browsers, at every listener that a browser reaches: HTTP, the WebSocket of sync,
-//! and libp2p's WebSocket.
+//! The one rule for browsers. It applies at every listener that a browser reaches: HTTP, the
+//! WebSocket of sync, and libp2p's WebSocket.
 //!
-//! On loopback nobody is asked for a ticket, because only programs of this machine reach it. A browser
-//! is such a program, and it runs pages of strangers. It tells three things that a page cannot forge:
+//! On loopback no ticket is needed, because only programs of this machine reach it. A browser is
+//! such a program, and it runs pages of strangers. It sends three headers that a page cannot forge:
 //!
-//! - `Host` names the node. A name that a stranger pointed at this machine (DNS rebinding) is refused
-//!   with `host`. Loopback names are served, and the names of `--http-host`. A listener that other
-//!   machines reach also serves IP addresses, because no name can be rebound to one. Where tickets are
-//!   asked for and no names are given, each name is served: a rebound page has no ticket.
-//! - `Origin` names the page. It is loopback, or the same as `Host`, or allowed by `--cors-origin`;
-//!   all others are refused with `origin`.
-//! - `Sec-Fetch-Site` marks what a page loads without asking, such as an image. From another site it
-//!   is refused with `origin`, unless a person followed a link.
+//! - `Host` names the node. A name that a stranger pointed at this machine (DNS rebinding) is
+//!   refused with `host`. Loopback names are served, and the names of `--http-host`. A listener
+//!   that other machines reach also serves IP addresses, because no name can be rebound to one.
+//!   Where tickets are required and no names are given, each name is served: a rebound page has no
+//!   ticket.
+//! - `Origin` names the page. It is loopback, or the same as `Host`, or allowed by `--cors-origin`.
+//!   All others are refused with `origin`.
+//! - `Sec-Fetch-Site` marks the requests that a page makes without a script, such as those for
+//!   images. From another site it is refused with `origin`, unless a person followed a link.
 //!
-//! A request that is let in and has one of the last two comes from a browser ([`Comer`]): whatever it
-//! shows, a link that it opens is never a member's. Only with `--demo` is the page that the node itself
-//! serves taken for a program: its replicas count for others in the page.
+//! An accepted request with one of the last two headers comes from a browser ([`Comer`]). A link
+//! that it opens is never a member's, even with a member's ticket.
+//!
+//! There is one exception. With `--demo`, the node's own page is treated as a program, because the
+//! replicas in it count on behalf of each other.
 
 use crate::problems::{self, Kind};
 use axum::http::{HeaderMap, header};
@@ -27,13 +30,16 @@ const SHOWN_MAX: usize = 100;
 /// Which names and which pages a listener serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// Host names that are served beside those of loopback, in lower case and without a port.
+    /// Host names that are served in addition to those of loopback, in lower case and without a
+    /// port.
     pub hosts: Vec<String>,
-    /// Whether every host name is served, as where a ticket is asked for and no name is given.
+    /// Whether every host name is served. This is so where a ticket is required and no name is
+    /// given.
     pub any_host: bool,
-    /// Whether every IP address is served as a host, as where other machines reach the listener.
+    /// Whether every IP address is served as a host. This is so where other machines reach the
+    /// listener.
     pub ip_hosts: bool,
-    /// Origins whose pages may talk to the node, beside loopback's and its own, in lower case.
+    /// Origins whose pages may use the node, in addition to loopback's and its own, in lower case.
     pub origins: Vec<String>,
 }
 
@@ -45,11 +51,11 @@ pub enum Comer {
     Program,
     /// A page that the node itself serves, in a browser.
     OwnPage,
-    /// A browser, and so perhaps a page of somebody else.
+    /// A browser, and so perhaps a page of a stranger.
     Browser,
 }
 
-/// Why a request is not let in.
+/// The reason for which a request is refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) kind: &'static Kind,
@@ -57,8 +63,8 @@ pub(crate) struct Refused {
 }
 
 impl Pages {
-    /// Judges a request by its headers. `target` is the host in the request's target, which HTTP/2 has
-    /// in place of the header. A caller that has both has compared them.
+    /// Checks a request by its headers. `target` is the host in the request's target, which HTTP/2
+    /// has in place of the header. A caller that has both has compared them.
     pub(crate) fn judge(
         &self,
         headers: &HeaderMap,
@@ -120,8 +126,8 @@ fn bare(origin: &str) -> Option<&str> {
     from.or(origin.strip_prefix("https://"))
 }
 
-/// Whether a person followed a link, or typed an address: the browser shows the answer as a page of
-/// the node, and to no other page.
+/// Whether a person followed a link, or typed an address. The browser then shows the answer as a
+/// page of the node, and gives it to no other page.
 fn is_followed(headers: &HeaderMap) -> bool {
     let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|it| it.as_bytes() == value);
     is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document")
@@ -175,11 +181,11 @@ fn shown(text: &str) -> String {
 /// The origin of pages that have none.
 const NOBODY: &str = "null";
 
-/// An origin as it is compared: in lower case, and without the port that its scheme has anyway. `None`
-/// for what is no origin.
+/// An origin in the form in which it is compared: in lower case, and without the default port of
+/// its scheme. Returns `None` if the text is no origin.
 ///
-/// Apps and extensions have schemes of their own (`tauri://localhost`, `chrome-extension://id`), and
-/// some views show files as `file://`. `null` is what pages send that have no origin.
+/// Apps and extensions have schemes of their own (`tauri://localhost`, `chrome-extension://id`),
+/// and some views show files as `file://`. Pages without an origin send `null`.
 pub(crate) fn origin(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase();
     if text == NOBODY {
@@ -215,8 +221,9 @@ pub(crate) fn origin(text: &str) -> Option<String> {
     })
 }
 
-/// A host name as `--http-host` takes it and as it is compared: in lower case, without a port. `None`
-/// for what is none. The dot behind a name that is complete (`localhost.`) is left out.
+/// A host name in the form of `--http-host`, in which it is compared: in lower case, without a
+/// port. Returns `None` if the text is no host name. The dot at the end of a complete name
+/// (`localhost.`) is removed.
 pub(crate) fn host_name(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase();
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -247,13 +254,13 @@ fn split(host: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// The name in a host as [`host_name`] spells it, without its port. `None` for what is no host, or has
-/// no port behind its colon.
+/// The name in a host as [`host_name`] spells it, without its port. Returns `None` if the text is
+/// no host, or has no port after its colon.
 fn name(host: &str) -> Option<String> {
     let (bare, port) = split(host)?;
     let is_port = port.is_none_or(|it| it.is_empty() || it.parse::<u16>().is_ok());
     let is_v6 = bare.parse::<Ipv6Addr>().is_ok();
-    // Only an address of IPv6 has brackets, and it has them always.
+    // Only an IPv6 address has brackets, and it always has them.
     let is_spelled = is_v6 == host.starts_with('[') && bare.trim() == bare;
     host_name(bare).filter(|_| is_port && is_spelled)
 }

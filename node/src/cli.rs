@@ -1,4 +1,4 @@
-//! The command line: `up` starts a node, all else talks to one over HTTP.
+//! The command line: `up` starts a node, and most other commands send requests to one over HTTP.
 
 mod add;
 #[cfg(test)]
@@ -62,7 +62,7 @@ use output::Output;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What is printed below the help: the exit codes, which scripts rely on.
+/// The text below the help: the exit codes, on which scripts rely.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -160,7 +160,7 @@ enum Command {
 #[derive(Args, Debug)]
 struct Nothing {}
 
-/// The arguments of a command that talks to a node.
+/// The arguments of a command that sends requests to a node.
 #[derive(Args, Debug)]
 struct Remote<T: Args> {
     /// The node to talk to
@@ -203,18 +203,19 @@ impl<T: Args> Remote<T> {
     }
 }
 
-/// Prints what is wrong with a command line, or the help that it asks for, and returns the exit code. What was
-/// typed is in it, and may come from elsewhere, so that nothing of it reaches the terminal as it is.
+/// Prints the error of a command line, or the help that it asks for, and returns the exit code. The
+/// error quotes the arguments, which may come from elsewhere. So they are escaped before they reach
+/// the terminal.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
     let typed = std::env::args_os();
     let typed = typed.map(|arg| escape::value(&arg.to_string_lossy()).into_owned());
-    // The same words with everything escaped have the same mistake.
+    // The same arguments have the same error when they are escaped.
     let again = Cli::try_parse_from(typed).err();
     let text = again.as_ref().unwrap_or(error).render().to_string();
-    // With standard error gone too, the exit code is all that is left.
+    // If standard error is closed too, only the exit code is left.
     let _ = write!(std::io::stderr(), "{}", escape::layout(&text));
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For tests: names a file with a number, the milliseconds by which the clock is to be ahead. A test
-/// that runs a node as a process of its own can step its clock so, and not that of the machine.
+/// For tests: the path of a file with a number, the milliseconds by which the clock is ahead. A
+/// test that runs a node as a separate process can step its clock, without a change to the
+/// machine's clock.
 pub const TEST_CLOCK: &str = "TALLYMESH_TEST_CLOCK";
 
-/// How often that file is looked at, at most.
+/// The shortest time between two reads of that file.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
 /// A wall clock. The real one may jump both ways, and so may a test's.
@@ -30,8 +31,8 @@ impl WallClock {
         (self.now)()
     }
 
-    /// This clock, off by as many milliseconds as a file says, which may change at any time. Where
-    /// there is no number in it the clock is not off.
+    /// This clock, shifted by the number of milliseconds in a file, which may change at any time.
+    /// Without a number in the file the clock is not shifted.
     fn off_by(self, file: PathBuf) -> WallClock {
         let looked: Mutex<Option<(Instant, i64)>> = Mutex::default();
         WallClock::new(move || {
@@ -53,7 +54,7 @@ impl WallClock {
 }
 
 impl Default for WallClock {
-    /// The system's clock; a test may step it, see [`TEST_CLOCK`]. Before 1970 it stands at 0.
+    /// The system's clock; a test may step it, see [`TEST_CLOCK`]. Before 1970 it gives 0.
     fn default() -> WallClock {
         let clock = WallClock::new(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);

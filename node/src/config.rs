@@ -1,8 +1,8 @@
-//! What was said, and what it means.
+//! The settings of a node, and the configuration that results from them.
 //!
-//! [`UpArgs`] are settings as they were written, whether on the command line, in the environment or
-//! in a file; [`Layers`] puts these above each other; [`Config`] is what a node is started with.
-//! Whatever can be wrong with the first is found on the way to the last, all of it at once.
+//! [`UpArgs`] are settings as they were written, on the command line, in the environment or in a
+//! file. [`Layers`] puts these above each other. [`Config`] is the checked result with which a node
+//! starts. The conversion reports all errors at once.
 
 mod args;
 mod error;
@@ -33,17 +33,17 @@ use std::time::Duration;
 use tallymesh_core::Space;
 use tracing_subscriber::EnvFilter;
 
-/// How fast one client may send HTTP requests to an address that other machines reach.
+/// The rate of HTTP requests for one client, at an address that other machines reach.
 const HTTP_RATE_DEFAULT: &str = "1000/s";
 
-/// What a lease and the window of keys may be.
+/// The range of a lease, and of the window of idempotency keys.
 const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
 pub(crate) const SPACES_MAX: usize = 10_000;
 
-/// What a node is started with.
+/// The configuration with which a node starts.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The folder for key and state.
@@ -52,23 +52,24 @@ pub struct Config {
     pub http: SocketAddr,
     /// The certificate of HTTPS; `None` for HTTP in the clear.
     pub http_tls: Option<TlsFiles>,
-    /// Who is let in over HTTP, and how fast.
+    /// The rules for clients of HTTP: access and rate.
     pub http_rules: HttpRules,
-    /// What an acknowledged write survives.
+    /// The durability of an acknowledged write.
     pub durability: Durability,
     /// The Redis protocol, if it is served.
     pub resp: Option<Resp>,
     /// The network part.
     pub gossip: GossipConfig,
-    /// The spaces to open, each once and at least one; `None` for those of the tickets that the node
-    /// joins with, or else the one named `default`.
+    /// The spaces to open, each once and at least one. With `None`, the node opens the spaces of
+    /// its tickets, or else the one named `default`.
     pub spaces: Option<Vec<Space>>,
     /// Tickets to join with.
     pub join: Vec<String>,
-    /// How long a member waits for a guest before it takes over from it, in milliseconds.
+    /// How long a member waits for a guest before it takes over the guest's transactions, in
+    /// milliseconds.
     pub lease_ms: u32,
-    /// How long an idempotency key is known. Too short, and a client that retries late counts twice;
-    /// longer takes memory.
+    /// How long an idempotency key is stored. With too short a time, a client that retries late
+    /// counts twice; longer takes memory.
     pub key_window: Duration,
     /// Whether links can be cut over HTTP.
     pub demo: bool,
@@ -78,20 +79,20 @@ pub struct Config {
     pub clock: WallClock,
 }
 
-/// Who is let in over HTTP, and how fast.
+/// The rules for clients of HTTP: access and rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRules {
-    /// Under which names, and for which pages, HTTP is served.
+    /// The host names and the pages for which HTTP is served.
     pub pages: Pages,
     /// Whether requests need tickets.
     pub tickets: bool,
     /// How fast one client may send requests; `None` without a limit.
     pub rate: Option<HttpRate>,
-    /// How many connections there may be at once.
+    /// Most connections at once.
     pub clients_max: usize,
-    /// How long a link over single requests may be silent before it ends. Too short, and a client
-    /// that waits between its requests begins again each time; too long, and clients that went away
-    /// take memory.
+    /// The time after which a silent link over single requests ends. If it is too short, a client
+    /// that waits between its requests has to begin again each time. If it is too long, links of
+    /// clients that went away take memory.
     pub sync_idle: Duration,
 }
 
@@ -107,12 +108,12 @@ impl Default for HttpRules {
     }
 }
 
-/// How fast one client may send requests.
+/// The rate of requests that one client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpRate {
-    /// How many a second.
+    /// Requests a second.
     pub per_second: NonZeroU32,
-    /// How many at once, before that holds.
+    /// Requests at once, before the rate applies.
     pub burst: NonZeroU32,
 }
 
@@ -125,15 +126,15 @@ pub struct Resp {
     pub tls: Option<TlsFiles>,
     /// Most clients at once.
     pub clients_max: usize,
-    /// What is allowed to whom.
+    /// The rules for the clients of the protocol.
     pub rules: RespConfig,
 }
 
 impl UpArgs {
-    /// Finds out what was meant.
+    /// Checks the settings and converts them.
     ///
     /// # Errors
-    /// With all that means nothing.
+    /// Returns all errors of the settings.
     pub fn config(self) -> Result<Config, ConfigErrors> {
         let mut args = self.or(UpArgs::defaults());
         let mut errors = ConfigErrors::default();
@@ -174,7 +175,7 @@ impl UpArgs {
                            leave one out";
             errors.0.push(wrong("listen-open", problem));
         }
-        // Whoever reaches a relay reaches who listens there.
+        // A client that reaches a relay also reaches the nodes that listen there.
         let is_near = |it: &Address| it.is_loopback() && !it.is_at_relay();
         let is_near = |listen: &Vec<Address>| listen.iter().all(is_near);
         let near = listen.as_ref().is_none_or(is_near);
@@ -245,7 +246,7 @@ fn durability(text: &str) -> Result<Durability, ConfigError> {
     parsed.map_err(|problem| wrong("durability", format!("`{text}`: {problem}")))
 }
 
-/// How the Redis protocol is served, if it is.
+/// The configuration of the Redis protocol, if it is served.
 fn resp(args: &mut UpArgs, errors: &mut ConfigErrors) -> Option<Option<Resp>> {
     let bound = args.resp.take().map(|text| address("resp", &text));
     let bound = errors.note(bound.transpose());
@@ -289,7 +290,7 @@ fn resp(args: &mut UpArgs, errors: &mut ConfigErrors) -> Option<Option<Resp>> {
     }))
 }
 
-/// Checks that Redis clients are not asked for two things at once.
+/// Checks that Redis clients need a ticket or a password, and not both.
 fn one_secret(tickets: bool, password: Option<&str>) -> Result<(), ConfigError> {
     if !tickets || password.is_none() {
         return Ok(());
@@ -323,7 +324,8 @@ fn tls(
     }
 }
 
-/// Checks that what clients of a protocol show is asked for, and kept from the network.
+/// Checks that a protocol asks for a secret where it must, and that the secret is encrypted on the
+/// network.
 fn entry(
     protocol: &str,
     address: Option<SocketAddr>,
@@ -354,7 +356,7 @@ fn entry(
     }
 }
 
-/// `http` is the address, if it is one: nobody needs a rate for what means nothing.
+/// `http` is the address, if it is valid: an invalid address needs no default rate.
 fn rate(
     text: Option<&str>,
     burst: Option<NonZeroU32>,
@@ -420,7 +422,7 @@ fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError>
     }
 }
 
-/// What is to be logged.
+/// The filter of the log.
 pub(crate) fn log(filter: &str) -> Result<EnvFilter, ConfigError> {
     EnvFilter::try_new(filter).map_err(|error| wrong("log", format!("`{filter}`: {error}")))
 }
@@ -450,8 +452,8 @@ fn spaces(names: Vec<String>) -> Result<Vec<Space>, ConfigError> {
     }
 }
 
-/// Tickets, as far as they can be judged without asking anybody, and whenever it is: one that has ended
-/// has let the node in before, or will be told of when it does not.
+/// Checks tickets without asking other nodes, and without a time. A ticket that has ended may have
+/// let the node join before. If it did not, the node reports that later.
 fn tickets_to_join_with(texts: &[String]) -> Result<Vec<String>, ConfigError> {
     let check = |text: &String| match Grant::parse(text) {
         Ok(_) => Ok(text.trim().to_owned()),

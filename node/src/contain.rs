@@ -1,7 +1,7 @@
 //! The boundary around the work of one client: a panic inside ends that work and nothing else.
 //!
-//! It says nothing of what the work had changed by then. Whoever contains work knows what that may leave
-//! half done (`driver/contained.rs`, and ARCHITECTURE.md).
+//! It does not undo changes of the work. The caller has to know which changes may be half done
+//! (`driver/contained.rs`, and ARCHITECTURE.md).
 
 use crate::metrics::Metrics;
 use std::any::Any;
@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a panic is logged: a client that finds one can cause it again and again. All are counted.
+/// The shortest time between two log lines about panics. A client that finds a panic can cause it
+/// again and again. All panics are counted.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The text that a client gets for a fault of the program.
@@ -28,8 +29,8 @@ impl Panicked {
         Panicked(text.unwrap_or("no text").to_owned())
     }
 
-    /// Counts it, and logs it at a bounded rate. `part` is what the work was of: `redis`, `http`, `sync` or
-    /// `request`.
+    /// Counts the panic, and logs it at a bounded rate. `part` names the kind of work: `redis`,
+    /// `http`, `sync` or `request`.
     pub(crate) fn tell(&self, metrics: &Metrics, part: &'static str) {
         static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
         metrics.panicked(part);
@@ -47,8 +48,8 @@ impl Panicked {
     }
 }
 
-/// Does work whose panic ends it alone.
+/// Runs some work. If it panics, only this work ends.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    // The caller deals with work that is half done.
+    // The caller handles half-done work.
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| Panicked::of(&*thrown))
 }

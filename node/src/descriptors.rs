@@ -1,9 +1,11 @@
-//! File descriptors: how many there are, who gets them, and what is kept for the store.
+//! File descriptors: their number, their shares, and the spare ones of the store.
 //!
-//! A process that is out of descriptors can open no file, and a store that can't make its next segment
-//! ends the node. So clients and peers together get what the node itself does not need: [`fit`] sizes
-//! the limits on connections by it. And the store has spare descriptors, which [`with_spare`] gives up
-//! when the system refuses one after all.
+//! A process without free descriptors can open no file. A store that can't make its next segment
+//! ends the node. So the node's own descriptors are reserved, and clients and peers share the rest:
+//! [`fit`] sizes the limits on connections by it.
+//!
+//! The store also has spare descriptors. [`with_spare`] closes one of them when the system refuses
+//! a new one.
 
 use crate::config::Config;
 use crate::gossip::GossipLimits;
@@ -14,22 +16,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Descriptors of the node's own, with all that it can be told to serve: 25 were counted. Also for files
+/// Descriptors of the node itself, with all its services: 25 were counted. The rest is for files
 /// that are open for a moment.
 const OWN: u64 = 32;
 
-/// Descriptors that are kept for the store.
+/// Spare descriptors for the store.
 const SPARES: usize = 4;
 
 /// Fewest descriptors that a node starts with: its own, the spare ones, and some for clients.
 const LEAST: u64 = OWN + SPARES as u64 + 4;
 
-/// More than that are never asked for.
+/// Most descriptors that the process asks the system for.
 const MOST: u64 = 1 << 20;
 
-/// How long a file is tried to be opened while there is no descriptor. Clients may be about to end.
+/// How long the store retries to open a file while there is no descriptor. Clients may be about to
+/// end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long is waited between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A process may have too few descriptors for a node.
@@ -47,8 +50,8 @@ impl fmt::Display for TooFew {
     }
 }
 
-/// Raises the limit of this process as far as it may, and returns it; nothing if the system has no
-/// such limit.
+/// Raises the limit of this process as far as possible, and returns it. Returns `None` if the
+/// system has no such limit.
 #[cfg(unix)]
 fn raise() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -58,7 +61,7 @@ fn raise() -> Option<u64> {
     if soft >= hard {
         return Some(soft);
     }
-    // macOS takes no more than this, whatever the hard limit says.
+    // macOS accepts no more than this, even under a higher hard limit.
     for wanted in [hard, hard.min(10_240)] {
         limit.current = Some(wanted);
         if wanted > soft && setrlimit(Resource::Nofile, limit).is_ok() {
@@ -80,8 +83,8 @@ struct Shares {
     http: u64,
     /// Redis clients; 0 if none are served.
     redis: u64,
-    /// Descriptors for connections with nodes: those that count, and a third more for members and for
-    /// connections that are being set up.
+    /// Descriptors for connections with nodes. A third more than the limit on connections is
+    /// reserved, for members and for connections that are being set up.
     peers: u64,
 }
 
@@ -91,7 +94,7 @@ impl Shares {
         all.saturating_add(self.peers)
     }
 
-    /// As many of these as there are descriptors for. Nodes get a quarter, and clients share the rest.
+    /// Reduces these to the available descriptors. Nodes get a quarter, and clients share the rest.
     fn within(self, descriptors: u64) -> Shares {
         if self.all() <= descriptors {
             return self;
@@ -108,16 +111,16 @@ impl Shares {
     }
 }
 
-/// Connections for which so many descriptors are enough.
+/// The number of connections for which these descriptors are enough.
 fn connections_of(peers: u64) -> u32 {
     u32::try_from(peers - peers / 3).unwrap_or(u32::MAX)
 }
 
-/// Raises the limit of this process, sizes the limits of the configuration by it, and sets spare
-/// descriptors aside. It says so in the log.
+/// Raises the limit of this process, sizes the limits of the configuration by it, and reserves
+/// spare descriptors. It logs each limit that it lowers.
 ///
 /// # Errors
-/// When there are too few for a node.
+/// Fails when there are too few descriptors for a node.
 pub(crate) fn fit(config: &mut Config) -> Result<(), TooFew> {
     let Some(limit) = raise() else {
         return Ok(());
@@ -170,7 +173,7 @@ pub(crate) fn fit(config: &mut Config) -> Result<(), TooFew> {
     Ok(())
 }
 
-/// Says that a limit is lower than it was to be; a warning if somebody chose it.
+/// Logs that a limit is lower than configured; a warning if the limit is not the default.
 fn told(setting: &str, asked: u64, given: u64, usual: u64, limit: u64) {
     const TEXT: &str = "a limit on connections is lowered to the descriptors that there are";
     match asked == usual {
@@ -179,14 +182,14 @@ fn told(setting: &str, asked: u64, given: u64, usual: u64, limit: u64) {
     }
 }
 
-/// The descriptors that are kept for the store.
+/// The spare descriptors of the store.
 static SPARE: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 fn spare() -> MutexGuard<'static, Vec<File>> {
     SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes spare descriptors as long as there are some to take.
+/// Reserves spare descriptors as long as the system gives some.
 #[cfg(unix)]
 fn refill() {
     let mut spare = spare();
@@ -205,11 +208,11 @@ fn refill() {
 #[cfg(not(unix))]
 fn refill() {}
 
-/// Opens a file for the store. If there is no descriptor for it, a spare one is given up; if none is
-/// left either, it waits a while for others to close theirs.
+/// Opens a file for the store. If there is no descriptor for it, a spare one is closed. If no spare
+/// one is left either, it waits a while until other connections or files close.
 ///
 /// # Errors
-/// As `open`.
+/// Fails as `open` does.
 pub(crate) fn with_spare<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut until = None;
     loop {
@@ -266,7 +269,7 @@ mod tests {
             assert_eq!(alone.redis, 0);
             assert!(alone.http >= given.http);
         }
-        // A share that needs less leaves the rest to others.
+        // The part of a share that is not needed goes to the other shares.
         let few = Shares { redis: 3, ..wanted }.within(100);
         assert_eq!((few.http, few.redis, few.peers), (72, 3, 25));
         let few = Shares { http: 3, ..wanted }.within(100);
@@ -288,7 +291,7 @@ mod tests {
                 _ => Ok(spare().len()),
             }
         });
-        // Another test may need one meanwhile.
+        // Another test may need a descriptor meanwhile.
         assert!(opened.expect("it is opened") < spares);
         let missing = with_spare(|| File::open("/no/such/file"));
         let missing = missing.expect_err("there is none");

@@ -1,24 +1,26 @@
-//! Text from elsewhere, made safe to print: keys, names, and the words of peers, nodes and files.
+//! Text from other sources, made safe to print: keys, names, and texts of peers, nodes and files.
 //!
-//! A key may hold any character. A terminal obeys control characters, and bidirectional controls
-//! reorder a line (Unicode TR 36), so text output shows them as `\u{1b}`. JSON keeps them exact: there
-//! `\u001b` is the same text in another spelling.
+//! A key may contain any character. A terminal obeys control characters, and bidirectional controls
+//! reorder a line (Unicode TR 36). So text output shows them as `\u{1b}`. JSON keeps them exact:
+//! there `\u001b` is another spelling of the same text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The text with every such character escaped, line breaks and tabs too: for one value in a line.
+/// The text with every unsafe character escaped, line breaks and tabs too. It is for one value in a
+/// line.
 pub(crate) fn value(text: &str) -> Cow<'_, str> {
     escaped(text, is_unsafe)
 }
 
-/// The text with every such character escaped except line breaks and tabs, which are layout: for what is
-/// printed, after [`value`] was applied to each part that comes from elsewhere.
+/// The text with every unsafe character escaped, but not line breaks and tabs, which are layout. It
+/// is for a whole output, after [`value`] was applied to each part from another source.
 pub(crate) fn layout(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
 }
 
-/// JSON, which has such characters in its strings alone, with all of them in JSON's own escapes.
+/// JSON with every unsafe character in JSON's own escapes. Such characters occur in its strings
+/// alone.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     replaced(text, is_unsafe, |out, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -28,7 +30,8 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Bytes of which most are text: a byte that is no text stays as it is, unless it is a control character.
+/// Bytes that are mostly text. A byte that is no text stays as it is, unless it is a control
+/// character.
 pub(crate) fn bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     match std::str::from_utf8(bytes) {
         Ok(text) => match value(text) {
@@ -52,8 +55,8 @@ pub(crate) fn bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a terminal or a reader takes this character for more than a sign: controls (C0, DEL, C1),
-/// separators of lines, marks and overrides of direction, the byte order mark, annotations.
+/// Whether a terminal or a reader may interpret this character. These are controls (C0, DEL, C1),
+/// separators of lines, marks and overrides of direction, the byte order mark, and annotations.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(

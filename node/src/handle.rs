@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space, WriterId};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// One space that this node has open, by its place in the configuration.
+/// One open space of this node, by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub(crate) usize);
 
-/// What several lines add to one counter. A request has at most one for each key.
+/// The sum of several input lines for one counter. A request has at most one for each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
     /// The counter.
@@ -35,7 +35,7 @@ pub struct Sum {
     pub line: u64,
 }
 
-/// What is at the other end of a link.
+/// The kind of peer at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerKind {
@@ -47,12 +47,12 @@ pub enum PeerKind {
     Post,
 }
 
-/// What the peer of a link is held to in a space, where it may do less than a member.
+/// The limits of a link's peer in a space, if it may do less than a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The key that it has proved to be its own.
+    /// The key that the peer has proved to be its own.
     pub owner: OwnerKey,
-    /// What it may do.
+    /// The peer's role in the space.
     pub role: tallymesh_core::Role,
 }
 
@@ -61,7 +61,7 @@ pub struct Limits {
 pub struct Carried {
     /// The space.
     pub space: SpaceId,
-    /// What its peer is held to there; `None` for one that may do all.
+    /// The limits of the peer there; `None` for a peer without limits.
     pub limits: Option<Limits>,
 }
 
@@ -77,33 +77,34 @@ impl From<SpaceId> for Carried {
 /// Facts about the sender at the other end of a new link, beside its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// The key that it has proved to be its owner's.
+    /// The key that the peer has proved to be its own.
     pub owner: Option<OwnerKey>,
-    /// Its address, as it was seen here.
+    /// The peer's address, as seen from this node.
     pub address: Option<String>,
-    /// The id of the ticket that it showed.
+    /// The id of the ticket that the peer showed.
     pub ticket: Option<String>,
 }
 
-/// A new connection, as the driver hears of it.
+/// A new connection, for the driver.
 pub struct NewLink {
     /// Its number, from [`Handle::next_link`].
     pub link: Link,
-    /// The spaces that it carries, ascending, or all that are open.
+    /// The spaces that it carries, ascending, or `None` for all open spaces.
     pub spaces: Option<Vec<Carried>>,
-    /// What is at the other end.
+    /// The kind of peer at the other end.
     pub kind: PeerKind,
     /// The name of the other end.
     pub peer: String,
-    /// Whether pushes reach it through the broadcast channel.
+    /// Whether pushes reach the peer through the broadcast channel.
     pub broadcast: bool,
-    /// Where its outgoing frames go. Frames that find it full are dropped: sync repairs that.
+    /// The queue of its outgoing frames. A frame that finds the queue full is dropped, and sync
+    /// repairs that.
     pub outbox: mpsc::Sender<Order>,
-    /// Further facts about the other end, for a report if it brings forged shards.
+    /// Further facts about the peer, for a report if it sends forged shards.
     pub from: Sender,
 }
 
-/// Wakes the driver, which sleeps until a socket, a deadline or this tells of work.
+/// Wakes the driver, which sleeps until a socket, a deadline or this bell has work.
 #[derive(Clone)]
 pub(crate) struct Bell {
     waker: Arc<mio::Waker>,
@@ -118,7 +119,7 @@ impl Bell {
         }
     }
 
-    /// To be called after the work is where the driver looks for it.
+    /// Wakes the driver. The caller first puts the work where the driver looks for it.
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::SeqCst) {
             // It fails only if the driver is gone, which needs no waking.
@@ -126,7 +127,7 @@ impl Bell {
         }
     }
 
-    /// To be called by the driver before it looks for work.
+    /// Resets the bell. The driver calls it before it looks for work.
     pub(crate) fn answer(&self) {
         self.rung.store(false, Ordering::SeqCst);
     }
@@ -145,7 +146,7 @@ impl Drop for LastRing {
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
-    /// The ticket by which all is asked for; `None` for the node itself.
+    /// The ticket under which all requests are made; `None` for the node itself.
     permit: Option<Arc<Permit>>,
 }
 
@@ -154,12 +155,12 @@ struct Shared {
     queue: mpsc::Sender<Command>,
     bell: LastRing,
     spaces: Arc<[Space]>,
-    /// Their places, by their names.
+    /// The indexes of the spaces, by name.
     places: HashMap<Box<str>, SpaceId>,
     links: AtomicU32,
     rosters: watch::Receiver<Rosters>,
     writers: watch::Receiver<OwnWriters>,
-    /// For clients that may work themselves.
+    /// For clients that may run the driver's work themselves.
     turn: Option<Turn>,
 }
 
@@ -189,8 +190,9 @@ impl Handle {
         }
     }
 
-    /// A client that asks for all by a ticket, if there is one. Once the ticket is worth nothing, all that
-    /// it asks for is refused with [`Refusal::Ticket`], and its frames are dropped.
+    /// A client that makes all requests under a ticket, if one is given. Once the ticket is no
+    /// longer valid, all its requests are refused with [`Refusal::Ticket`], and its frames are
+    /// dropped.
     pub(crate) fn by(&self, permit: Option<Arc<Permit>>) -> Handle {
         Handle {
             shared: self.shared.clone(),
@@ -206,7 +208,7 @@ impl Handle {
     /// Finds an open space by its name.
     ///
     /// # Errors
-    /// When the name breaks the rules for names, or no such space is open.
+    /// Fails when the name breaks the rules for names, or when no such space is open.
     pub fn space(&self, name: &str) -> Result<SpaceId, Refusal> {
         Space::new(name)?;
         let space = self.shared.places.get(name).copied();
@@ -215,11 +217,12 @@ impl Handle {
         })
     }
 
-    /// Adds `by` to a counter and returns it. When this returns, the add is as durable as the node's
-    /// [`Durability`](crate::store::Durability) says, as with all that follows.
+    /// Adds `by` to a counter and returns the counter. When this returns, the add is as durable as
+    /// the node's [`Durability`](crate::store::Durability) says. The same applies to all operations
+    /// below.
     ///
     /// # Errors
-    /// When the replica refuses, or the node stops first.
+    /// Fails when the replica refuses the add, or the node stops first.
     pub async fn add(&self, space: SpaceId, key: String, by: i64) -> Result<Counter, Refusal> {
         let ask = |reply| Command::Add {
             space,
@@ -230,11 +233,11 @@ impl Handle {
         self.ask(ask).await?
     }
 
-    /// Adds to many counters, all or none, and with one commit. When this returns, all are
+    /// Adds to many counters, all or none, and with one commit. When this returns, all adds are
     /// durable.
     ///
     /// # Errors
-    /// When the replica refuses one of them, or the node stops first.
+    /// Fails when the replica refuses one of them, or the node stops first.
     pub async fn add_many(&self, space: SpaceId, sums: Vec<Sum>) -> Result<(), Refusal> {
         let ask = |reply| Command::AddMany { space, sums, reply };
         self.ask(ask).await?
@@ -244,7 +247,7 @@ impl Handle {
     /// durable.
     ///
     /// # Errors
-    /// When the replica refuses, or the node stops first.
+    /// Fails when the replica refuses it, or the node stops first.
     pub async fn apply(&self, space: SpaceId, key: String, op: Op) -> Result<Done, Refusal> {
         let only = |refusal| match refusal {
             Refusal::Op {
@@ -254,7 +257,7 @@ impl Handle {
             other => other,
         };
         let done = self.transact(space, vec![(key, op)]).await.map_err(only)?;
-        // There is an answer for each operation; without one nothing is known.
+        // There is an answer for each operation. Without one the result is unknown.
         done.into_iter().next().ok_or(Refusal::Stopped)
     }
 
@@ -262,7 +265,7 @@ impl Handle {
     /// returns, they are durable.
     ///
     /// # Errors
-    /// When the replica refuses one of them, or the node stops first.
+    /// Fails when the replica refuses one of them, or the node stops first.
     pub async fn transact(
         &self,
         space: SpaceId,
@@ -278,18 +281,19 @@ impl Handle {
         Ok(self.ask(ask).await??.done)
     }
 
-    /// Reads a counter: `None` when it is absent.
+    /// Reads a counter. Returns `None` when it is absent.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn read(&self, space: SpaceId, key: String) -> Result<Option<Counter>, Refusal> {
         self.ask(|reply| Command::Read { space, key, reply }).await
     }
 
-    /// Reads many counters from one view, in their order: `None` for each that is absent.
+    /// Reads many counters from one view, in the order of the keys. Returns `None` for each counter
+    /// that is absent.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn read_many(
         &self,
         space: SpaceId,
@@ -299,10 +303,10 @@ impl Handle {
             .await
     }
 
-    /// Reads what each writer says of a counter, by writer: `None` when it is absent.
+    /// Reads the shards of a counter, by writer. Returns `None` when the counter is absent.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn shards(&self, space: SpaceId, key: String) -> Result<Option<Vec<Shard>>, Refusal> {
         self.ask(|reply| Command::Shards { space, key, reply })
             .await
@@ -311,7 +315,7 @@ impl Handle {
     /// Lists counters by key.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn list(&self, space: SpaceId, query: Query) -> Result<Page, Refusal> {
         self.ask(|reply| Command::List {
             space,
@@ -321,18 +325,19 @@ impl Handle {
         .await
     }
 
-    /// Reads a budget, with who holds what of it: `None` if there is none of this name.
+    /// Reads a budget, with the rights of each member. Returns `None` if there is none of this
+    /// name.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn budget(&self, space: SpaceId, key: String) -> Result<Option<BudgetRow>, Refusal> {
         self.ask(|reply| Command::budget(space, key, reply)).await
     }
 
-    /// What is known of a sequence of numbers: `None` if there is none of this name.
+    /// Reads a sequence of numbers. Returns `None` if there is none of this name.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn sequence(
         &self,
         space: SpaceId,
@@ -341,18 +346,18 @@ impl Handle {
         self.ask(|reply| Command::sequence(space, key, reply)).await
     }
 
-    /// The limits of a space.
+    /// Lists the limits of a space.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn limits(&self, space: SpaceId) -> Result<LimitList, Refusal> {
         self.ask(|reply| Command::limits(space, reply)).await
     }
 
-    /// The present period of a key that a limit covers.
+    /// Reads the present period of a key that a limit covers.
     ///
     /// # Errors
-    /// When no limit covers it, this node is no member, or stops first.
+    /// Fails when no limit covers the key, when this node is no member, or when it stops first.
     pub async fn period(&self, space: SpaceId, key: String) -> Result<PeriodRow, Refusal> {
         self.ask(|reply| Command::period(space, key, reply)).await?
     }
@@ -360,25 +365,25 @@ impl Handle {
     /// Lists sequences of numbers by name.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn sequences(&self, space: SpaceId, query: Query) -> Result<SequencePage, Refusal> {
         self.ask(|reply| Command::sequences(space, query, reply))
             .await
     }
 
-    /// Lists budgets by name, with who holds what of them.
+    /// Lists budgets by name, with the rights of each member.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn budgets(&self, space: SpaceId, query: Query) -> Result<BudgetPage, Refusal> {
         self.ask(|reply| Command::budgets(space, query, reply))
             .await
     }
 
-    /// Tells what every writer says of counters, all of one moment.
+    /// Reads the shards of counters, by writer, all at one moment.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn audit(&self, space: SpaceId, query: Query) -> Result<AuditPage, Refusal> {
         self.ask(|reply| Command::Audit {
             space,
@@ -391,7 +396,7 @@ impl Handle {
     /// Subscribes to the counters of a space that change from now on.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn watch(&self, space: SpaceId, wanted: Option<Wanted>) -> Result<Watch, Refusal> {
         let ask = |reply| Command::Watch {
             space,
@@ -401,19 +406,21 @@ impl Handle {
         self.ask(ask).await
     }
 
-    /// Where a reader of events is that has heard of everything up to now.
+    /// Returns the position of a reader that has received every event up to now.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn position(&self, space: SpaceId) -> Result<Position, Refusal> {
         self.ask(|reply| Command::Position { space, reply }).await
     }
 
-    /// A part of the counters that changed since a position, from the place `from` on, which is 0 at
-    /// first; `None` if they can't be told any more. Subscribe first, to miss nothing.
+    /// Returns a part of the counters that changed since a position. The part begins at the place
+    /// `from`, which is 0 for the first part. Subscribe first, to miss nothing.
+    ///
+    /// Returns `None` if the changes since that position are no longer stored.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn changed_since(
         &self,
         space: SpaceId,
@@ -431,31 +438,31 @@ impl Handle {
         self.ask(ask).await
     }
 
-    /// The version vector of a space: what is held here of each writer.
+    /// Reads the version vector of a space: the clock of each writer at this node.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn writers(&self, space: SpaceId) -> Result<Vec<WriterRow>, Refusal> {
         self.ask(|reply| Command::Writers { space, reply }).await
     }
 
-    /// The state of each open space.
+    /// Reads the state of each open space.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn status(&self) -> Result<Vec<SpaceStatus>, Refusal> {
         self.ask(|reply| Command::Status { reply }).await
     }
 
-    /// One row for each link and space.
+    /// Lists the links, with one row for each link and space.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn links(&self) -> Result<Vec<LinkRow>, Refusal> {
         self.ask(|reply| Command::Links { reply }).await
     }
 
-    /// The members of all open spaces, now and whenever they change.
+    /// The members of all open spaces, with their later changes.
     pub(crate) fn rosters(&self) -> watch::Receiver<Rosters> {
         self.shared.rosters.clone()
     }
@@ -465,38 +472,39 @@ impl Handle {
         self.shared.writers.borrow()[space.0]
     }
 
-    /// A number for a new connection, never given twice by this node.
+    /// Returns a number for a new connection, which this node never uses again.
     pub fn next_link(&self) -> Link {
         Link(self.shared.links.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Tells of a new connection.
+    /// Reports a new connection to the driver.
     pub async fn connect(&self, link: NewLink) {
         self.tell(Command::Connect(link)).await;
     }
 
-    /// Tells that a connection is gone.
+    /// Reports the end of a connection to the driver.
     pub async fn disconnect(&self, link: Link) {
         self.tell(Command::Disconnect { link }).await;
     }
 
-    /// Hands over one frame that came on a link.
+    /// Passes a frame that arrived on a link to the driver.
     pub async fn frame(&self, link: Link, bytes: Vec<u8>) {
         self.tell(self.permitted(Command::Frame { link, bytes }))
             .await;
     }
 
-    /// Hands over one frame that came by broadcast; `from` is the link that brought it.
+    /// Passes a frame that arrived by broadcast to the driver; `from` is the link that delivered
+    /// it.
     pub async fn broadcast(&self, from: Option<Link>, bytes: Vec<u8>) {
         self.tell(Command::Broadcast { from, bytes }).await;
     }
 
-    /// Hands over a Redis client with which keys are agreed on.
+    /// Passes a Redis client whose TLS handshake is done to the driver.
     pub(crate) async fn secured(&self, client: Secured) {
         self.tell(Command::Secured(Box::new(client))).await;
     }
 
-    /// Asks the driver to finish what is queued and to stop.
+    /// Requests that the driver finish the queued work and stop.
     pub(crate) async fn stop(&self) {
         self.tell(Command::Stop).await;
     }
@@ -517,7 +525,7 @@ impl Handle {
         answer.await.map_err(|_| self.unanswered())
     }
 
-    /// A command with the ticket by which it is asked for.
+    /// A command with the ticket under which it is requested.
     fn permitted(&self, command: Command) -> Command {
         match &self.permit {
             None => command,
@@ -528,7 +536,7 @@ impl Handle {
         }
     }
 
-    /// Why there is no answer.
+    /// The reason for which there is no answer.
     fn unanswered(&self) -> Refusal {
         let turned = self.permit.as_ref().and_then(|it| it.refusal());
         turned.unwrap_or(match self.shared.queue.is_closed() {
@@ -537,8 +545,8 @@ impl Handle {
         })
     }
 
-    /// A driver that is gone needs no news, so a failed send is no error: whoever waits for an answer
-    /// sees that nobody is left to give one.
+    /// If the driver is gone, it needs no commands, so a failed send is no error. A caller that
+    /// waits for an answer sees that the reply channel is closed.
     async fn tell(&self, command: Command) {
         if self.shared.queue.send(command).await.is_ok() {
             self.shared.bell.0.ring();

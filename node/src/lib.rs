@@ -1,9 +1,9 @@
 //! A Tallymesh node: [`tallymesh_core`] as a daemon with libp2p, a durable store, HTTP, the
 //! Redis protocol and a command line.
 //!
-//! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole;
-//! [`handle::Handle`] is how everything in it talks to the one task that owns the replicas, the
-//! driver, which persists before it publishes and before it acknowledges.
+//! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole node.
+//! Its parts use [`handle::Handle`] to send commands to the driver, the one task that owns the
+//! replicas. The driver persists before it publishes and before it acknowledges.
 
 pub mod browser;
 pub mod cli;

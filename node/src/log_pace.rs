@@ -1,17 +1,17 @@
 //! Log lines that others cause, at a bounded rate.
 //!
-//! Each kind of line has a token bucket. A line that finds none is left out and counted; the next one of
-//! its kind that is written says how many were.
+//! Each kind of line has a token bucket. A line that finds no token is left out and counted. The
+//! next line of its kind reports how many were left out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many lines of one kind are written at once.
+/// Most lines of one kind at once.
 const BURST: u32 = 32;
 
-/// How long until there is room for one more: 12 a minute. Lower lets strangers fill the log, higher
-/// hides what goes on.
+/// The time until one more line may be written: 12 a minute. Lower lets strangers fill the log;
+/// higher hides events.
 const REFILL: Duration = Duration::from_secs(5);
 
 /// All lines that were left out since the start.
@@ -29,7 +29,7 @@ pub(crate) struct LogPace(Mutex<Bucket>);
 #[derive(Debug)]
 struct Bucket {
     tokens: u32,
-    /// When the last token came; nothing before the first line.
+    /// The time of the last token; `None` before the first line.
     filled: Option<Instant>,
     left_out: u64,
 }
@@ -44,7 +44,7 @@ impl LogPace {
         }))
     }
 
-    /// Whether a line is to be written: then how many of its kind were left out before it.
+    /// Whether a line may be written. If so, returns how many of its kind were left out before it.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
         let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let filled = *bucket.filled.get_or_insert(now);

@@ -1,12 +1,14 @@
-//! The log of a process: lines that nobody waits for.
+//! The log of a process. No other part waits until its lines are written.
 //!
-//! A thread of its own writes the lines to standard error. A caller hands a line over and goes on.
-//! Nobody may read the other end of a pipe, a disk may be full, and a reader may be gone. None of these
-//! may hold up a node or end it, so a line that finds no room is dropped and counted. The log says how
-//! many were dropped as soon as it can be written to again.
+//! A separate thread writes the lines to standard error. A caller passes a line to it and
+//! continues.
 //!
-//! Why not `tracing-appender`: it bounds lines and not bytes, and its log never says that lines are
-//! missing.
+//! A pipe may have no reader, a disk may be full, and a reader may be gone. None of these may block
+//! a node or end it, so a line that finds no room is dropped and counted. As soon as the log is
+//! writable again, it reports how many were dropped.
+//!
+//! Why not `tracing-appender`: it bounds the number of lines and not their bytes, and its log never
+//! reports that lines are missing.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -14,11 +16,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Most bytes of lines that wait to be written. Lower drops lines of a burst, higher takes memory while
-/// nobody reads.
+/// Most bytes of lines that wait to be written. Lower drops lines of a burst; higher takes memory
+/// while the log has no reader.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// How long the thread waits before it tries again to write to what is not blocking and has no room.
+/// How long the thread waits before it writes again to a non-blocking destination without room.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// The log of this process, once it has one.
@@ -44,7 +46,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Box<[u8]>>,
-    /// The bytes of those.
+    /// The bytes of the waiting lines.
     bytes: usize,
     /// Whether the thread writes a line right now.
     writing: bool,
@@ -56,7 +58,7 @@ impl Lines {
     /// Starts the thread that writes to `out`. It ends with the process.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Fails when the system gives no thread.
     pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<Lines> {
         let lines = Lines(Arc::new(Shared {
             state: Mutex::default(),
@@ -69,16 +71,16 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Starts the thread that writes to standard error. Writing takes no lock of this process, so
-    /// others can still print there while it waits for a reader.
+    /// Starts the thread that writes to standard error. A write takes no lock of this process. So
+    /// other threads can still print there while it waits for a reader.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Fails when the system gives no thread.
     pub(crate) fn to_stderr() -> io::Result<Lines> {
         Lines::start(Unlocked(io::stderr()))
     }
 
-    /// The same for standard output.
+    /// Does the same for standard output.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -86,13 +88,13 @@ impl Lines {
         Lines::start(Unlocked(io::stdout()))
     }
 
-    /// Makes these the lines that [`dropped`] tells of.
+    /// Makes these the lines that [`dropped`] counts.
     pub(crate) fn be_the_log(&self) {
         // A process has one log. A second one counts for itself.
         let _ = LOG.set(self.clone());
     }
 
-    /// Hands over a line with its end. It is dropped if too much waits already.
+    /// Queues a line with its end. The line is dropped if too many bytes wait already.
     pub(crate) fn put(&self, line: &[u8]) {
         let mut state = self.state();
         if state.bytes.saturating_add(line.len()) > WAITING_BYTES_MAX {
@@ -109,7 +111,7 @@ impl Lines {
     pub(crate) fn finish(&self, most: Duration) {
         let state = self.state();
         let is_busy = |state: &mut State| state.writing || !state.waiting.is_empty();
-        // Lines that are not written by then are not waited for.
+        // After that time, lines that are not written are left.
         let _ = self.0.done.wait_timeout_while(state, most, is_busy);
     }
 
@@ -121,7 +123,7 @@ impl Lines {
 
     fn write_to(&self, mut out: impl Write) {
         let mut told = 0;
-        // The end of a line that was cut short is still to be written.
+        // Set while the end of a line that was cut short is still to be written.
         let mut torn = false;
         loop {
             let line = self.next();
@@ -159,7 +161,7 @@ impl Lines {
 }
 
 impl Write for Lines {
-    /// Takes one line, as the log makes each in one piece.
+    /// Takes one line, because the log writes each line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.put(line);
         Ok(line.len())
@@ -178,7 +180,7 @@ enum Cut {
     After,
 }
 
-/// Writes all of a line, however long that takes.
+/// Writes all of a line, and takes as long as that needs.
 fn write(out: &mut impl Write, line: &[u8]) -> Result<(), Cut> {
     let mut rest = line;
     while !rest.is_empty() {
@@ -223,10 +225,11 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// How long a test waits for what must come.
+    /// How long a test waits for an expected result.
     const DEADLINE: Duration = Duration::from_secs(10);
 
-    /// A destination that does what it is told, call by call: takes so many bytes, or fails.
+    /// A destination whose results the test chooses, call by call: it takes a number of bytes, or
+    /// fails.
     struct Played {
         told: mpsc::Receiver<io::Result<usize>>,
         took: mpsc::Sender<Vec<u8>>,
@@ -259,7 +262,7 @@ mod tests {
     fn lines_beyond_the_room_are_dropped_and_nobody_waits() {
         let (lines, tell, taken) = played();
         let line = [b'x'; 1024];
-        // One is taken up by the thread, which hangs at it.
+        // The thread takes one line, and blocks at it.
         let put = 1 + WAITING_BYTES_MAX / line.len() + 7;
         lines.put(&line);
         while !lines.state().writing {

@@ -1,4 +1,4 @@
-//! What an operator watches: figures in the text format that Prometheus reads.
+//! The figures for operators, in the text format of Prometheus.
 
 mod machine;
 mod requests;
@@ -21,13 +21,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of memory that the process uses, if this system tells.
+/// Bytes of memory that the process uses, if the system reports them.
 pub(crate) fn resident_bytes() -> Option<u64> {
     machine::resident().map(|bytes| bytes as u64)
 }
 
-/// The figures of one node. Clones share them; recording takes no lock that another task holds
-/// for long.
+/// The figures of one node. Clones share them. Recording takes no lock that another task keeps for
+/// long.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -72,7 +72,7 @@ impl Drop for HttpClient {
     }
 }
 
-/// What is watched beside the node's own work.
+/// The routes and the folder that are measured in addition to the node's own work.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     /// The paths of the HTTP interface.
@@ -192,7 +192,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures at zero, and nothing watched beside the node's own work.
+    /// All figures at zero, without routes and without a folder.
     pub fn new() -> Metrics {
         Metrics::of(Watched::default())
     }
@@ -412,12 +412,12 @@ impl Metrics {
         &self.requests
     }
 
-    /// The work of one client panicked.
+    /// Counts a panic in the work of one client.
     pub(crate) fn panicked(&self, part: &'static str) {
         self.panics.get_or_create(&PartLabel { part }).inc();
     }
 
-    /// Something was refused over a protocol, `http`, `redis` or `sync`.
+    /// Counts a refusal over a protocol: `http`, `redis` or `sync`.
     pub(crate) fn refused(&self, protocol: &'static str, code: &'static str) {
         let label = RefusalLabel { protocol, code };
         self.refusals.get_or_create(&label).inc();
@@ -429,7 +429,7 @@ impl Metrics {
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        // Figures that are half added are shown as far as they are.
+        // Figures that are half added are shown in that state.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -498,18 +498,18 @@ impl Metrics {
         }
     }
 
-    /// Counts a connection to HTTP until what it gives is dropped.
+    /// Counts a connection to HTTP until the returned value is dropped.
     pub(crate) fn http_client(&self) -> HttpClient {
         self.http_clients.inc();
         HttpClient(self.http_clients.clone())
     }
 
-    /// There are as many connections to HTTP as there may be.
+    /// Counts a connection to HTTP that was refused because the limit is reached.
     pub(crate) fn http_full(&self) {
         self.http_full.inc();
     }
 
-    /// So many bytes of requests over HTTP are under way.
+    /// Sets the bytes of HTTP request bodies that are in memory.
     pub(crate) fn http_bodies(&self, bytes: usize) {
         self.http_bodies
             .set(i64::try_from(bytes).unwrap_or(i64::MAX));

@@ -1,4 +1,4 @@
-//! A node put together: store, driver, network and HTTP, from start to stop.
+//! The whole node: store, driver, network and HTTP, from start to stop.
 
 use crate::config::{Config, Resp, SPACES_MAX};
 use crate::driver::{self, OwnerKey, Secured, Serve, TELL_PROGRESS};
@@ -30,20 +30,20 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Frames on their way from the driver to the network. Frames beyond are dropped, and repaired by
-/// sync later.
+/// Frames that wait between the driver and the network. Further frames are dropped, and sync
+/// repairs that later.
 const ORDERS_MAX: usize = 256;
 
 /// How long open requests may take to end when the node stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a node could not start, or stopped by itself.
+/// The reason for which a node could not start, or stopped by itself.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The store failed.
     Store(StoreError),
-    /// What is known of tickets can't be read.
+    /// The file of tickets can't be read.
     Ledger(LedgerError),
     /// The operator's token can't be read or made.
     Token(TokenError),
@@ -53,7 +53,7 @@ pub enum NodeError {
     Http {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         problem: io::Error,
     },
     /// The certificate of HTTPS can't be used.
@@ -64,24 +64,24 @@ pub enum NodeError {
     Resp {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// A ticket lets this node in nowhere.
+    /// A ticket gives this node access to no space.
     Ticket {
-        /// A stable name of what is wrong with it.
+        /// A stable name of the problem.
         code: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The ready file can't be written.
     ReadyFile {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         problem: io::Error,
     },
-    /// A part of the node ended that never should.
+    /// A part of the node ended, which should never happen.
     Ended {
         /// The part.
         part: &'static str,
@@ -187,7 +187,7 @@ pub struct Node {
     http: SocketAddr,
     tls: bool,
     resp: Option<SocketAddr>,
-    /// What agrees on keys with Redis clients, if they have to.
+    /// The task that makes TLS handshakes with Redis clients, if they use TLS.
     secured: Option<JoinHandle<()>>,
     peer_id: String,
     token: OperatorToken,
@@ -202,12 +202,11 @@ pub struct Node {
 
 impl Node {
     /// Starts a node on its data folder. Returns when each listener is bound.
-    ///
     /// # Errors
-    /// When the folder, an address or the ready file can't be used.
+    /// Fails when the folder, an address or the ready file can't be used.
     pub async fn start(config: Config) -> Result<Node, NodeError> {
         match config.durability {
-            // The token alone is written: without it nobody could make a ticket there.
+            // Only the token is written: without it, no one could make a ticket there.
             Durability::Memory => {
                 let token = OperatorToken::open(Some(&config.data))?;
                 Node::start_with(Box::new(Memory::default()), None, token, config).await
@@ -220,10 +219,10 @@ impl Node {
         }
     }
 
-    /// Starts a node on any store; `config.data` is not looked at.
+    /// Starts a node on any store. `config.data` is not read.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Fails as [`Node::start`] does.
     pub async fn start_on(store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
         Node::start_with(store, None, OperatorToken::open(None)?, config).await
     }
@@ -371,7 +370,7 @@ impl Node {
         Ok(node)
     }
 
-    /// The address that HTTP is served at.
+    /// The address at which HTTP is served.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
@@ -382,7 +381,7 @@ impl Node {
         format!("{scheme}://{}", self.http)
     }
 
-    /// The address that the Redis protocol is served at, if it is.
+    /// The address at which the Redis protocol is served, if it is.
     pub fn resp(&self) -> Option<SocketAddr> {
         self.resp
     }
@@ -392,7 +391,7 @@ impl Node {
         &self.peer_id
     }
 
-    /// The token that shows that a request comes from this node's operator.
+    /// The token by which a request proves that it comes from this node's operator.
     pub fn token(&self) -> &OperatorToken {
         &self.token
     }
@@ -402,16 +401,16 @@ impl Node {
         &self.listen
     }
 
-    /// A client of this node, without HTTP between.
+    /// A client of this node that does not use HTTP.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Runs until `stop` resolves, and then ends in order: streams and requests, the network, and
-    /// last the driver, so that whatever was acknowledged is kept.
+    /// last the driver. So every acknowledged write is stored.
     ///
     /// # Errors
-    /// When a part of the node fails before that.
+    /// Fails when a part of the node fails before that.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
         let failed = tokio::select! {
             () = stop => None,
@@ -419,7 +418,7 @@ impl Node {
             _ = &mut self.gossip => Some(NodeError::Ended { part: "network" }),
             _ = &mut self.server => Some(NodeError::Ended { part: "HTTP server" }),
         };
-        // Nobody listens any more if all parts are gone already.
+        // If all parts are gone already, no receiver is left.
         let _ = self.stopping.send(true);
         self.health.stop();
         if !self.server.is_finished() {
@@ -456,7 +455,7 @@ impl Node {
     }
 }
 
-/// Opens the data folder; if that takes long, it says how far it is.
+/// Opens the data folder. If that takes long, it logs the progress.
 fn open(folder: &Path) -> Result<Log, StoreError> {
     let mut told = Instant::now();
     let log = Log::open(folder, &mut |progress| {
@@ -484,7 +483,7 @@ fn open(folder: &Path) -> Result<Log, StoreError> {
     Ok(log)
 }
 
-/// Keeps the tickets that the node is to join with. Returns those that it did not hold before.
+/// Stores the tickets with which the node is to join. Returns those that it did not have before.
 fn hold(
     ledger: &Ledger,
     tickets: &[String],
@@ -514,7 +513,7 @@ fn hold(
     Ok(fresh)
 }
 
-/// The spaces of the tickets that this node holds, or the default one.
+/// The spaces of the tickets that this node has, or the default space.
 fn spaces_of(ledger: &Ledger) -> Vec<Space> {
     let held = ledger.held().into_iter();
     let mut spaces: Vec<Space> = Vec::new();
@@ -529,8 +528,8 @@ fn spaces_of(ledger: &Ledger) -> Vec<Space> {
     spaces
 }
 
-/// Refuses tickets of spaces that are not open here, and those that have ended before they let this node in,
-/// by which it knows no members.
+/// Refuses tickets of spaces that are not open here. It also refuses tickets that ended before they
+/// let this node join: with them the node has no members of the space.
 fn can_join(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), NodeError> {
     let rosters = handle.rosters().borrow().clone();
     for ticket in tickets {
@@ -560,7 +559,7 @@ fn can_join(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), Node
 struct Listening {
     address: SocketAddr,
     serve: Serve,
-    /// Where clients agree on keys first, if they have to.
+    /// The listener for TLS, if clients have to use it.
     secured: Option<TlsListener>,
 }
 
@@ -595,8 +594,8 @@ fn listen_resp(resp: Resp, ledger: &Ledger, token: &OperatorToken) -> Result<Lis
     })
 }
 
-/// Hands Redis clients to the driver once keys are agreed on with them, which takes too long for its
-/// thread.
+/// Passes Redis clients to the driver after their TLS handshake, which takes too long for the
+/// driver's thread.
 async fn hand_over(mut listener: TlsListener, handle: Handle) {
     loop {
         let (stream, from) = listener.accept().await;
@@ -608,7 +607,7 @@ async fn hand_over(mut listener: TlsListener, handle: Handle) {
     }
 }
 
-/// Removes the file of an earlier start, so that nobody takes its addresses for this one's.
+/// Removes the file of an earlier start, so that no program reads its addresses as this node's.
 fn forget_ready_file(file: &Path) -> Result<(), NodeError> {
     ready_file::forget(file).map_err(|problem| NodeError::ReadyFile {
         file: file.to_path_buf(),
@@ -623,7 +622,7 @@ fn driver_error(ended: Result<Result<(), StoreError>, oneshot::error::RecvError>
     }
 }
 
-/// The key that the store keeps, or a new one at the first start.
+/// The key that the store has, or a new one at the first start.
 fn identity(store: &mut dyn Store) -> Result<Identity, NodeError> {
     let mut fresh = [0; 32];
     getrandom::fill(&mut fresh).map_err(|error| StoreError::Io {

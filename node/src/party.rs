@@ -1,4 +1,4 @@
-//! Whom what a client takes counts for: its ticket, and its address.
+//! The party to which a client's use of resources is charged: its ticket, and its address.
 
 use crate::driver::Keyed;
 use crate::handle::Sender;
@@ -16,14 +16,14 @@ pub(crate) struct Client {
 }
 
 impl Default for Client {
-    /// Somebody of whom nothing is known.
+    /// A client without a known ticket or address.
     fn default() -> Client {
         Client::new(None, Role::Reader, None)
     }
 }
 
 impl Client {
-    /// A client at an address, with a role, by a ticket if one gives it.
+    /// A client at an address, with a role, and with the ticket that gives it, if one does.
     pub(crate) fn new(address: Option<IpAddr>, role: Role, grant: Option<&Grant>) -> Client {
         Client {
             party: Party {
@@ -34,12 +34,12 @@ impl Client {
         }
     }
 
-    /// Whether it may do less than a member.
+    /// Whether its role is below member.
     pub(crate) fn is_limited(self) -> bool {
         self.role < Role::Member
     }
 
-    /// An operation under an idempotency key that counts for this client.
+    /// An operation under an idempotency key that is charged to this client.
     pub(crate) fn keyed(self, once: Once) -> Keyed {
         Keyed {
             once,
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// Whom the writers of a link's peer count for.
+/// The party to which the writers of a link's peer are charged.
 pub(crate) fn of_sender(from: &Sender) -> Party {
     let ticket = from.ticket.as_deref();
     let address = from.address.as_deref().and_then(ip);
@@ -59,7 +59,8 @@ pub(crate) fn of_sender(from: &Sender) -> Party {
     }
 }
 
-/// The number of an address. An IPv6 network of 64 bits is one: a host with one address of it has all.
+/// The number of an address. An IPv6 network of 64 bits has one number, because a host with one of
+/// its addresses has all.
 pub(crate) fn network(ip: IpAddr) -> u128 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),

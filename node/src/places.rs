@@ -1,8 +1,8 @@
-//! Places that clients keep for as long as they want. These are streams of events and sockets, links over
-//! POST, and connections of Redis clients that have shown a ticket.
+//! Places that clients occupy for as long as they want. These are streams of events and sockets,
+//! links over POST, and connections of Redis clients that have shown a ticket.
 //!
-//! Each group leaves some places to the next. The holders of one ticket leave some to other readers, readers
-//! to writers, and all clients below the role member to members.
+//! Each group leaves some places to the next. The clients of one ticket leave some to other
+//! readers, readers to writers, and all clients below the role member to members.
 
 use crate::party::Client;
 use crate::trust::Role;
@@ -23,7 +23,7 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    /// How many twelfths of all places it has.
+    /// The twelfths of all places that this share may take.
     const fn twelfths(self) -> u64 {
         match self {
             Share::Ticket => 8,
@@ -34,7 +34,7 @@ impl Share {
     }
 }
 
-/// Why a client was refused a place.
+/// The reason for which a client was refused a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     pub(crate) share: Share,
@@ -42,7 +42,7 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// Tells of `places` that are taken, such as `links over POST`.
+    /// The text for `places` that are taken, such as `links over POST`.
     pub(crate) fn told(self, places: &str) -> String {
         let who = match self.share {
             Share::Ticket => "this ticket's clients have",
@@ -59,7 +59,7 @@ impl Full {
     }
 }
 
-/// How many of the places each share has.
+/// The number of taken places, by share.
 #[derive(Default)]
 pub(crate) struct Places {
     places: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// So many places.
+    /// This number of places.
     pub(crate) fn new(places: usize) -> Places {
         Places {
             places: places as u64,
@@ -84,7 +84,7 @@ impl Places {
         places.div_ceil(12) as u64
     }
 
-    /// One more, if there is a place for it.
+    /// Takes a place for a client, if one is free.
     pub(crate) fn begin(&mut self, client: Client) -> Result<(), Full> {
         let of = |shares: &HashMap<u128, u64>, number: Option<u128>| {
             let number = number?;
@@ -114,7 +114,7 @@ impl Places {
         Ok(())
     }
 
-    /// One is over.
+    /// Frees the place of a client.
     pub(crate) fn end(&mut self, client: Client) {
         self.change(client, |open| *open -= 1);
     }
@@ -156,12 +156,12 @@ pub(crate) struct Held {
 }
 
 impl Shared {
-    /// So many places.
+    /// This number of places.
     pub(crate) fn new(places: usize) -> Shared {
         Shared(Arc::new(Mutex::new(Places::new(places))))
     }
 
-    /// One more, if there is a place for it.
+    /// Takes a place for a client, if one is free.
     pub(crate) fn begin(&self, client: Client) -> Result<Held, Full> {
         self.with(|places| places.begin(client))?;
         let of = self.clone();
@@ -169,13 +169,13 @@ impl Shared {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Places) -> T) -> T {
-        // Nothing panics while it holds the lock.
+        // The code under the lock does not panic.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Held {
-    /// The client that has it.
+    /// The client that occupies the place.
     pub(crate) fn client(&self) -> Client {
         self.client
     }
@@ -200,7 +200,8 @@ mod tests {
         Client { party, role }
     }
 
-    /// How many begin, of which client, and what the next one is refused for.
+    /// Fills all places of a client. Returns how many there were, and the share that refused the
+    /// next one.
     fn fill(places: &mut Places, client: Client) -> (usize, Share) {
         let mut begun = 0;
         loop {

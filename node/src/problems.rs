@@ -1,9 +1,9 @@
-//! Everything that a request may be refused with, over HTTP and over the Redis protocol: one table
-//! of stable codes.
+//! All refusals of requests, over HTTP and over the Redis protocol, in one table of stable codes.
 //!
-//! The table says of each code what it means, what to do, its HTTP status, what it tells about a
-//! write, and how Redis clients see it. The sentence with the numbers of the case comes from where
-//! the refusal is made; where Redis has the same refusal, its text is Redis's to the letter.
+//! For each code the table has its meaning, the advice, its HTTP status, its effect on a write, and
+//! its form for Redis clients. The sentence with the numbers of the case is made where the request
+//! is refused. Where Redis has the same refusal, the text is exactly that of Redis.
+//!
 //! docs/errors.md is made from this table, and a test compares them.
 
 mod table;
@@ -16,21 +16,20 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use tallymesh_core::Error;
 
-/// What a refusal tells about the write that it refuses.
+/// The effect of a refused write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Applied {
     /// It was not applied: nothing was changed.
     No,
-    /// It was applied here, but the level that was asked for was not reached, or what it wrote is gone
-    /// by now.
+    /// It was applied here, but the requested level was not reached, or its effect is gone by now.
     Here,
-    /// It is not known whether it was applied, or will be.
+    /// It is not known whether it was or will be applied.
     Unknown,
 }
 
 impl Applied {
-    /// The word for it.
+    /// The name of this value.
     pub const fn word(self) -> &'static str {
         match self {
             Applied::No => "no",
@@ -40,7 +39,7 @@ impl Applied {
     }
 }
 
-/// How a Redis client sees a refusal.
+/// The form of a refusal for a Redis client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// An error that begins with this word; the connection goes on.
@@ -54,17 +53,17 @@ pub enum Shown {
 pub struct Kind {
     /// Its stable name.
     pub code: &'static str,
-    /// Its HTTP status; none if it is not met over HTTP.
+    /// Its HTTP status; `None` if it does not occur over HTTP.
     pub status: Option<u16>,
-    /// What it tells about a write; none if no write is refused with it.
+    /// Its effect on a write; `None` if no write is refused with it.
     pub applied: Option<Applied>,
-    /// How a Redis client sees it; none if it is not met there.
+    /// Its form for a Redis client; `None` if it does not occur there.
     pub resp: Option<Shown>,
-    /// What it means.
+    /// Its meaning.
     pub means: &'static str,
-    /// Over HTTP, after how many seconds to try again, if that can be said.
+    /// Over HTTP, the seconds after which to retry, if they are known.
     pub wait_s: Option<u32>,
-    /// What to do.
+    /// The advice to the user.
     pub advice: &'static str,
 }
 
@@ -95,8 +94,8 @@ impl Kind {
         }
     }
 
-    /// Why a node does not let another one in by a ticket. It stands in the log of both, as a code that
-    /// tickets have over HTTP does, and nowhere else.
+    /// A refusal of one node to let another one join by a ticket. It occurs in the logs of both
+    /// nodes only. Its code has the form of the codes that tickets have over HTTP.
     const fn between_nodes(code: &'static str, means: &'static str) -> Kind {
         Kind {
             code,
@@ -109,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a frame of another replica: it ends the link.
+    /// An error of a frame from another replica. It ends the link.
     const fn link(code: &'static str, means: &'static str) -> Kind {
         Kind {
             code,
@@ -122,7 +121,7 @@ impl Kind {
         }
     }
 
-    /// Over HTTP it says after how many seconds to try again.
+    /// Sets the seconds after which to retry over HTTP.
     const fn after(mut self, seconds: u32) -> Kind {
         self.wait_s = Some(seconds);
         self
@@ -138,7 +137,7 @@ impl Kind {
         self
     }
 
-    /// A Redis client sees it as an ordinary error.
+    /// A Redis client gets it as an ordinary error.
     const fn both(self) -> Kind {
         self.shown(Shown::Error("ERR"))
     }
@@ -162,15 +161,15 @@ impl Kind {
     }
 }
 
-/// The kind of a code that comes from elsewhere. A test sees to it that each of those is in the
-/// table.
+/// The kind for a code from another part. A test checks that each such code is in the table.
 pub fn of(code: &str) -> &'static Kind {
     let found = TABLE.iter().find(|kind| kind.code == code);
     found.unwrap_or(&&INTERNAL)
 }
 
-/// The sentence about a refusal of the replica: the replica's own text, or the node's where it must say
-/// how to go on and the replica knows no commands. Every protocol shows this text.
+/// The sentence about a refusal of the replica. It is the replica's own text, or the node's where
+/// the text must name a command, because the replica has no commands. Every protocol shows this
+/// text.
 pub(crate) fn text(error: &Error) -> Cow<'static, str> {
     match error {
         Error::NotAMember => Cow::Borrowed(ASK_A_MEMBER),
@@ -179,20 +178,20 @@ pub(crate) fn text(error: &Error) -> Cow<'static, str> {
     }
 }
 
-/// What to do where a node's role does not allow something.
+/// The advice where a node's role does not allow an operation.
 const HIGHER_ROLE: &str = "`tallymesh status --json` shows this node's role; for more, join with a ticket of \
     another role, such as a member makes with `tallymesh invite --role editor`";
 
-/// The refusal `not_a_member` where a space has members, or where the node came in with a ticket.
+/// The text of `not_a_member` where a space has members, or where the node joined with a ticket.
 const ASK_A_MEMBER: &str = "Only a member of the space may do this, and this node is none: ask the node of a \
     member, such as the one that gave you the ticket";
 
-/// The same where the space has no members and this node may be the first. Most who meet it run a fresh
-/// node.
+/// The same where the space has no members and this node may be the first. Mostly it occurs on a
+/// fresh node.
 pub(crate) const NEEDS_MESH: &str = "This needs a mesh: run `tallymesh members init` once (budgets, sequences \
     and rate limits need one)";
 
-/// A section of the page: its title, and what stands in it.
+/// A section of the page: its title, and the condition for its rows.
 type Section = (&'static str, fn(&Kind) -> bool);
 
 /// The page docs/errors.md.
@@ -219,12 +218,12 @@ pub fn page() -> String {
     page
 }
 
-/// Whether it is what is wrong with a frame, which is no write.
+/// Whether it is an error of a frame, which is no write.
 fn is_link(kind: &Kind) -> bool {
     kind.applied.is_none() && kind.status.is_some()
 }
 
-/// Whether only nodes tell it to each other, and their logs.
+/// Whether it occurs only between nodes, and in their logs.
 fn is_between_nodes(kind: &Kind) -> bool {
     kind.status.is_none() && kind.resp.is_none()
 }

@@ -1,4 +1,4 @@
-//! The file that tells where a node listens. It takes the place of a file, and of nothing else.
+//! The file that contains the addresses of a node. It replaces a file, and nothing else.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,12 +14,12 @@ fn part_of(file: &Path) -> PathBuf {
 /// Removes the file of an earlier start.
 ///
 /// # Errors
-/// When something else has its name: a link, a device, a pipe, a socket or a folder.
+/// Fails when something else has its name: a link, a device, a pipe, a socket or a folder.
 pub(crate) fn forget(file: &Path) -> io::Result<()> {
     remove_regular(file).and_then(|()| remove_regular(&part_of(file)))
 }
 
-/// Removes a file if it is there, and nothing else that has its name: a device or a pipe is no leftover.
+/// Removes a file if it is there, and nothing else of that name, such as a device or a pipe.
 fn remove_regular(file: &Path) -> io::Result<()> {
     match fs::symlink_metadata(file) {
         Ok(facts) if facts.is_file() => fs::remove_file(file),
@@ -36,13 +36,13 @@ fn remove_regular(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes the file, so that it is there whole or not at all.
+/// Writes the file so that readers see it whole or not at all.
 pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     let part = part_of(file);
     let mut new = fs::File::create_new(&part)?;
     new.write_all(text.as_bytes())?;
     drop(new);
-    // A file that came to the name since the start is checked too.
+    // A file that got the name since the start is checked too.
     remove_regular(file)?;
     fs::rename(&part, file)
 }

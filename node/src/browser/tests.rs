@@ -1,4 +1,4 @@
-//! Whom the rule lets in, and that what it advises is taken.
+//! The requests that the rule accepts, and that the options in its advice are valid.
 
 use super::*;
 use axum::http::HeaderValue;
@@ -198,7 +198,7 @@ fn what_a_page_of_another_site_loads_without_asking_is_refused() {
         judge(&pages, &[("host", "127.0.0.1")]).expect("let in"),
         Comer::Program
     );
-    // Programs that fetch as pages do tell their mode, and no site.
+    // Programs that use `fetch` as pages do send the mode, and no site.
     let program = [("host", "127.0.0.1"), ("sec-fetch-mode", "cors")];
     assert_eq!(judge(&pages, &program).expect("let in"), Comer::Program);
 }
