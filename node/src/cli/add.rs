@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A batch is sent when it has so many lines, or bytes, or when its first line has waited so long.
-/// Larger batches cost fewer commits; all of a batch is lost work if one of its lines is wrong.
+/// The limits of a batch. It is sent when it has this many lines or bytes, or when its first line
+/// has waited this long. Larger batches need fewer commits. If one line is wrong, all work of its
+/// batch is lost.
 const BATCH_LINES: usize = 8_192;
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
@@ -21,7 +22,7 @@ const BATCH_WAIT: Duration = Duration::from_millis(100);
 /// Longest line, in bytes: the longest key, a number, and much room.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Blocks of input that are read ahead while a batch is on its way.
+/// Blocks of input that are read ahead while a batch is being sent.
 const BLOCKS_AHEAD: usize = 16;
 
 /// The arguments of `tallymesh add`.
@@ -96,7 +97,7 @@ fn add_lines(client: &Client, output: &mut Output) -> Result<(), Failure> {
     })
 }
 
-/// Turns the line of a batch into the line of the input.
+/// Turns the line number in a batch into that in the input.
 fn shifted(failure: Failure, before: u64) -> Failure {
     match failure {
         Failure::Refused {
@@ -116,7 +117,7 @@ fn shifted(failure: Failure, before: u64) -> Failure {
     }
 }
 
-/// Reads standard input on a thread of its own, so that the next batch fills while one is sent.
+/// Reads standard input on a separate thread, so that the next batch fills while one is sent.
 fn read_ahead() -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
     thread::spawn(move || {
@@ -143,13 +144,13 @@ struct Batch {
 /// Cuts blocks of input into batches of whole lines.
 struct Batches {
     blocks: Receiver<io::Result<Vec<u8>>>,
-    /// Whole lines first, then what has come of the next one.
+    /// Whole lines, followed by the read part of the next line.
     pending: Vec<u8>,
     /// Length and number of the whole lines.
     whole: usize,
     lines: usize,
     ended: bool,
-    /// Why reading ended, if not by the end of the input.
+    /// The reason for which reading ended, if it was not the end of the input.
     failed: Option<String>,
 }
 
@@ -165,7 +166,7 @@ impl Batches {
         }
     }
 
-    /// The next batch; `None` at the end of the input, or when it fails.
+    /// The next batch. Returns `None` at the end of the input, or when reading fails.
     fn next(&mut self) -> Option<Batch> {
         let mut deadline = None;
         while !self.ended && self.lines < BATCH_LINES && self.whole < BATCH_BYTES {
@@ -181,7 +182,7 @@ impl Batches {
             }
         }
         if self.ended && self.failed.is_none() && self.pending.len() > self.whole {
-            // The last line has no end of its own.
+            // The last line has no line end.
             (self.whole, self.lines) = (self.pending.len(), self.lines + 1);
         }
         if self.lines == 0 {

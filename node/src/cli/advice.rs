@@ -1,5 +1,5 @@
-//! Every option that a message recommends is taken: by a command, and with a value as the message
-//! writes it.
+//! Every option that a message recommends is valid: for a command, and with a value in the form
+//! that the message shows.
 
 use super::{Cli, Command};
 use clap::Parser;
@@ -10,7 +10,8 @@ use std::path::Path;
 /// Options of other programs.
 const FOREIGN: [&str; 1] = ["--ulimit"];
 
-/// A command for each option that messages name. Those of `up` have to mean something, too.
+/// A command for each option that messages name. The options of `up` must also make a valid
+/// configuration.
 const TAKEN: [&str; 50] = [
     "up --announce /ip4/192.0.2.7/tcp/4001",
     "up --connections 10 --connections-in 5 --connections-per-peer 2",
@@ -64,7 +65,8 @@ const TAKEN: [&str; 50] = [
     "tickets --token-file dir/token",
 ];
 
-/// Options that are only parsed here: the value is a file or a ticket, or the option prints a text and ends.
+/// Options that are only parsed here. The value is a file or a ticket, or the option prints a text
+/// and ends.
 const PARSED: [&str; 3] = [
     "up --config file",
     "up --join a.b.c",
@@ -117,7 +119,7 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines of all sources that are neither comments nor of tests.
+/// Collects the lines of all sources except comments and tests.
 fn collect(folder: &Path, texts: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

@@ -1,4 +1,4 @@
-//! What commands ask for beside what they do: that it counts once, and how many members it takes.
+//! Options that many commands share: idempotency keys, and levels.
 
 use super::time;
 use crate::http::KEY_BYTES_MAX;
@@ -54,7 +54,7 @@ pub(super) struct BudgetWriteArgs {
     rights_wait: Option<Duration>,
 }
 
-/// Reads a key, as the node takes it.
+/// Reads an idempotency key in the form that the node accepts.
 fn key(text: &str) -> Result<String, String> {
     let seen = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     match seen && (1..=KEY_BYTES_MAX).contains(&text.len()) {

@@ -1,9 +1,9 @@
-//! `tallymesh audit`: compares what a node shows with the nodes that are connected to it, with others,
-//! and with what its folder keeps.
+//! `tallymesh audit`: compares the counters of a node with those of the connected nodes, of other
+//! nodes, and of its data folder.
 //!
-//! Counters are compared, and the counters that budgets are kept as. Replicas that hold the same
-//! transactions must show the same, so they are compared only where the
-//! digests of their version vectors are equal, writer by writer. Nothing is changed, whatever is found.
+//! It compares counters, and the counters in which budgets are stored. Replicas with the same
+//! transactions must show the same values. So they are compared only where the digests of their
+//! version vectors are equal, writer by writer. Nothing is changed, even if they differ.
 
 use super::client::{Client, encoded};
 use super::failure::Failure;
@@ -19,11 +19,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{RESERVED, Replica, Space, WriterId, budget_name};
 
-/// How often it is tried to see both sides hold the same.
+/// How often it tries to find both sides with the same transactions.
 const TRIES: u32 = 10;
-/// How long is waited between two tries. Replicas that are linked tell each other within that.
+/// The pause between two tries. Linked replicas exchange their transactions within that time.
 const PAUSE: Duration = Duration::from_millis(300);
-/// After so long nothing is tried again, for those that answer slowly.
+/// The time after which no further try begins, for slow nodes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The arguments of `tallymesh audit`.
@@ -39,11 +39,11 @@ pub struct AuditArgs {
     with: Vec<String>,
 }
 
-/// What one replica shows: for each counter, what each writer's part comes to. A part of 0 is left out,
-/// since who has collected what was cancelled does not show it.
+/// The counters of one replica: for each counter, the value of each writer's part. A part of 0 is
+/// left out, because a replica that has collected cancelled adds does not show it.
 type Shown = BTreeMap<String, BTreeMap<String, String>>;
 
-/// It, and the digest of the vector at which that was.
+/// These, with the digest of the version vector at that moment.
 struct Side {
     digest: String,
     shown: Shown,
@@ -83,8 +83,8 @@ pub(super) fn run(
     audit.end()
 }
 
-/// Compares the budgets whose names begin so with all connected nodes. Where none is, there is nothing to
-/// compare.
+/// Compares the budgets with this prefix with all connected nodes. Without a connected node there
+/// is nothing to compare.
 pub(super) fn budgets(
     client: &Client,
     space: &str,
@@ -103,23 +103,23 @@ pub(super) fn budgets(
     }
 }
 
-/// What is compared.
+/// The counters and budgets to compare.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
-    /// Only what goes by names that begin so.
+    /// The prefix of their names.
     prefix: &'a str,
-    /// Whether counters are, and not only budgets.
+    /// Whether counters are compared, and not only budgets.
     counters: bool,
 }
 
 impl Scope<'_> {
-    /// What the keys begin with that are listed.
+    /// The prefixes of the keys to list.
     fn lists(&self) -> Vec<String> {
         let counters = self.counters.then(|| self.prefix.to_owned());
         counters.into_iter().chain([RESERVED.to_string()]).collect()
     }
 
-    /// Whether what is kept under a key is compared.
+    /// Whether the counter under this key is compared.
     fn has(&self, key: &str) -> bool {
         let name = budget_name(key).unwrap_or(match key.starts_with(RESERVED) {
             true => "",
@@ -168,7 +168,7 @@ impl<'a> Audit<'a> {
         let rows = answer["peers"].as_array().into_iter().flatten();
         for row in rows.filter(|row| row["kind"] == "libp2p" && row["space"] == space) {
             let name = text(&row["peer"]);
-            // It may not have the space open, and then is no peer of this audit.
+            // The node may not have the space open, and then it is no peer of this audit.
             if row["state"] == "greeting" {
                 self.tell_skipped(&name, "it has not greeted in this space")?;
                 continue;
@@ -181,8 +181,8 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// Compares with another side, which is given the digest to be compared at, and prints what comes
-    /// of it.
+    /// Compares with another side, which gets the digest at which to compare, and prints the
+    /// result.
     fn compare(
         &mut self,
         name: &str,
@@ -216,7 +216,7 @@ impl<'a> Audit<'a> {
         self.tell_skipped(name, &why)
     }
 
-    /// Prints where two sides differ that hold the same.
+    /// Prints the differences of two sides with the same transactions.
     fn tell(&mut self, name: &str, here: &Side, there: &Side) -> Result<(), Failure> {
         let found = differences(&here.shown, &there.shown);
         for it in &found {
@@ -260,7 +260,7 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// What it comes to.
+    /// The result of the audit.
     fn end(self) -> Result<(), Failure> {
         let failed = |code, problem| Err(Failure::Local { code, problem });
         match (self.wrong, self.skipped) {
@@ -291,8 +291,8 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// What a node shows, or, through it, a peer of its; `None` if the vector changed meanwhile, or is
-/// not the one that is expected.
+/// The counters of a node or, through it, of one of its peers. Returns `None` if the version vector
+/// changed meanwhile, or is not the expected one.
 fn side(
     client: &Client,
     scope: Scope<'_>,
@@ -335,7 +335,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What comes of a data folder's last snapshot and all that it keeps since.
+/// The counters that result from a data folder's last snapshot and the records after it.
 fn kept(folder: &Path, space: &str, scope: Scope<'_>) -> Result<Side, Failure> {
     let mut replay = None;
     let read = store::check(
@@ -377,7 +377,7 @@ fn note(shown: &mut Shown, key: String, parts: impl Iterator<Item = (String, Str
     shown.insert(key, parts.filter(|it| it.1 != "0").collect());
 }
 
-/// Where two sides differ, by key and writer.
+/// The differences of two sides, by key and writer.
 fn differences(here: &Shown, there: &Shown) -> Vec<Difference> {
     let mut found = Vec::new();
     let nothing = BTreeMap::new();

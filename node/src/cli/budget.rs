@@ -1,4 +1,5 @@
-//! `tallymesh budget`: what is spent from anywhere and never goes under its floor.
+//! `tallymesh budget`: amounts that every member can spend, and whose value never goes below its
+//! floor.
 
 use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::audit;
@@ -12,10 +13,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tallymesh_core::LeaseId;
 
-/// Budgets that are asked for at once.
+/// Budgets in one request.
 const PAGE: usize = 10_000;
 
-/// What is printed below the help of the command.
+/// The text below the help of the command.
 const EXAMPLES: &str = "\
 A node spends at once what it holds. What it lacks it asks other members for: \
 wait for that with --rights-wait, or try again. `show` tells who holds what. Budgets need a space \
@@ -262,7 +263,7 @@ pub(super) fn run(
     }
 }
 
-/// Makes one operation, and prints a field of what the budget comes to.
+/// Makes one operation, and prints a field of the resulting budget.
 fn make(
     client: &Client,
     output: &mut Output,
@@ -278,7 +279,7 @@ fn make(
 fn made(client: &Client, asking: &BudgetWriteArgs, operation: &Value) -> Result<Value, Failure> {
     let client = client.asking(asking.headers());
     let answer = client.post_json_in_space("transactions", &json!({ "ops": [operation] }));
-    // There is one operation, and so its place says nothing.
+    // There is only one operation, so its index is of no use.
     let answer = answer.map_err(Failure::without_op)?;
     Ok(answer["results"][0].clone())
 }
@@ -346,7 +347,7 @@ fn transfer(client: &Client, output: &mut Output, args: &TransferArgs) -> Result
     Ok(())
 }
 
-/// A transfer as the node takes it, of pairs of a budget and an amount.
+/// A transfer in the node's form, from pairs of a budget and an amount.
 pub(super) fn transfer_op(from: &str, pairs: &[impl AsRef<str>]) -> Result<Value, String> {
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err("a transfer names budgets to pay into, each followed by an amount".into());
@@ -359,7 +360,7 @@ pub(super) fn transfer_op(from: &str, pairs: &[impl AsRef<str>]) -> Result<Value
     Ok(json!({ "op": "transfer", "key": from, "to": shares? }))
 }
 
-/// An amount of a budget, as the node takes it.
+/// An amount of a budget in the node's form.
 pub(super) fn quantity(text: &str) -> Result<String, String> {
     let parsed: Option<u64> = text.parse().ok();
     match parsed.filter(|it| i64::try_from(*it).is_ok()) {
@@ -371,7 +372,7 @@ pub(super) fn quantity(text: &str) -> Result<String, String> {
     }
 }
 
-/// Calls `take` with each budget whose name begins so; tells how many pages that took.
+/// Calls `take` with each budget of this prefix. Returns how many pages that needed.
 fn each(
     client: &Client,
     prefix: &str,
@@ -451,7 +452,7 @@ fn describe_holder(holder: &Value) -> String {
     line
 }
 
-/// What budgets come to together.
+/// The sums over all budgets.
 #[derive(Default)]
 struct Sums {
     budgets: usize,
@@ -460,14 +461,14 @@ struct Sums {
     wrong: usize,
 }
 
-/// What is wrong with a budget, if anything is: what all hold has to add up, and nobody holds less than
-/// nothing.
+/// The error of a budget, if it has one. The rights of all members have to add up, and no member
+/// may have fewer than 0.
 fn wrong(budget: &Value) -> Option<String> {
     let number = |value: &Value| -> i128 {
         let number = value.as_str().and_then(|text| text.parse().ok());
         number.unwrap_or(i128::MIN / 4)
     };
-    // What is on lease is told only if anything is.
+    // The answer contains leased rights only if there are some.
     let number = |value: &Value| match value.is_null() {
         true => 0,
         false => number(value),

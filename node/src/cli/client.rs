@@ -22,7 +22,8 @@ use ureq::{Agent, Body, Error, RequestBuilder};
 /// How long a node may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a node may take to answer; longer than its own limit, so that it can say why.
+/// How long a node may take to answer. It is longer than the node's own limit, so that the node can
+/// report an error.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Largest answer that is read, in bytes. A full page of the list with the longest keys fits.
@@ -33,16 +34,16 @@ pub(super) struct Client {
     agent: Agent,
     node: String,
     space: String,
-    /// The header that shows the ticket that was given, or the operator's token.
+    /// The header with the given ticket, or with the operator's token.
     shown: Option<String>,
-    /// The header that shows the operator's token, once this node has asked for a ticket.
+    /// The header with the operator's token, once this node has required a ticket.
     token: OnceCell<String>,
-    /// Whether it is the node that was named first, which the operator's token is for.
+    /// Whether this is the first node, for which the operator's token is valid.
     is_first: bool,
-    /// The data folder and the file with the token that were named.
+    /// The given data folder, and the given file with the token.
     data: Option<PathBuf>,
     token_file: Option<PathBuf>,
-    /// What is asked for beside each request's own.
+    /// Headers for each request, in addition to its own.
     headers: Vec<Header>,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The certificates that are trusted.
+    /// The trusted certificates.
     fn roots(&self) -> Result<RootCerts, Failure> {
         let Some(file) = &self.ca else {
             return Ok(RootCerts::WebPki);
@@ -126,14 +127,14 @@ impl Client {
         })
     }
 
-    /// The data folder that was named.
+    /// The given data folder.
     pub(super) fn data(&self) -> Option<&Path> {
         self.data.as_deref()
     }
 
-    /// The same client, which shows the operator's token: one whose place was named, or else the ticket
-    /// that was given, or else the token in the usual folder. The last is shown to nodes of this machine
-    /// only.
+    /// The same client, with the operator's token. The token comes from a given file or folder.
+    /// Without one, a given ticket is used, or else the token in the default folder. This last one
+    /// is sent only to nodes of this machine.
     pub(super) fn as_operator(&self) -> Result<Client, Failure> {
         let mut client = self.asking(self.headers.clone());
         let named = self.named_token_file();
@@ -147,13 +148,13 @@ impl Client {
         Ok(client)
     }
 
-    /// The file with the token whose place was named.
+    /// The given file with the token.
     fn named_token_file(&self) -> Option<PathBuf> {
         let in_folder = || Some(self.data.as_ref()?.join(TOKEN_FILE));
         self.token_file.clone().or_else(in_folder)
     }
 
-    /// The file with the token in the usual folder, if the node is on this machine.
+    /// The file with the token in the default folder, if the node is on this machine.
     fn usual_token_file(&self) -> Option<PathBuf> {
         let folder = env::var_os("TALLYMESH_DATA").filter(|it| !it.is_empty());
         let folder = folder.map(PathBuf::from).or_else(|| default_data().ok());
@@ -168,8 +169,8 @@ impl Client {
         is_loopback(host)
     }
 
-    /// A client of another node, which comes in as this one: with the ticket that was given, and never with
-    /// the operator's token, which is for the first node alone.
+    /// A client of another node with the same ticket. It never sends the operator's token, which is
+    /// only for the first node.
     pub(super) fn at(&self, node: &str) -> Result<Client, Failure> {
         Ok(Client {
             node: address(node)?,
@@ -178,7 +179,7 @@ impl Client {
         })
     }
 
-    /// The same client, whose requests ask for this too.
+    /// The same client, with these headers for its requests.
     pub(super) fn asking(&self, headers: Vec<Header>) -> Client {
         Client {
             agent: self.agent.clone(),
@@ -193,8 +194,8 @@ impl Client {
         }
     }
 
-    /// Sends a request. If it shows nothing, and the node asks for a ticket, which it does before it does
-    /// anything else, it is sent again with the operator's token.
+    /// Sends a request. If it has no ticket or token, and the node requires one, it is sent again
+    /// with the operator's token. The node checks this before it does anything else.
     fn send(
         &self,
         write: bool,
@@ -212,7 +213,7 @@ impl Client {
         };
         let token = token_in(&file)?;
         let again = self.checked(request(Some(&token)), write)?;
-        // The usual folder may be another node's: then the token says nothing about this one.
+        // The default folder may belong to another node. Then its token is not valid here.
         if again.status() == 401 && !is_named {
             return Ok(response);
         }
@@ -220,12 +221,12 @@ impl Client {
         Ok(again)
     }
 
-    /// Asks for a path of the node.
+    /// Gets a path of the node.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         answer(self.fetch(path)?, false)
     }
 
-    /// Asks for a path of the node that answers with a text.
+    /// Gets a path of the node that returns a text.
     pub(super) fn text(&self, path: &str) -> Result<String, Failure> {
         let mut response = self.fetch(path)?;
         if !response.status().is_success() {
@@ -246,7 +247,7 @@ impl Client {
         })
     }
 
-    /// Asks for a path of the space.
+    /// Gets a path of the space.
     pub(super) fn get_in_space(&self, path: &str) -> Result<Value, Failure> {
         self.get(&self.in_space(path))
     }
@@ -336,7 +337,7 @@ impl Client {
         format!("/v1/spaces/{}/{path}", self.space)
     }
 
-    /// Tells a node that is not there from one that broke off.
+    /// Distinguishes a node that does not exist from one that broke the connection.
     fn checked(
         &self,
         response: Result<Response<Body>, Error>,
@@ -346,12 +347,12 @@ impl Client {
     }
 }
 
-/// The header that shows a ticket or a token.
+/// The header for a ticket or a token.
 fn bearer(text: &str) -> String {
     format!("Bearer {}", text.trim())
 }
 
-/// The header that shows the operator's token in a file.
+/// The header for the operator's token in a file.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(file).map_err(|error| Failure::Usage {
         problem: format!(
@@ -363,7 +364,7 @@ fn token_in(file: &Path) -> Result<String, Failure> {
     Ok(bearer(&text))
 }
 
-/// The address of a node, as it stands before paths.
+/// The address of a node, as a prefix for paths.
 fn address(node: &str) -> Result<String, Failure> {
     if !node.starts_with("http://") && !node.starts_with("https://") {
         let problem = format!("--node is `{node}` and must be a URL such as http://127.0.0.1:4280");
@@ -372,7 +373,7 @@ fn address(node: &str) -> Result<String, Failure> {
     Ok(node.trim_end_matches('/').to_owned())
 }
 
-/// Refuses a path whose last name is empty: that is the path of something else, or of nothing.
+/// Refuses a path whose last name is empty: it is the path of another resource, or of none.
 fn named(path: &str) -> Result<(), Failure> {
     let names = path.split('?').next().unwrap_or_default();
     let Some(before) = names.strip_suffix('/') else {
@@ -384,7 +385,7 @@ fn named(path: &str) -> Result<(), Failure> {
     Err(Failure::Usage { problem })
 }
 
-/// Reads an answer, which is JSON also when it is a refusal.
+/// Reads an answer, which is JSON also for a refusal.
 fn answer(mut response: Response<Body>, write: bool) -> Result<Value, Failure> {
     if !response.status().is_success() {
         return Err(refused(response));
@@ -422,7 +423,7 @@ pub(super) fn encoded(text: &str) -> String {
             _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    // A lone dot or two would be taken for a step in the path.
+    // One or two dots alone would be a step in the path.
     match encoded.as_str() {
         "." => "%2E".into(),
         ".." => "%2E%2E".into(),

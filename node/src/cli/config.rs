@@ -1,4 +1,4 @@
-//! `tallymesh config`: what a node would be started with, without starting one.
+//! `tallymesh config`: the configuration that a node would have, without a start.
 
 use super::failure::Failure;
 use super::output::Output;
@@ -106,7 +106,7 @@ fn show(output: &mut Output, settings: Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A setting as a line of a configuration file, which can be kept as one.
+/// A setting as a line that is valid in a configuration file.
 fn line(row: &Row) -> String {
     let setting = match &row.value {
         Value::Null => format!("# {} is not set", row.key),

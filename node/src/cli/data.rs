@@ -1,4 +1,4 @@
-//! `tallymesh check`, `backup` and `restore`: a data folder, without a node.
+//! `tallymesh check`, `backup` and `restore`: commands on a data folder, without a node.
 
 use super::failure::Failure;
 use super::output::Output;
@@ -58,7 +58,7 @@ impl Data {
         Output::new(self.json)
     }
 
-    /// The folder that was named.
+    /// The given folder.
     pub(super) fn named(&self) -> Option<&Path> {
         self.data.as_deref()
     }
@@ -115,7 +115,7 @@ pub(super) fn restore(output: &mut Output, args: RestoreArgs) -> Result<(), Fail
     copy(output, "restored", &args.from, &folder)
 }
 
-/// Copies a data folder that a node would start with, and no other.
+/// Copies a data folder with which a node would start, and refuses any other.
 fn copy(output: &mut Output, done: &str, from: &Path, to: &Path) -> Result<(), Failure> {
     let mut bar = Bar::new("copying");
     let mut start = Start::default();
@@ -130,7 +130,7 @@ fn copy(output: &mut Output, done: &str, from: &Path, to: &Path) -> Result<(), F
     tell(output, done, to, &report.map_err(failed)?, None)
 }
 
-/// Reads a data folder as a start would: it builds each space from its records.
+/// Reads a data folder as the start of a node does: it builds each space from its records.
 #[derive(Default)]
 struct Start(BTreeMap<Space, Replay>);
 
@@ -144,7 +144,7 @@ impl Start {
         replay.take(kept.kind, bytes)
     }
 
-    /// Reads the files beside the log.
+    /// Reads the files next to the log.
     fn files(&self, folder: &Path) -> Result<(), Failure> {
         replay::check_files(folder).map_err(failed)?;
         Ledger::open(Some(folder))
@@ -155,7 +155,7 @@ impl Start {
             })
     }
 
-    /// How many counters there are.
+    /// The number of counters of each space.
     fn counters(self) -> BTreeMap<Space, usize> {
         let replays = self.0.into_iter();
         replays
@@ -164,7 +164,7 @@ impl Start {
     }
 }
 
-/// Prints what is in a folder.
+/// Prints the contents of a folder.
 fn tell(
     output: &mut Output,
     done: &str,
@@ -232,7 +232,7 @@ fn failed(error: StoreError) -> Failure {
     }
 }
 
-/// A bar on a terminal, taken away in the end.
+/// A progress bar on a terminal, which is removed at the end.
 struct Bar(ProgressBar);
 
 impl Bar {

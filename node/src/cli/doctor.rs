@@ -1,7 +1,7 @@
-//! `tallymesh doctor`: looks at a running node, and says what needs somebody's attention.
+//! `tallymesh doctor`: checks a running node, and reports the problems.
 //!
-//! What is fetched ([`Facts`]) is apart from what is judged ([`checks`]), so that every judgement can be
-//! tried without a node that is in such a state.
+//! The data of the node ([`Facts`]) is fetched apart from the [`checks`]. So tests can run every
+//! check without a node in that state.
 
 mod checks;
 mod facts;
@@ -15,16 +15,16 @@ use crate::escape;
 use facts::Facts;
 use serde_json::{Value, json};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     /// Nothing was found.
     Ok,
-    /// Worth knowing; nothing has to be done.
+    /// Information only; no action is needed.
     Notice,
-    /// It will be a problem if nothing is done.
+    /// It will be a problem without an action.
     Warning,
-    /// It is one.
+    /// It is a problem now.
     Problem,
 }
 
@@ -39,15 +39,15 @@ impl Severity {
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
-    /// The space that it is about, if it is about one.
+    /// The space of the finding, if it belongs to one.
     space: Option<String>,
-    /// What is so, with figures.
+    /// The facts, with figures.
     what: String,
-    /// What to do.
+    /// The advice.
     advice: &'static str,
 }
 

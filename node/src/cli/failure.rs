@@ -1,4 +1,4 @@
-//! Why a command failed, and the exit code that says so.
+//! The failures of commands, and their exit codes.
 
 use serde_json::{Value, json};
 use std::fmt;
@@ -6,19 +6,19 @@ use std::io;
 
 use crate::escape;
 
-/// The code of an answer that could not be printed: only that was not done.
+/// The code of an answer that could not be printed. Only the printing failed.
 const OUTPUT: &str = "output";
 
-/// Why a command did not do what it was asked for.
+/// The reason for which a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// An argument means nothing.
+    /// An argument is invalid.
     Usage {
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The same, in several lines whose values are escaped already: one for each wrong setting, or a
-    /// warning that was not confirmed.
+    /// The same, in several lines whose values are already escaped. It is one line for each wrong
+    /// setting, or a warning that was not confirmed.
     Lines {
         /// The lines.
         problem: String,
@@ -27,62 +27,62 @@ pub(super) enum Failure {
     NoNode {
         /// The address.
         node: String,
-        /// What the system says.
+        /// The error of the system.
         problem: String,
     },
-    /// The program at the address and this side do not agree on TLS, so nothing was asked.
+    /// The program at the address and this command do not agree on TLS, so no request was sent.
     Unsent {
         /// The address.
         node: String,
         /// The fault.
         problem: String,
-        /// The way out.
+        /// The advice.
         advice: &'static str,
     },
-    /// The node refused, with its own code and words.
+    /// The node refused, with its own code and text.
     Refused {
         /// The node's stable code.
         code: String,
-        /// What the node says.
+        /// The node's text.
         detail: String,
-        /// Whether a write counts, if the node said so.
+        /// Whether a write counts, if the node reported it.
         applied: Option<String>,
         /// The line of a bulk write that was refused, from 1.
         line: Option<u64>,
         /// The operation of a transaction that was refused, from 0.
         op: Option<usize>,
     },
-    /// The connection broke before the answer came.
+    /// The connection broke before the answer was complete.
     Broken {
-        /// What happened.
+        /// The error.
         problem: String,
-        /// Whether a write was on its way.
+        /// Whether the request was a write.
         write: bool,
     },
     /// A bulk write ended early.
     Bulk {
-        /// Why.
+        /// The reason.
         cause: Box<Failure>,
         /// Lines that were acknowledged.
         acknowledged: u64,
         /// The last line of the acknowledged part, from 1; 0 if there is none.
         last: u64,
-        /// The last line of the part that was on its way.
+        /// The last line of the part that was being sent.
         sent: u64,
     },
-    /// Something else, on this side.
+    /// Another failure, on this side.
     Local {
         /// A stable name of the kind of failure.
         code: &'static str,
-        /// What happened.
+        /// The error.
         problem: String,
     },
-    /// Whoever read the output went away, which is no failure.
+    /// The reader of the output has closed it, which is no failure.
     OutputClosed,
 }
 
 impl Failure {
-    /// Of a request with one operation, whose place says nothing.
+    /// The failure of a request with one operation, whose index is of no use.
     pub(super) fn without_op(mut self) -> Failure {
         if let Failure::Refused { op, .. } = &mut self {
             *op = None;
@@ -126,7 +126,7 @@ impl Failure {
         }
     }
 
-    /// How far a bulk write got.
+    /// How far a bulk write has come.
     fn how_far(&self) -> String {
         let Failure::Bulk {
             cause,
@@ -148,7 +148,7 @@ impl Failure {
         format!("{acknowledged} lines were acknowledged{rest}")
     }
 
-    /// The failure for people: each line of it has what it says escaped.
+    /// The failure for people. The values in each line are escaped.
     pub(super) fn text(&self) -> String {
         match self {
             Failure::Bulk { cause, .. } => format!("{}\n{}", cause.text(), self.how_far()),

@@ -1,4 +1,4 @@
-//! `tallymesh init`: makes a mesh, of which the node of a data folder is the first member.
+//! `tallymesh init`: makes a mesh whose first member is the node of a data folder.
 
 use super::data::Data;
 use super::failure::Failure;
@@ -38,7 +38,7 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// A node of the folder is run that nobody reaches, for as long as it takes.
+/// Runs a node on the folder, which no other program can reach, for as long as needed.
 pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
     let named = args.data.named().map(Path::to_path_buf);
     let settings = UpArgs {

@@ -31,7 +31,7 @@ pub struct InviteArgs {
     holder: Option<String>,
 }
 
-/// How long a ticket is good for; `None` for ever.
+/// How long a ticket is valid; `None` without an end.
 #[derive(Clone, Copy, Debug)]
 struct Lasting(Option<Duration>);
 
@@ -72,8 +72,9 @@ pub(super) fn run(
     output.line(&made, || text(&made["ticket"]).to_string())
 }
 
-/// Prints what a ticket says, and whether its signature and its time are right; and whether a node knows
-/// it to be revoked, if one is there that tells. Nobody is asked whether its issuer has a say.
+/// Prints the contents of a ticket, and whether its signature and its time are valid. If a node
+/// answers, it also prints whether the ticket is revoked. It does not check whether the issuer is a
+/// member.
 pub(super) fn show(client: &Client, output: &mut Output, args: &TicketArgs) -> Result<(), Failure> {
     let grant = Grant::read(&args.text, WallClock::default().now());
     let grant = grant.map_err(|error| Failure::Local {
@@ -85,7 +86,7 @@ pub(super) fn show(client: &Client, output: &mut Output, args: &TicketArgs) -> R
         .as_ref()
         .map(|spaces| spaces.iter().map(|it| it.as_str()).collect());
     let nodes: Vec<String> = grant.nodes.iter().map(ToString::to_string).collect();
-    // Without a node, or without a ticket that it takes, it is not known.
+    // Without a node, or without a ticket that it accepts, this is not known.
     let revoked_in = tickets::revoked_in(client, grant.id).ok();
     let (revoked_in, revoked) = tickets::told(revoked_in.as_deref());
     let at = |seconds: u64| time::shown(seconds.saturating_mul(1000));

@@ -1,4 +1,4 @@
-//! `tallymesh limit`: how much is allowed in each period, in the whole mesh.
+//! `tallymesh limit`: the amount that is allowed in each period, in the whole mesh.
 
 use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::client::{Client, encoded};
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is printed below the help of the command.
+/// The text below the help of the command.
 const EXAMPLES: &str = "\
 A limit covers the key that is its name, and all that go on after it with a colon: each of them may be \
 allowed so much in each period. A node allows at once what it holds; what it lacks it asks other members \
@@ -138,7 +138,7 @@ fn list(output: &mut Output, limits: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a period is, for people.
+/// The length of a period, for people.
 fn period(millis: &Value) -> String {
     let millis = millis.as_u64().unwrap_or(0);
     humantime::format_duration(Duration::from_millis(millis)).to_string()

@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::output::{Output, text};
 use clap::Args;
 
-/// Counters that are asked for at once.
+/// Counters in one request.
 const PAGE: usize = 10_000;
 
 /// The arguments of `tallymesh list`.

@@ -1,5 +1,5 @@
-//! Fields of log lines as text. Values come from peers and requests, so they are escaped, and each event
-//! stays one line.
+//! Fields of log lines as text. Values come from peers and requests. They are escaped, so each
+//! event stays one line.
 
 use crate::escape;
 use std::fmt::{self, Debug};
@@ -36,7 +36,7 @@ impl Line<'_> {
         }
         self.begun = true;
         let value = format!("{value:?}");
-        // A backtrace is the program's own, and has lines.
+        // A backtrace comes from the program itself, and has several lines.
         let value = match name {
             "backtrace" => escape::layout(&value),
             _ => escape::value(&value),
@@ -55,7 +55,7 @@ impl Line<'_> {
 
 impl Visit for Line<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Fields of that prefix repeat what the line says already, of events of the crate `log`.
+        // For events of the crate `log`, fields with that prefix repeat parts of the line.
         if self.result.is_ok() && !field.name().starts_with("log.") {
             self.result = self.put(field.name(), value);
         }

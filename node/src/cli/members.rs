@@ -1,4 +1,4 @@
-//! `members`, `retire` and `id`: who counts in a space, and who does not any more.
+//! `members`, `retire` and `id`: the members of a space, and the writers that are retired.
 
 use super::client::Client;
 use super::failure::Failure;
@@ -8,10 +8,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The longest that one request waits; longer waits are several.
+/// The longest wait of one request. A longer wait needs several requests.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What a forced change breaks.
+/// The effects of a forced change.
 const BREAKS: &str = "\
 A forced change asks nobody. It is for members that are lost for ever.
 - A member left out has no say any more. If it still runs, what it wrote and no other member has \
@@ -92,7 +92,8 @@ pub(super) fn run(client: &Client, output: &mut Output, args: MembersArgs) -> Re
     }
 }
 
-/// Asks until it is decided, or the time is over; each request may be repeated.
+/// Repeats the request until the change is decided, or the time is over. Each request may be
+/// repeated.
 fn change(
     client: &Client,
     output: &mut Output,
@@ -211,7 +212,8 @@ fn describe(members: &Value) -> String {
     lines.join("\n")
 }
 
-/// How many there are of what is listed in a field; a node of an earlier version lists all.
+/// The number of rows that belong to a field. A node of an earlier version has no such number, and
+/// lists all rows.
 fn count(members: &Value, field: &str) -> u64 {
     let told = members[format!("{field}_count")].as_u64();
     told.unwrap_or_else(|| rows(members, field).count() as u64)
@@ -239,7 +241,7 @@ fn member(row: &Value) -> String {
     )
 }
 
-/// A line about the members, of the status of a space.
+/// A line about the members, from the status of a space.
 pub(super) fn summary(membership: &Value) -> Option<String> {
     let configuration = &membership["configuration"];
     if configuration.is_null() {

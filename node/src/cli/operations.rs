@@ -78,7 +78,7 @@ pub struct TtlArgs {
     level: LevelArgs,
 }
 
-/// What is printed for people where a retry can't tell what was there before.
+/// The text for people where a retry does not know the earlier value.
 const BEFORE: &str = "made before";
 
 pub(super) fn set(client: &Client, output: &mut Output, args: SetArgs) -> Result<(), Failure> {
@@ -96,7 +96,8 @@ pub(super) fn delete(client: &Client, output: &mut Output, args: KeysArgs) -> Re
     on_all(client, output, "delete", args)
 }
 
-/// One operation on each counter, all in one transaction; for people, how many existed.
+/// Makes one operation on each counter, all in one transaction. For people, it prints how many
+/// existed.
 fn on_all(client: &Client, output: &mut Output, op: &str, args: KeysArgs) -> Result<(), Failure> {
     let client = client.asking(args.asking.headers());
     let keys = args.keys.iter();

@@ -1,7 +1,8 @@
-//! What a command prints: text for people or JSON for programs.
+//! The output of a command: text for people or JSON for programs.
 //!
-//! Text never holds what a terminal obeys: commands put a value into a line by [`text`] or
-//! [`escape::value`], and whatever they missed is escaped here, line breaks and tabs excepted.
+//! Text never contains control characters for the terminal. Commands put a value into a line by
+//! [`text`] or [`escape::value`]. All that they missed is escaped here, except line breaks and
+//! tabs.
 
 use super::failure::Failure;
 use crate::escape;
@@ -27,7 +28,7 @@ impl Output {
         self.json
     }
 
-    /// Prints one line: `value` for programs, what `text` makes of it for people.
+    /// Prints one line: `value` for programs, and the result of `text` for people.
     pub(super) fn line(
         &mut self,
         value: &Value,
@@ -40,10 +41,10 @@ impl Output {
         Ok(())
     }
 
-    /// Prints what is no result, for people, to standard error.
+    /// Prints a remark that is no result, for people, to standard error.
     pub(super) fn remark(&mut self, text: &str) -> Result<(), Failure> {
         self.out.flush()?;
-        // What is left without standard error are the results.
+        // If standard error is closed, only the results are printed.
         let _ = writeln!(io::stderr(), "{}", escape::layout(text));
         Ok(())
     }
@@ -60,14 +61,14 @@ impl Output {
                 true => escape::json(&failure.json().to_string()).into_owned(),
                 false => format!("error: {}", failure.text()),
             };
-            // With standard error gone too, the exit code is all that is left.
+            // If standard error is closed too, only the exit code is left.
             let _ = writeln!(io::stderr(), "{text}");
         }
         ExitCode::from(code)
     }
 }
 
-/// A field as text, without the quotes of JSON and with nothing in it that a terminal obeys.
+/// A field as text, without the quotes of JSON and without control characters for the terminal.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => escape::value(text).into_owned(),

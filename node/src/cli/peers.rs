@@ -51,7 +51,8 @@ fn row(peer: &Value) -> String {
     ) + &about(&peer["node"]["about"])
 }
 
-/// What a node tells about itself; nothing if it has not, or is no node.
+/// The facts that a peer has sent about itself. The text is empty if there are none, or if the peer
+/// is no node.
 fn about(about: &Value) -> String {
     let Some(version) = about["version"].as_str() else {
         return String::new();

@@ -1,4 +1,5 @@
-//! Connects commands with a node, and tells a failure before a request was sent from a later one.
+//! Connects commands to a node. It distinguishes a failure before a request was sent from a later
+//! one.
 
 use super::failure::Failure;
 use rustls::CertificateError;
@@ -11,16 +12,16 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// The first bytes of a TLS record that answers a request in the clear: an alert or a handshake, of any
-/// version.
+/// The first bytes of a TLS record that answers an unencrypted request: an alert or a handshake, of
+/// any version.
 const TLS_ANSWERS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
 
-/// An agent whose failures tell whether anything was asked of the node.
+/// An agent whose failures contain whether a request was sent.
 pub(super) fn agent(config: Config) -> Agent {
     Agent::with_parts(config, Connecting::default(), Names::default())
 }
 
-/// Why a request failed.
+/// The reason for which a request failed.
 pub(super) fn failure(error: Error, node: &str, write: bool) -> Failure {
     let node = node.to_owned();
     let unsent = match error {
@@ -68,7 +69,7 @@ fn tls(error: &Error) -> Option<&rustls::Error> {
     }
 }
 
-/// The way out after a handshake that failed.
+/// The advice after a failed handshake.
 fn advice(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidMessage(_) => {
@@ -97,12 +98,12 @@ fn advice(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// A failure before anything was asked of the node.
+/// A failure before a request was sent to the node.
 #[derive(Debug)]
 enum Unsent {
-    /// It was not reached.
+    /// The node was not reached.
     Connecting(Error),
-    /// It answered a request in the clear with a record of TLS, so it read none.
+    /// The node answered an unencrypted request with a TLS record, so it read no request.
     WantsTls,
 }
 
@@ -123,7 +124,7 @@ impl From<Unsent> for Error {
     }
 }
 
-/// Looks up names.
+/// Resolves names.
 #[derive(Debug, Default)]
 struct Names(DefaultResolver);
 
@@ -139,7 +140,7 @@ impl Resolver for Names {
     }
 }
 
-/// Connects, with the handshake of TLS.
+/// Connects, including the TLS handshake.
 #[derive(Debug, Default)]
 struct Connecting(DefaultConnector);
 
@@ -164,7 +165,7 @@ impl Connector for Connecting {
 #[derive(Debug)]
 struct Connected {
     transport: Box<dyn Transport>,
-    /// Whether it is in the clear, and nothing came yet.
+    /// Whether it is unencrypted, and no byte was received yet.
     is_fresh: bool,
 }
 
@@ -208,7 +209,7 @@ mod tests {
     use std::thread;
     use ureq::Agent;
 
-    /// How a write fails at a peer that reads a first line, answers this, and closes.
+    /// The failure of a write at a peer that reads a first line, sends this answer, and closes.
     fn asked(scheme: &str, answer: &'static [u8]) -> Failure {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("bound");

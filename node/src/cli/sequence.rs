@@ -11,10 +11,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Sequences that are asked for at once.
+/// Sequences in one request.
 const PAGE: usize = 1_000;
 
-/// What is printed below the help of the command.
+/// The text below the help of the command.
 const EXAMPLES: &str = "\
 Each number is handed out at most once, at whatever members it is asked for. A number whose answer is lost \
 is gone. Sequences need a space with members.
@@ -171,7 +171,7 @@ fn watch_path(key: &str, number: u64) -> String {
 /// Sets a watch, and waits until the number is handed out, or lost.
 fn watch(client: &Client, output: &mut Output, args: &WatchArgs) -> Result<(), Failure> {
     let WatchArgs { key, number, .. } = args;
-    // The stream first: the number may be handed out before the next request.
+    // The stream begins first: the number may be handed out before the next request.
     let mut events = match args.no_wait {
         true => None,
         false => Some(Events::new(client, &format!("?key={}", encoded(key)))?),
@@ -192,7 +192,7 @@ fn watch(client: &Client, output: &mut Output, args: &WatchArgs) -> Result<(), F
     }
 }
 
-/// A number that is watched, for people; the key is escaped already.
+/// A watched number, for people. The key is already escaped.
 fn described(key: &str, row: &Value) -> String {
     let number = text(&row["number"]);
     match row["state"].as_str() {

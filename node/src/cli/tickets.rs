@@ -1,4 +1,4 @@
-//! `tallymesh tickets` and `tallymesh revoke`: what a node knows of tickets, and taking one back.
+//! `tallymesh tickets` and `tallymesh revoke`: the tickets of a node, and their revocation.
 
 use super::client::Client;
 use super::failure::Failure;
@@ -22,7 +22,7 @@ pub struct RevokeArgs {
     only_in: Vec<String>,
 }
 
-/// Prints the tickets that a node signed or was given, and what else is revoked.
+/// Prints the tickets that a node signed or was given, and further revoked ones.
 pub(super) fn list(client: &Client, output: &mut Output) -> Result<(), Failure> {
     let answer = client.as_operator()?.get("/v1/tickets")?;
     for kind in ["issued", "held", "revoked"] {
@@ -35,7 +35,7 @@ pub(super) fn list(client: &Client, output: &mut Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The spaces in which a node knows a ticket to be revoked.
+/// The spaces in which a node has the ticket as revoked.
 pub(super) fn revoked_in(client: &Client, id: TicketId) -> Result<Vec<String>, Failure> {
     let answer = client.as_operator()?.get("/v1/tickets")?;
     let id = id.to_string();
@@ -73,7 +73,7 @@ pub(super) fn revoke(
     }
 }
 
-/// The id of a ticket and, if all of it is there, its end in seconds since 1970.
+/// The id of a ticket and, if the text is a whole ticket, its end in seconds since 1970.
 fn which(text: &str) -> Result<(TicketId, Option<u64>), Failure> {
     let text = text.trim();
     if !text.contains('.') {
@@ -125,7 +125,7 @@ fn line(kind: &str, row: &Value) -> String {
     format!("{kind}\t{id}\t{state}\t{role} in {spaces}\tends {ends}{holder}")
 }
 
-/// What is told of a ticket beside what it says itself.
+/// The facts about a ticket in addition to its contents.
 pub(super) fn told(revoked_in: Option<&[String]>) -> (Value, Option<String>) {
     let line = revoked_in.map(|spaces| match spaces {
         [] => "revoked  not as far as the node knows".to_owned(),

@@ -14,7 +14,7 @@ pub(super) fn at(text: &str) -> Result<SystemTime, String> {
         .map_err(|problem| format!("{problem}; write a time in UTC such as 2027-01-31T12:00:00Z"))
 }
 
-/// Milliseconds, a part of one counted as one: nothing expires before its time.
+/// Milliseconds, rounded up: nothing expires before its time.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

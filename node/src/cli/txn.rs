@@ -10,10 +10,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Read};
 
-/// Most bytes that are read from standard input; the node's limit is the same.
+/// Most bytes that are read from standard input; the node has the same limit.
 const INPUT_BYTES_MAX: u64 = crate::http::BULK_BYTES_MAX as u64;
 
-/// What is printed below the help of the command.
+/// The text below the help of the command.
 const OPERATIONS: &str = r#"Operations on counters:
   add KEY [N]            reset KEY              expire KEY DURATION
   set KEY VALUE          del KEY                expire KEY --at TIME
@@ -48,7 +48,7 @@ pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result
         _ => args.operations,
     };
     let mut ops = Vec::with_capacity(operations.len());
-    // Where each operation of the transaction came from, for the one that is refused.
+    // The place of each operation in the input, to name a refused one.
     let mut places = Vec::with_capacity(operations.len());
     for (place, operation) in operations.iter().enumerate() {
         if operation.trim().is_empty() {
@@ -86,7 +86,7 @@ fn lines() -> Result<Vec<String>, Failure> {
     Ok(input.lines().map(str::to_owned).collect())
 }
 
-/// Names the operation that was refused as it was typed.
+/// Names the refused operation in the form in which it was typed.
 fn named(failure: Failure, places: &[usize], operations: &[String]) -> Failure {
     match failure {
         Failure::Refused {
@@ -109,7 +109,7 @@ fn named(failure: Failure, places: &[usize], operations: &[String]) -> Failure {
     }
 }
 
-/// One operation, as the node takes it.
+/// One operation in the node's form.
 fn parse(operation: &str) -> Result<Value, String> {
     let words: Vec<&str> = match operation.contains('\t') {
         true => operation.split('\t').map(str::trim).collect(),

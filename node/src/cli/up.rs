@@ -1,4 +1,4 @@
-//! `tallymesh up`: runs a node until it is told to stop.
+//! `tallymesh up`: runs a node until a signal stops it.
 
 mod signals;
 
@@ -17,18 +17,17 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long the last lines are waited for when the process ends. A reader that is there takes them at
-/// once.
+/// How long the process waits for its last lines when it ends. An active reader takes them at once.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// How long tasks of the runtime may take to end, such as looking up a name.
+/// How long tasks of the runtime may take to end, such as a name resolution.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
 /// Runs a node, and turns its end into an exit code.
 pub(super) fn run(layers: Layers) -> ExitCode {
     let (log, told) = match (Lines::to_stderr(), Lines::to_stdout()) {
         (Ok(log), Ok(told)) => (log, told),
-        // Without a thread for its log there are none for the node.
+        // If there is no thread for the log, there is none for the node either.
         (Err(_), _) | (_, Err(_)) => return ExitCode::FAILURE,
     };
     log.be_the_log();
@@ -42,7 +41,7 @@ pub(super) fn run(layers: Layers) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs a node with lines for standard error and for standard output, neither of which it waits for.
+/// Runs a node with lines for standard error and for standard output. It waits for neither of them.
 fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
     let effective = layers.effective().map_err(|errors| Failure::Lines {
         problem: errors.to_string(),
@@ -53,8 +52,8 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
         code: "descriptors",
         problem: error.to_string(),
     })?;
-    // Named once for all of TLS, so that no second provider can make the choice ambiguous. It
-    // fails only if one was named before, which does as well.
+    // One provider is set for all uses of TLS, so that a second provider can't make the choice
+    // ambiguous. The call fails only if one was already set, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::Local {
         code: "runtime",
@@ -64,7 +63,7 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
         let data = config.data.clone();
         let durability = config.durability;
         let demo = config.demo;
-        // Before the node starts, so that no signal is missed once it listens.
+        // This is before the node starts, so that no signal is missed once it listens.
         let stop = signals::take_over(log.clone()).map_err(|error| Failure::Local {
             code: "signals",
             problem: format!("can't listen for signals: {error}"),
@@ -106,15 +105,15 @@ fn failed(error: NodeError) -> Failure {
     }
 }
 
-/// Sends the log to lines, and with it what a thread says when it panics.
+/// Sends the log to lines, including the messages of panics.
 fn log_to(lines: &Lines, effective: &Effective) -> Result<(), Failure> {
     let filter = effective.args.log.as_deref().unwrap_or_default();
     let filter = config::log(filter).map_err(|error| Failure::Usage {
         problem: error.to_string(),
     })?;
     let lines = lines.clone();
-    // Times are in UTC, in both forms. What can't be logged is not printed instead: that would wait, or
-    // panic.
+    // Times are in UTC, in both forms. A failed log line is not printed elsewhere: that would wait,
+    // or panic.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .log_internal_errors(false)
@@ -144,7 +143,7 @@ fn log_to(lines: &Lines, effective: &Effective) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether text has colours: on a terminal, unless somebody set `NO_COLOR` to anything
+/// Whether text has colours: on a terminal, unless `NO_COLOR` is set to a non-empty value
 /// (no-color.org).
 fn is_coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
     terminal && no_color.is_none_or(OsStr::is_empty)

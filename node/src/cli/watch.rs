@@ -20,7 +20,7 @@ pub(super) fn run(client: &Client, output: &mut Output, args: WatchArgs) -> Resu
         Some(key) => format!("?key={}", encoded(key)),
         None => String::new(),
     };
-    // The stream first: no change can fall between it and the value now.
+    // The stream begins first, so that no change is missed between it and the current value.
     let mut events = Events::new(client, &query)?;
     if let Some(key) = &args.key {
         match client.get_in_space(&format!("counters/{}", encoded(key))) {
@@ -44,7 +44,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Begins to read them.
+    /// Begins to read the events.
     pub(super) fn new(client: &Client, query: &str) -> Result<Events, Failure> {
         let stream = client.stream_in_space(&format!("events{query}"))?;
         let stream: Box<dyn Read> = Box::new(stream);
@@ -52,7 +52,7 @@ impl Events {
         Ok(Events { lines })
     }
 
-    /// The next one: its name, which is empty for a change of a counter, and what it tells.
+    /// The next event: its name, which is empty for a change of a counter, and its data.
     fn next(&mut self) -> Result<(String, Value), Failure> {
         let mut name = String::new();
         for line in &mut self.lines {
@@ -69,7 +69,7 @@ impl Events {
         Err(ended("the node ended the stream".into()))
     }
 
-    /// What the next event of this name tells.
+    /// The data of the next event with this name.
     pub(super) fn next_of(&mut self, wanted: &str) -> Result<Value, Failure> {
         loop {
             let (name, data) = self.next()?;
@@ -80,7 +80,7 @@ impl Events {
     }
 }
 
-/// An event that is no change: for programs with its name, for people as a remark.
+/// Prints an event that is no change: for programs with its name, for people as a remark.
 fn print_named(output: &mut Output, name: &str, mut data: Value) -> Result<(), Failure> {
     if output.is_json() {
         data["event"] = name.into();

@@ -25,7 +25,7 @@ pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// To whom a writer belongs, in a space with members.
+/// The member that a writer belongs to, in a space with members.
 fn belongs(row: &Value) -> String {
     let one = |name: &str, field: &str| {
         let value = row[field].as_str();

@@ -1,4 +1,4 @@
-//! What is judged of a node, a check each. A further one is a line in [`CHECKS`] and a function.
+//! The checks of a node. To add one, add a line in [`CHECKS`] and a function.
 
 mod exposure;
 mod faults;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use tallymesh_core::limits::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
 
-/// One check: its stable code, what is so when it finds nothing, and how it finds.
+/// One check: its stable code, its text without findings, and its function.
 pub(super) struct Check {
     pub(super) code: &'static str,
     fine: &'static str,
@@ -50,20 +50,20 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "open_network", fine: "other machines don't reach the ports for nodes", judge: open_network },
 ];
 
-/// A member of which nothing came for so long is taken for away, in milliseconds. Linked nodes hear of
-/// each other every 5 s.
+/// The time in milliseconds without a message from a member, after which the member counts as away.
+/// Linked nodes exchange messages every 5 s.
 const SILENT_MS: u64 = 30_000;
 
-/// After this time a start should have done all that a start does, in milliseconds.
+/// The time in milliseconds within which a start should be complete.
 const STARTED_MS: u64 = 60_000;
 
-/// How much of a thing may be used up.
+/// The shares of a limit from which its use is a warning, and a problem.
 const NEARLY: f64 = 0.8;
 const ALL_BUT: f64 = 0.95;
 
-/// What each check finds, or that it is fine.
+/// The findings of each check, or that there are none.
 pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Finding)> {
-    // A store that does not answer leaves some figures, and why it is not ready.
+    // Without an answer of the store, only some figures and the reason of `/readyz` are available.
     let is_known = |check: &&Check| {
         !facts.status.is_null() || ["ready", "commits_slow", "files"].contains(&check.code)
     };
@@ -104,7 +104,7 @@ fn rows(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The first 8 digits of a key, which tell members apart.
+/// The first 8 digits of a key, by which people distinguish members.
 fn short(key: &Value) -> String {
     key.as_str().unwrap_or("?").chars().take(8).collect()
 }
@@ -173,7 +173,7 @@ fn peer_clock(facts: &Facts) -> Vec<Finding> {
             2_000..60_000 => Severity::Warning,
             _ => Severity::Problem,
         };
-        // It has a row for each space.
+        // A peer has a row for each space.
         if !seen.insert(peer) {
             continue;
         }
@@ -195,7 +195,7 @@ fn disk(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     };
     let gib = f64::from(1 << 30);
-    // The state is written again beside the old log, which goes afterwards.
+    // A new state is written next to the old log, which is removed afterwards.
     let severity = match free {
         free if free < size * 0.02 || free < f64::from(100 << 20) => Severity::Problem,
         free if free < size * 0.1 || free < gib || free < data => Severity::Warning,
@@ -282,7 +282,7 @@ fn links(facts: &Facts) -> Vec<Finding> {
     facts.closed().filter_map(told).collect()
 }
 
-/// A configured peer may be away for so long, in milliseconds, before it is told of.
+/// A configured peer may be unreachable for this time, in milliseconds, before it is reported.
 const UNREACHED_MS: u64 = 5_000;
 
 fn peers_unreached(facts: &Facts) -> Vec<Finding> {
@@ -349,7 +349,7 @@ fn frames_dropped(facts: &Facts) -> Vec<Finding> {
     vec![finding(severity, what, advice)]
 }
 
-/// Whether a member is there: this node is, and who was heard of lately.
+/// Whether a member is there: this node, or one that sent a message lately.
 fn is_there(row: &Value) -> bool {
     row["own"] == true
         || row["last_heard_ms"]
@@ -358,7 +358,7 @@ fn is_there(row: &Value) -> bool {
 }
 
 fn member_silent(facts: &Facts) -> Vec<Finding> {
-    // So soon nothing can have been heard of those who are there.
+    // So soon after the start, even running members may not have sent a message yet.
     if facts.age_ms() < SILENT_MS {
         return Vec::new();
     }
@@ -409,7 +409,8 @@ fn majority(facts: &Facts) -> Vec<Finding> {
             .filter(|row| is_there(row))
             .count();
         let needed = all / 2 + 1;
-        // A start votes once all members have heard of it, also one that is away.
+        // A restarted member has a vote once all members have learned of the start, and so also
+        // those that are away.
         let votes = rows(&membership["members"])
             .filter(|row| is_there(row) && row["unsure"] != true)
             .count();
@@ -458,7 +459,7 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
     facts.closed().filter_map(told).collect()
 }
 
-/// How bad it is that so much of a limit is used up, if it is.
+/// The severity of this use of a limit, if it is a finding.
 fn used_up(used: f64, limit: f64) -> Option<Severity> {
     match used / limit {
         share if share >= ALL_BUT => Some(Severity::Problem),
@@ -467,7 +468,7 @@ fn used_up(used: f64, limit: f64) -> Option<Severity> {
     }
 }
 
-/// What of a limit each space has used up, by a field of its status.
+/// The use of a limit by each space, from a field of its status.
 fn of_limit(
     facts: &Facts,
     field: &str,
@@ -530,14 +531,15 @@ fn files(facts: &Facts) -> Vec<Finding> {
     vec![finding(severity, what, advice)]
 }
 
-/// How many tickets of a kind stand so.
+/// The number of tickets of a kind in a state.
 fn tickets(facts: &Facts, kind: &str, state: &str) -> u64 {
     let labels = [("kind", kind), ("state", state)];
     let count = facts.figures.with("tallymesh_tickets", labels);
     count.map_or(0, |count| count as u64)
 }
 
-/// The node itself tells those apart that it needs no more, such as a member's: nothing is wrong with them.
+/// The node itself excludes tickets that it no longer needs, such as a member's. They are no
+/// finding.
 fn held_tickets(facts: &Facts) -> Vec<Finding> {
     let over = "It can't join anything with it any more: get another from a member, and join with that. \
                 `tallymesh tickets` names it.";

@@ -1,4 +1,4 @@
-//! What a node says of itself over HTTP.
+//! The facts that a node reports over HTTP.
 
 use crate::cli::client::Client;
 use crate::cli::failure::Failure;
@@ -7,7 +7,7 @@ use crate::problems::{STORE_LOST, STORE_WAITS};
 use serde_json::Value;
 use std::time::SystemTime;
 
-/// All that is judged.
+/// The input of all checks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// The version of this program.
@@ -20,10 +20,10 @@ pub(super) struct Facts {
     pub(super) unreached: Value,
     /// The answer of `/metrics`.
     pub(super) figures: Figures,
-    /// Why it is not ready: the code, and its own words.
+    /// The code and the text of the reason, if the node is not ready.
     pub(super) not_ready: Option<(String, String)>,
-    /// How far the node's clock is ahead of this machine's, in milliseconds; what the request took is
-    /// taken off.
+    /// By how many milliseconds the node's clock is ahead of this machine's. The duration of the
+    /// request is accounted for.
     pub(super) ahead_ms: Option<i64>,
 }
 
@@ -34,7 +34,7 @@ impl Facts {
             Ok(_) => None,
             Err(Failure::Refused { detail, code, .. }) => {
                 if [STORE_LOST.code, STORE_WAITS.code].contains(&code.as_str()) {
-                    // A question about the store's own state would not be answered.
+                    // A request that needs the store would not be answered.
                     return Ok(Facts {
                         version: env!("CARGO_PKG_VERSION").to_owned(),
                         figures: Figures::parse(&client.text("/metrics")?),
@@ -73,7 +73,7 @@ impl Facts {
         memberships.filter(|it| !it.1["configuration"].is_null())
     }
 
-    /// For how long the node has run, in milliseconds by its own clock.
+    /// How long the node has run, in milliseconds by its own clock.
     pub(super) fn age_ms(&self) -> u64 {
         let time = |field: &str| self.status[field].as_str()?.parse::<u64>().ok();
         let age = time("time").zip(time("started"));
@@ -81,8 +81,8 @@ impl Facts {
     }
 }
 
-/// How far a clock is ahead that told this time at some moment from `before` to `after`: nothing, if it
-/// may have been right.
+/// By how much a clock is ahead that showed the time `told` at some moment from `before` to
+/// `after`. Returns 0 if it may have been right.
 fn ahead(told: u64, before: u64, after: u64) -> i64 {
     let far = |from: u64, to: u64| i64::try_from(from.abs_diff(to)).unwrap_or(i64::MAX);
     match told {
@@ -104,7 +104,7 @@ struct Sample {
 }
 
 impl Figures {
-    /// Reads the text format. What is none of its lines is left out.
+    /// Reads the text format, and ignores lines that it does not know.
     pub(super) fn parse(text: &str) -> Figures {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         Figures(lines.filter_map(sample).collect())
@@ -131,8 +131,8 @@ impl Figures {
         found.map(|it| it.value)
     }
 
-    /// The greatest bound of a histogram without labels that less than this share of what it counted
-    /// is within, if it counted at least so many.
+    /// The greatest bound of a histogram without labels that covers less than this share of its
+    /// values. Returns `None` if the histogram has fewer values than `at_least`.
     pub(super) fn exceeded(&self, name: &str, share: f64, at_least: f64) -> Option<f64> {
         let count = self.sum(&format!("{name}_count"))?;
         let name = format!("{name}_bucket");
@@ -146,8 +146,8 @@ impl Figures {
     }
 }
 
-/// Reads one line: a name, perhaps labels, and a value. No label here has a quote or a comma in it but
-/// for names of spaces and routes, which have neither.
+/// Reads one line: a name, optional labels, and a value. The labels contain no quotes and no
+/// commas, because names of spaces and routes contain neither.
 fn sample(line: &str) -> Option<Sample> {
     let (head, value) = line.rsplit_once(' ')?;
     let (name, labels) = head.split_once('{').unwrap_or((head, ""));

@@ -1,4 +1,4 @@
-//! Each check is red on what it is for, and on nothing else.
+//! Each check finds its own problem, and no other.
 
 use super::checks::{self, CHECKS};
 use super::facts::{Facts, Figures};
@@ -6,7 +6,7 @@ use super::{Finding, Severity};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Figures of a node at which nothing is wrong.
+/// Figures of a node without problems.
 const FINE: &str = "\
 tallymesh_disk_free_bytes 500e9
 tallymesh_disk_bytes 1000e9
@@ -43,7 +43,7 @@ fn peer(offset: i64, error: u64) -> Value {
     json!({ "peer": "x", "node": { "about": about } })
 }
 
-/// A node of three members at which nothing is wrong.
+/// A node of three members without problems.
 fn fine() -> Facts {
     let members = [
         member(true, None, "0"),
@@ -73,7 +73,7 @@ fn fine() -> Facts {
     }
 }
 
-/// All that is worse than fine, as code and severity.
+/// All findings worse than `Ok`, as code and severity.
 fn found(facts: &Facts) -> Vec<(&'static str, Severity)> {
     let all = checks::all(facts).into_iter();
     let bad = all.filter(|it| it.1.severity > Severity::Ok);
@@ -203,7 +203,7 @@ fn each_check_finds_what_it_is_for() {
             Warning,
             Box::new(|facts| {
                 let row = |for_ms: u64, code| json!({ "address": "/ip4/127.0.0.1/tcp/9", "code": code, "detail": "why", "for_ms": for_ms });
-                // One that was just started may take a moment.
+                // A peer that was just started may need a moment.
                 facts.unreached = json!([row(4_999, "no_answer"), row(5_000, "refused")]);
             }),
         ),
@@ -237,7 +237,7 @@ fn each_check_finds_what_it_is_for() {
             ),
         ),
         ("faults", Problem, set(status("/faults"), json!(1))),
-        // A member was passed over; in a space without members nobody retires a writer.
+        // A member was passed over. In a space without members no writer is retired.
         ("faults", Notice, set(status("/renewals"), json!(1))),
         (
             "faults",
@@ -329,7 +329,7 @@ fn members_that_are_away_put_the_majority_at_risk() {
         found(&two),
         [silent, silent, ("majority", Severity::Problem)]
     );
-    // One is away, and has not heard of the start of another.
+    // One member is away, and does not know of the start of another.
     let mut restarted = with(json!([own(), here(), gone()]));
     restarted.status["spaces"][0]["membership"]["members"][1]["unsure"] = json!(true);
     assert_eq!(found(&restarted), [silent, ("majority", Severity::Problem)]);
@@ -369,7 +369,7 @@ fn each_check_is_documented() {
     assert_eq!(documented, checks);
 }
 
-/// The words about a fault, and the advice.
+/// The text about a fault, and the advice.
 fn of_fault(report: Value) -> (String, &'static str) {
     let mut facts = fine();
     facts.status["spaces"][0]["faults"] = json!(1);
@@ -429,7 +429,7 @@ fn the_advice_about_a_peer_that_is_away_names_only_settings_that_were_made() {
         let told = all.find(|it| it.0 == "peers_unreached").expect("a finding");
         told.1.advice
     };
-    // One that is there and says nothing is not to be started.
+    // A peer that is there and sends no answer need not be started.
     for from in ["peer", "ticket"] {
         assert!(advice(from, "silent").contains("`tallymesh members`"));
     }
@@ -452,7 +452,7 @@ fn the_advice_about_a_peer_that_is_away_names_only_settings_that_were_made() {
     }
 }
 
-/// The code of why a node is not ready says what to do.
+/// The code for a node that is not ready determines the advice.
 #[test]
 fn what_to_do_about_a_node_that_is_not_ready_fits_the_reason() {
     for (code, words) in [

@@ -1,7 +1,8 @@
-//! How a node is told to stop.
+//! The signals that stop a node.
 //!
-//! SIGTERM, SIGINT and SIGHUP stop it in order. A second SIGTERM or SIGINT ends the process at once, for
-//! an operator whose disk hangs. A second SIGHUP does not: a terminal that is closed often sends two.
+//! SIGTERM, SIGINT and SIGHUP stop it in order. A second SIGTERM or SIGINT ends the process at
+//! once, for an operator whose disk hangs. A second SIGHUP does not, because a closed terminal
+//! often sends two.
 
 use crate::logging::Lines;
 use std::future::Future;
@@ -9,11 +10,11 @@ use std::io;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a stop in order has, whatever signals come: a terminal and the program that started the
-/// node may both send one for the same key.
+/// The time for a stop in order, even after a second signal. A terminal and the program that
+/// started the node may both send one for the same key.
 const ORDERLY_MIN: Duration = Duration::from_secs(1);
 
-/// How long the last lines of the log are waited for at a forced end.
+/// How long a forced end waits for the last lines of the log.
 const LAST_LINES: Duration = Duration::from_millis(100);
 
 /// Takes over the signals. The returned future resolves at the first one.
@@ -33,7 +34,7 @@ pub(super) fn take_over(log: Lines) -> io::Result<impl Future<Output = ()>> {
     }
 
     let mut signals = Vec::new();
-    // `nohup` and the like have a program ignore it.
+    // Programs such as `nohup` start a process with this signal ignored.
     let hangup = (!is_ignored(libc::SIGHUP)).then(SignalKind::hangup);
     let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
     for kind in kinds.into_iter().chain(hangup) {
@@ -54,7 +55,7 @@ pub(super) fn take_over(log: Lines) -> io::Result<impl Future<Output = ()>> {
         std::process::exit(128 + second);
     });
     Ok(async move {
-        // The task is there as long as the runtime.
+        // The task exists as long as the runtime.
         let _ = stop.await;
     })
 }
@@ -63,8 +64,8 @@ pub(super) fn take_over(log: Lines) -> io::Result<impl Future<Output = ()>> {
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null action changes nothing, and what is asked for is written to a place of its type,
-    // for which zeros are a valid value should the call fail.
+    // SAFETY: a null action changes nothing. The present action is written to memory of its type,
+    // for which zeros are a valid value if the call fails.
     let action = unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()

@@ -1,14 +1,15 @@
-//! Writers of which two histories showed: both sides, and which of them contradicts the writer's own node.
+//! Writers with two histories. A finding names both sides, and the one that contradicts the
+//! writer's own node.
 
 use super::{in_space, number, rows};
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::{Finding, Severity};
 use serde_json::Value;
 
-/// Reports that are printed; `tallymesh status --json` has all.
+/// Reports that are printed; `tallymesh status --json` contains all.
 const SHOWN_MAX: usize = 3;
 
-/// Nobody is known to have brought it.
+/// No link is known to have sent it.
 const COPIED: &str = "Two processes run on one data folder's copy, a disk rots, or a peer speaks in another's \
                       name. Look at `evidence` in `tallymesh status --json`, find the copy or the peer, stop \
                       it, and run `tallymesh audit`; docs/trust.md tells how to repair a counter.";
@@ -17,7 +18,7 @@ const OWN: &str = "Somebody else writes under this node's id: a process on a cop
                    that lies. If the link is a node's, that may have passed it on: look at `evidence` in \
                    `tallymesh status --json` there before anybody is removed, stop who made it, and run \
                    `tallymesh audit`; docs/trust.md tells how to repair a counter.";
-/// Both sides are known, and not which of them is right.
+/// Both sides are known, but not which of them is right.
 const UNDECIDED: &str = "Either side may be wrong, or both are copies of one process: remove nobody for this alone. \
                          Look at `evidence` in `tallymesh status --json` at the writer's own node, which knows \
                          what it made; docs/trust.md tells how to find out, and how to repair a counter.";
@@ -39,7 +40,7 @@ fn of_space(space: &Value) -> Option<Finding> {
     let is_closed = !space["membership"]["configuration"].is_null();
     match (faults, renewals) {
         (0, 0) => return None,
-        // A member that was passed over begins again, and nobody did anything wrong.
+        // A member that was passed over begins again. No one made an error.
         (0, _) if is_closed => {
             let what = format!(
                 "this node went on under a new writer id {renewals} times since its start, as its own was \
@@ -58,13 +59,13 @@ fn of_space(space: &Value) -> Option<Finding> {
     );
     let is_suspect = |report: &&Value| report["suspect"].is_string();
     let has = |side: &'static str| move |report: &&Value| report[side].is_object();
-    // The newest first; before others those of which it is known who is wrong.
+    // The newest first. Reports with a known suspect come before others.
     let all: Vec<&Value> = rows(&space["evidence"]).collect();
     let suspects = all.iter().rev().copied().filter(|it| is_suspect(it));
     let others = all.iter().rev().copied().filter(|it| !is_suspect(it));
     let shown = suspects.chain(others).filter_map(sides);
     what.extend(shown.take(SHOWN_MAX).map(|text| format!("; {text}")));
-    // Both sides have one key.
+    // Both sides have the same key.
     let is_copy = |it: &Value| {
         let [one, other] = ["brought_by", "denied_by"].map(|side| it[side]["owner"].as_str());
         one.is_some() && one == other
@@ -80,7 +81,7 @@ fn of_space(space: &Value) -> Option<Finding> {
     Some(in_space(space, severity, what, advice))
 }
 
-/// Both sides of a fault, as far as they are known; nothing if neither is.
+/// Both sides of a fault, as far as they are known. Returns `None` if neither is.
 fn sides(report: &Value) -> Option<String> {
     let [held, contradicts] = ["brought_by", "denied_by"].map(|side| link(&report[side]));
     let text = |field: &str| report[field].as_str();
@@ -108,7 +109,7 @@ fn sides(report: &Value) -> Option<String> {
     })
 }
 
-/// A link, by what its peer is known by.
+/// A link, described by the known facts about its peer.
 fn link(link: &Value) -> Option<String> {
     let text = |field: &str| link[field].as_str();
     let fields = ["owner", "address", "ticket"].into_iter();
