@@ -1,4 +1,5 @@
-//! The settings of a node, as they are written: on the command line, in the environment, or in a file.
+//! The settings of a node, as they are written: on the command line, in the environment, or in a
+//! file.
 
 use super::NetworkArgs;
 use clap::Args;
@@ -6,11 +7,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// Listeners if none are named: transports of nodes on free ports of the loopback address. WebSocket is
-/// for pages, and so is asked for.
+/// The default listeners: transports of nodes on free ports of the loopback address. WebSocket is
+/// for pages, and so it must be requested.
 const LISTEN_DEFAULT: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
 
-/// Most connections to HTTP, if nothing is said.
+/// The default for the most connections to HTTP.
 pub(super) const HTTP_CLIENTS: u32 = 4096;
 
 /// The form of log lines.
@@ -208,8 +209,8 @@ pub struct UpArgs {
 }
 
 impl UpArgs {
-    /// What holds where nothing is said. What has no value here has none, or depends on others:
-    /// `data`, `http-rate`, `http-burst`, `space`.
+    /// The defaults. A setting without a value here has none, or depends on others: `data`,
+    /// `http-rate`, `http-burst`, `space`.
     pub(super) fn defaults() -> UpArgs {
         let text = |text: &str| Some(text.to_owned());
         UpArgs {
@@ -251,7 +252,7 @@ impl UpArgs {
         }
     }
 
-    /// What is said here, and where nothing is, what is said `below`.
+    /// These settings, with those of `below` where one is missing.
     pub(super) fn or(self, below: UpArgs) -> UpArgs {
         UpArgs {
             data: self.data.or(below.data),
@@ -293,7 +294,7 @@ impl UpArgs {
     }
 }
 
-/// Reads a switch. What is empty is off, as a variable may be.
+/// Reads a switch. An empty text is off, because a variable may be empty.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
@@ -302,7 +303,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A path for people: what is no UTF-8 is replaced.
+/// A path for people: invalid UTF-8 is replaced.
 fn path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref()
         .map(|path| path.to_string_lossy())

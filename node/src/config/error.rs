@@ -1,4 +1,4 @@
-//! What is wrong with a setting, and where that was written.
+//! The errors of settings, and the places where they were written.
 
 use crate::escape;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where the value of a setting comes from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
 pub enum Origin {
@@ -14,17 +14,17 @@ pub enum Origin {
     Flag,
     /// A variable of the environment.
     Environment {
-        /// Its name.
+        /// The name of the variable.
         variable: String,
     },
     /// The configuration file.
     File {
         /// The file.
         file: PathBuf,
-        /// The line, from 1; 0 if it is none in particular.
+        /// The line, from 1; 0 if it is no particular line.
         line: usize,
     },
-    /// Nowhere: it is what holds if nothing is said.
+    /// None of these: the value is the default.
     Default,
 }
 
@@ -40,20 +40,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A setting that means nothing, or a file that can't be used.
+/// An invalid setting, or a file that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// A stable name of the kind of error.
     pub code: &'static str,
-    /// The setting, such as `http`; empty if it is about a whole file.
+    /// The setting, such as `http`; empty for an error of a whole file.
     pub key: String,
-    /// Where it was written.
+    /// The place where it was written.
     pub origin: Origin,
-    /// What is wrong with it, and what to do.
+    /// The error, and the advice.
     pub problem: String,
 }
 
-/// A value that means nothing, wherever it was written.
+/// An error for an invalid value, from any source.
 pub(super) fn wrong(key: &str, problem: impl Into<String>) -> ConfigError {
     ConfigError {
         code: "config_value",
@@ -91,12 +91,12 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// All that is wrong with the settings of a node.
+/// All errors of a node's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// What there is, or none and a further error.
+    /// Returns the value, or records the error and returns `None`.
     pub(super) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
     }

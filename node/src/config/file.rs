@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// How alike a key must be to one that there is, so that it is taken for a mistyped one: 1 is the same.
+/// How similar a key must be to an existing one to count as mistyped: 1 is the same.
 const ALIKE_MIN: f64 = 0.6;
 
 /// The settings of a file, and the line of each.
@@ -45,7 +45,7 @@ fn contents(file: &Path) -> Result<String, ConfigError> {
     fs::read_to_string(file).map_err(|problem| wrong(format!("can't be read as text: {problem}")))
 }
 
-/// Reads the text of a file. All that is wrong with it is told at once.
+/// Reads the text of a file. It reports all errors at once.
 pub(super) fn parse(file: &Path, text: &str) -> Result<FileSettings, ConfigErrors> {
     let line_of = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     let mut errors = ConfigErrors::default();
@@ -95,7 +95,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<FileSettings, ConfigError
     }
 }
 
-/// In the order of their lines.
+/// The errors in the order of their lines.
 fn sorted(mut errors: ConfigErrors) -> ConfigErrors {
     errors.0.sort_by(|a, b| a.origin.cmp(&b.origin));
     errors
@@ -111,7 +111,7 @@ fn error(code: &'static str, file: &Path, key: &str, line: usize, problem: Strin
     }
 }
 
-/// The settings that this key alone makes, or what its value is not.
+/// Reads this key alone. Returns its settings, or the reason for which its value is invalid.
 fn alone(key: String, value: Spanned<DeValue<'_>>) -> Result<UpArgs, String> {
     let span = value.span();
     let mut table = DeTable::new();
@@ -120,7 +120,7 @@ fn alone(key: String, value: Spanned<DeValue<'_>>) -> Result<UpArgs, String> {
     UpArgs::deserialize(table).map_err(|problem| problem.message().to_owned())
 }
 
-/// What to write for a key instead of a value of this kind.
+/// The advice for a key whose value is of the wrong kind.
 fn mistyped(key: &str, kind: &str, problem: &str) -> String {
     let samples = [
         ("boolean", "true", "true or false, without quotes"),
@@ -138,7 +138,7 @@ fn mistyped(key: &str, kind: &str, problem: &str) -> String {
     };
     let wanted = samples.iter().find(|sample| takes(sample.1));
     match wanted {
-        // Of the right kind, but one that it can't be.
+        // The value is of the right kind, but it is invalid.
         Some((right, ..)) if *right == kind => problem.to_owned(),
         Some((_, _, wanted)) => format!("the value is of the kind {kind}, and must be {wanted}"),
         None => problem.to_owned(),
@@ -155,7 +155,7 @@ fn unknown(key: &str, names: &[String]) -> String {
     }
 }
 
-/// A password may stand in a file that only its owner and its group can open.
+/// A password is allowed only in a file that no one but its owner and its group can open.
 #[cfg(unix)]
 fn refuse_shared_secrets(file: &Path, read: &FileSettings) -> Result<(), ConfigError> {
     use std::os::unix::fs::PermissionsExt;

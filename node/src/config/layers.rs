@@ -1,5 +1,5 @@
-//! Settings above each other: the command line over the environment over the file over what holds
-//! if nothing is said.
+//! Settings above each other: the command line over the environment, over the file, over the
+//! defaults.
 
 use super::error::{ConfigError, ConfigErrors, Origin};
 use super::file::{self, FileSettings};
@@ -81,12 +81,12 @@ pub(super) fn names() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// All that was said, above each other.
+/// All settings, after the layers were put above each other.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// The settings.
     pub args: UpArgs,
-    /// What they mean.
+    /// The configuration that results from the settings.
     pub config: Config,
     origins: BTreeMap<String, Origin>,
 }
@@ -96,14 +96,14 @@ pub struct Effective {
 pub struct Row {
     /// Its name.
     pub key: String,
-    /// What holds, `null` if there is none; a password is hidden.
+    /// The effective value, `null` if there is none. A password is hidden.
     pub value: Value,
-    /// Where it was said.
+    /// The source of the value.
     pub origin: Origin,
 }
 
 impl Layers {
-    /// The same with this file instead of another, if it is one.
+    /// The same with this file instead of another, if a file is given.
     pub fn with_file(mut self, file: Option<PathBuf>) -> Layers {
         self.config = file.or(self.config);
         self
@@ -114,10 +114,10 @@ impl Layers {
         self.config.as_deref()
     }
 
-    /// Reads the file, and finds out what is meant.
+    /// Reads the file, and checks and converts the settings.
     ///
     /// # Errors
-    /// With all that is wrong in the file, or else with all settings that mean nothing.
+    /// Returns all errors of the file, or else all invalid settings.
     pub fn effective(self) -> Result<Effective, ConfigErrors> {
         let FileSettings { args, lines } = match &self.config {
             Some(file) => file::read(file)?,
@@ -152,7 +152,8 @@ impl Layers {
 }
 
 impl Effective {
-    /// Each setting, sorted by name. What depends on others is shown as it is then.
+    /// Each setting, sorted by name. A default that depends on other settings is shown with its
+    /// effective value.
     pub fn rows(&self) -> Vec<Row> {
         let rate = self.config.http_rules.rate;
         let args = self.args.clone().or(UpArgs {

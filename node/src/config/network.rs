@@ -1,4 +1,4 @@
-//! What was typed about the network: limits, and the relay.
+//! Settings of the network: limits, and the relay.
 
 use super::args::switch;
 use super::{ConfigError, duration, wrong};
@@ -75,7 +75,7 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// What holds where nothing is said. `connections-in` depends on `connections`.
+    /// The defaults. The default of `connections-in` depends on `connections`.
     pub(super) fn defaults() -> NetworkArgs {
         let (limits, relay) = (GossipLimits::default(), RelayLimits::default());
         let text = |text: &str| Some(text.to_owned());
@@ -97,7 +97,7 @@ impl NetworkArgs {
         }
     }
 
-    /// What is said here, and where nothing is, what is said `below`.
+    /// These settings, with those of `below` where one is missing.
     pub(super) fn or(self, below: NetworkArgs) -> NetworkArgs {
         NetworkArgs {
             address_book: self.address_book.or(below.address_book),
@@ -117,10 +117,10 @@ impl NetworkArgs {
         }
     }
 
-    /// What peers and strangers may take.
+    /// The limits for peers and strangers.
     ///
     /// # Errors
-    /// At the first argument that means nothing.
+    /// Fails at the first invalid argument.
     pub(super) fn limits(&self) -> Result<GossipLimits, ConfigError> {
         let usual = GossipLimits::default();
         let connections = above_0("connections", self.connections)?.unwrap_or(usual.connections);
@@ -154,10 +154,10 @@ impl NetworkArgs {
         })
     }
 
-    /// How much others may be relayed, if they are at all.
+    /// The limits of the relay, if this node is one.
     ///
     /// # Errors
-    /// At the first argument that means nothing.
+    /// Fails at the first invalid argument.
     pub(super) fn relay(&self) -> Result<Option<RelayLimits>, ConfigError> {
         let usual = RelayLimits::default();
         let reservations = above_0("relay-reservations", self.relay_reservations)?;

@@ -1,10 +1,10 @@
-//! Which names a node is served under, and whose pages may talk to it.
+//! The names under which a node is served, and the origins whose pages may use it.
 
 use super::ConfigError;
 use super::error::wrong;
 use crate::browser;
 
-/// Host names, as they are compared.
+/// Host names in the form in which they are compared.
 pub(super) fn hosts(texts: &[String]) -> Result<Vec<String>, ConfigError> {
     let parse = |text: &String| {
         browser::host_name(text).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What settings come to, and what is said of those that mean nothing.
+//! The configurations that result from settings, and the errors of invalid ones.
 
 use super::*;
 use std::path::Path;
@@ -269,7 +269,7 @@ fn what_is_for_redis_clients_alone_needs_their_address() {
     assert!(nothing.config().is_ok(), "what holds anyway is no mistake");
 }
 
-/// What is said of a file's text, a line each, without the file's name.
+/// The errors of a file's text, one a line, without the file's name.
 fn said(text: &str) -> Vec<(&'static str, String)> {
     let file = Path::new("f.toml");
     let Err(errors) = file::parse(file, text) else {
