@@ -1,4 +1,4 @@
-//! Requests that say how far they have to reach: levels, and tokens of sessions.
+//! Requests with levels and with session tokens.
 
 use super::{Handle, Refusal, SpaceId};
 use crate::driver::{
@@ -9,19 +9,20 @@ use std::time::Duration;
 use tallymesh_core::{Level, Token};
 use tokio::sync::oneshot;
 
-/// How far a request has to reach before it is answered.
+/// The conditions that a request has to meet before it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// How many members have to hold a write durably, or to be asked by a read.
+    /// The members that have to store a write durably, or that a read has to ask.
     pub level: Level,
-    /// What the session depends on: a read waits until it is seen here, and the answer tells what the
-    /// session depends on then. An empty token begins a session, `None` is no session.
+    /// The writes on which the session depends. A read waits until this node has them, and the
+    /// answer contains a new token. An empty token begins a session; `None` is no session.
     pub token: Option<Token>,
-    /// How long is waited at most. Less refuses more where links are slow, more keeps clients waiting
-    /// when a majority is away.
+    /// The longest wait. Less refuses more where links are slow; more keeps clients waiting when a
+    /// majority is away.
     pub wait: Duration,
-    /// How long a write waits at most until there are as many rights here as it spends, or as much room,
-    /// in milliseconds. Less refuses more where rights are elsewhere, more keeps clients waiting.
+    /// The longest wait of a write for the rights that it spends, or for the room that it needs, in
+    /// milliseconds. Less refuses more where other members have the rights; more keeps clients
+    /// waiting.
     pub rights_wait_ms: u32,
 }
 
@@ -36,17 +37,17 @@ impl Default for Demand {
     }
 }
 
-/// What only one place for all could give.
+/// A guarantee that only one place for the whole mesh could give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Centre {
-    /// A write under a condition on the value in all of the mesh.
+    /// A write under a condition on the value in the whole mesh.
     CompareAndSet,
-    /// Numbers from `add`, one after the other, none twice.
+    /// Numbers from `add`, one after the other, none of them twice.
     Sequence,
 }
 
 impl Centre {
-    /// What there is instead.
+    /// The alternative.
     fn advice(self) -> &'static str {
         match self {
             Centre::CompareAndSet => {
@@ -74,13 +75,14 @@ impl fmt::Display for Centre {
 pub struct Unreached {
     /// The level.
     pub level: Level,
-    /// Whether it is a write, which is applied here; else a read, which was not made.
+    /// Whether the request is a write, which is applied here. Otherwise it is a read, which was not
+    /// made.
     pub applied: bool,
-    /// How many members it takes.
+    /// The number of members that the level needs.
     pub needed: usize,
-    /// How many of them counted.
+    /// The number of members that counted.
     pub reached: usize,
-    /// Those who did not.
+    /// The members that did not count.
     pub lacking: Vec<OwnerKey>,
 }
 
@@ -110,14 +112,18 @@ impl fmt::Display for Unreached {
 }
 
 impl Handle {
-    /// Makes several operations, all or none, and waits until the level is reached that is demanded.
-    /// Under an idempotency key they are made once, however often and at whichever member they are
-    /// asked for. What it returns is durable here whatever the level.
+    /// Makes several operations, all or none, and waits until the demanded level is reached. Under
+    /// an idempotency key they are made once, however often and at whichever member they are
+    /// requested. The result is durable at this node at every level.
     ///
     /// # Errors
-    /// As [`transact`](Handle::transact). [`Refusal::KeyReused`]. [`Refusal::NoMembers`] for a level above local in a space
-    /// that has none, and `token_full`: nothing is applied then. [`Refusal::LevelNotReached`] if it is
-    /// applied here and the level was not reached in time.
+    /// As [`transact`](Handle::transact), and:
+    ///
+    /// - [`Refusal::KeyReused`]: another request was made under the idempotency key.
+    /// - [`Refusal::NoMembers`]: the level is above local, and the space has no members. Nothing is
+    ///   applied.
+    /// - `token_full`: the session depends on too many writers. Nothing is applied.
+    /// - [`Refusal::LevelNotReached`]: it is applied here, but the level was not reached in time.
     pub async fn write(
         &self,
         space: SpaceId,
@@ -134,7 +140,7 @@ impl Handle {
         self.demand(space, request).await?
     }
 
-    /// Refuses a demand that could not be met for a write, before anything is applied.
+    /// Refuses a demand that a write can't meet, before anything is applied.
     ///
     /// # Errors
     /// [`Refusal::NoMembers`], `token_full`.
@@ -143,8 +149,8 @@ impl Handle {
         self.demand(space, request).await?
     }
 
-    /// Waits until all that was written here so far reaches the level that is demanded, and returns what
-    /// the session depends on: for writes that are made by other methods.
+    /// Waits until all writes of this node so far reach the demanded level. Returns the writes on
+    /// which the session then depends. It is for writes that are made by other methods.
     ///
     /// # Errors
     /// [`Refusal::NoMembers`], `token_full`, [`Refusal::LevelNotReached`].
@@ -153,8 +159,8 @@ impl Handle {
         self.demand(space, request).await?
     }
 
-    /// Reads counters at the same moment, once what is demanded is seen here. Without keys it only
-    /// waits: what is read at this node after that is as new.
+    /// Reads counters at the same moment, once this node has the writes that the demand names.
+    /// Without keys it only waits, and later reads at this node are as new.
     ///
     /// # Errors
     /// [`Refusal::NoMembers`] for a level above local in a space that has none,
@@ -173,10 +179,11 @@ impl Handle {
         self.demand(space, request).await?
     }
 
-    /// How complete a read at this node is: when each member was last heard from.
+    /// Returns how complete a read at this node is, which is the time of the last message from each
+    /// member.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn completeness(&self, space: SpaceId) -> Result<Completeness, Refusal> {
         let request = |reply| Request::Completeness { reply };
         self.demand(space, request).await

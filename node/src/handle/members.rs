@@ -1,4 +1,4 @@
-//! Requests about the members of a space, and about writers that are gone.
+//! Requests about the members of a space, and about writers to retire.
 
 use super::{Handle, Refusal, SpaceId};
 use crate::driver::{
@@ -7,41 +7,41 @@ use crate::driver::{
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a proposal may go undecided before it is made again. Two who propose at once each wait
-/// for a time of their own, so that one of them gets through.
+/// The time after which an undecided proposal is made again. Two members that propose at once each
+/// add a random time, so that one of them succeeds.
 const PROPOSE_AGAIN: Duration = Duration::from_secs(2);
 
-/// How soon a ticket is judged again when the configuration changed meanwhile.
+/// The pause before a ticket is checked again when the configuration changed meanwhile.
 const JUDGE_AGAIN: Duration = Duration::from_millis(20);
 
-/// How soon a member that does not take part yet is asked again whether it does.
+/// The pause before a member that does not take part yet is asked again.
 const CAUGHT_UP_AGAIN: Duration = Duration::from_millis(100);
 
 /// Whether a ticket makes its holder a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It does not, or the holder is one.
+    /// It does not, or the holder is already a member.
     Never,
-    /// This node may not know of a removal yet; it is judged again after this time.
+    /// This node may not know of a removal yet. The ticket is checked again after this time.
     Later(Duration),
     /// It does, by the configuration of this era and number.
     Now(OwnerKey, (u64, u64)),
 }
 
 impl Handle {
-    /// The members of a space.
+    /// Reads the members of a space.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn members(&self, space: SpaceId) -> Result<Membership, Refusal> {
         self.ask(|reply| Command::Members { space, reply }).await
     }
 
-    /// Whether an owner has a say in who may do what in a space: its members have, and in a space
-    /// without members this node alone.
+    /// Whether an owner may decide on the rights of others in a space. The members of the space
+    /// may, and in a space without members only this node.
     ///
     /// # Errors
-    /// When the node stops first.
+    /// Fails when the node stops first.
     pub async fn trusts(&self, space: SpaceId, owner: OwnerKey) -> Result<bool, Refusal> {
         self.ask(|reply| Command::Trusts {
             space,
@@ -51,20 +51,21 @@ impl Handle {
         .await
     }
 
-    /// Gives a space its first member, this node.
+    /// Makes this node the first member of a space.
     ///
     /// # Errors
-    /// When the space has members, the node's state is in memory only, or it stops first.
+    /// Fails when the space has members, when the node's state is in memory only, or when it stops
+    /// first.
     pub async fn found(&self, space: SpaceId) -> Result<Membership, Refusal> {
         self.ask(|reply| Command::Found { space, reply }).await?
     }
 
-    /// Changes the members, and waits at most `wait` until that is decided. If somebody else's change
-    /// is decided first, this one is proposed on top of it.
+    /// Changes the members, and waits at most `wait` until that is decided. If another member's
+    /// change is decided first, this one is proposed on top of it.
     ///
     /// # Errors
-    /// [`Refusal::Undecided`] if it is not decided in time; it may still be. When this node is no
-    /// member, or stops first.
+    /// Fails with [`Refusal::Undecided`] if the change is not decided in time; it may still be
+    /// later. Also fails when this node is no member, or stops first.
     pub async fn change_members(
         &self,
         space: SpaceId,
@@ -86,7 +87,7 @@ impl Handle {
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
                 }
-                // The ticket was good for what was proposed, which may be decided by now.
+                // The ticket was valid for the proposal, which may be decided by now.
                 Err(Refusal::Ticket { .. }) if proposed => {
                     (self.by(None).members(space).await?, true)
                 }
@@ -109,12 +110,12 @@ impl Handle {
         }
     }
 
-    /// Makes an owner a member by a ticket, unless it turns out meanwhile to be worth nothing any more:
-    /// `judge` is asked before each proposal, and a proposal is made only if the configuration is still
-    /// the one that it was judged by.
+    /// Makes an owner a member by a ticket, as long as the ticket stays valid. `judge` is called
+    /// before each proposal. A proposal is made only if the configuration has not changed since
+    /// that check.
     ///
     /// # Errors
-    /// As [`Handle::change_members`].
+    /// Fails as [`Handle::change_members`] does.
     pub(crate) async fn admit(
         &self,
         space: SpaceId,
@@ -151,7 +152,7 @@ impl Handle {
                 return Ok(());
             }
             if present.is_some_and(|it| change.is_stale(it)) {
-                // The network is about to hear of the configuration, too.
+                // The network is about to receive the configuration, too.
                 again = false;
                 tokio::time::sleep(JUDGE_AGAIN).await;
                 continue;
@@ -166,10 +167,11 @@ impl Handle {
         }
     }
 
-    /// Replaces the members without asking the present ones.
+    /// Replaces the members without a decision of the present ones.
     ///
     /// # Errors
-    /// When this node is no member, there would be none or too many, or the node stops first.
+    /// Fails when this node is no member, when there would be no members or too many, or when the
+    /// node stops first.
     pub async fn force_members(
         &self,
         space: SpaceId,
@@ -183,11 +185,12 @@ impl Handle {
         self.ask(ask).await?
     }
 
-    /// Declares writers dead, and waits at most `wait` until their parts have been taken over, which
-    /// takes a word of every member.
+    /// Declares writers dead. It waits at most `wait` until their parts are taken over, which needs
+    /// a message of every member.
     ///
     /// # Errors
-    /// When a writer is unknown or a living member's, this node is no member, or stops first.
+    /// Fails when a writer is unknown or belongs to a present member, when this node is no member,
+    /// or when it stops first.
     pub async fn retire(
         &self,
         space: SpaceId,
@@ -205,7 +208,7 @@ impl Handle {
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
                 }
-                // The ticket was good for what was declared.
+                // The ticket was valid for the declaration.
                 (Err(Refusal::Ticket { .. }), Some(before)) => return Ok(before),
                 (now, _) => now?,
             };
@@ -218,12 +221,12 @@ impl Handle {
     }
 }
 
-/// Waits until the members may have changed; false if that did not happen in time.
+/// Waits until the members may have changed. Returns false if that did not happen in time.
 async fn members_changed(news: &mut Watch, until: Instant) -> Result<bool, Refusal> {
     heard(news, until, |news| matches!(news, News::Members(_))).await
 }
 
-/// Waits until a writer may have been absorbed; false if that did not happen in time.
+/// Waits until a writer may have been absorbed. Returns false if that did not happen in time.
 async fn absorbed(news: &mut Watch, until: Instant) -> Result<bool, Refusal> {
     heard(news, until, |news| matches!(news, News::Absorbed(_))).await
 }
@@ -244,10 +247,10 @@ async fn heard(
     }
 }
 
-/// Up to as long as a proposal may take.
+/// A random time, at most as long as a proposal may take.
 fn jitter() -> Duration {
     let mut bytes = [0; 2];
-    // Without randomness it is proposed again at once, which is no worse than late.
+    // Without randomness it is proposed again at once, which is no worse than a late proposal.
     let _ = getrandom::fill(&mut bytes);
     PROPOSE_AGAIN.mul_f64(f64::from(u16::from_le_bytes(bytes)) / 65_536.0)
 }

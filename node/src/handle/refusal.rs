@@ -1,4 +1,4 @@
-//! Why a request to the node was not done.
+//! The reasons for which the node refuses a request.
 
 use super::{Centre, Unreached};
 use crate::driver::{OperationError, OwnerKey};
@@ -6,7 +6,7 @@ use crate::gossip::RESERVED;
 use crate::problems;
 use std::fmt;
 
-/// Why a request to the node was not done.
+/// The reason for which the node refused a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -16,20 +16,20 @@ pub enum Refusal {
     Line {
         /// The line, from 1.
         line: u64,
-        /// Its counter.
+        /// The counter of the line.
         key: String,
-        /// Why.
+        /// The reason.
         error: tallymesh_core::Error,
     },
     /// One operation of a transaction was refused; nothing was changed.
     Op {
-        /// Its place in the transaction, from 0.
+        /// The index of the operation, from 0.
         index: usize,
-        /// What it is on: a `counter` or a `budget`.
+        /// The kind of its target: a `counter` or a `budget`.
         on: &'static str,
-        /// Its counter or budget.
+        /// The counter or the budget.
         key: String,
-        /// Why.
+        /// The reason.
         error: OperationError,
     },
     /// The space is not open at this node.
@@ -37,16 +37,16 @@ pub enum Refusal {
         /// Its name.
         space: String,
     },
-    /// The space has no members, so that there is nothing to change.
+    /// The space has no members, so there is nothing to change.
     NoMembers {
         /// Its name.
         space: String,
         /// Whether this node may make itself the first one.
         may_found: bool,
     },
-    /// The node keeps its state in memory only, so that it can be no member.
+    /// The node's state is in memory only, so the node can be no member.
     MemoryOnly,
-    /// Only a member may do it, and this node is about to be one: it catches up after its start.
+    /// Only a member may do it. This node is about to become one: it catches up after its start.
     CatchingUp,
     /// A member can't be declared dead.
     IsMember {
@@ -60,29 +60,29 @@ pub enum Refusal {
     },
     /// A change of the members was proposed and is not decided yet. It may still take effect.
     Undecided {
-        /// The members who have not answered, as far as is known.
+        /// The members that have not answered, as far as this node knows.
         unanswered: Vec<OwnerKey>,
     },
     /// A level was not reached in time.
     LevelNotReached(Unreached),
-    /// What a session depends on was not seen here in time; nothing was read.
+    /// The writes on which a session depends did not arrive in time; nothing was read.
     TokenNotReached {
-        /// The writers of whom something is missing.
+        /// The writers with missing writes.
         lacking: Vec<String>,
     },
-    /// Only one place for all could give this; nothing was changed.
+    /// Only one place for the whole mesh could give this; nothing was changed.
     NeedsCentre(Centre),
-    /// Something else was made under the same idempotency key.
+    /// Another request was made under the same idempotency key.
     KeyReused,
-    /// What is to be added under an idempotency key, with the keys of the counters, takes more than can
-    /// be remembered of it; nothing was changed.
+    /// The adds under an idempotency key, with the keys of the counters, take too many bytes to be
+    /// stored with it. Nothing was changed.
     KeyedTooLarge {
-        /// How many bytes it takes.
+        /// The number of bytes.
         bytes: usize,
-        /// How many it may take.
+        /// The most bytes that are allowed.
         max: usize,
     },
-    /// The ticket by which it was asked for was worth nothing any more when it was to be done; nothing was
+    /// The ticket of the request was no longer valid when the request was made; nothing was
     /// changed.
     Ticket {
         /// The stable code of the reason.
@@ -90,14 +90,14 @@ pub enum Refusal {
         /// The reason.
         text: String,
     },
-    /// The node stopped before it could confirm. Whether a write counts is not known.
+    /// The node stopped before it confirmed. It is not known whether a write counts.
     Stopped,
-    /// A fault of the program ended the work on it.
+    /// A fault of the program ended the work on the request.
     Internal,
 }
 
 impl Refusal {
-    /// Says for how much other members are asked, if it was for want of rights.
+    /// Adds the amount that other members are asked for, if rights were missing.
     pub(crate) fn asked(self, asked: u64) -> Refusal {
         match self {
             Refusal::Op {
