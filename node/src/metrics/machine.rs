@@ -1,4 +1,4 @@
-//! What the process and its disk take, read when somebody asks.
+//! The resources of the process and of its disk, read when the figures are requested.
 
 use crate::store::{Health, Trouble};
 use crate::{log_pace, logging};
@@ -12,14 +12,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The process, under the names that all programs have for it.
+/// The process, under the names that are usual for all programs.
 #[derive(Debug)]
 pub(super) struct Process {
     started: f64,
 }
 
 impl Process {
-    /// The process that this is, which has just started.
+    /// This process, which has just started.
     pub(super) fn new() -> Process {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Process {
@@ -114,7 +114,7 @@ pub(super) struct Disk(pub(super) PathBuf, pub(super) Health);
 impl Collector for Disk {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         if self.1.trouble().is_some() {
-            return Ok(()); // It might hang as well.
+            return Ok(()); // The disk might hang as well.
         }
         let used = fs::read_dir(&self.0).map(|entries| {
             let entries = entries.filter_map(|entry| entry.and_then(|it| it.metadata()).ok());
@@ -145,7 +145,7 @@ impl Collector for Disk {
     }
 }
 
-/// A figure, if this system tells it.
+/// Writes a figure, if the system reports it.
 fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -182,7 +182,7 @@ fn most_files() -> Option<f64> {
     told("limits", "Max open files")
 }
 
-/// The free and all bytes of the disk with this folder.
+/// The free bytes and all bytes of the disk with this folder.
 #[cfg(unix)]
 fn room(folder: &std::path::Path) -> Option<(f64, f64)> {
     let disk = rustix::fs::statvfs(folder).ok()?;

@@ -1,7 +1,7 @@
-//! Requests over HTTP by route, method and status, and how long they took.
+//! Requests over HTTP by route, method and status, with their durations.
 //!
-//! A request costs three additions to atomic numbers and the search for its route: no lock, no
-//! allocation. So what is measured stays what it was.
+//! For each request, the program adds to three atomic numbers and looks up the route. It takes no
+//! lock and allocates nothing. So the measurement hardly changes the result.
 
 use axum::http::{Method, StatusCode};
 use matchit::Router;
@@ -12,10 +12,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What is no route of the interface: the page, and whatever else is asked for.
+/// The route of all other requests: those for the page, and for unknown paths.
 const OTHER_ROUTE: &str = "other";
 
-/// The methods that are told apart; all others are one.
+/// The methods that are distinguished; all others count as one.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "other"];
 
 /// The classes of a status: its first digit.
@@ -24,7 +24,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The bound of the first bucket, in nanoseconds; each further one is twice as large.
 const BUCKET_NANOS: u64 = 25_000;
 
-/// How many buckets have a bound: up to 3.3 s. What takes longer is in one more.
+/// The number of buckets with a bound: up to 3.3 s. Longer requests are in one more bucket.
 const BUCKETS: usize = 18;
 
 /// The figures of all routes.
@@ -48,7 +48,7 @@ struct Figures {
     nanos: AtomicU64,
 }
 
-/// Which figures a request counts for.
+/// The figures in which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     route: usize,
@@ -56,11 +56,11 @@ pub(crate) struct Place {
 }
 
 impl Requests {
-    /// All figures at zero. `paths` are those of the routes, with `{name}` for what differs.
+    /// All figures at zero. `paths` are those of the routes, with `{name}` for the variable parts.
     pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a String>) -> Requests {
         let mut requests = Requests::default();
         for path in paths {
-            // One that can't be told from another counts as what is no route.
+            // A path that conflicts with another one counts as no route.
             if requests
                 .router
                 .insert(path.clone(), requests.routes.len())
@@ -80,7 +80,7 @@ impl Requests {
         });
     }
 
-    /// Where a request counts.
+    /// The place in which a request is counted.
     #[inline]
     pub(crate) fn place(&self, method: &Method, path: &str) -> Place {
         let other = self.routes.len() - 1;
@@ -106,7 +106,7 @@ impl Requests {
         figures.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Those that were asked for at all, with their labels.
+    /// The figures of routes with requests, with their labels.
     fn used(&self) -> impl Iterator<Item = (&str, &'static str, &Figures)> {
         let rows = self.routes.iter().flat_map(|route| {
             let methods = METHODS.iter().zip(&route.methods);

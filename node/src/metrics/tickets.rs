@@ -1,4 +1,5 @@
-//! How many tickets the node signed and holds, and how they stand, counted when somebody asks.
+//! The number of tickets that the node signed or was given, by state. They are counted when the
+//! figures are requested.
 
 use crate::clock::WallClock;
 use crate::driver::OwnerKey;
@@ -10,11 +11,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 use tallymesh_core::Space;
 
-/// The state of a ticket that the node was given and needs no more: it is at its end, or about to be, and
-/// the node is let in without it.
+/// The state of a ticket that the node was given and no longer needs. It has ended or is about to
+/// end, and the node has access without it.
 const NOT_NEEDED: &str = "not_needed";
 
-/// What a node knows of tickets, by its clock.
+/// The tickets that a node has, judged by its clock.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     pub(crate) ledger: Ledger,
@@ -31,7 +32,7 @@ impl Tickets {
         TicketState::at(now, issued, expires, is_revoked)
     }
 
-    /// How the tickets stand that the node was given.
+    /// The states of the tickets that the node was given.
     fn held(&self, now: u64) -> Vec<&'static str> {
         let held = self.ledger.held().into_iter().map(|(_, grant)| grant);
         let with_state = |grant: Grant| {
@@ -47,8 +48,9 @@ impl Tickets {
         held.iter().map(shown).collect()
     }
 
-    /// Whether the node is a member of all its spaces that a ticket speaks of, or has another that is
-    /// good there. It does not have to allow as much as one that is over already.
+    /// Whether the node has access to all its spaces of a ticket without it. It does if it is a
+    /// member there, or has another valid ticket. In place of an ended ticket, one with a lower
+    /// role is enough.
     fn does_without(
         &self,
         grant: &Grant,

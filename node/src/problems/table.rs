@@ -1,4 +1,4 @@
-//! The table itself. Codes never change; what they mean is told in words that may.
+//! The table itself. Codes never change, but the texts about their meanings may.
 
 use super::{Kind, Shown};
 
@@ -16,7 +16,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    // What HTTP refuses by itself.
+    // Refusals of HTTP itself.
     ABSENT: Kind::http("absent", 404, "There is no such counter at this node.")
         .advice("Add to it: the first add makes it. With `applied: here` the write had been made before, under its idempotency key.");
     AMOUNT: Kind::http("amount", 400, "A number is no integer of 64 bits.")
@@ -126,7 +126,7 @@ kinds! {
     WRITER: Kind::http("writer", 400, "This is no writer.")
         .advice("A writer has 32 hex digits; `tallymesh writers` shows them.");
 
-    // What the node refuses.
+    // Refusals of the node.
     SPACE_NOT_OPEN: Kind::http("space_not_open", 404, "The space is not open at this node.")
         .advice("Start the node with `--space`.")
         .both();
@@ -183,7 +183,7 @@ kinds! {
         .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();
 
-    // What the replica refuses.
+    // Refusals of the replica.
     KEY_LENGTH: Kind::http("key_length", 400, "A key has 1 to 512 bytes.")
         .advice("Use a shorter key.")
         .both();
@@ -329,7 +329,7 @@ kinds! {
     TOKEN_FULL: Kind::http("token_full", 409, "The session depends on more writers than a token can name.")
         .advice("Begin a new session, or wait until earlier writers have been taken over.");
 
-    // What is wrong with what came on a link.
+    // Errors of frames from a link.
     NOT_COVERED: Kind::link("not_covered", "A message builds on something that is not held here.")
         .advice("Sync asks for what is missing.");
     OWN_CLOCK_AHEAD: Kind::link("own_clock_ahead", "Another process writes under this node's writer id.")
@@ -363,7 +363,7 @@ kinds! {
     HANDSHAKE: Kind::link("handshake", "A link opens with one hello, before anything else.")
         .advice("The sender has a fault; report it.");
 
-    // What only Redis clients meet.
+    // Refusals for Redis clients only.
     UNKNOWN_COMMAND: Kind::resp("unknown_command", "There is no such command.")
         .advice("docs/operations.md lists the commands.");
     UNKNOWN_SUBCOMMAND: Kind::resp("unknown_subcommand", "There is no such subcommand.")

@@ -1,4 +1,5 @@
-//! The table has what may be refused, each once and nothing else, and the page says the same.
+//! The table contains every possible refusal once and nothing else, and the page has the same
+//! contents.
 
 use super::{Shown, TABLE, is_between_nodes, of, page, text};
 use crate::driver::OwnerKey;
@@ -13,8 +14,8 @@ fn source(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The codes that the methods `code` of a file answer, which are the texts to the right of their
-/// arms' arrows.
+/// The codes that the `code` methods of a file return. They are the texts to the right of the
+/// arrows of their match arms.
 fn codes_in(path: &str) -> BTreeSet<String> {
     let text = source(path);
     let mut codes = BTreeSet::new();
@@ -27,7 +28,7 @@ fn codes_in(path: &str) -> BTreeSet<String> {
             let body = body.split("\n    }\n").next().expect("an end");
             let texts = body.split("=> \"").skip(1);
             codes.extend(texts.map(|text| text.split('"').next().expect("an end").to_owned()));
-            // Of an arm that has a block of its own.
+            // The code of an arm with a block of its own.
             let alone = body.lines().map(str::trim);
             let alone = alone.filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
             codes.extend(alone.map(str::to_owned));
@@ -37,7 +38,7 @@ fn codes_in(path: &str) -> BTreeSet<String> {
     codes
 }
 
-/// All that the node's own modules name of the table.
+/// All source text of the node's own modules, in which names of the table occur.
 fn named() -> String {
     fn collect(folder: &Path, text: &mut String) {
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -61,7 +62,7 @@ fn named() -> String {
 fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     let mut codes = BTreeSet::new();
     let shown_tickets = codes_in("src/gossip/join.rs");
-    // Those of tickets over HTTP are told among nodes, too.
+    // These codes of tickets over HTTP also occur between nodes.
     let nodes = BTreeSet::from(["busy", "ticket_removed"]);
     for kind in TABLE {
         assert!(codes.insert(kind.code.to_owned()), "{} twice", kind.code);
