@@ -436,7 +436,7 @@ pub struct SpaceStatus {
     pub expiring: usize,
     /// How many shards they have.
     pub shards: usize,
-    /// Bytes that keys take in the table of keys, which holds at most 2^32.
+    /// Bytes that keys take in the table of keys, which has room for at most 2^32.
     pub key_bytes: usize,
     /// How many writers this node has a record of.
     pub writers: usize,
@@ -481,7 +481,7 @@ pub enum LinkState {
     Greeting,
     /// This node lacks something, and requested it on this link.
     Pulling,
-    /// This node lacks nothing that it has heard about.
+    /// This node lacks nothing that other nodes have announced to it.
     Ready,
 }
 

@@ -34,7 +34,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The name by which it is told apart from others: its ticket, its owner, or its machine's
+    /// The name that distinguishes it from others: its ticket, its owner, or its machine's
     /// address.
     pub(super) fn party(&self) -> String {
         let machine = || {

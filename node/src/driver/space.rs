@@ -48,7 +48,7 @@ pub(crate) struct OpenSpace {
     owner: [u8; 32],
     /// How often the node has changed its writer id here since the start.
     renewals: u64,
-    /// A random number that tells positions of this start and space from all others.
+    /// A random number that distinguishes positions of this start and space from all others.
     start: u64,
     /// Readers of events.
     pub(super) watchers: Watchers,

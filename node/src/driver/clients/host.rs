@@ -50,7 +50,7 @@ impl Books {
         clients_max: usize,
     ) -> Books {
         let mut bytes = [0; 20];
-        // It only tells one start from another.
+        // It only distinguishes one start from another.
         let _ = getrandom::fill(&mut bytes);
         Books {
             port,

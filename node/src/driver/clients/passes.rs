@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// at any time.
 pub(in crate::driver) struct Pass {
     grant: Arc<Grant>,
-    /// The ledger, which tells whether the ticket is revoked.
+    /// The ledger, which records whether the ticket is revoked.
     ledger: Ledger,
     /// The place of its connection, if it has one.
     pub(super) place: Option<Held>,

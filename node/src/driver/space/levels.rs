@@ -271,7 +271,7 @@ impl OpenSpace {
         members.iter().any(unlinked)
     }
 
-    /// When each member was last heard from.
+    /// The time of the last message from each member.
     pub(in crate::driver) fn completeness(&self, now: u64) -> Completeness {
         let members = self.membership(now).members.into_iter();
         Completeness {
