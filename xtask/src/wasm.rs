@@ -16,8 +16,8 @@ use crate::stamp::{self, Stamp};
 /// The cargo profile of files that browsers download.
 const PROFILE: &str = "wasm";
 
-/// The passes of wasm-opt over the package's modules.
-const WASM_OPT: [&str; 14] = [
+/// The first passes of wasm-opt over the package's modules. Those of [`Module::passes`] follow.
+const WASM_OPT: [&str; 6] = [
     // These rebuild the control flow, and save a percent of the download.
     "-Oz",
     "--flatten",
@@ -26,8 +26,10 @@ const WASM_OPT: [&str; 14] = [
     // This uses facts about values across functions, and saves half a percent.
     "--gufa-optimizing",
     "-Oz",
-    // Larger functions with one caller are not inlined, because brotli packs them better.
-    "--one-caller-inline-max-function-size=60",
+];
+
+/// The last passes, and the limits of them all.
+const WASM_OPT_END: [&str; 7] = [
     // The smallest functions are not inlined either, except one that is no larger than a call of it.
     "--always-inline-max-function-size=4",
     "--converge",
@@ -75,6 +77,9 @@ struct Module {
     wasm: &'static str,
     bindings: &'static str,
     features: &'static [&'static str],
+    /// Its own passes of wasm-opt, and up to which size a function with one caller is inlined: brotli packs
+    /// larger ones better.
+    passes: &'static [&'static str],
     /// The features of `core` and `alloc`.
     std_features: &'static str,
     /// The folder in which cargo builds it.
@@ -87,6 +92,7 @@ const MODULES: [Module; 2] = [
         wasm: "tallymesh.wasm",
         bindings: "bindgen",
         features: &[],
+        passes: &["--one-caller-inline-max-function-size=60"],
         std_features: SMALL_STD,
         target: "wasm-module",
     },
@@ -94,10 +100,22 @@ const MODULES: [Module; 2] = [
         wasm: "tallymesh-members.wasm",
         bindings: "bindgen-members",
         features: &["--features", "members"],
+        passes: &[
+            "--gufa-optimizing",
+            "-Oz",
+            "--one-caller-inline-max-function-size=40",
+        ],
         std_features: "", // it writes whole states to storages
         target: "wasm-module-members",
     },
 ];
+
+impl Module {
+    /// All passes of wasm-opt over it.
+    fn passes(&self) -> Vec<&'static str> {
+        [&WASM_OPT, self.passes, &WASM_OPT_END].concat()
+    }
+}
 
 /// Brings the modules and their bindings in wasm/dist up to date.
 ///
@@ -117,14 +135,14 @@ pub(crate) fn named(repo: &Repo) -> Result<PathBuf> {
         .join(format!("{}_bg.wasm", module.bindings));
     let output = folder.join("named.wasm");
     let digest = Stamp::new("named module")
-        .text(&flags_of(&WASM_OPT, KEEP_NAMES).join(" "))
+        .text(&flags_of(&module.passes(), KEEP_NAMES).join(" "))
         .file(&repo.path("wasm/package-lock.json"))?
         .file(&input)?
         .finish();
     let mark = folder.join(".xtask-named");
     if !(output.is_file() && stamp::is_current(&mark, &digest)) {
         say("optimising the module once more, with the names of its functions");
-        let flags = flags_of(&WASM_OPT, KEEP_NAMES);
+        let flags = flags_of(&module.passes(), KEEP_NAMES);
         optimise(repo, &flags, &input, &output)?;
         stamp::record(&mark, &digest)?;
     }
@@ -148,7 +166,7 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
     let compiled = target.artifacts(PROFILE).join("tallymesh_wasm.wasm");
     let dist = repo.path("wasm/dist");
     let digest = Stamp::new(module.wasm)
-        .text(&flags_of(&WASM_OPT, STRIP_NAMES).join(" "))
+        .text(&flags_of(&module.passes(), STRIP_NAMES).join(" "))
         .file(&repo.path("Cargo.lock"))? // pins the bindings generator
         .file(&repo.path("wasm/package-lock.json"))? // pins wasm-opt
         .file(&compiled)?
@@ -169,7 +187,7 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
         let bindings = repo.target().join(module.target).join("bindings");
         generate_bindings(&compiled, module.bindings, &bindings)?;
         let input = bindings.join(format!("{}_bg.wasm", module.bindings));
-        let flags = flags_of(&WASM_OPT, STRIP_NAMES);
+        let flags = flags_of(&module.passes(), STRIP_NAMES);
         optimise(repo, &flags, &input, &dist.join(module.wasm))?;
         fs::copy(bindings.join(&types), dist.join(&types))
             .with_context(|| format!("no {types} among the bindings"))?;
