@@ -83,38 +83,43 @@ use page::{OWN, PAGE, Page, bits};
 use slot::{Slot, Stamp, absorption};
 use writers::Numbers;
 
-/// The shards of a space, with the clocks up to which they are held.
+/// The shards of a space, and the version vector up to which this replica has them.
 #[derive(Clone)]
 pub(crate) struct State<I = NoIndex> {
     pub(crate) space: Space,
     pub(crate) keys: Keys<I>,
     pub(crate) pages: Vec<Page>,
     pub(crate) touched: Touched,
-    /// Goes up with each mark; a page touched in an epoch changed since that epoch's mark.
+    /// The number of the present epoch. Each mark raises it by one.
+    ///
+    /// A page that was touched in an epoch has changed since the mark that began the epoch.
     pub(crate) epoch: u64,
     /// The writers by local number.
     pub(crate) writers: Vec<WriterId>,
     /// The version vector by local number. The own writer's entry is its logical clock.
     pub(crate) clocks: Vec<u64>,
-    /// The own clock when each writer's entry grew last: own transactions up to it do not build on
-    /// that growth, later ones do.
+    /// For each writer, the own clock when the writer's entry in `clocks` last grew. Own transactions up to
+    /// this clock do not build on that growth. Later ones do.
     pub(crate) merged_at: Vec<u64>,
-    /// What was held of each writer at the last own transaction, if something was merged since.
+    /// For each writer, its entry in `clocks` at the last own transaction. The entry is valid only if the
+    /// replica has merged something of the writer since.
     pub(crate) seen_at_last: GuestPart<Vec<u64>>,
     pub(crate) numbers: Numbers,
     /// The local numbers of forgotten writers.
     pub(crate) free: GuestPart<Vec<u32>>,
     /// The epoch in which each local number was given to its writer.
     pub(crate) assigned: GuestPart<Vec<u64>>,
-    /// The epoch in which a whole state last took the place of all that was held.
+    /// The epoch in which a whole state last replaced everything in this one.
     pub(crate) began: u64,
-    /// Whether something was ever collected here: then what is covered and absent is not taken in
-    /// again. Before that it can only be a forked writer's.
+    /// Whether this replica ever collected anything. If it did, a merge does not install a record that is
+    /// covered and absent. If it did not, only a forked writer's record can be covered and absent.
     pub(crate) collected: bool,
-    /// How often a walk over the state in parts, if there was one, became void: local numbers were
-    /// given to other writers, or something went or came that no newer clock tells of.
+    /// How often scans of the state in parts became void, modulo 2^64.
+    ///
+    /// A scan becomes void if a local number is given to another writer. It also becomes void if a record
+    /// comes or goes without a newer clock.
     pub(crate) voided: GuestPart<u64>,
-    /// How often counters were dropped of which nothing is left.
+    /// How often counters were dropped because nothing was left of them.
     pub(crate) dropped: GuestPart<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     pub(crate) time: u64,
@@ -152,7 +157,7 @@ impl<I: KeyIndex> State<I> {
         state
     }
 
-    /// Drops all shards and writers, but for the keys that are interned, and goes on as `writer`.
+    /// Drops all shards and all writers, and continues as `writer`. Interned keys stay.
     pub(crate) fn clear(&mut self, writer: WriterId) {
         let pages = core::mem::take(&mut self.pages);
         self.touched.resize(0);
@@ -174,7 +179,7 @@ impl<I: KeyIndex> State<I> {
         self.all_moved();
     }
 
-    /// The writer's local number, given to it if it has none.
+    /// Returns the writer's local number. A writer without a number receives one.
     pub(crate) fn number(&mut self, writer: WriterId) -> u32 {
         if let Some(number) = self.numbers.get(&writer) {
             return number;
@@ -202,9 +207,10 @@ impl<I: KeyIndex> State<I> {
         number
     }
 
-    /// The clock that a mark has for a local number: nothing if the number changed hands since.
+    /// Returns the clock that a mark has for a local number. Returns 0 if another writer received the number
+    /// since the mark.
     pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
-        // Where no number changes hands, nothing is assigned.
+        // Without the members layer no number changes hands, and `assigned` is empty.
         let since = self.assigned.get(number).copied().unwrap_or(self.began);
         match since >= mark.epoch {
             true => 0,
@@ -218,17 +224,17 @@ impl<I: KeyIndex> State<I> {
         numbers.map(|number| self.low(mark, number)).collect()
     }
 
-    /// The writer it writes under.
+    /// The writer under which this replica writes.
     pub(crate) fn writer(&self) -> WriterId {
         self.writers[OWN as usize]
     }
 
-    /// Its own logical clock: how many transactions it has made.
+    /// The own logical clock: how many transactions the own writer has made.
     pub(crate) fn clock(&self) -> u64 {
         self.clocks[OWN as usize]
     }
 
-    /// The page, made if need be.
+    /// Returns the page. Creates it if it does not exist.
     pub(crate) fn page_mut(&mut self, page_at: usize) -> &mut Page {
         if page_at >= self.pages.len() {
             self.pages.resize_with(page_at + 1, Page::default);
@@ -237,7 +243,7 @@ impl<I: KeyIndex> State<I> {
         &mut self.pages[page_at]
     }
 
-    /// Makes walks over the state in parts void.
+    /// Makes scans of the state in parts void.
     pub(crate) fn void_walks(&mut self) {
         self.voided.update(|it| *it = it.wrapping_add(1));
     }
@@ -250,7 +256,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Forgets the key if nothing is kept under it.
+    /// Removes the key if no slot has it and nobody has it interned.
     pub(crate) fn forget_unused(&mut self, handle: KeyId) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
@@ -260,7 +266,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Gives back memory that growth has set aside. Worth its time after a large load.
+    /// Frees the memory that growth has reserved. It is worth its time after a large load.
     pub(crate) fn shrink(&mut self) {
         for page in &mut self.pages {
             page.own.rows.shrink_to_fit();
@@ -290,8 +296,7 @@ impl<I: KeyIndex> State<I> {
         self.touch(page_at, 1 << slot);
     }
 
-    /// Drops the plain shards of writers that are forgotten; what they stamped is stamped by their
-    /// absorptions from now on.
+    /// Drops the columns of forgotten writers, and replaces their stamps by the stamps of their absorptions.
     pub(crate) fn restamp(&mut self, gone: &[(u32, Stamp, u64)]) {
         let is_gone = |number: u32| absorption(gone, number).is_some();
         let again = |stamp: &mut Stamp| {
@@ -315,8 +320,10 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Lets what changed of these writers be stored although its clocks were stored already; in a
-    /// page what changed of any.
+    /// Lets the next stored record contain the changed shards of these writers, although their clocks were
+    /// stored already.
+    ///
+    /// Without the members layer it contains the changed shards of all writers.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !MEMBERS {
             let all = self.assigned.update(|it| it.fill(self.epoch));
@@ -335,7 +342,7 @@ impl<I: KeyIndex> State<I> {
     }
 }
 
-/// A handle's page and its place therein.
+/// Returns the page of a key's local number, and the place in that page.
 #[inline]
 pub(crate) fn place(handle: KeyId) -> (usize, u32) {
     (handle.0 as usize / PAGE, handle.0 % PAGE as u32)

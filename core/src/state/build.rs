@@ -16,11 +16,11 @@ use crate::sort::{sort_by, sort_by_text};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// A low-water mark that lets no shard of a writer through.
+/// A low clock that excludes every shard of a writer.
 pub(crate) const NOTHING: u64 = u64::MAX;
-/// What a shard takes in an encoded message, about.
+/// The approximate bytes of a shard in an encoded message.
 pub(crate) const ROW_BYTES: usize = 5;
-/// What a slot that has more than a row takes beside it, about.
+/// The approximate bytes of a slot's records beside its row in an encoded message.
 pub(crate) const SIDE_BYTES: usize = 24;
 
 /// The next page and writer of a transfer in chunks.
@@ -30,7 +30,7 @@ pub(crate) struct Cursor {
     pub(crate) writer: u32,
 }
 
-/// Behind the last page, where keyed operations are told.
+/// The position after the last page. Keyed operations are sent there.
 pub(crate) const END: Cursor = Cursor {
     page: u32::MAX,
     writer: 0,
@@ -59,8 +59,8 @@ impl<'a, L> Selection<'a, L> {
 }
 
 impl<I: KeyIndex> State<I> {
-    /// The counters that have selected shards, from the selection's begin up to its end or to where
-    /// `budget` bytes were exceeded, by less than one column.
+    /// Selects the counters that have selected shards, from the selection's begin to its end. It stops
+    /// earlier where they exceed `budget` bytes, which they do by less than one column.
     pub(crate) fn select<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
@@ -123,9 +123,10 @@ impl<I: KeyIndex> State<I> {
         self.keys.get(handle).unwrap_or_default()
     }
 
-    /// Takes the keys of these counters into a message, in the order of the wire, and what is selected of
-    /// their slots beside rows, with local numbers. The clocks of whom that names are told by the second
-    /// result.
+    /// Appends the keys of these counters to a message, in the order of the wire. It also appends the
+    /// selected records of their slots beside rows, with local numbers.
+    ///
+    /// Returns the low clocks of the writers that these records name.
     #[inline(always)]
     pub(crate) fn gather<L: Sheet<u64>>(
         &self,
@@ -143,8 +144,8 @@ impl<I: KeyIndex> State<I> {
         named
     }
 
-    /// Makes the table of writers of a message that was [gathered](State::gather), and its columns; the
-    /// place of each writer in the table, by local number.
+    /// Makes the writer table and the columns of a message that was [gathered](State::gather). Returns the
+    /// place of each writer in that table, by local number.
     #[inline(always)]
     pub(crate) fn assemble<L: Sheet<u64>>(
         &self,
@@ -195,8 +196,10 @@ impl<I: KeyIndex> State<I> {
         index
     }
 
-    /// The table of a message: the writers that have a low clock in `base`, and others that its
-    /// sides name, from their low clock in `named` on. One that made nothing yet is in it if `also` says so.
+    /// Returns the writer table of a message. It contains the writers that have a low clock in `base`. It
+    /// also contains the writers that the sides name, from their low clock in `named` on.
+    ///
+    /// A writer that made no transaction yet is included if `also` accepts it or a side names it.
     fn entries(
         &self,
         base: &impl Sheet<u64>,
@@ -224,7 +227,7 @@ impl<I: KeyIndex> State<I> {
                 few.extend(named.few().unwrap_or_default());
                 few.sort_unstable_by_key(|number| self.writers[*number as usize]);
                 few.dedup();
-                // A number that was given up may be among those that were set.
+                // A number that is no longer assigned may be among those that were set.
                 let known = |it: &u32| self.numbers.get(&self.writers[*it as usize]) == Some(*it);
                 let few = few.into_iter().filter(known);
                 few.for_each(|number| take(self.writers[number as usize], number));
@@ -233,8 +236,8 @@ impl<I: KeyIndex> State<I> {
         entries
     }
 
-    /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
-    /// names.
+    /// Appends the selected records of a counter beside its rows, with local numbers. It notes the writers
+    /// that these records name.
     fn assemble_sides<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
@@ -266,7 +269,7 @@ impl<I: KeyIndex> State<I> {
                 side.stamps(&mut |by| {
                     named.set(by.writer, selection.lows.at(by.writer));
                 });
-                // The message builds on what its sides speak of.
+                // The message builds on the slots that its sides name.
                 if named.at(side.writer) == NOTHING {
                     named.set(side.writer, self.clocks[side.writer as usize]);
                 }
@@ -276,16 +279,16 @@ impl<I: KeyIndex> State<I> {
     }
 }
 
-/// What was selected.
+/// The result of [`State::select`].
 pub(crate) struct Picked<L> {
     /// The counters, ascending by page and slot.
     pub(crate) handles: Vec<u32>,
-    /// The low clocks of the writers that have selected shards, by local number; of others
+    /// The low clocks of the writers that have selected shards, by local number. The other writers have
     /// [`NOTHING`].
     pub(crate) lows: L,
-    /// What they take when they are encoded, about.
+    /// Their approximate bytes when they are encoded.
     pub(crate) bytes: usize,
-    /// Where it goes on, or [`END`].
+    /// Where the next selection continues, or [`END`].
     pub(crate) stopped: Cursor,
 }
 

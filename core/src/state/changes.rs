@@ -11,21 +11,22 @@ use alloc::vec::Vec;
 /// Pages in a group.
 const GROUP: usize = 64;
 
-/// When any of 64 things changed last, and which of them. Epochs count the marks, from 1 on.
+/// When any of 64 things last changed, and which of them did. Epochs count the marks, from 1 on.
 ///
-/// A program that is downloaded and holds few pages knows the last epoch only.
+/// A build without the members layer, which pages download, keeps the last epoch alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touch {
     /// The epoch of the last change.
     epoch: u64,
-    /// The one of the last change before that epoch.
+    /// The epoch of the last change before `epoch`.
     before: MemberPart<u64>,
-    /// What changed in the last epoch.
+    /// A bit set of the things that changed in `epoch`.
     which: MemberPart<u64>,
 }
 
 impl Touch {
-    /// Notes that these change in an epoch, the newest; true if nothing else did in it before.
+    /// Notes that these things change in an epoch, the newest. Returns true if no other change was noted in
+    /// it before.
     #[inline]
     pub(crate) fn note(&mut self, which: u64, epoch: u64) -> bool {
         if MEMBERS {
@@ -40,7 +41,7 @@ impl Touch {
         true
     }
 
-    /// Those that may have changed since an epoch began.
+    /// Returns the things that may have changed since an epoch began.
     fn since(&self, epoch: u64) -> u64 {
         if self.epoch < epoch {
             0
@@ -60,7 +61,7 @@ pub(crate) struct StateMark {
     pub(crate) epoch: u64,
 }
 
-/// The changes of the pages in groups of 64, each of which knows its own.
+/// The changes of all pages, in groups of 64 pages. Each page has the changes of its own counters.
 #[derive(Clone, Default)]
 pub(crate) struct Touched(MemberPart<Vec<Touch>>);
 
@@ -85,8 +86,8 @@ impl Touched {
             .update(|it| it[page / GROUP].note(1 << (page % GROUP), epoch));
     }
 
-    /// The next of the pages, from `at` on, that changed since an epoch began, and the counters of
-    /// it that may have changed.
+    /// Returns the next page, from `at` on, that changed since an epoch began. It also returns the counters
+    /// of the page that may have changed.
     pub(crate) fn next(&self, pages: &[Page], mut at: usize, since: u64) -> Option<(usize, u64)> {
         loop {
             let page = pages.get(at)?;

@@ -33,7 +33,7 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What slots come to.
+/// The sum of one slot or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     /// The adds that survive.
@@ -69,7 +69,7 @@ impl Sum {
         self.exists().then_some(self.amount + base)
     }
 
-    /// When the counter expires.
+    /// When the counter expires, in milliseconds since 1970. `None` if it does not.
     pub(crate) fn expiry(&self) -> Option<u64> {
         self.until.filter(|until| self.exists() && *until != NEVER)
     }
@@ -80,7 +80,7 @@ pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
     slots.binary_search_by_key(&writer, Slot::writer)
 }
 
-/// What each slot comes to, its children included.
+/// Returns the sum of each slot, its children included.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     let mut sums = crate::list(slots.len());
     for slot in slots {
@@ -94,8 +94,8 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     for parent in parents.iter().flatten() {
         children[*parent] += 1;
     }
-    // Whoever waits for no child can be added to its parent. Circles, which no correct writer
-    // makes, wait for ever and count for nothing.
+    // A slot that waits for no child can be added to its parent. No correct writer makes a circle. Slots in a
+    // circle wait for ever and count for nothing.
     let mut ready: Vec<usize> = (0..slots.len()).filter(|at| children[*at] == 0).collect();
     while let Some(at) = ready.pop() {
         let (Some(up), Some(moved)) = (parents[at], &*slots[at].side.moved) else {
@@ -112,7 +112,7 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     sums
 }
 
-/// What all slots come to together.
+/// Returns the sum of all slots together.
 pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     let mut total = Sum::default();
     if !GUESTS {
@@ -129,13 +129,14 @@ pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     total
 }
 
-/// The slot that an absorbed slot is a child of.
+/// Returns the place of the slot that has a retired writer's slot as a child.
 fn parent(slots: &[Slot], slot: &Slot) -> Option<usize> {
     let moved = slot.side.moved.as_ref()?;
     find(slots, moved.to.writer).ok()
 }
 
-/// What a child absorbed at `clock` adds to its parent, `None` if it is void.
+/// Returns the sum that a child adds to its parent. The child was retired at `clock`, the parent's clock.
+/// Returns `None` if the child is void.
 fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
     let live = clock >= parent.born() && clock > parent.cut_clock();
     live.then(|| Sum {
@@ -145,7 +146,7 @@ fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
     })
 }
 
-/// What a slot comes to without its children.
+/// Returns the sum of a slot without its children.
 fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
     let extra = slot.extra();
     let cut = slot.cut_clock();
@@ -182,8 +183,8 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
 pub(crate) struct Act<'a> {
     pub(crate) clock: u64,
     pub(crate) ids: &'a [WriterId],
-    /// Whether a slot that this writer once had may be forgotten here and known elsewhere, so that
-    /// a new one must say that it begins a life.
+    /// Whether this replica may have dropped a slot of this writer that another replica still stores. If so,
+    /// a new slot has to say that it begins a life.
     pub(crate) reuses: bool,
 }
 
@@ -195,7 +196,7 @@ impl Act<'_> {
         }
     }
 
-    /// The own slot, beginning a new life in which nothing happened.
+    /// Begins a new, empty life of the own slot, and returns the slot.
     fn begin<'s>(&self, slots: &'s mut Vec<Slot>) -> &'s mut Slot {
         let found = find(slots, OWN);
         let again = found.is_ok() || self.reuses;
@@ -215,7 +216,10 @@ impl Act<'_> {
         slot
     }
 
-    /// Adds to the own slot. On overflow the total is returned, and nothing is changed.
+    /// Adds `by` to the own slot.
+    ///
+    /// # Errors
+    /// On overflow it returns the slot's present amount, and changes nothing.
     pub(crate) fn add(&self, slots: &mut Vec<Slot>, by: i64) -> Result<(), i128> {
         let sums = sums(slots, self.ids);
         let own = find(slots, OWN);
@@ -227,7 +231,7 @@ impl Act<'_> {
         let goes_on = sum.exists() || exists && sum.until.is_some();
         if !goes_on {
             if !exists {
-                // A new life of the counter leaves the expiries of earlier ones behind.
+                // A new life of the counter does not inherit the expiries of earlier lives.
                 self.lift(slots, &sums);
             }
             let slot = self.begin(slots);
@@ -255,7 +259,7 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Adds what an absorbed writer's slot comes to; false if it would not fit.
+    /// Adds the amount of a retired writer's slot to the own slot. Returns false if the total would not fit.
     pub(crate) fn take_over(&self, slots: &mut Vec<Slot>, amount: i128) -> bool {
         let alive = find(slots, OWN).is_ok_and(|at| sums(slots, self.ids)[at].is_alive());
         let slot = match find(slots, OWN) {
@@ -274,7 +278,7 @@ impl Act<'_> {
         true
     }
 
-    /// Cancels what is alive, and leaves `base` if there is one.
+    /// Cancels each slot that is alive, and leaves `base` if there is one.
     pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
         let sums = sums(slots, self.ids);
         for (slot, sum) in slots.iter_mut().zip(&sums) {
@@ -307,7 +311,7 @@ impl Act<'_> {
         }
     }
 
-    /// Replaces the expiries that are seen. The counter exists.
+    /// Replaces the expiries that this replica sees. The counter exists.
     pub(crate) fn expire(&self, slots: &mut Vec<Slot>, until: u64) {
         let sums = sums(slots, self.ids);
         self.lift(slots, &sums);
@@ -328,12 +332,12 @@ impl Act<'_> {
         );
     }
 
-    /// Takes away the expiries that are seen.
+    /// Removes the expiries that this replica sees.
     fn lift(&self, slots: &mut [Slot], sums: &[Sum]) {
         for (slot, sum) in slots.iter_mut().zip(sums) {
             if slot.side.moved.is_none() && sum.until.is_some() {
                 let clock = match slot.writer() {
-                    // One of this very transaction is to stay.
+                    // An expiry of this very transaction stays.
                     OWN => slot.row.clock.min(self.clock - 1),
                     _ => slot.row.clock,
                 };
@@ -346,8 +350,8 @@ impl Act<'_> {
     }
 }
 
-/// Drops what can mean nothing any more, whatever comes: void children, cuts of earlier lives,
-/// folds and withdrawals that are cancelled.
+/// Drops records that can mean nothing any more, whatever arrives later. These are void children, cuts of
+/// earlier lives, and cancelled folds and withdrawals.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
     if GUESTS {
@@ -380,7 +384,8 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     }
 }
 
-/// Drops children without a parent, and those whose parent began anew or was cancelled since.
+/// Drops each child that has no parent. Drops also each child whose parent began a new life or was cancelled
+/// since the retirement.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
         let void = |slot: &Slot| match (&*slot.side.moved, parent(slots, slot)) {

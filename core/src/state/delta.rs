@@ -11,20 +11,21 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One writer in a message: everything of it after `lo` up to `hi` is in the message.
+/// One writer in a message: the message has everything of the writer after `lo` up to `hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) writer: WriterId,
-    /// What the receiver must hold already.
+    /// The clock up to which the receiver has to cover the writer before the join.
     pub(crate) lo: u64,
-    /// What it holds afterwards. Equal to `lo` if the message only builds on this writer.
+    /// The clock up to which the receiver covers the writer after the join. Equal to `lo` if the message only
+    /// builds on this writer.
     pub(crate) hi: u64,
 }
 
 /// `(lo, hi, records)`: every shard whose stamp is in `hi` and not in `lo`.
 ///
-/// A full state is the delta from nothing. A replica applies it as one, and only if it covers `lo`, so
-/// what it sees is always a causal cut.
+/// A full state is the delta from nothing. A replica applies a delta as one, and only if it covers `lo`. So a
+/// replica always shows a causal cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta {
     /// Ascending by writer.
@@ -33,28 +34,27 @@ pub(crate) struct Delta {
     pub(crate) keys: SortedKeys,
     /// The rows of 64 keys each; a column's `writer` indexes `writers`.
     pub(crate) pages: Vec<Vec<Column>>,
-    /// What slots have beside their rows, ascending by key and writer. Their writers index
-    /// `writers`.
+    /// The records of slots beside their rows, ascending by key and writer. Their writers index `writers`.
     pub(crate) sides: Vec<KeySide>,
 }
 
-/// What one slot has beside its row, in a message.
+/// The records of one slot beside its row, in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySide {
     /// The index of the key.
     pub(crate) key: u32,
-    /// An extra is there only if the row is in the message too.
+    /// An extra is in the message only if its row is.
     pub(crate) side: Side,
 }
 
 impl Delta {
-    /// Up to which clock it tells of a writer that it names.
+    /// Returns the end clock of a writer that the message names.
     pub(crate) fn hi(&self, writer: &WriterId) -> Option<u64> {
         let at = self.writers.binary_search_by_key(writer, |it| it.writer);
         at.ok().map(|at| self.writers[at].hi)
     }
 
-    /// The rare part of a shard that is in the message, if it has one.
+    /// Returns the [`Extra`] of a shard that is in the message, if it has one.
     pub(crate) fn extra(&self, key: u32, writer: u32) -> Option<&Extra> {
         let at = self
             .sides
@@ -75,7 +75,7 @@ impl Delta {
         self.pages.iter().flatten().map(|c| c.rows.len()).sum()
     }
 
-    /// Whether it tells nothing.
+    /// Whether it contains nothing new of any writer.
     pub(crate) fn is_empty(&self) -> bool {
         self.writers.iter().all(|entry| entry.lo == entry.hi)
     }

@@ -27,21 +27,21 @@ use crate::sort::sort_by;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// Whether runs of keys that stand alike on both sides are merged as a whole. In WebAssembly, which
-/// is downloaded, each counter is looked up instead.
+/// Whether two runs of equal keys are merged as a whole. In WebAssembly, where the code is downloaded, each
+/// counter is looked up instead.
 const ALIGNED: bool = !cfg!(target_family = "wasm");
 
-/// Something of a clock that was held already: the counter, the writer's local number, the clock,
-/// and both totals if there are two.
+/// A record that arrived although its clock was covered: the counter, the writer's local number, the clock,
+/// and both totals if two contents differ.
 pub(crate) type Fork = (KeyId, u32, u64, Option<[i128; 2]>);
 
-/// What the layers above have judged of a message before it is joined.
+/// The verdicts of the layers above on a message. They are made before the join.
 #[derive(Clone, Copy)]
 pub(crate) struct Judged<'a> {
-    /// Whether garbage is collected in this space: then what is covered and absent was collected, and is
-    /// not taken in again.
+    /// Whether garbage is collected in this space. If so, a record that is covered and absent was collected,
+    /// and the join does not install it again.
     pub(crate) collects: bool,
-    /// The places of the message's writers that are forgotten here: everything of them is covered.
+    /// The places of the message's writers that are forgotten here. Everything of them is covered.
     pub(crate) forgotten: &'a [usize],
 }
 
@@ -49,26 +49,27 @@ pub(crate) struct Judged<'a> {
 pub(crate) struct Found<'a> {
     pub(crate) installed: usize,
     pub(crate) forks: MemberPart<Vec<Fork>>,
-    /// How often two contents of one clock were met.
+    /// How often the join found two contents of one clock.
     pub(crate) fork_count: u64,
-    /// Counters with more than rows that changed; they are normalized when all is installed.
+    /// Counters that changed and have more than rows. They are normalized after all records are installed.
     pub(crate) odd: Vec<u32>,
-    /// Whether nothing of others was here before.
+    /// Whether this replica had nothing of other writers before.
     pub(crate) fresh: bool,
     pub(crate) changed: &'a mut dyn FnMut(KeyId),
 }
 
 impl<'a> Found<'a> {
-    /// Counts that two contents of one clock were met, and notes them.
+    /// Counts a pair of two contents of one clock, and notes it.
     fn forked(&mut self, fork: Fork) {
         self.fork_count += 1;
         self.forks.update(|it| it.push(fork));
     }
 
-    /// Notes what was installed at a clock that was held already; of a writer once in a row.
+    /// Notes a record that was installed although its clock was covered. If several such records of one
+    /// writer follow each other, it notes the first one.
     #[cold]
     fn late(&mut self, handle: KeyId, writer: u32, clock: u64) {
-        // Where forks are not detected, nothing counts as held.
+        // Where forks are not detected, no clock counts as covered before.
         let again = self.forks.last().is_some_and(|last| last.1 == writer);
         if !again {
             self.forks
@@ -91,23 +92,27 @@ impl<'a> Found<'a> {
 /// The local number of a writer that was forgotten.
 const FORGOTTEN: u32 = u32::MAX;
 
-/// A writer of a message, here.
+/// A writer of a message, as this replica has it.
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
-    /// In a closed space its clock before the message: what is not newer was seen before, and if it
-    /// is not here it was collected. Of a writer that was forgotten everything is covered. In an
-    /// open space, where nothing is collected, only a forked writer's is covered and absent.
+    /// The clock up to which an absent record is not installed.
+    ///
+    /// - In a closed space it is the writer's clock before the message: an absent record up to it was
+    ///   collected.
+    /// - For a forgotten writer it is the greatest clock: everything is covered.
+    /// - In an open space it is 0, because nothing is collected. Only a forked writer's record is covered and
+    ///   absent there.
     covered: u64,
-    /// In an open space its clock before the message, if the message tells of it again: what is
-    /// not newer and was not here is a forked writer's.
+    /// In an open space the writer's clock before the message, if the message repeats a part before it. A
+    /// record up to this clock that was absent is a forked writer's. Otherwise 0.
     held: u64,
-    /// Where its column stood in the page before.
+    /// The place of its column in the page before.
     hint: usize,
 }
 
 impl<I: KeyIndex> State<I> {
-    /// Brings counters of which more came than rows into their normal form, and names each.
+    /// Brings counters into their normal form that received more than rows. Calls `changed` with each.
     #[inline(always)]
     pub(crate) fn normalize(&mut self, mut odd: Vec<u32>, changed: &mut dyn FnMut(KeyId)) {
         sort_by(&mut odd, &|a, b| a.cmp(&b));
@@ -121,7 +126,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Makes what was joined of a writer visible, up to the clock `hi`.
+    /// Makes the joined records of a writer visible, up to the clock `hi`.
     #[inline(always)]
     pub(crate) fn advance(&mut self, number: usize, hi: u64) {
         if hi > self.clocks[number] {
@@ -134,8 +139,8 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins the message's shards without moving the version vector: visible to nobody who reads
-    /// only after the caller has moved the clocks, which must follow before anything else.
+    /// Joins the message's shards without moving the version vector. The caller must move the clocks next,
+    /// before anything else. Only then do reads see the shards.
     pub(crate) fn install(
         &mut self,
         message: &Delta,
@@ -196,7 +201,7 @@ impl<I: KeyIndex> State<I> {
                 *handle = self.keys.find_or_take(key)?;
                 expected = KeyId(handle.0 + 1);
             }
-            // Which of them have no more than rows here and there.
+            // Which of them have no more than rows, in the message and here.
             let mut plain = 0u64;
             for (bit, &handle) in handles[..count].iter().enumerate() {
                 let (page_at, slot) = place(handle);
@@ -210,7 +215,7 @@ impl<I: KeyIndex> State<I> {
             self.join_scattered(&handles[..count], plain, columns, &writers, found);
             if closed {
                 for &handle in &handles[..count] {
-                    self.forget_unused(handle); // What was collected is not taken in.
+                    self.forget_unused(handle); // Collected records are not installed.
                 }
             }
         }
@@ -220,7 +225,7 @@ impl<I: KeyIndex> State<I> {
         Ok(())
     }
 
-    /// Joins a page whose keys are the first ones of one page here, in the same order, all plain.
+    /// Joins a page whose keys are the first ones of one page here, in the same order. All of them are plain.
     fn join_aligned(
         &mut self,
         first: KeyId,
@@ -247,7 +252,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins the rows of those of 64 counters that are `plain`, whose keys stand anywhere here.
+    /// Joins the rows of those of 64 counters that are `plain`. Their keys may lie anywhere here.
     fn join_scattered(
         &mut self,
         handles: &[KeyId],
@@ -284,7 +289,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins the shards of one counter that has more than rows, here or there. `at` is its place in
+    /// Joins the shards of one counter that has more than rows, here or in the message. `at` is its place in
     /// the message: the page, and which of the 64.
     #[cold]
     fn join_odd(
@@ -318,7 +323,7 @@ impl<I: KeyIndex> State<I> {
                 Ok(at) => {
                     let ours = &mut slots[at];
                     let order = theirs.rank().cmp(&ours.rank());
-                    // Parts of an extra may have been collected, here or there.
+                    // Parts of an extra may have been collected, here or at the sender.
                     let same =
                         closed && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
                     if same || order == Ordering::Equal || row.clock < ours.row.clock {
@@ -345,7 +350,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins what a slot has beside its shard. What it speaks of is here, or was collected.
+    /// Joins the records of a slot beside its shard. The shard that they describe is here, or was collected.
     #[cold]
     fn join_side(
         &mut self,
@@ -373,13 +378,14 @@ impl<I: KeyIndex> State<I> {
             writer: writers[by.writer as usize].number,
             ..by
         };
-        // Of equal clocks, which see the same, any fixed one will do.
+        // Records of equal clocks have seen the same, so any fixed order of their writers decides between
+        // them.
         let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
         let slot = &mut slots[at];
         let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;
         if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
-            // A cut of an earlier life was dropped when this one was heard of.
+            // A cut of an earlier life was dropped when the new life arrived.
             let late = late(cut.by) && cut.clock >= slot.born();
             cut.by = here(cut.by);
             let longer = |old: &super::slot::Cut| {
@@ -432,7 +438,7 @@ impl<I: KeyIndex> State<I> {
     }
 }
 
-/// Joins one row of one counter; 1 if that changed the counter, else 0.
+/// Joins one row of one counter. Returns 1 if the counter changed, else 0.
 #[inline]
 fn join_row(
     column: &mut Column,
@@ -459,7 +465,7 @@ fn join_row(
     1
 }
 
-/// Joins two columns of the same 64 counters in one pass; which counters that changed.
+/// Joins two columns of the same 64 counters in one pass. Returns the counters that changed.
 fn join_columns(
     ours: &mut Column,
     theirs: &Column,
@@ -473,12 +479,12 @@ fn join_columns(
     }
     let mut newer = 0u64;
     let mut forked = 0;
-    // Above our newest row too, so that what is beyond is newer: an earlier chunk of the same state
-    // may have brought rows that are not counted as held yet.
+    // The bound is also our newest row, so that every row beyond it is newer. An earlier chunk of the same
+    // state may have brought rows that the clocks do not cover yet.
     let (held, mut beyond) = (known.held.max(ours.newest), 0u64);
     for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
         forked |= u64::from(row.forks(*new));
-        // Leaves a fork as it is: what comes below needs both sides of it.
+        // A fork stays as it is, because the code below needs both sides of it.
         newer = newer << 1 | row.take_newer(*new) & 1;
         if MEMBERS {
             beyond = beyond.wrapping_add(u64::from(new.clock > held));
@@ -491,8 +497,8 @@ fn join_columns(
         .unwrap_or(0);
     ours.newest = ours.newest.max(theirs.newest);
     found.installed += newer.count_ones() as usize;
-    // Whether anything else is newer is found out without a branch for each row: half of them would
-    // be guessed wrong.
+    // No branch for each row decides whether any other row is newer, because the processor would mispredict
+    // half of them.
     if MEMBERS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {
@@ -535,7 +541,7 @@ fn join_unlike(
 mod tests {
     use super::*;
 
-    /// Which rows are late is told by clocks, also after an earlier chunk brought rows of the same state.
+    /// The clocks show which rows are late, also after an earlier chunk brought rows of the same state.
     #[test]
     fn a_late_row_is_noticed_beside_a_new_one_that_came_before() {
         let column = |clocks: [u64; 2]| {

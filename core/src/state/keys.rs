@@ -18,10 +18,10 @@ use core::hash::{BuildHasher, Hasher};
 #[cfg(not(target_family = "wasm"))]
 type Table = hashbrown::HashTable<u32>;
 
-/// Whether there is memory for more text than 32-bit offsets name.
+/// Whether there is memory for more text than 32-bit offsets can address.
 const HUGE: bool = !cfg!(target_family = "wasm");
 
-/// What the hashes of keys begin with.
+/// The seed of the hashes of keys.
 #[cfg(not(target_family = "wasm"))]
 type Seed = foldhash::fast::FixedState;
 #[cfg(target_family = "wasm")]
@@ -37,13 +37,13 @@ fn seed(random: u64) -> Seed {
     random
 }
 
-/// The local number of a key. It is never on the wire, and stays valid while the counter exists or
-/// somebody holds it interned.
+/// The local number of a key. It is never on the wire. It stays valid while the counter exists or a caller
+/// has the key interned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub(crate) u32);
 
 impl KeyId {
-    /// The handle of this number.
+    /// The key id of this number.
     pub const fn from_u32(number: u32) -> KeyId {
         KeyId(number)
     }
@@ -54,22 +54,22 @@ impl KeyId {
     }
 }
 
-/// Where a key's bytes stand; a length of 0 marks a free handle.
+/// The place of a key's bytes. A length of 0 marks a free number.
 #[derive(Clone, Copy)]
 struct Span {
     start: u32,
     /// At most [`KEY_BYTES_MAX`].
     len: u16,
-    /// How often the handle is interned by the application. At its maximum it stays there: the
-    /// handle is then never freed.
+    /// How often the application has interned the number. At its maximum the count stays, and the number is
+    /// never freed.
     pins: u16,
 }
 
-/// What a layer above finds keys by. The key table keeps it in step with its keys.
+/// An index by which a layer above finds keys. The key table keeps the index in step with its keys.
 pub(crate) trait KeyIndex: Clone + Default {
-    /// A key came, under this handle.
+    /// A key was added under this number.
     fn added(&mut self, key: &str, handle: KeyId);
-    /// A key is about to be forgotten.
+    /// A key is about to be removed.
     fn removed(&mut self, key: &str, handle: KeyId);
 }
 
@@ -83,8 +83,8 @@ impl KeyIndex for NoIndex {
     fn removed(&mut self, _: &str, _: KeyId) {}
 }
 
-/// All keys, their bytes in one string. A handle indexes `spans`; the hash table holds handles
-/// only, so a counter costs its key's bytes and about 14 more here.
+/// All keys, with their bytes in one string. A key's number indexes `spans`. The hash table has numbers only,
+/// so a counter costs its key's bytes and about 14 more here.
 #[derive(Clone)]
 pub(crate) struct Keys<I = NoIndex> {
     table: Table,
@@ -101,7 +101,7 @@ pub(crate) struct Keys<I = NoIndex> {
 }
 
 impl<I: KeyIndex> Keys<I> {
-    /// An empty table. `random` keeps an adversary from knowing which keys collide.
+    /// An empty table. `random` prevents an adversary from predicting which keys collide.
     pub(crate) fn new(random: u64) -> Keys<I> {
         Keys {
             table: Table::new(),
@@ -148,9 +148,10 @@ impl<I: KeyIndex> Keys<I> {
             .map(|&handle| KeyId(handle))
     }
 
-    /// Whether the keys from `first` on are these, one after another: `text` is theirs joined, and
-    /// `ends` says where each ends in it, counted from `base`. Keys that came together tend to
-    /// stand together, and are compared together.
+    /// Whether the keys from `first` on are these, in this order. `text` is the given keys joined. `ends` has
+    /// the end of each in it, counted from `base`.
+    ///
+    /// Keys that arrived together tend to lie together, and are compared together.
     pub(crate) fn is_run(&self, first: KeyId, text: &str, ends: &[u32], base: u32) -> bool {
         let first = first.0 as usize;
         let Some(spans) = self.spans.get(first..first + ends.len()) else {
@@ -162,7 +163,7 @@ impl<I: KeyIndex> Keys<I> {
         let mut same = true;
         let mut at = base;
         for (span, end) in spans.iter().zip(ends) {
-            // A freed handle has no length, and no key is empty.
+            // A freed number has no length, and no key is empty.
             same &= span.start.wrapping_sub(start) == at - base;
             same &= u32::from(span.len) == end - at;
             at = *end;
@@ -171,7 +172,10 @@ impl<I: KeyIndex> Keys<I> {
         same && ours.is_some_and(|ours| ours.starts_with(text.as_bytes()))
     }
 
-    /// Refuses what can't be a key.
+    /// Checks the length of a key.
+    ///
+    /// # Errors
+    /// [`Error::KeyLength`].
     pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
         match key.len() {
             1..=KEY_BYTES_MAX => Ok(()),
@@ -181,7 +185,7 @@ impl<I: KeyIndex> Keys<I> {
         }
     }
 
-    /// The handle of `key`, which is given one if it has none.
+    /// Returns the number of `key`. A key without a number receives one.
     pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<KeyId, Error> {
         if let Some(handle) = self.find(key) {
             return Ok(handle);
@@ -190,7 +194,7 @@ impl<I: KeyIndex> Keys<I> {
         self.insert(key)
     }
 
-    /// The same of a key that came with others, which were judged together.
+    /// The same for a key that came with others, whose total size was checked before.
     pub(crate) fn find_or_take(&mut self, key: &str) -> Result<KeyId, Error> {
         match self.find(key) {
             Some(handle) => Ok(handle),
@@ -198,7 +202,7 @@ impl<I: KeyIndex> Keys<I> {
         }
     }
 
-    /// Gives a key that has none a handle.
+    /// Gives a number to a key that has none.
     fn insert(&mut self, key: &str) -> Result<KeyId, Error> {
         self.check(key)?;
         if HUGE && self.text.len() + key.len() > u32::MAX as usize {
@@ -236,17 +240,21 @@ impl<I: KeyIndex> Keys<I> {
         Ok(KeyId(handle))
     }
 
-    /// Refuses so many bytes of new keys if there is no room for them.
+    /// Checks that there is room for so many bytes of new keys.
+    ///
+    /// # Errors
+    /// [`Error::CountersFull`].
     pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
         self.room_up_to(key_bytes, self.bytes_max())
     }
 
-    /// The same of a record of the own store, which may bring more.
+    /// The same for a record of the own store, which may bring more.
     pub(crate) fn room_for_stored(&self, keys: &SortedKeys) -> Result<(), Error> {
         self.room_up_to(self.unknown_bytes(keys, u32::MAX), u32::MAX)
     }
 
-    /// Refuses what the 32-bit offsets and handles could not name, or a lower bound does not allow.
+    /// Checks that 32-bit offsets and numbers can address the new bytes, and that the lower bound `max`
+    /// allows them.
     fn room_up_to(&self, new: usize, max: u32) -> Result<(), Error> {
         let bytes = self.bytes() + new as u64;
         if new > 0 && (bytes > u64::from(max) || self.spans.len() as u64 >= u64::from(u32::MAX)) {
@@ -257,13 +265,13 @@ impl<I: KeyIndex> Keys<I> {
         Ok(())
     }
 
-    /// Bytes of the keys that are known.
+    /// Bytes of all keys in the table.
     pub(crate) fn bytes(&self) -> u64 {
         (self.text.len() - self.garbage_bytes) as u64
     }
 
-    /// Bytes that a message's keys add to those that are known: no less than that, and exactly that if
-    /// it matters.
+    /// Returns how many bytes a message's keys add to those of the table. The result may be too great, but is
+    /// exact where it decides.
     pub(crate) fn new_bytes(&self, keys: &SortedKeys) -> usize {
         self.unknown_bytes(keys, self.bytes_max())
     }
@@ -286,7 +294,7 @@ impl<I: KeyIndex> Keys<I> {
         self.bytes_max
     }
 
-    /// The key of a handle, `None` if the handle is free.
+    /// Returns the key of a number, `None` if the number is free.
     #[inline]
     pub(crate) fn get(&self, handle: KeyId) -> Option<&str> {
         let live = self.spans.get(handle.0 as usize)?.len > 0;
@@ -304,7 +312,7 @@ impl<I: KeyIndex> Keys<I> {
             .is_some_and(|span| span.pins > 0)
     }
 
-    /// Takes one pin off; tells whether it was the last one.
+    /// Removes one pin. Returns whether it was the last one.
     pub(crate) fn unpin(&mut self, handle: KeyId) -> Result<bool, Error> {
         match self.spans.get_mut(handle.0 as usize) {
             Some(span) if span.pins > 0 => {
@@ -319,7 +327,7 @@ impl<I: KeyIndex> Keys<I> {
         }
     }
 
-    /// Forgets a key; its handle may be given to another.
+    /// Removes a key. Another key may receive its number.
     pub(crate) fn remove(&mut self, handle: KeyId) {
         let Some(key) = self.get(handle) else { return };
         let hash = Keys::<I>::hash(&self.seed, key);
@@ -343,7 +351,7 @@ impl<I: KeyIndex> Keys<I> {
         buckets * 5 + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
     }
 
-    /// Gives back memory that growth has set aside.
+    /// Frees the memory that growth has reserved.
     pub(crate) fn shrink(&mut self) {
         self.compact();
         self.spans.shrink_to_fit();
@@ -357,7 +365,7 @@ impl<I: KeyIndex> Keys<I> {
         table.shrink_to_fit(|&other| Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other)));
     }
 
-    /// Sets memory aside for so many more keys, where that spares moving them.
+    /// Reserves memory for so many more keys, where that avoids moving them.
     #[cfg(feature = "members")]
     pub(crate) fn reserve(&mut self, keys: usize) {
         let Keys {

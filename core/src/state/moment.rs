@@ -8,9 +8,9 @@ use crate::state::keys::KeyId;
 /// A moment in a replica's history. It means nothing to another replica, nor to the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The epoch that began then.
+    /// The epoch that began at this moment.
     pub epoch: u64,
-    /// How often counters had been dropped of which nothing is left.
+    /// How often counters had been dropped because nothing was left of them.
     pub dropped: u64,
 }
 
@@ -24,11 +24,13 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// The counters from the handle with number `from` on, ascending, that changed since a moment,
-    /// and perhaps some that did not. `None` if they can't be told any more: another state took the
-    /// place of all that was held, or counters were dropped that had become absent.
+    /// Returns the counters that changed since a moment, from number `from` on, ascending. Some that did not
+    /// change may be among them.
     ///
-    /// Its cost follows the changes, not the state.
+    /// Returns `None` if this replica cannot find them any more. Either another state replaced this one, or
+    /// counters were dropped that had become absent.
+    ///
+    /// The cost follows the changes, not the state.
     pub(crate) fn changed_since(
         &self,
         moment: Moment,

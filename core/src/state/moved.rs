@@ -15,13 +15,13 @@ use alloc::vec::Vec;
 /// The writers that moved last, and the digest of all.
 #[derive(Clone, Debug)]
 pub(crate) struct Moved {
-    /// The writers whose clocks or numbers changed, but for the own clock.
+    /// The writers whose clocks or numbers changed, without changes of the own clock.
     writers: Recent,
     /// How often that happened.
     times: u64,
     /// The digest of the version vector, with the number of changes and the own clock then.
     digest: Option<([u8; 16], (u64, u64, WriterId))>,
-    /// How often the digest was computed to be kept.
+    /// How often the replica computed the digest and kept it.
     #[cfg(test)]
     worked_out: usize,
 }
@@ -37,20 +37,20 @@ impl Moved {
 }
 
 impl<I: KeyIndex> State<I> {
-    /// A writer's clock changed, or its number is another one's.
+    /// Notes that a writer's clock changed, or that another writer received its number.
     pub(crate) fn note_moved(&mut self, number: u32) {
         self.moved.times += 1;
         self.moved.writers.note(number, self.epoch);
     }
 
-    /// Anything may have changed.
+    /// Notes that anything may have changed.
     pub(crate) fn all_moved(&mut self) {
         self.moved.times += 1;
         self.moved.writers.all(self.epoch);
     }
 
-    /// The writers whose clocks or numbers changed since a mark, the own one included, ascending. `None` if
-    /// that is not known any more: then the caller looks at all writers.
+    /// Returns the writers whose clocks or numbers changed since a mark, the own one included, ascending.
+    /// Returns `None` if the list does not reach back that far. Then the caller looks at all writers.
     pub(crate) fn moved_since(&self, mark: &StateMark) -> Option<Vec<u32>> {
         let mut moved = self.moved.writers.since(mark.epoch)?;
         if moved.first() != Some(&OWN) {
@@ -82,19 +82,19 @@ impl<I: KeyIndex> State<I> {
         digest
     }
 
-    /// How often the digest was computed to be kept.
+    /// How often the replica computed the digest and kept it.
     #[cfg(test)]
     pub(crate) fn digests_worked_out(&self) -> usize {
         self.moved.worked_out
     }
 
-    /// Whether the digest is known, or there are few writers to look at for it.
+    /// Whether the digest is stored, or there are few writers to compute it from.
     pub(crate) fn is_digest_near(&self, writers_max: usize) -> bool {
         let of = self.moved.digest.map(|it| it.1);
         self.numbers.len() <= writers_max || of == Some(self.digest_of())
     }
 
-    /// The state that a digest is of.
+    /// Returns the state to which a digest belongs.
     fn digest_of(&self) -> (u64, u64, WriterId) {
         (self.moved.times, self.clock(), self.writer())
     }

@@ -15,21 +15,21 @@ use alloc::vec::Vec;
 pub enum Op {
     /// Adds, also 0 or a negative number. An absent counter begins at 0.
     Add(i64),
-    /// Cancels what is seen of the counter and leaves it at 0.
+    /// Cancels everything that this replica sees of the counter, and leaves it at 0.
     Reset,
-    /// Cancels what is seen of the counter and leaves it absent.
+    /// Cancels everything that this replica sees of the counter, and leaves it absent.
     Delete,
-    /// Cancels what is seen of the counter and leaves this value.
+    /// Cancels everything that this replica sees of the counter, and leaves this value.
     Set(i64),
-    /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970: whoever
-    /// next deals with it then deletes it. Of concurrent expiries the longest counts.
+    /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970. The next replica that
+    /// works on it then deletes it. The longest of concurrent expiries counts.
     Expire(u64),
-    /// Takes the counter's expiry away. Beats concurrent expiries.
+    /// Removes the counter's expiry. It wins over concurrent expiries.
     Persist,
 }
 
 impl Op {
-    /// Whether it may bring an absent counter into being.
+    /// Whether it may create an absent counter.
     pub(crate) fn creates(self) -> bool {
         matches!(self, Op::Add(_) | Op::Reset | Op::Set(_))
     }
@@ -44,7 +44,7 @@ pub(crate) struct Draft {
 }
 
 impl<I: KeyIndex> State<I> {
-    /// Where the draft of a counter is, made if need be.
+    /// Returns the place of a counter's draft. Creates the draft if there is none.
     pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: KeyId) -> usize {
         match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
             Ok(at) => at,
@@ -66,7 +66,10 @@ impl<I: KeyIndex> State<I> {
     }
 }
 
-/// Refuses an expiry that is out of range.
+/// Checks that an expiry is in range.
+///
+/// # Errors
+/// [`Error::ExpiryRange`].
 pub(crate) fn check(op: Op) -> Result<(), Error> {
     match op {
         Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at: detail(at) }),

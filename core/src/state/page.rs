@@ -21,10 +21,10 @@ pub(crate) const PAGE: usize = 64;
 /// The local number of a replica's own writer.
 pub(crate) const OWN: u32 = 0;
 
-/// What one writer's operations come to in one counter.
+/// The result of one writer's operations on one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
-    /// Who owns it.
+    /// The writer that owns the shard. Only its transactions change the shard.
     pub writer: WriterId,
     /// The owner's clock at its last change.
     pub clock: u64,
@@ -33,8 +33,8 @@ pub struct Shard {
     pub total: i128,
 }
 
-/// A shard without its writer. The order is the merge's: by clock, then, for a forked writer's
-/// equal clocks, by total.
+/// A shard without its writer. The order is the merge's order: by clock first. A forked writer's rows of one
+/// clock are ordered by total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
     pub(crate) clock: u64,
@@ -42,8 +42,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Keeps the row of the greater clock; all ones if that is theirs, else zero. Free of
-    /// branches: which one is greater is anybody's guess in a merge.
+    /// Keeps the row of the greater clock. Returns all ones if that is `theirs`, else zero.
+    ///
+    /// It has no branches, because a merge cannot predict which row is greater.
     #[inline]
     pub(crate) fn take_newer(&mut self, theirs: Row) -> u64 {
         let mask = u64::from(theirs.clock > self.clock).wrapping_neg();
@@ -52,7 +53,7 @@ impl Row {
         mask
     }
 
-    /// Whether the two are of one clock and say different things, which no correct writer does.
+    /// Whether the two rows have one clock and different totals. No correct writer makes such rows.
     #[inline]
     pub(crate) fn forks(self, theirs: Row) -> bool {
         (theirs.clock == self.clock) & (theirs.total != self.total)
@@ -72,13 +73,13 @@ pub(crate) struct Column {
     pub(crate) writer: u32,
 }
 
-/// What [`Column::join`] came to.
+/// The result of [`Column::join`].
 pub(crate) enum Joined {
-    /// The row held here was at least as new.
+    /// The row here was at least as new.
     Known,
     /// The row was installed.
     Installed,
-    /// Same clock, other content: the greater one of the two stands now.
+    /// Same clock, other content. The column now has the greater one of the two.
     Forked { ours: Row },
 }
 
@@ -92,7 +93,7 @@ impl Column {
         }
     }
 
-    /// How many rows stand before `slot`.
+    /// How many rows lie before `slot`.
     #[inline]
     fn rank(&self, slot: u32) -> usize {
         (self.present & ((1u64 << slot) - 1)).count_ones() as usize
@@ -120,7 +121,7 @@ impl Column {
         self.rows.get_mut(rank)
     }
 
-    /// The slots with a row that is newer than `low`, of those in `among`.
+    /// Returns the slots in `among` that have a row newer than `low`.
     pub(crate) fn newer(&self, low: u64, among: u64) -> u64 {
         let mut newer = 0;
         if MEMBERS && among != u64::MAX {
@@ -140,7 +141,7 @@ impl Column {
     pub(crate) fn insert(&mut self, slot: u32, row: Row) {
         debug_assert!(!self.has(slot));
         if self.rows.len() == self.rows.capacity() {
-            // Small steps at first: most columns of short-lived writers hold a row or two.
+            // Small steps at first: most columns of short-lived writers have one row or two.
             let capacity = self.rows.len();
             self.rows
                 .reserve_exact((capacity / 2).clamp(1, PAGE - capacity));
@@ -159,7 +160,7 @@ impl Column {
         self.newest = self.newest.max(row.clock);
     }
 
-    /// Takes the row of a slot away.
+    /// Removes the row of a slot.
     pub(crate) fn remove(&mut self, slot: u32) {
         if self.has(slot) {
             self.rows.remove(self.rank(slot));
@@ -167,7 +168,8 @@ impl Column {
         }
     }
 
-    /// Merges one row: the greater clock wins. A row that is `covered` and not here was collected.
+    /// Merges one row: the greater clock wins. A row up to the clock `covered` that is absent here was
+    /// collected.
     #[inline]
     pub(crate) fn join(&mut self, slot: u32, theirs: Row, covered: u64) -> Joined {
         let Some(row) = self.get_mut(slot) else {
@@ -209,7 +211,7 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// 64 counters with consecutive handles.
+/// 64 counters with consecutive numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     /// The own writer's column, at hand for local adds.
@@ -218,7 +220,7 @@ pub(crate) struct Page {
     pub(crate) others: Vec<Column>,
     /// When its counters changed.
     pub(crate) touch: Touch,
-    /// The counters of which some slot has more than a row.
+    /// The counters that have a slot with more than a row.
     pub(crate) odd: Option<Box<Odd>>,
 }
 
@@ -315,8 +317,8 @@ impl Page {
         self.odd.as_ref().map_or(0, |odd| odd.mask)
     }
 
-    /// Whether some slot of the counter has more than a row. In a page without such there is
-    /// nothing but a null pointer to look at.
+    /// Whether some slot of the counter has more than a row. In a page without such slots this only tests a
+    /// null pointer.
     #[inline]
     pub(crate) fn is_odd(&self, slot: u32) -> bool {
         match &self.odd {
@@ -325,12 +327,12 @@ impl Page {
         }
     }
 
-    /// What the counter's slots have beside their rows, ascending by writer.
+    /// Returns the records of the counter's slots beside their rows, ascending by writer.
     pub(crate) fn sides(&self, slot: u32) -> &[Side] {
         self.odd.as_ref().map_or(&[], |odd| odd.sides(slot))
     }
 
-    /// All that its slots have beside their rows.
+    /// All records of its slots beside their rows.
     pub(crate) fn sides_mut(&mut self) -> impl Iterator<Item = &mut Side> {
         self.odd.iter_mut().flat_map(|odd| odd.iter_mut())
     }
@@ -393,8 +395,8 @@ impl Page {
             + self.odd.as_ref().map_or(0, |odd| odd.heap_bytes())
     }
 
-    /// The column of a writer, which is made if there is none. `hint` is where it stood in the
-    /// page before, and is moved.
+    /// Returns the column of a writer, and creates it if there is none. `hint` is the column's place in the
+    /// page before, and is updated.
     #[inline]
     pub(crate) fn column_mut(&mut self, writer: u32, hint: &mut usize) -> &mut Column {
         if writer == OWN {
@@ -442,7 +444,7 @@ impl Page {
     }
 }
 
-/// The columns of a page: in WebAssembly one function for all that walk over them.
+/// The columns of a page. In WebAssembly all loops over them share one function.
 pub(crate) struct Columns<'a> {
     own: Option<&'a Column>,
     others: core::slice::Iter<'a, Column>,
@@ -479,7 +481,7 @@ impl<'a> Iterator for Rows<'a> {
     }
 }
 
-/// Where a writer's column stands among `columns`, which ascend; it is made if there is none.
+/// Returns the place of a writer's column among `columns`, which ascend. Creates the column if there is none.
 pub(crate) fn find_or_insert(columns: &mut Vec<Column>, writer: u32) -> usize {
     match columns.binary_search_by_key(&writer, |c| c.writer) {
         Ok(at) => at,

@@ -21,7 +21,7 @@ impl<I: KeyIndex> State<I> {
         self.value_at(self.keys.find(key)?)
     }
 
-    /// The value of the counter that goes by `handle`, as [`value`](State::value).
+    /// The value of the counter with this number, as [`value`](State::value).
     pub(crate) fn value_at(&self, handle: KeyId) -> Option<i128> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
@@ -44,8 +44,8 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
-    /// if it is absent or stays.
+    /// When the counter expires or expired, in milliseconds since 1970, whatever the time is. `None` if it is
+    /// absent or does not expire.
     pub(crate) fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
@@ -65,7 +65,7 @@ impl<I: KeyIndex> State<I> {
         expiry.is_some_and(|at| at <= self.time)
     }
 
-    /// One more than the greatest handle's number.
+    /// One more than the greatest number of a key.
     pub(crate) fn handles_end(&self) -> u32 {
         (self.pages.len() * PAGE) as u32
     }
@@ -82,7 +82,8 @@ impl<I: KeyIndex> State<I> {
         set
     }
 
-    /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
+    /// Returns the shards of one counter, ascending by writer. An absorbed writer's shards are part of its
+    /// successor's.
     pub(crate) fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
         let mut shards = Vec::new();
         self.each_shard(handle, &mut |shard| shards.push(shard));
@@ -113,7 +114,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// How many shards are held.
+    /// How many shards the state has.
     pub(crate) fn shard_count(&self) -> usize {
         let mut count = 0;
         for page in &self.pages {
@@ -132,7 +133,7 @@ impl<I: KeyIndex> State<I> {
             .filter(|(_, clock)| *clock > 0)
     }
 
-    /// The version vector: what is held and visible here.
+    /// Returns the version vector: everything that this replica has and shows.
     pub(crate) fn vector(&self) -> VersionVector {
         let mut entries = crate::list(self.numbers.len());
         for (writer, number) in self.numbers.iter() {
@@ -159,8 +160,8 @@ impl<I: KeyIndex> State<I> {
         Some(Slot { row, side })
     }
 
-    /// Whether this writer has a plain shard of the counter to which so much may be added as often as a
-    /// transaction may, without an overflow.
+    /// Whether this writer has a plain shard of the counter that cannot overflow. A transaction may add the
+    /// amount as often as its bound allows.
     #[cfg(feature = "members")]
     pub(crate) fn is_small(&self, handle: KeyId, by: i64) -> bool {
         const HALF: u64 = i64::MAX as u64 / 2;
@@ -171,7 +172,7 @@ impl<I: KeyIndex> State<I> {
             && by.unsigned_abs() <= HALF / TRANSACTION_OPS_MAX as u64
     }
 
-    /// A version vector by local number, no higher than what is held here.
+    /// Returns a version vector by local number, no higher than the clocks here.
     pub(crate) fn clocks_in(&self, since: &VersionVector) -> Vec<u64> {
         let mut clocks = self.clocks.clone();
         for (clock, writer) in clocks.iter_mut().zip(&self.writers) {
@@ -180,13 +181,13 @@ impl<I: KeyIndex> State<I> {
         clocks
     }
 
-    /// The clock up to which a writer is held.
+    /// The clock up to which the replica has a writer's transactions.
     pub(crate) fn held(&self, writer: &WriterId) -> u64 {
         let number = self.numbers.get(writer);
         number.map_or(0, |number| self.clocks[number as usize])
     }
 
-    /// Whether a writer is known here.
+    /// Whether the writer has a number here.
     pub(crate) fn knows(&self, writer: &WriterId) -> bool {
         self.numbers.get(writer).is_some()
     }
@@ -198,7 +199,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Refuses a message with more keys than there is room for.
+    /// Checks that there is room for the keys of a message.
     ///
     /// # Errors
     /// [`Error::CountersFull`].
@@ -209,7 +210,7 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// The counters of which one of these writers has a slot.
+    /// Returns the counters in which one of these writers has a slot.
     pub(crate) fn slots_of(&self, writers: &[u32]) -> Vec<KeyId> {
         let mut handles = Vec::new();
         for (at, page) in self.pages.iter().enumerate() {
@@ -226,7 +227,7 @@ impl<I: KeyIndex> State<I> {
         page.map_or(Vec::new(), |page| page.slots(slot))
     }
 
-    /// The writers of which a message has something newer, and up to which clock each is held.
+    /// Returns the writers of which a message has something newer, each with its clock here.
     #[cfg(feature = "members")]
     pub(crate) fn raised(&self, message: &Delta) -> Vec<(WriterId, u64)> {
         let held = message

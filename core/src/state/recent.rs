@@ -3,14 +3,14 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// So many of the last changes are known. A caller that asks for more looks at everything.
+/// How many of the last changes are stored. A caller that needs more reads everything.
 const KNOWN_MAX: usize = 1_024;
 
-/// Local numbers of what changed last, with the epoch of each change, the last one last.
+/// The local numbers that changed last, with the epoch of each change, the last one last.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     changes: VecDeque<(u64, u32)>,
-    /// Up to this epoch changes may be missing.
+    /// The epoch up to which changes may be missing.
     missing: u64,
 }
 
@@ -20,7 +20,7 @@ impl Recent {
         missing: 0,
     };
 
-    /// Something changed in an epoch, the newest.
+    /// Notes a change in an epoch, the newest.
     pub(crate) fn note(&mut self, number: u32, epoch: u64) {
         if self.changes.back() != Some(&(epoch, number)) {
             self.changes.push_back((epoch, number));
@@ -32,14 +32,14 @@ impl Recent {
         }
     }
 
-    /// Anything may have changed up to this epoch.
+    /// Notes that anything may have changed up to this epoch.
     #[cfg(feature = "members")]
     pub(crate) fn all(&mut self, epoch: u64) {
         self.changes.clear();
         self.missing = epoch;
     }
 
-    /// The changes in this epoch or later, ascending; `None` if that is not known any more.
+    /// Returns the changes in this epoch or later, ascending. `None` if some of them are not stored any more.
     pub(crate) fn since(&self, epoch: u64) -> Option<Vec<u32>> {
         if epoch <= self.missing {
             return None;

@@ -28,7 +28,7 @@ pub(crate) trait Sheet<T: Copy> {
     /// How many writers have numbers, where there are so many writers in all.
     #[cfg(feature = "members")]
     fn writers(&self, all: usize) -> u32;
-    /// The writers whose numbers were set, ascending, if that is known.
+    /// The writers whose numbers were set, ascending. `None` for a kind that does not store which ones were.
     fn few(&self) -> Option<Vec<u32>>;
 }
 
@@ -62,7 +62,7 @@ impl<T: Copy> Sheet<T> for Vec<T> {
     }
 }
 
-/// A sheet of which few numbers differ from what the others are.
+/// A sheet in which few numbers differ from the others.
 #[cfg(feature = "members")]
 pub(crate) struct Few<'a, T> {
     others: Others<'a, T>,
@@ -78,13 +78,13 @@ enum Others<'a, T> {
 
 #[cfg(feature = "members")]
 impl<'a, T: Copy> Few<'a, T> {
-    /// One that has the same number for all writers.
+    /// A sheet with the same number for all writers.
     pub(crate) fn each(number: T) -> Few<'a, T> {
         let (others, few) = (Others::Each(number), BTreeMap::new());
         Few { others, few }
     }
 
-    /// One that is the same as these numbers.
+    /// A sheet with the same numbers as these.
     pub(crate) fn as_in(numbers: &'a [T]) -> Few<'a, T> {
         let (others, few) = (Others::As(numbers), BTreeMap::new());
         Few { others, few }

@@ -22,10 +22,10 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// An expiry that never comes: what persist leaves.
+/// An expiry that never comes. Persist leaves it.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// Totals, cuts and moved amounts stay below this in magnitude, so that no sum of them leaves
-/// `i128`: 2^27 of them would have to come together.
+/// The bound of the magnitude of totals, cuts and moved amounts. It keeps their sums within `i128`: only the
+/// sum of 2^27 of them could leave it.
 pub(crate) const WIDE_MAX: i128 = 1 << 100;
 
 /// The transaction that made a record: a writer by its local number, and its clock.
@@ -35,8 +35,9 @@ pub(crate) struct Stamp {
     pub(crate) clock: u64,
 }
 
-/// The stamp of the absorption of a writer, of some that are forgotten: they ascend, each with the stamp
-/// and with the last clock that was taken over.
+/// Returns the stamp of a writer's absorption, if the writer is one of the forgotten writers in `gone`.
+///
+/// They ascend by local number. Each entry has the stamp, and the last clock that was taken over.
 pub(crate) fn absorption(gone: &[(u32, Stamp, u64)], number: u32) -> Option<Stamp> {
     let at = gone.binary_search_by_key(&number, |it| it.0).ok()?;
     Some(gone[at].1)
@@ -58,9 +59,10 @@ impl Base {
     }
 }
 
-/// A base with what decides between concurrent ones: the greatest counts. A set beats a reset,
-/// then the clock and the writer id of the operation decide. None of that ever changes, also not
-/// when the writer is absorbed.
+/// A base with the fields that decide between concurrent ones: the greatest counts. A set wins over a reset.
+/// Then the clock and the writer id of the operation decide.
+///
+/// None of these fields ever changes, even if the writer is absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankedBase {
     pub(crate) set: bool,
@@ -69,7 +71,7 @@ pub(crate) struct RankedBase {
     pub(crate) value: i64,
 }
 
-/// When a counter expires, as one writer has it.
+/// When a counter expires, as one writer set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Expiry {
     /// The owner's clock at the operation.
@@ -78,17 +80,17 @@ pub(crate) struct Expiry {
     pub(crate) until: u64,
 }
 
-/// The rare part of a shard. Only the owner writes it, and it goes with the row.
+/// The rare part of a shard. Only the owner writes it, and it travels with the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Extra {
-    /// The upper half of the total; the row has the lower one, signed.
+    /// The upper half of the total. The row has the lower half, signed.
     pub(crate) high: i64,
-    /// The clock at which this life of the slot began, 0 for a first life. What was before it was
-    /// cancelled, and cuts below it speak of an earlier life.
+    /// The clock at which this life of the slot began, 0 for a first life. Everything before it was
+    /// cancelled. Cuts below it belong to an earlier life.
     pub(crate) born: u64,
     /// The clock of the owner's last add in this life, 0 for none.
     pub(crate) added: u64,
-    /// Made at `born`.
+    /// The assignment. The owner made it at `born`.
     pub(crate) base: Option<Base>,
     pub(crate) expiry: Option<Expiry>,
     /// Whether another writer's amount was moved here in this life.
@@ -105,28 +107,28 @@ pub(crate) struct Cut {
     pub(crate) by: Stamp,
 }
 
-/// Takes expiries of the slot up to a clock away.
+/// The removal of the slot's expiries up to a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lift {
     pub(crate) clock: u64,
     pub(crate) by: Stamp,
 }
 
-/// The slot's writer was absorbed: the slot is a child of its heir's.
+/// The record of an absorbed writer: this slot is a child of its successor's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
-    /// The heir and its transaction.
+    /// The successor and its transaction.
     pub(crate) to: Stamp,
-    /// What the heir's total took over.
+    /// The amount that was added to the successor's total.
     pub(crate) amount: i128,
 }
 
-/// What former children of the slot still come to, folded into one.
+/// The sum of former children of the slot, folded into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     /// The owner's clock at the last absorption that was folded.
     pub(crate) clock: u64,
-    /// The children's surviving amounts less what was moved.
+    /// The children's surviving amounts, less the amounts that were moved.
     pub(crate) amount: i128,
     pub(crate) adds: bool,
     pub(crate) base: Option<RankedBase>,
@@ -135,28 +137,30 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Whether nothing is left of them.
+    /// Whether nothing is left of the children.
     pub(crate) fn is_empty(&self) -> bool {
         self.amount == 0 && !self.adds && self.base.is_none() && self.until.is_none()
     }
 }
 
-/// Takes out what one transaction of the slot's owner added, since the same keyed operation counts
-/// under another writer. A cut that reaches the transaction covers it, and makes this void.
+/// The removal of one add of the slot's owner, because the same keyed operation counts under another writer.
+///
+/// A cut that reaches the add's transaction covers it, and makes this record void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Withdrawal {
-    /// The owner's clock at the transaction; of several that all have seen, the last one.
+    /// The owner's clock at the transaction. If the record stands for several withdrawals that every member
+    /// has seen, the clock of the last one.
     pub(crate) clock: u64,
-    /// What it added; of several their sum.
+    /// The amount that the transaction added. The sum, if the record stands for several.
     pub(crate) amount: i128,
     /// The clock of the owner's add before it in this life, 0 if it was the first.
     pub(crate) before: u64,
-    /// Whether it stands for several.
+    /// Whether it stands for several withdrawals.
     pub(crate) several: bool,
     pub(crate) by: Stamp,
 }
 
-/// What one slot has beyond its row.
+/// The records of one slot beside its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side {
     /// The slot's writer, by its local number.
@@ -178,7 +182,7 @@ impl Side {
         }
     }
 
-    /// Whether it says nothing that the row does not.
+    /// Whether it adds nothing to the row.
     pub(crate) fn is_empty(&self) -> bool {
         self.extra.is_none()
             && self.cut.is_none()
@@ -230,9 +234,10 @@ impl Side {
         self.withdrawals.update(|it| it.retain(|it| !old(it.by)));
     }
 
-    /// Takes a withdrawal in; of two of one transaction the one whose stamp is `above` the other's
-    /// stays, and one that stands for several takes the place of these. Whether that changed
-    /// anything.
+    /// Adds a withdrawal, and returns whether that changed anything.
+    ///
+    /// If two withdrawals are of one transaction, the one whose stamp is `above` the other's stays. A
+    /// withdrawal that stands for several replaces these.
     pub(crate) fn withdraw(
         &mut self,
         withdrawal: Withdrawal,
@@ -278,7 +283,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot of this shard; without `extra` it is plain.
+    /// A slot of this shard. Without `extra` it is plain.
     pub(crate) fn new(writer: u32, row: Row, extra: Option<&Extra>) -> Slot {
         let mut side = Side::new(writer);
         side.extra = extra.map(|extra| Box::new(*extra));
@@ -289,7 +294,7 @@ impl Slot {
         self.side.writer
     }
 
-    /// The rare part of the shard, written out.
+    /// Returns the rare part of the shard. A plain slot has the default with its row's clock as the last add.
     pub(crate) fn extra(&self) -> Extra {
         match &self.side.extra {
             Some(extra) => **extra,
@@ -300,8 +305,8 @@ impl Slot {
         }
     }
 
-    /// The rare part of the shard without an expiry that was taken away: it is not to come back once
-    /// nobody knows any more that it was.
+    /// Returns the rare part of the shard without an expiry that was removed. Otherwise the expiry could come
+    /// back after every replica has dropped the record of the removal.
     pub(crate) fn living_extra(&self) -> Extra {
         let extra = self.extra();
         let lifted = self.cut_clock().max(self.lift_clock());
@@ -327,14 +332,14 @@ impl Slot {
         }
     }
 
-    /// The sum of the owner's adds since this life began, and of what was moved here.
+    /// The sum of the owner's adds since this life began and of the amounts that were moved here.
     pub(crate) fn total(&self) -> i128 {
         let high = self.side.extra.as_ref().map_or(0, |extra| extra.high);
         (i128::from(high) << 64) + i128::from(self.row.total)
     }
 
-    /// By which two contents of the slot are told apart, and ordered: by clock and total, then by
-    /// the rest in the order of its parts.
+    /// Returns the words by which two contents of the slot are distinguished and ordered. The clock and the
+    /// total come first, then the other fields in their order.
     pub(crate) fn rank(&self) -> [u64; 12] {
         let extra = self.extra();
         let total = self.total();
@@ -365,7 +370,7 @@ impl Slot {
         self.side.extra.as_ref().map_or(0, |extra| extra.born)
     }
 
-    /// The cut, if it speaks of this life.
+    /// The cut, if it belongs to this life.
     pub(crate) fn valid_cut(&self) -> Option<&Cut> {
         let born = self.born();
         self.side.cut.as_ref().filter(|cut| cut.clock >= born)
@@ -376,7 +381,7 @@ impl Slot {
         self.valid_cut().map_or(0, |cut| cut.clock)
     }
 
-    /// What was withdrawn of this life and is not cancelled besides.
+    /// The sum of the withdrawals of this life that no cut covers.
     pub(crate) fn withdrawn(&self) -> i128 {
         let cut = self.cut_clock();
         let withdrawals = self.side.withdrawals.iter();
@@ -395,7 +400,7 @@ impl Slot {
         last
     }
 
-    /// The clock up to which expiries are taken away.
+    /// The clock up to which expiries are removed.
     pub(crate) fn lift_clock(&self) -> u64 {
         self.side.lift.as_ref().map_or(0, |lift| lift.clock)
     }

@@ -5,16 +5,16 @@
 
 use alloc::vec::Vec;
 
-/// A slot that was never used since the table grew last.
+/// A slot that was not used since the table last grew.
 const EMPTY: u32 = u32::MAX;
-/// A slot whose number was removed: what was put behind it must still be found.
+/// A slot whose number was removed. A look-up continues behind it.
 const REMOVED: u32 = u32::MAX - 1;
 const SLOTS_MIN: usize = 8;
 
 /// A set of numbers below [`REMOVED`], which are found by a hash and a test.
 #[derive(Clone)]
 pub(crate) struct Table {
-    /// A power of two of them, or none.
+    /// The slots: a power of two of them, or none.
     slots: Vec<u32>,
     len: usize,
     /// How many slots are not empty.
@@ -44,7 +44,7 @@ impl Table {
         self.slots.len()
     }
 
-    /// Where the number is that passes the test. One function for all tests.
+    /// Returns the place of the number that passes the test. All tests share one function.
     #[inline(never)]
     fn probe(&self, hash: u64, is_it: &mut dyn FnMut(&u32) -> bool) -> Option<usize> {
         let mut at = hash as usize;
@@ -74,7 +74,7 @@ impl Table {
         Ok(Entry { table: self, at })
     }
 
-    /// Puts in a number that is not there yet.
+    /// Inserts a number that is not in the table.
     pub(crate) fn insert_unique(&mut self, hash: u64, number: u32, hasher: impl Fn(&u32) -> u64) {
         // A quarter stays empty, so that probes are short and end.
         if (self.used + 1) * 4 > self.slots.len() * 3 {
@@ -84,11 +84,11 @@ impl Table {
         self.len += 1;
     }
 
-    /// Does nothing: where memory is scarce, it is taken when it is needed.
+    /// Does nothing: where memory is scarce, the table takes it when it needs it.
     #[cfg(all(feature = "members", target_family = "wasm"))]
     pub(crate) fn reserve(&mut self, _numbers: usize, _hasher: impl Fn(&u32) -> u64) {}
 
-    /// Puts all numbers into as many slots as suit them and one more.
+    /// Moves all numbers into a suitable number of slots, with room for one more.
     pub(crate) fn shrink_to_fit(&mut self, hasher: impl Fn(&u32) -> u64) {
         let count = ((self.len + 1) * 2).next_power_of_two().max(SLOTS_MIN);
         let old = core::mem::replace(&mut self.slots, alloc::vec![EMPTY; count]);

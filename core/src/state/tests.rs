@@ -344,13 +344,13 @@ fn a_delta_is_worth_the_whole_state() {
                 assert_eq!(full(&here), whole, "since {since:?}");
             }
         }
-        // What is known on both sides is told by nobody.
+        // Neither side sends what both sides have.
         let told = delta(from, &joined(&[&whole]).vector());
         assert!(told.is_empty() && told.shard_count() == 0);
     });
 }
 
-/// Deltas of any interval come in any order and more than once. What is not covered yet waits.
+/// Deltas of any interval arrive in any order and more than once. A delta that is not covered yet waits.
 #[test]
 fn intervals_in_any_order_give_the_state() {
     cases(200, |random| {
@@ -418,7 +418,7 @@ fn a_cancel_removes_what_it_has_observed_and_nothing_else() {
     });
 }
 
-/// What changed since a moment is found by epochs alone.
+/// Epochs alone find everything that changed since a moment.
 #[test]
 fn all_that_changed_since_an_epoch_is_told() {
     cases(200, |random| {

@@ -7,26 +7,27 @@ use crate::hash::sha256_half;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Writer -> the highest clock such that everything of that writer up to it is held and visible.
+/// For each writer, the highest clock up to which the replica has all transactions of the writer, and shows
+/// them.
 ///
-/// A writer that is not in the vector stands at 0.
+/// A writer that is not in the vector has the clock 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionVector(Vec<(WriterId, u64)>); // ascending by writer, no zeros
 
 impl VersionVector {
-    /// Takes entries that ascend by writer and have no zero clock.
+    /// Makes a vector of entries that ascend by writer and have no zero clock.
     pub(crate) fn from_sorted(entries: Vec<(WriterId, u64)>) -> VersionVector {
         debug_assert!(entries.windows(2).all(|w| w[0].0 < w[1].0));
         VersionVector(entries)
     }
 
-    /// What one writer made up to a clock.
+    /// The vector that covers one writer up to a clock.
     pub fn of(writer: WriterId, clock: u64) -> VersionVector {
         let entry = [(writer, clock)].into_iter();
         VersionVector(entry.filter(|it| it.1 > 0).collect())
     }
 
-    /// The clock up to which `writer` is held, 0 if nothing of it is.
+    /// Returns the clock up to which the vector covers `writer`, 0 if it covers nothing of it.
     pub fn get(&self, writer: &WriterId) -> u64 {
         match self.0.binary_search_by(|entry| entry.0.cmp(writer)) {
             Ok(at) => self.0[at].1,
@@ -55,20 +56,20 @@ impl VersionVector {
         self
     }
 
-    /// What is in it of these writers.
+    /// The entries of these writers.
     pub(crate) fn only(mut self, writers: &[WriterId]) -> VersionVector {
         self.0.retain(|(writer, _)| writers.contains(writer));
         self
     }
 
-    /// What of it `other` holds, too.
+    /// For each writer the smaller clock of both vectors.
     #[cfg(feature = "members")]
     pub(crate) fn within(&self, other: &VersionVector) -> VersionVector {
         let both = self.iter().map(|it| (it.0, it.1.min(other.get(&it.0))));
         VersionVector(both.filter(|it| it.1 > 0).collect())
     }
 
-    /// What both hold together.
+    /// For each writer the greater clock of both vectors.
     pub fn joined(&self, other: &VersionVector) -> VersionVector {
         let mut entries = self.0.clone();
         for (writer, clock) in other.iter() {
@@ -80,14 +81,14 @@ impl VersionVector {
         VersionVector(entries)
     }
 
-    /// Whether all that `other` holds is held here too.
+    /// Whether it covers everything that `other` covers.
     pub fn covers(&self, other: &VersionVector) -> bool {
         other
             .iter()
             .all(|(writer, clock)| clock <= self.get(&writer))
     }
 
-    /// A digest by which two vectors are compared without sending them: SHA-256 over ids and
+    /// Returns a digest by which two vectors are compared without sending them. It is SHA-256 over ids and
     /// little-endian clocks, cut to 16 bytes.
     pub fn digest(&self) -> [u8; 16] {
         let mut bytes = crate::list(24 * self.len() + 72);

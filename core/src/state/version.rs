@@ -6,10 +6,11 @@ use crate::hash::{fold, hash_bytes};
 use crate::state::slot::{RankedBase, Slot, Stamp};
 
 impl<I: KeyIndex> State<I> {
-    /// A number that changes whenever anything about the counter does: by an operation, by a merge,
-    /// and when it expires by [`set_time`](State::set_time). It stays while nothing happens to the
-    /// counter, whatever happens to others, but for retirement and collection, which may move what
-    /// it is made of. 0 if nothing is known of the counter.
+    /// Returns a number that changes whenever anything about the counter does: by an operation, by a merge,
+    /// and when it expires by [`set_time`](State::set_time). Changes of other counters do not change it.
+    ///
+    /// Retirement and collection may change it, because they may move the records of the counter. It is 0 if
+    /// this replica has no record of the counter.
     ///
     /// It is a hash, and means nothing elsewhere.
     pub(crate) fn version(&self, key: &str) -> u64 {
@@ -20,17 +21,17 @@ impl<I: KeyIndex> State<I> {
         if slots.is_empty() {
             return 0;
         }
-        // A sum, since local numbers, by which slots are in order, may change.
+        // A sum, because local numbers, by which slots are ordered, may change.
         let hashes = slots.iter().map(|slot| self.slot_version(slot));
         let slots = hashes.fold(0, u64::wrapping_add);
         fold(slots, u64::from(self.value_at(handle).is_some())).max(1)
     }
 
-    /// A hash of all that a slot says.
+    /// A hash of all records of a slot.
     fn slot_version(&self, slot: &Slot) -> u64 {
         let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
         let mut hash = slot.rank().into_iter().fold(id(slot.writer()), fold);
-        // Each record has a number of its own, so that none is taken for another.
+        // Each record has a number of its own, so that no two kinds are confused.
         let mut take = |record: u64, by: Stamp, words: &[u64]| {
             let begin = [record, id(by.writer), by.clock];
             hash = begin

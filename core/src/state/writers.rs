@@ -3,9 +3,11 @@
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// The local number of each writer, ascending by writer: one sorted vector, which is smaller in
-/// memory and in code than a tree. An insertion moves what comes after it, at most
-/// [`WRITERS_TOLD_MAX`](crate::limits::WRITERS_TOLD_MAX) entries or few more, and a message brings its writers in order.
+/// The local number of each writer, ascending by writer. It is one sorted vector, which is smaller in memory
+/// and in code than a tree.
+///
+/// An insertion moves the entries after it. These are at most
+/// [`WRITERS_TOLD_MAX`](crate::limits::WRITERS_TOLD_MAX) or few more. A message brings its writers in order.
 #[derive(Clone)]
 pub(crate) struct Numbers(Vec<(WriterId, u32)>);
 
@@ -24,26 +26,26 @@ impl Numbers {
         self.find(writer).ok().map(|at| self.0[at].1)
     }
 
-    /// Gives a writer that has none a number.
+    /// Gives a number to a writer that has none.
     pub(crate) fn insert(&mut self, writer: WriterId, number: u32) {
         if let Err(at) = self.find(&writer) {
             self.0.insert(at, (writer, number));
         }
     }
 
-    /// How many writers have one.
+    /// How many writers have a number.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Forgets a writer.
+    /// Removes a writer.
     pub(crate) fn remove(&mut self, writer: &WriterId) {
         if let Ok(at) = self.find(writer) {
             self.0.remove(at);
         }
     }
 
-    /// Forgets the writers whose numbers are not to be kept.
+    /// Removes the writers whose numbers `keep` rejects.
     pub(crate) fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         self.0.retain(|entry| keep(entry.1));
     }

@@ -92,7 +92,7 @@ fn a_cut_takes_what_it_saw_up_to_its_clock() {
     assert_eq!(value(&[one.clone()]), Some(2));
     cut(&mut one, 5, 12);
     assert_eq!(value(&[one.clone()]), None);
-    // What was added since this life began only: the cut speaks of an earlier one.
+    // Only the adds of this life count: the cut belongs to an earlier one.
     let extra = Extra {
         born: 6,
         added: 6,
@@ -182,7 +182,7 @@ fn an_expiry_ends_with_a_cut_or_a_lift_that_reaches_it() {
     };
     assert_eq!(of(6), Some(100));
     assert_eq!(of(7), None);
-    // What does not exist does not expire.
+    // A counter that does not exist does not expire.
     let mut gone = slot(
         1,
         5,
@@ -258,12 +258,12 @@ fn no_total_reaches_the_bound() {
         assert_eq!(act(4, &ids).add(&mut slots, by), Err(sign * (near + 1)));
         assert!(!act(4, &ids).take_over(&mut slots, sign));
         assert!(act(4, &ids).take_over(&mut slots, 0));
-        // What children come to counts as well.
+        // The children's sums count as well.
         let moved = child(slot(1, 1, sign * (near - 5), added(1)), 2, 0);
         let mut slots = vec![slot(OWN, 2, sign * 5, absorbed), moved];
         assert_eq!(act(3, &ids).add(&mut slots, by), Ok(()));
         assert_eq!(act(4, &ids).add(&mut slots, by), Err(sign * (near + 1)));
-        // What is cancelled still fills the total.
+        // A cancelled amount still fills the total.
         let mut own = slot(OWN, 3, sign * (near + 1), added(3));
         cut(&mut own, 2, sign * near);
         assert_eq!(act(4, &ids).add(&mut vec![own], by), Err(sign));
@@ -311,7 +311,7 @@ fn a_cancel_notes_what_it_sees_alive_and_nothing_else() {
     assert_eq!(slots[3].side.cut, None);
     assert_eq!((slots[0].born(), slots[0].total()), (95, 0));
     assert_eq!(value(&slots), None);
-    // What is dead of its own is left alone.
+    // Its own dead slot stays as it is.
     let own = slots[0].clone();
     act(96, &ids).cancel(&mut slots, None);
     assert_eq!(slots[0], own);
@@ -345,7 +345,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
     let mut slots = vec![slot(OWN, 5, 5, expires(5, 50))];
     act(7, &ids).add(&mut slots, 1).unwrap();
     assert_eq!(sum(&slots, &ids).expiry(), Some(50));
-    // Of a counter that does not exist any more, a new life leaves it behind.
+    // A new life of a counter that no longer exists does not inherit it.
     let mut slots = vec![slot(
         OWN,
         5,
@@ -371,7 +371,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
     act(7, &ids).add(&mut slots, 1).unwrap();
     assert_eq!(sum(&slots, &ids).expiry(), None);
     assert_eq!(slots[1].lift_clock(), 5);
-    // Of one that exists by others' adds it is kept, and so is the own life.
+    // A counter that exists by others' adds keeps it, and the own life too.
     let mut slots = vec![
         slot(
             OWN,
@@ -522,7 +522,7 @@ fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
     assert_eq!(one.last_add(), 3);
     let value = |slot: &Slot| sum(core::slice::from_ref(slot), &ids()).value();
     assert_eq!(value(&one), Some(5));
-    // What is left was cancelled by somebody who had seen no more.
+    // The canceller had seen only the adds that are left.
     let mut cancelled = one.clone();
     cut(&mut cancelled, 3, 5);
     assert_eq!(value(&cancelled), None);

@@ -219,7 +219,7 @@ fn a_set_beats_a_reset_whatever_their_clocks() {
     assert_eq!((Base::Reset.value(), Base::Set(-4).value()), (0, -4));
 }
 
-/// Of two contents of one clock all replicas keep the same one: that of the greater total.
+/// All replicas keep the same one of two contents of one clock: the one of the greater total.
 #[test]
 fn contents_of_one_clock_are_ordered_by_what_they_come_to() {
     let of = |clock, total, extra| slot(clock, total, extra).rank();
