@@ -21,32 +21,34 @@ use alloc::vec::Vec;
 
 /// `(lo, hi, records)`: every shard whose stamp is in `hi` and not in `lo`.
 ///
-/// A delta, a push of fresh changes and a full state are this one type; a full state is the delta
-/// since nothing. A replica applies it as one, and only if it covers `lo`, so what it sees is
-/// always a causal cut.
+/// A push of fresh changes, the answer to a pull and a full state are this one type. A full state is the
+/// delta from nothing. A replica applies a message as one, and only if it covers `lo`. So a replica always
+/// shows a causal cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// The shards.
     pub(crate) delta: Delta,
-    /// Whether the sender knows the space to be closed.
+    /// Whether the space is closed, as far as the sender has learned.
     pub(crate) closed: bool,
-    /// Whether, in a closed space, it names all writers that the sender knows.
+    /// Whether, in a closed space, the message names all writers that the sender has.
     pub(crate) complete: bool,
-    /// Whether, in a closed space, the sender keeps no keyed operations.
+    /// Whether, in a closed space, the sender stores no keyed operations.
     pub(crate) keyless: bool,
-    /// The writers, by their place in `writers`, of which it may lack some, ascending.
+    /// The writers whose keyed operations the message may lack in part, by their place in `writers`,
+    /// ascending.
     pub(crate) lacking: GuestPart<Vec<u32>>,
-    /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
+    /// The membership records, ascending by kind, writer and clock. Their writers index `writers`.
     pub(crate) facts: GuestPart<Vec<Fact>>,
-    /// For a store, and for a node that begins: forgotten writers with the last clock that was taken
-    /// over, the longest forgotten first.
+    /// For a store, and for a node that begins: forgotten writers with the last clock that was taken over.
+    /// The writer that was forgotten first comes first.
     pub(crate) returns: GuestPart<Vec<(WriterId, u64)>>,
-    /// Whether there were others, where that is told.
+    /// Whether other writers were forgotten, or may have been, that `returns` does not name. `None` where the
+    /// message does not say it.
     pub(crate) gaps: Option<bool>,
-    /// For a store only: what this replica's writers made, and no member is known to hold.
+    /// For a store only: transactions of this replica's writers that are unconfirmed, because no member is
+    /// known to have them.
     pub(crate) kept: GuestPart<Vec<Former>>,
-    /// What was made under idempotency keys, ascending by [place](KeyedOp::place). Their writers index
-    /// `writers`.
+    /// The keyed operations, ascending by [place](KeyedOp::place). Their writers index `writers`.
     pub(crate) keyed: GuestPart<Vec<KeyedOp>>,
 }
 
@@ -54,13 +56,13 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedOp {
     pub(crate) once: Once,
-    /// `None` if the writer was absorbed and forgotten.
+    /// The transaction. `None` if its writer was absorbed and forgotten.
     pub(crate) by: Option<Stamp>,
     /// Ascending by key.
     pub(crate) adds: Vec<KeyedAdd>,
 }
 
-/// What a keyed transaction added to one counter.
+/// The amount that a keyed transaction added to one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedAdd {
     pub(crate) key: Box<str>,
@@ -70,20 +72,22 @@ pub(crate) struct KeyedAdd {
 }
 
 impl KeyedOp {
-    /// By which they are in order.
+    /// The order of keyed operations in a message.
     pub(crate) fn place(&self) -> (Option<(u32, u64)>, Once) {
         (self.by.map(|by| (by.writer, by.clock)), self.once)
     }
 }
 
 impl Message {
-    /// What is said of writers.
+    /// The membership records, ascending by kind, writer and clock.
     pub(crate) fn facts(&self) -> &[Fact] {
         &self.facts
     }
 
-    /// The facts about the writer at this place among its writers. Facts ascend by their kind and by
-    /// writer, so a binary search for each kind finds them: a full space has tens of thousands.
+    /// Returns the records about the writer at this place among the message's writers.
+    ///
+    /// Records ascend by kind and writer, so a binary search for each kind finds them. A full space has tens
+    /// of thousands of records.
     pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &Fact> {
         let facts = self.facts();
         let place = |fact: &Fact| (fact.kind(), fact.writer);
@@ -95,12 +99,12 @@ impl Message {
         })
     }
 
-    /// Whether it says something of this kind of a writer, whose place among its writers this is.
+    /// Whether the message has a record of this kind about the writer at this place among its writers.
     pub(crate) fn tells(&self, writer: u32, kind: fn(&Says) -> bool) -> bool {
         self.facts_of(writer).any(|fact| kind(&fact.says))
     }
 
-    /// Whether it says that others ended a writer.
+    /// Whether the message says that other writers ended this one: by a fence or by its retirement.
     pub(crate) fn says_ended(&self, writer: &WriterId) -> bool {
         let at = self
             .delta
@@ -112,22 +116,22 @@ impl Message {
         })
     }
 
-    /// Whether the sender knows the space to be closed.
+    /// Whether the space is closed, as far as the sender has learned.
     pub(crate) fn is_closed(&self) -> bool {
         GUESTS && self.closed
     }
 
-    /// Whether, in a closed space, it names all writers that the sender knows.
+    /// Whether, in a closed space, the message names all writers that the sender has.
     pub(crate) fn is_complete(&self) -> bool {
         GUESTS && self.complete
     }
 
-    /// Up to which clock it tells of a writer that it names.
+    /// Returns the end clock of a writer that the message names.
     pub(crate) fn hi(&self, writer: &WriterId) -> Option<u64> {
         self.delta.hi(writer)
     }
 
-    /// As a program tells it, or is told, that keeps no keyed operations.
+    /// Returns the message as a program sends and receives it that stores no keyed operations.
     pub fn without_keys(&self) -> Message {
         let mut message = self.clone();
         message.keyless = message.closed;
@@ -136,7 +140,8 @@ impl Message {
         message
     }
 
-    /// A writer of which it has something, and whom nobody has taken in as far as it tells.
+    /// Returns a writer of which the message has something, and which no announcement or admission in the
+    /// message introduces.
     pub(crate) fn stranger(&self) -> Option<WriterId> {
         let taken_in = |at: u32| {
             self.tells(at, |says| {
@@ -148,7 +153,8 @@ impl Message {
         stranger.map(|(entry, _)| entry.writer)
     }
 
-    /// Whether it says of a writer that it is a member's, by the members that it tells of.
+    /// Whether the message says that a writer is a member's. It counts the members of the first configuration
+    /// in the message.
     pub(crate) fn tells_member(&self, writer: &WriterId) -> bool {
         let says = |of: &Fact| self.delta.writers[of.writer as usize].writer == *writer;
         let mut facts = self.facts().iter();
@@ -164,13 +170,14 @@ impl Message {
         })
     }
 
-    /// Whether it is all that its sender, in a space with members, held: it can take the place of
-    /// everything that was stored before.
+    /// Whether the message has everything that its sender had, in a space with members. Such a message can
+    /// replace everything that was stored before.
     pub fn is_whole(&self) -> bool {
         self.is_complete() && self.delta.writers.iter().all(|entry| entry.lo == 0)
     }
 
-    /// Whether some of its keys, which ascend, are no plain counters'.
+    /// Whether some of its keys are reserved, so that they name no plain counter. Keys ascend, so the first
+    /// one decides.
     pub(crate) fn has_reserved_keys(&self) -> bool {
         self.delta.keys.len() > 0
             && self
@@ -185,7 +192,7 @@ impl Message {
         self.delta.shard_count()
     }
 
-    /// Whether it tells nothing.
+    /// Whether it contains nothing new of any writer.
     pub fn is_empty(&self) -> bool {
         self.delta.is_empty()
     }

@@ -7,7 +7,7 @@ use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-/// A cancel saw a writer's slot: up to this clock, at this total.
+/// One writer's slot as a cancel saw it: up to this clock, with this total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saw {
     pub(crate) writer: WriterId,
@@ -15,35 +15,36 @@ pub(crate) struct Saw {
     pub(crate) total: i128,
 }
 
-/// What an operation did.
+/// One operation of a transaction, with its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Did {
     pub(crate) key: Box<str>,
     pub(crate) op: Op,
-    /// Of a cancel, what it cut of others.
+    /// For a cancel, the slots of other writers that it cut.
     pub(crate) saw: Vec<Saw>,
 }
 
-/// What a transaction did, where that is kept.
+/// The operations of a transaction, where the build stores them.
 pub(crate) type Dids = GuestPart<Vec<Did>>;
 
-/// Own transactions of a writer that no member is known to hold.
+/// Own transactions of one writer that are unconfirmed: no member is known to have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
     pub(crate) writer: Option<WriterId>,
-    /// By clock.
+    /// The transactions with their operations, ascending by clock.
     pub(crate) made: Vec<(u64, Vec<Did>)>,
-    /// Which of them were made under an idempotency key, by clock.
+    /// The idempotency keys of transactions that were made under one, ascending by clock.
     pub(crate) keyed: Vec<(u64, Once)>,
     /// Up to this clock the transactions were dropped.
     pub(crate) dropped: u64,
-    /// Up to this clock they were made while the space was open, and never kept.
+    /// Up to this clock the transactions were made while the space was open, and never stored.
     pub(crate) open: u64,
-    /// Up to this clock others may have been told of them.
+    /// Up to this clock other replicas may have received the transactions.
     pub(crate) told: u64,
-    /// So far, before its owner was a member: without a member nothing can be forgotten.
+    /// Up to this clock they received them before its owner was a member. Nothing can be forgotten without a
+    /// member.
     pub(crate) as_guest: u64,
-    /// What all the own transactions come to, if some were never kept.
+    /// The sum of all own transactions, as operations, if some were never stored.
     pub(crate) survivors: Vec<Did>,
 }
 
@@ -62,27 +63,27 @@ impl Empty for Journal {
 }
 
 impl Journal {
-    /// Whose transactions they are; `None` of a journal that was never used.
+    /// The writer of the transactions. `None` if the journal was never used.
     pub fn writer(&self) -> Option<WriterId> {
         self.writer
     }
 
-    /// How many transactions it holds.
+    /// How many transactions it has.
     pub fn len(&self) -> usize {
         self.made.len()
     }
 
-    /// Whether it holds no transaction.
+    /// Whether it has no transaction.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
     }
 
-    /// The last transaction that no member is known to hold, 0 if there is none.
+    /// The clock of the last unconfirmed transaction, 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
         self.made.last().map_or(self.open, |made| made.0)
     }
 
-    /// The part after a clock.
+    /// Returns the part after a clock.
     pub(crate) fn after(&self, clock: u64) -> Journal {
         let from = self.made.partition_point(|made| made.0 <= clock);
         Journal {
@@ -97,7 +98,7 @@ impl Journal {
         }
     }
 
-    /// Adds the part that follows.
+    /// Appends the part that follows.
     pub(crate) fn extend(&mut self, more: &Journal) {
         let last = self.made.last().map_or(0, |made| made.0);
         let new = more.made.iter().filter(|made| made.0 > last);
@@ -113,7 +114,7 @@ impl Journal {
         self.drop_upto(more.dropped);
     }
 
-    /// Drops what a member holds for good.
+    /// Drops the transactions up to a clock, because a member has them durably.
     pub(crate) fn drop_upto(&mut self, clock: u64) {
         let held = self.made.partition_point(|made| made.0 <= clock);
         self.made.drain(..held);
@@ -125,33 +126,33 @@ impl Journal {
         }
     }
 
-    /// Whether what it comes to has to be found out as long as the state is there.
+    /// Whether the sum of the transactions has to be computed while the state still exists.
     pub(crate) fn needs_survivors(&self) -> bool {
         self.open > 0 && self.survivors.is_empty()
     }
 }
 
-/// A former writer, and its transactions that no member is known to hold.
+/// An earlier writer of this owner, with its unconfirmed transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Former {
     pub(crate) writer: WriterId,
     pub(crate) journal: Journal,
-    /// Who took it in, if that was heard of; of a member, its own announcement.
+    /// The admission of the writer, if this replica received it. For a member's writer, its own announcement.
     pub(crate) intro: Option<Intro>,
-    /// The clock up to which others had been told of it, while its owner was no member, before the link
-    /// came up by which this replica began again.
+    /// Up to this clock other replicas had received it while its owner was no member. The clock is that
+    /// before the link came up by which this replica began again.
     pub(crate) before: u64,
     /// Whether it was found in the store.
     pub(crate) stored: bool,
-    /// Whether that store was an old copy: what is kept here may have been made again meanwhile.
+    /// Whether that store was an old copy. The transactions here may have been made again since the copy.
     pub(crate) doubtful: bool,
-    /// Whether it was left before its place was certain: what some members took in others may refuse, and
-    /// whoever took it in then comes back without it.
+    /// Whether the replica left this writer before its place was certain. Some members may have accepted
+    /// transactions that others reject, and a member that accepted them then rejoins without them.
     pub(crate) unsure: bool,
 }
 
 impl Former {
-    /// One that this process knows of itself.
+    /// An earlier writer of this process.
     pub(crate) fn new(writer: WriterId, journal: Journal) -> Former {
         Former {
             writer,
@@ -164,7 +165,7 @@ impl Former {
         }
     }
 
-    /// Its last transaction that may have to be made again.
+    /// The clock of its last transaction that may have to be made again.
     pub(crate) fn last(&self) -> u64 {
         self.journal.last()
     }

@@ -28,17 +28,17 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Longest chain of heirs that is followed.
+/// The longest chain of successors that is followed.
 pub(crate) const HEIRS_MAX: usize = 64;
 
 pub(crate) use crate::state::sheet::of;
 
-/// An owner: the Ed25519 public key under which a program's writers are minted.
+/// An owner: the Ed25519 public key from which a program's writer ids are made.
 pub type Owner = [u8; 32];
 
-/// The members of a space: the owners whose word counts.
+/// The members of a space, with its rate limits. Members are the owners whose votes count.
 ///
-/// A configuration has a number. A forced one begins a new era, which beats all numbers of earlier
+/// A configuration has a number. A forced one begins a new era. A later era wins over all numbers of earlier
 /// eras.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Configuration {
@@ -58,7 +58,8 @@ impl Configuration {
         self.members.binary_search(owner).is_ok()
     }
 
-    /// The limit that covers a key: the one of its name, or else of what stands before its first colon.
+    /// Returns the limit that covers a key. It is the limit of the key's name, or else of the part before the
+    /// key's first colon.
     pub fn limit_of(&self, key: &str) -> Option<&Limit> {
         let named = |name: &str| {
             let at = self
@@ -70,22 +71,23 @@ impl Configuration {
     }
 }
 
-/// How much is allowed in each period of each key that it covers: the key that is its name, and those
-/// that go on after its name with a colon.
+/// The amount that is allowed in each period of each key that the limit covers.
+///
+/// A limit covers the key that is its name, and the keys that continue after its name with a colon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
     /// Its name.
     pub name: String,
-    /// How much is allowed in a period.
+    /// The amount that is allowed in a period, from 1 to `i64::MAX`.
     pub limit: u64,
     /// How long a period is, in milliseconds. Periods are counted since 1970.
     pub period_ms: u64,
-    /// The number of the configuration by which it was set, or its period changed. What is proposed has 0.
+    /// The number of the configuration that set the limit or changed its period. A proposed limit has 0.
     pub born: u64,
 }
 
 impl Limit {
-    /// Whether all of it is in range.
+    /// Whether its name, its amount and its period are in range.
     pub(crate) fn is_sound(&self) -> bool {
         let named = matches!(self.name.len(), 1..=LIMIT_NAME_BYTES_MAX);
         let named = named && !self.name.starts_with(RESERVED);
@@ -93,7 +95,7 @@ impl Limit {
         named && period && matches!(i64::try_from(self.limit), Ok(1..))
     }
 
-    /// Refuses what can be no limit.
+    /// Checks that its name, its amount and its period are in range.
     ///
     /// # Errors
     /// [`Error::LimitName`], [`Error::LimitRange`], [`Error::PeriodRange`].
@@ -112,58 +114,63 @@ impl Limit {
     }
 }
 
-/// The transaction by which a member took a writer in; of a member, by which it announced itself.
+/// The transaction in which a member admitted a writer. For a member's writer, the transaction in which it
+/// announced itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intro {
     /// The member's writer.
     pub by: WriterId,
     /// Its clock.
     pub clock: u64,
-    /// Whose incarnation it is.
+    /// The owner whose incarnation the member's writer is.
     pub owner: Owner,
-    /// Of which generation.
+    /// The incarnation's generation.
     pub generation: u64,
 }
 
-/// What is decided for a number: all of a configuration but which one it is.
+/// The content of a decision: a configuration without its era and number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ruling {
     pub(crate) members: Vec<Owner>,
     pub(crate) limits: Vec<Limit>,
 }
 
-/// A writer says whose incarnation it is.
+/// A writer's announcement of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Announce {
     /// The announcing transaction's clock.
     pub(crate) clock: u64,
     pub(crate) owner: Owner,
-    /// With the owner's key and the space it gives the writer's id.
+    /// The nonce. With the owner's key and the space it gives the writer's id.
     pub(crate) nonce: [u8; 16],
-    /// Ascends with the owner's incarnations.
+    /// The incarnation's generation. It ascends with the owner's incarnations.
     pub(crate) generation: u64,
 }
 
-/// The least turn of a member's admission that has heard what the writer made first, and found that it
-/// had seen enough when it began. Those before were made as it greeted, unseen.
+/// The least turn of an admission after the member has checked the guest's first transactions. The check
+/// found that the guest had seen enough when it began.
+///
+/// Admissions of a lower turn were made when the guest connected, before any check.
 pub(crate) const HEARD: u64 = 2;
 
-/// A member takes a writer in.
+/// An admission: a member sponsors a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admit {
-    /// 0 for one that greets, and the next even number, [`HEARD`] at least, once it was heard of; odd if an
-    /// admission was by a writer that is forgotten by now, so that the home stays the later one.
+    /// **Rank of an admission.** 0 when the guest connects. The next even number, at least [`HEARD`], once a
+    /// member has checked its first transactions.
+    ///
+    /// Odd if the admitting member has been forgotten since, so that a later admission outranks it.
     pub(crate) turn: u64,
     pub(crate) by: Stamp,
 }
 
-/// A member says what it and those attached to it have seen of the members' writers.
+/// A member's acknowledgement: how much of the members' writers the member and its guests have seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     pub(crate) clock: u64,
-    /// The clock of an ack of its own that it wants all to acknowledge, 0 for none.
+    /// The clock of an own acknowledgement that this member asks all to acknowledge, 0 for none.
     pub(crate) want: u64,
-    /// By number, ascending.
+    /// The clocks that they have seen, ascending by the writer's number.
     pub(crate) seen: Vec<(u32, u64)>,
 }
 
@@ -173,14 +180,14 @@ impl Ack {
     }
 }
 
-/// A writer's last transaction: it leaves, and who takes over.
+/// A writer's last transaction: the writer leaves, and names its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bye {
     pub(crate) clock: u64,
     pub(crate) heir: u32,
 }
 
-/// A member declares a writer dead.
+/// A member's declaration that a writer is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence {
     /// A later turn replaces an earlier one.
@@ -189,7 +196,7 @@ pub(crate) struct Fence {
     pub(crate) heir: u32,
 }
 
-/// A round, and the owner who began it.
+/// A round, and the owner that began it.
 pub(crate) type Ballot = (u64, Owner);
 
 /// A member's vote on the configuration of one number.
@@ -198,31 +205,33 @@ pub(crate) struct Vote {
     pub(crate) clock: u64,
     pub(crate) era: u64,
     pub(crate) number: u64,
-    /// It accepts nothing under a lesser one.
+    /// The member accepts nothing under a lesser ballot.
     pub(crate) promised: Ballot,
-    /// What it accepted last, and under which ballot.
+    /// The ruling that the member accepted last, with its ballot.
     pub(crate) accepted: Option<(Ballot, Ruling)>,
 }
 
-/// A writer was absorbed.
+/// The record of a writer that was absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
-    /// The heir and its transaction.
+    /// The successor and its transaction.
     pub(crate) to: Stamp,
     /// The last clock that was taken over.
     pub(crate) upto: u64,
 }
 
-/// What is known of a writer in a closed space.
+/// The records about one writer in a closed space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Card {
     pub(crate) announce: Option<Box<Announce>>,
-    /// What the writer had seen at its first transaction, by number, until its place is certain: a
-    /// tab's until it is taken in, an incarnation's until all who count have acknowledged it.
+    /// The clocks that the writer had seen at its first transaction, by number, until its place is certain.
+    ///
+    /// A guest's place is certain once a member admits it. An incarnation's is certain once all members that
+    /// count have acknowledged it.
     pub(crate) base: Option<Box<[(u32, u64)]>>,
-    /// The first admission; its stamp tells whether a replica has ever heard of the writer.
+    /// The first admission. Its stamp says whether a replica has ever received the writer's records.
     pub(crate) intro: Option<Admit>,
-    /// The latest one: the member by whom the writer is attached.
+    /// The latest admission: it names the writer's sponsor.
     pub(crate) home: Option<Admit>,
     pub(crate) ack: Option<Box<Ack>>,
     pub(crate) vote: Option<Box<Vote>>,
@@ -237,19 +246,19 @@ impl Card {
         self.announce.is_some() && self.base.is_some()
     }
 
-    /// Whether it has left, was declared dead, or was absorbed.
+    /// Whether the writer has left, was declared dead, or was absorbed.
     pub(crate) fn is_over(&self) -> bool {
         self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
     }
 
-    /// Whether it was declared dead in the transaction by which it was taken in: nobody had heard of it
-    /// before who is heard of.
+    /// Whether one transaction admitted the writer and declared it dead. No replica with a place in the space
+    /// had received anything of the writer before.
     pub(crate) fn is_burial(&self) -> bool {
         let by = self.intro.map(|it| it.by);
         by.is_some() && by == self.fence.map(|it| it.by)
     }
 
-    /// Who took over, or is to.
+    /// The writer's successor, which has taken over or will take over.
     pub(crate) fn successor(&self) -> Option<u32> {
         match (self.retired, self.fence, self.bye) {
             (Some(retired), ..) => Some(retired.to.writer),
@@ -260,7 +269,7 @@ impl Card {
     }
 }
 
-/// A fact of a writer. Its writers are local numbers, or index a message's table.
+/// A membership record about a writer. Its writers are local numbers, or index a message's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) writer: u32,
@@ -276,20 +285,20 @@ pub(crate) enum Says {
     Bye(Bye),
     Fence(Fence),
     Retired(Retired),
-    /// The writer found a configuration decided, or forced it, at this clock.
+    /// The writer learned of a decided configuration, or forced one, at this clock.
     Configuration(u64, Box<Configuration>),
-    /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
-    /// those of earlier generations.
+    /// The writer took over an incarnation of this owner, of this generation, at this clock. The incarnation
+    /// and all of earlier generations were forgotten.
     Gone(u64, Box<(Owner, u64)>),
-    /// What the writer had seen at its first transaction, by number, until its place is certain; and
-    /// whether it knows who took it in.
+    /// The clocks that the writer had seen at its first transaction, by number, until its place is certain.
+    /// The flag says whether an admission of the writer is known.
     Base(Box<[(u32, u64)]>, bool),
-    /// What this member's writer stamped up to this clock may have been collected by the sender.
+    /// The sender may have collected records that this member's writer stamped up to this clock.
     Floor(u64),
 }
 
 impl Fact {
-    /// The transaction that it was made in.
+    /// The transaction in which the record was made.
     pub(crate) fn stamp(&self) -> Stamp {
         let own = |clock| Stamp {
             writer: self.writer,
@@ -310,7 +319,7 @@ impl Fact {
         }
     }
 
-    /// Its place in a message.
+    /// The record's place in a message.
     pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64, Owner) {
         let by = self.stamp();
         let (turn, owner) = match &self.says {
@@ -321,12 +330,12 @@ impl Fact {
         (self.kind(), self.writer, by.clock, by.writer, turn, owner)
     }
 
-    /// Whether it is of a replica, not of the state.
+    /// Whether it belongs to one replica, and not to the shared state.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.says, Says::Base(..) | Says::Floor(_))
     }
 
-    /// The place of its kind in a message.
+    /// The place of the record's kind in a message.
     pub(crate) fn kind(&self) -> u8 {
         match &self.says {
             Says::Announce(_) => 0,
@@ -377,7 +386,7 @@ impl Fact {
 }
 
 impl Card {
-    /// All that it says.
+    /// The writer's records, as statements about `writer`.
     pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = Fact> {
         let moved = self.home.filter(|home| Some(*home) != self.intro);
         let told = self.intro.is_some();
@@ -398,7 +407,7 @@ impl Card {
         .map(move |says| Fact { writer, says })
     }
 
-    /// Takes a fact in; `ids` are the writers by number. Tells whether it was new.
+    /// Merges a record, and returns whether it was new. `ids` are the writers by number.
     pub(crate) fn take(&mut self, says: &Says, ids: &[WriterId]) -> bool {
         let rank = |by: Stamp| (ids[by.writer as usize], by.clock);
         match says {
@@ -408,7 +417,8 @@ impl Card {
                 news
             }
             Says::Admit(admit) => {
-                // Of concurrent admissions the least tells who is known, the greatest the home.
+                // The least of concurrent admissions is the first one, by which the writer is introduced. The
+                // greatest is the sponsor's.
                 let key = |admit: &Admit| (admit.turn, rank(admit.by));
                 let first = self.intro.is_none_or(|intro| key(admit) < key(&intro));
                 if first {
@@ -436,7 +446,7 @@ impl Card {
             }
             Says::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
             Says::Fence(fence) => {
-                // Of concurrent fences the least stamp stands.
+                // The least stamp of concurrent fences wins.
                 let wins = |old: Fence| {
                     fence.turn > old.turn || fence.turn == old.turn && rank(fence.by) < rank(old.by)
                 };
@@ -447,17 +457,17 @@ impl Card {
                 news
             }
             Says::Retired(retired) => {
-                self.base = None; // all had acknowledged it
+                self.base = None; // all have acknowledged it
                 self.retired.replace(*retired) != Some(*retired)
             }
-            // A tab's is for the member that takes it in.
+            // A guest's record is for the member that admits it.
             Says::Base(seen, _) => {
                 if self.announce.is_some() && self.retired.is_none() {
                     self.base.get_or_insert_with(|| seen.clone());
                 }
                 false
             }
-            // Of the space, not of a writer.
+            // These records are about the space, not about a writer.
             Says::Configuration(..) | Says::Gone(..) | Says::Floor(_) => false,
         }
     }

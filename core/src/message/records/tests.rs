@@ -190,7 +190,7 @@ fn of_two_the_right_one_stands_in_any_order() {
         assert_eq!(card, play([other, one]));
         card
     };
-    // Of fences the later turn, then the least writer by id, then the least clock.
+    // The fence of the later turn wins, then the least writer by id, then the least clock.
     let fence = |turn, writer, clock| Fence {
         turn,
         by: at(writer, clock),
@@ -203,7 +203,7 @@ fn of_two_the_right_one_stands_in_any_order() {
     stands(fence(1, 4, 9), fence(0, 2, 1));
     stands(fence(1, 2, 9), fence(1, 1, 1));
     stands(fence(1, 1, 3), fence(1, 1, 4));
-    // Of admissions the least is the first, the greatest the home.
+    // The least admission is the first, the greatest is the sponsor's.
     let admit = |turn, writer, clock| Admit {
         turn,
         by: at(writer, clock),
