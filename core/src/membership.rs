@@ -57,14 +57,14 @@ use crate::layers::{GUESTS, GuestPart};
 use crate::message::records::Card;
 use table::Roster;
 
-/// The membership of a space, as one replica knows it.
+/// The membership of a space, as one replica has it.
 #[derive(Clone)]
 pub(crate) struct Membership {
     pub(crate) table: GuestPart<Roster>,
 }
 
 impl Membership {
-    /// That of an open space of one writer.
+    /// The membership of an open space of one writer.
     pub(crate) fn new() -> Membership {
         let mut table = GuestPart::default();
         if GUESTS {
@@ -73,7 +73,7 @@ impl Membership {
         Membership { table }
     }
 
-    /// Has a card for each of so many local numbers.
+    /// Extends the table to at least this many local numbers.
     pub(crate) fn fit(&mut self, writers: usize) {
         if GUESTS && self.table.cards.len() < writers {
             self.table.cards.resize_with(writers, Card::default);

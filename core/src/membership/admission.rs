@@ -27,25 +27,25 @@ use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Longest chain of admissions that is followed.
+/// The longest chain of admissions that is followed.
 pub(crate) const ADMISSIONS_MAX: usize = 8;
 
-/// The places of a message's writers that were known here, and everything of which is covered.
+/// The places of a message's writers that were forgotten here. Everything of them is covered.
 pub(crate) type Forgotten = GuestPart<Vec<usize>>;
 
-/// What a writer of a message is here.
+/// The standing of a message's writer at this replica.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is known, or new.
+    /// The replica has the writer, or the writer is new.
     Known,
-    /// It was known, and everything of it is covered.
+    /// The replica forgot the writer, and covers everything of it.
     Forgotten,
-    /// Nobody has taken it in.
+    /// No member has admitted the writer.
     Stranger,
 }
 
-/// The entries of a chunk whose writers are forgotten here, as `forgotten` says of the entries of the last
-/// chunk of the same transfer.
+/// Returns the entries of a chunk whose writers are forgotten here. `forgotten` says it of the entries of the
+/// last chunk of the same transfer.
 #[inline(always)]
 pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotten) -> Forgotten {
     let mut gone = Forgotten::default();
@@ -62,7 +62,7 @@ pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotte
     gone
 }
 
-/// What a writer of a message had seen at its first transaction, by the message's numbers.
+/// Returns the clocks that a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
     message.facts_of(at).find_map(|fact| match &fact.says {
         Says::Base(seen, _) => Some(&seen[..]),
@@ -71,7 +71,7 @@ fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
 }
 
 impl Membership {
-    /// Whether the message holds anything that is not held here.
+    /// Whether the message has anything that this replica lacks.
     pub(crate) fn news(&self, state: &State, message: &Message) -> bool {
         let forgotten = self.forgotten(state, message, None);
         let mut writers = message.delta.writers.iter().enumerate();
@@ -80,11 +80,11 @@ impl Membership {
         })
     }
 
-    /// Whether a message is to take the place of what is held here: nobody has waited for this
-    /// replica, so things may have been collected that it still holds.
+    /// Whether a message replaces everything that this replica has. No member has waited for this replica, so
+    /// it may still have records that were collected elsewhere.
     ///
     /// # Errors
-    /// [`Error::Outdated`] if that would lose transactions of its own.
+    /// [`Error::Outdated`] if that would lose own transactions.
     pub(crate) fn is_replaced_by(&self, state: &State, message: &Message) -> Result<bool, Error> {
         let whole =
             message.is_complete() && message.delta.writers.iter().all(|entry| entry.lo == 0);
@@ -99,7 +99,7 @@ impl Membership {
         }
     }
 
-    /// Takes the sender in if it is new, and notes what it has seen.
+    /// Admits the sender if it is new, and notes what the sender has seen.
     pub(crate) fn greet(
         &mut self,
         state: &mut State,
@@ -128,15 +128,15 @@ impl Membership {
         hi(writer).is_none() && self.is_gone_in(state, message, writer, &hi)
     }
 
-    /// Whether the sender of a complete message has forgotten a writer that was not absorbed as far as
-    /// is known here: it would not have, had it waited for this replica.
+    /// Whether the sender of a complete message has forgotten a writer that was not absorbed, as far as this
+    /// replica has learned. The sender would not have done so if it had waited for this replica.
     pub(crate) fn is_passed_over_in(&self, state: &State, message: &Message) -> bool {
         let cards = self.table.cards.iter().zip(&state.writers).skip(1);
         let mut open = cards.filter(|(card, _)| card.retired.is_none());
         open.any(|(_, writer)| self.is_gone_from(state, message, writer))
     }
 
-    /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
+    /// The same with the end clocks of the message as a function.
     pub(crate) fn is_gone_in(
         &self,
         state: &State,
@@ -150,7 +150,7 @@ impl Membership {
                 _ => false,
             })
         };
-        // Two writers may have taken in each other, so the way back may have no end.
+        // Two writers may have admitted each other, so the chain of admissions may have no end.
         let mut at = *writer;
         for _ in 0..ADMISSIONS_MAX {
             if let Some((owner, generation)) = self.incarnation(state, &at)
@@ -169,7 +169,12 @@ impl Membership {
         false
     }
 
-    /// The sender of a message, if it is to be taken in along with it.
+    /// Returns the sender of a message if this replica has to admit it together with the message.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the sender is over or forgotten, [`Error::Stranger`] if this replica is no member
+    /// and cannot admit it. Otherwise the errors of [`may_admit`](Self::may_admit) and
+    /// [`next_clock`](Self::next_clock).
     pub(crate) fn newcomer(
         &self,
         state: &State,
@@ -202,15 +207,15 @@ impl Membership {
             return Err(gone);
         }
         let base = base_in(message, at);
-        // Who took it in may not have heard of it, nor know what it had seen.
+        // The member that admitted the sender may have nothing of it, and may not have its base.
         let unheard = number.is_none_or(|it| state.clocks[it as usize] == 0);
-        // An incarnation of a member, or one that a member took in.
+        // An incarnation of a member, or a guest that a member admitted, needs no admission here.
         let early = unheard && base.is_some();
         let early = early && !message.tells(at, |it| matches!(it, Says::Announce(_)));
         if hi == 0 || known && !early {
             return Ok(None);
         }
-        // Nobody takes in who says that others ended it.
+        // No member admits a sender whose own message says that others ended it.
         if message.says_ended(&live) {
             return Err(gone);
         }
@@ -237,15 +242,17 @@ impl Membership {
         state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
     }
 
-    /// Whether this replica is a member, and a message's sender is no incarnation of one: neither as far
-    /// as is known here, nor as the message says. A start of another member's brings what it had before
-    /// it was heard of here, and nobody speaks for it but itself.
+    /// Whether this replica is a member, and a message's sender is no member's incarnation. Neither the table
+    /// here nor the message says that it is one.
+    ///
+    /// Another member's start also brings transactions that it had before this replica received its first
+    /// message. No sponsor answers for such a start.
     pub(crate) fn is_from_guest(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         self.is_member() && !self.is_from_member(state, message, live)
     }
 
-    /// Whether a message's sender is a member's incarnation, as far as is known here or as the message
-    /// says.
+    /// Whether a message's sender is a member's incarnation. The table here or the message may say that it
+    /// is.
     pub(crate) fn is_from_member(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         let members = self.configuration();
         let announces = message.facts().iter().any(|fact| match &fact.says {
@@ -258,7 +265,7 @@ impl Membership {
         announces || self.is_counted_member(state, live)
     }
 
-    /// Which writers of a message were forgotten here, by their index.
+    /// Returns the index of each writer of a message that was forgotten here.
     pub(crate) fn forgotten(
         &self,
         state: &State,
@@ -275,8 +282,8 @@ impl Membership {
         forgotten
     }
 
-    /// Whether this replica is attached to a member that is dead, or no member any more, for the
-    /// sender of a message, who does not know this replica.
+    /// Whether this replica's sponsor is dead or no member any more, by the records here or by a message. The
+    /// sender of the message does not have this replica's writer.
     pub(crate) fn is_orphaned_by(&self, state: &State, message: &Message) -> bool {
         let Some(home) = self.home_number() else {
             return false;
@@ -296,7 +303,7 @@ impl Membership {
         dead || !self.takes_from(state, &id) || !member
     }
 
-    /// Whether this member's owner, or else the one given, is no member where a message comes from.
+    /// Whether the configuration in a message leaves out this member's owner, or else the given owner.
     pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
         let owner = self.owner_of(OWN).or(owner);
         message.facts().iter().any(|fact| match &fact.says {
@@ -305,8 +312,8 @@ impl Membership {
         })
     }
 
-    /// Whether a whole state is of a configuration that was replaced, as is known here. Who began again
-    /// from it would forget what it agreed to.
+    /// Whether this replica has a newer configuration than a whole state. A replica that began again from
+    /// that state would forget what it agreed to.
     pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
         let numbers = state.facts().iter().filter_map(|fact| match &fact.says {
             Says::Configuration(_, it) => Some((it.era, it.number)),
@@ -325,7 +332,7 @@ impl Membership {
         })
     }
 
-    /// What a writer of a message is here.
+    /// Returns the standing of a message's writer at this replica.
     pub(crate) fn standing(
         &self,
         state: &State,
@@ -338,17 +345,18 @@ impl Membership {
         if self.configuration().is_none() || state.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
-        // held here, was forgotten.
+        // A sender that has to be admitted now brings its base. If the sender has its admission, and this
+        // replica has it too, the writer was forgotten here.
         let base = message.tells(at as u32, |says| matches!(says, Says::Base(_, false)));
         let held = |upto| message.delta.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
-            // All of it is held, as its heir's.
+            // The replica has all of it in the successor's slots.
             false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
-            // What the message builds on is missing, and so is said below.
+            // The message builds on something that is missing here, and the caller reports it.
             false if message.delta.writers[at].lo > 0 => Standing::Known,
-            // Whoever sent this holds the writer's admission, and knows that it is known here.
+            // The sender of the message has the writer's admission, and has learned that this replica has it
+            // too.
             false => Standing::Forgotten,
         };
         for fact in message
@@ -374,7 +382,7 @@ impl Membership {
                     }
                     standing = Standing::Known;
                 }
-                // It was not taken in yet.
+                // No member has admitted it yet.
                 Says::Base(_, false) if standing == Standing::Forgotten => {
                     standing = Standing::Stranger
                 }
@@ -384,7 +392,10 @@ impl Membership {
         standing
     }
 
-    /// Refuses what must not be merged, before anything is changed.
+    /// Checks all admission rules, before anything is changed.
+    ///
+    /// # Errors
+    /// The error of the first rule that the message breaks.
     pub(crate) fn check(
         &self,
         state: &State,
@@ -399,8 +410,8 @@ impl Membership {
             None => self.news(state, message),
         };
         if self.configuration().is_some() && !message.is_closed() && tells() {
-            // The sender keeps no journal yet: first it has to learn that there are members. Until
-            // then it does not say either what would tell a newcomer from one that was forgotten.
+            // The sender keeps no journal yet: it first has to learn that there are members. Until then it
+            // does not send the base that distinguishes a newcomer from a forgotten writer.
             let writer = live.unwrap_or(message.delta.writers[0].writer);
             return Err(Error::Stranger {
                 writer: detail(writer),
@@ -409,7 +420,7 @@ impl Membership {
         let from_unknown =
             GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
         if GUESTS && self.table.cards[OWN as usize].bye.is_some() {
-            return Err(Error::Retired); // nobody waits for it any more
+            return Err(Error::Retired); // no member waits for this replica any more
         }
         let mut strangers = 0;
         for (at, entry) in message.delta.writers.iter().enumerate() {
@@ -447,16 +458,17 @@ impl Membership {
                     if held == 0 && entry.hi > 0 {
                         self.check_base(state, message, at as u32)?;
                         let first = self.check_first(state, message, at as u32, live);
-                        // Nobody hears one any more that was declared dead: it is not to be waited for.
+                        // No member receives a writer of its own that was declared dead, so nobody has to
+                        // wait for it.
                         first.map_err(|error| match fence {
                             Some(_) => Error::Behind,
                             None => error,
                         })?;
                     }
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
-                        return Err(Error::Behind); // the sender stands on what was given up
+                        return Err(Error::Behind); // the sender builds on transactions that do not count
                     }
-                    // Nobody waited for the sender before the last of a dead writer was agreed on.
+                    // No member waited for this sender before all agreed on the dead writer's last clock.
                     let unheard = from_unknown && fence.is_some();
                     if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
                         return Err(Error::Behind);
@@ -464,7 +476,7 @@ impl Membership {
                 }
                 Some(_) => {}
                 None if from_guest && self.is_no_member(message, at) => {
-                    return Err(Error::Behind); // what it took in there counts for nothing here
+                    return Err(Error::Behind); // the guest's transactions from there do not count here
                 }
                 None => {
                     if GUESTS {
@@ -482,11 +494,11 @@ impl Membership {
             if let Says::Retired(retired) = &fact.says
                 && state.held(&writer) > retired.upto
             {
-                return Err(Error::Outdated); // it holds what was given up
+                return Err(Error::Outdated); // this replica has transactions that do not count
             }
             let own = writer == state.writer();
             if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
-                return Err(Error::Retired); // this replica was given up
+                return Err(Error::Retired); // this replica's writer is over
             }
         }
         let own = state.writer();
@@ -496,29 +508,33 @@ impl Membership {
             .iter()
             .any(|entry| entry.writer == own);
         if message.is_complete() && self.is_gone_from(state, message, &own) {
-            return Err(Error::Retired); // it was given up, and forgotten
+            return Err(Error::Retired); // its writer is over, and forgotten
         }
         if message.is_complete() && !named && self.is_orphaned_by(state, message) {
-            return Err(Error::Outdated); // nobody there knows of it, or waits for it
+            return Err(Error::Outdated); // no member there has it, or waits for it
         }
         if message.is_complete() && self.began_before(state, message) {
-            return Err(Error::Outdated); // and nobody has taken it in
+            return Err(Error::Outdated); // and no member has admitted it
         }
         let held = || self.members_part(|number| state.clocks[number as usize]);
         if message.is_complete() && self.is_replaced_by(state, message) != Ok(true) {
             if self.is_passed_over_in(state, message) {
-                return Err(Error::Outdated); // nobody waited for it
+                return Err(Error::Outdated); // no member waited for it
             }
             if self.is_counted() && !self.has_seen_floor(state, message, &held()) {
-                return Err(Error::Outdated); // it holds what was collected there
+                return Err(Error::Outdated); // it has records that were collected there
             }
         }
         self.room_for_writers(state, strangers, Bringer::Peer)?;
         state.room_for_keys(&message.delta, false)
     }
 
-    /// Refuses a member's incarnation that began from too old a state: it may cancel what was
-    /// collected meanwhile.
+    /// Checks that a member's incarnation did not begin from too old a state: it may cancel records that were
+    /// collected since that state.
+    ///
+    /// # Errors
+    /// [`Error::Unsure`] if the message is not complete, so that it cannot say. [`Error::Behind`] if the
+    /// incarnation had not seen the GC horizon.
     pub(crate) fn check_base(
         &self,
         state: &State,
@@ -557,8 +573,11 @@ impl Membership {
         Ok(())
     }
 
-    /// Refuses, for now, what a guest passes on of another one whom no member is known to have heard: what
-    /// that one had seen when it began is not told.
+    /// Checks the first transactions of a guest in a message from another guest. They are rejected, for now,
+    /// if no member is known to have checked them, because the message does not carry the first guest's base.
+    ///
+    /// # Errors
+    /// [`Error::NotCovered`].
     pub(crate) fn check_first(
         &self,
         state: &State,
@@ -579,8 +598,12 @@ impl Membership {
         Err(Error::not_covered(entry.writer, entry.hi, 0))
     }
 
-    /// Refuses what a sender says who may have collected what an incarnation had not seen that was
-    /// taken in here, and whose place is not certain.
+    /// Checks the sender against each incarnation here whose place is not certain. The sender may have
+    /// collected records that such an incarnation had not seen.
+    ///
+    /// # Errors
+    /// [`Error::Unsure`] if the message is not complete, so that it cannot say. [`Error::Outdated`] if the
+    /// incarnation had not seen the sender's GC horizon.
     pub(crate) fn check_unsure(
         &self,
         state: &State,
@@ -612,8 +635,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether this replica, which nobody has judged yet, made its first transaction without having seen
-    /// what may have been collected where a complete message comes from.
+    /// Whether this replica, which no member has judged yet, began too early. At its first transaction it had
+    /// not seen the GC horizon of a complete message's sender.
     pub(crate) fn began_before(&self, state: &State, message: &Message) -> bool {
         let card = &self.table.cards[OWN as usize];
         let base = card.base.as_deref().filter(|base| !base.is_empty());
@@ -621,8 +644,8 @@ impl Membership {
         !judged && base.is_some_and(|base| !self.has_seen_floor(state, message, base))
     }
 
-    /// Whether a writer that had seen so much at its first transaction had seen all that may have been
-    /// collected where a message comes from.
+    /// Whether a writer had seen the GC horizon of a message's sender at its first transaction. `base` has
+    /// the clocks that the writer had seen.
     pub(crate) fn has_seen_floor(
         &self,
         state: &State,

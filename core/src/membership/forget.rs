@@ -13,8 +13,8 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Membership {
-    /// Forgets what is stated of writers, which ascend, each with the stamp of its absorption and the last
-    /// clock that was taken over. What they stamped is stamped by their absorptions from now on.
+    /// Forgets the records about writers, which ascend. Each has the stamp of its absorption, and the last
+    /// clock that was taken over. Stamps of these writers are replaced by the stamps of their absorptions.
     pub(crate) fn forget_writers(&mut self, state: &State, gone: &[(u32, Stamp, u64)]) {
         let is_gone = |number: u32| absorption(gone, number).is_some();
         for (number, to, _) in gone {
@@ -37,7 +37,7 @@ impl Membership {
                 let left = base.iter().copied().filter(|entry| !is_gone(entry.0));
                 let mut left: Vec<(u32, u64)> = left.collect();
                 if of == OWN && left.is_empty() {
-                    left.push((OWN, 1)); // whoever takes this writer in must not think it saw nothing
+                    left.push((OWN, 1)); // a sponsor must not think it saw nothing
                 }
                 *base = left.into();
             }
@@ -45,8 +45,8 @@ impl Membership {
             for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
                 again(&mut admit.by);
             }
-            // The home stays the later one, whatever ranks these have now: who begins from this state
-            // tells them apart by that.
+            // The sponsor's admission stays the later one, whatever ranks the two have now. A replica that
+            // begins from this state distinguishes them by their order.
             if (card.intro, card.home) != (before.0, before.1)
                 && card.intro != card.home
                 && let Some(home) = &mut card.home
@@ -108,7 +108,7 @@ impl Membership {
         state.free.push(number);
     }
 
-    /// Remembers up to which clock a forgotten writer was taken over, should it come back.
+    /// Remembers up to which clock a forgotten writer was taken over, in case its process rejoins.
     pub(crate) fn remember(&mut self, writer: WriterId, upto: u64) {
         let roster = &mut *self.table;
         let returns = &mut roster.returns;
@@ -126,8 +126,8 @@ impl Membership {
         }
     }
 
-    /// Remembers writers that are forgotten at once, as [`remember`](Self::remember) would one after
-    /// the other, which moves for each of them all that come after it.
+    /// Remembers writers that are forgotten at once. The result is that of [`remember`](Self::remember) for
+    /// one after the other. But that one moves all later entries for each writer.
     pub(crate) fn remember_all(&mut self, forgotten: Vec<(WriterId, u64)>) {
         let roster = &mut *self.table;
         let returns = &roster.returns;
@@ -148,8 +148,8 @@ impl Membership {
         }
     }
 
-    /// Remembers what a message says of forgotten writers; whether this replica begins with it to know of
-    /// the space's members.
+    /// Remembers the forgotten writers that a message names. `begins` says whether this replica learns of the
+    /// space's members by this message.
     pub(crate) fn take_memory(&mut self, state: &State, message: &Message, begins: bool) {
         self.table.gaps = match message.gaps {
             Some(false) => false,
@@ -162,7 +162,7 @@ impl Membership {
         }
     }
 
-    /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
+    /// Adds the last `most` forgotten writers to the message that completes a transfer.
     pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
         if GUESTS && message.is_complete() {
             *message.returns = self.remembered(most as u64);
@@ -171,13 +171,13 @@ impl Membership {
         }
     }
 
-    /// Whether it is known of each writer that was forgotten up to which clock it was taken over.
+    /// Whether the replica remembers of each forgotten writer up to which clock it was taken over.
     pub(crate) fn remembers_all(&self) -> bool {
         self.configuration().is_some() && !self.table.gaps
     }
 
-    /// What is remembered of the writers that were forgotten last, so many, the longest forgotten
-    /// first.
+    /// Returns the `last` writers that were forgotten last, with their clocks. The writer that was forgotten
+    /// first comes first.
     pub(crate) fn remembered(&self, last: u64) -> Vec<(WriterId, u64)> {
         let returned = &self.table.returned;
         let skipped = (returned.len() as u64).saturating_sub(last) as usize;

@@ -14,7 +14,7 @@ use crate::state::vector::VersionVector;
 use alloc::vec::Vec;
 
 impl Membership {
-    /// Tells in a message of which writers keyed operations may be missing.
+    /// Notes in a message of which writers the sender may lack keyed operations.
     pub(crate) fn tell_lacking(&self, state: &State, message: &mut Message) {
         if !MEMBERS {
             return;
@@ -32,8 +32,8 @@ impl Membership {
         message.lacking.sort_unstable();
     }
 
-    /// Makes what was joined of a message visible: moves the version vector up to the message's clocks, and
-    /// notes how far the keyed operations of each writer are known then.
+    /// Makes the joined part of a message visible. It moves the version vector up to the message's clocks,
+    /// and notes the key gaps that each writer has then.
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &mut State, message: &Message, forgotten: &Forgotten) {
         for (at, entry) in message.delta.writers.iter().enumerate() {
@@ -49,8 +49,10 @@ impl Membership {
         }
     }
 
-    /// Notes up to where the keyed operations of a writer are known once this part of a message is
-    /// taken in. Only members take keyed operations so that they are known elsewhere.
+    /// Updates the key gap of a writer for a part of a message that is about to be merged.
+    ///
+    /// Only members' writers have key gaps, because only members make keyed operations that other replicas
+    /// receive.
     pub(crate) fn note_keys_of(
         &mut self,
         state: &State,
@@ -78,12 +80,12 @@ impl Membership {
         }
     }
 
-    /// Whether there may be keyed operations of what is held here that are not known here.
+    /// Whether this replica has any key gap.
     pub(crate) fn lacks_keys(&self) -> bool {
         MEMBERS && !self.table.held_back.is_empty()
     }
 
-    /// Up to which clock a writer is held with its keyed operations.
+    /// Returns the clock up to which this replica has a writer together with its keyed operations.
     pub(crate) fn held_with_keys(&self, state: &State, writer: u32) -> u64 {
         let held = state.clocks[writer as usize];
         let upto = match MEMBERS {
@@ -93,21 +95,22 @@ impl Membership {
         upto.map_or(held, |upto| held.min(upto))
     }
 
-    /// What a node is to be asked for: all but what is held here with its keyed operations.
+    /// Returns the vector for a pull from a node. It covers everything that this replica has together with
+    /// its keyed operations.
     pub(crate) fn vector_with_keys(&self, state: &State) -> VersionVector {
         let clocks = state.numbers.iter();
         let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(state, number)));
         VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
     }
 
-    /// Whether there may be keyed operations of a writer that are not known here.
+    /// Whether this replica has a key gap of a writer.
     #[cfg(feature = "members")]
     pub(crate) fn lacks_keys_of(&self, writer: u32) -> bool {
         self.table.acknowledgeable(writer).is_some()
     }
 
-    /// The writers that are over, and up to where they are held, of which keyed operations may be
-    /// missing here.
+    /// Returns the writers that are over and have a key gap here, each with the clock up to which this
+    /// replica has it.
     #[cfg(feature = "members")]
     pub(crate) fn lacking_for_good(&self, state: &State) -> Vec<(u32, u64)> {
         let lacking = self.table.held_back.iter().map(|it| it.0);

@@ -9,14 +9,14 @@ use crate::message::records::Card;
 use crate::state::recent::Recent;
 use alloc::vec::Vec;
 
-/// Local numbers, by what is known of their writers.
+/// Local numbers, listed by the state of their writers.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// Of members' starts, ascending.
+    /// The numbers of members' starts, ascending.
     starts: Vec<u32>,
-    /// Of writers that are over, ascending.
+    /// The numbers of writers that are over, ascending.
     ended: Vec<u32>,
-    /// The changes of writers about which facts came last.
+    /// The writers about which records came last.
     said: Recent,
 }
 
@@ -28,7 +28,7 @@ impl Index {
     };
 }
 
-/// Puts a number into an ascending list, or takes it out.
+/// Adds a number to an ascending list, or removes it.
 fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
     match (numbers.binary_search(&number), listed) {
         (Err(at), true) => numbers.insert(at, number),
@@ -40,7 +40,7 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
 }
 
 impl Roster {
-    /// Something of a writer is known that was not, or not any more, in this epoch.
+    /// Notes that the records about a writer changed in this epoch.
     pub(crate) fn changed(&mut self, number: u32, epoch: u64) {
         if !MEMBERS {
             return;
@@ -52,14 +52,14 @@ impl Roster {
         index.said.note(number, epoch);
     }
 
-    /// The writers of which something was said in this epoch or later, by local number, ascending; all
-    /// if that is not known any more.
+    /// Returns the writers about which a record came in this epoch or later, by local number, ascending.
+    /// Returns all writers if the index does not reach back that far.
     pub(crate) fn changed_since(&self, epoch: u64) -> Vec<u32> {
         let said = self.index.said.since(epoch).filter(|_| MEMBERS);
         said.unwrap_or_else(|| (0..self.cards.len() as u32).collect())
     }
 
-    /// The members' starts that are known, ascending.
+    /// The members' starts in the table, ascending.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         self.listed(&self.index.starts, |card| card.announce.is_some())
     }
@@ -83,40 +83,41 @@ impl Roster {
         listed.iter().copied()
     }
 
-    /// A guest knows few writers, and is downloaded. Unit tests change by hand what is known.
+    /// A guest has few writers, and its code is downloaded. Unit tests change the table by hand.
     #[cfg(any(not(feature = "members"), test))]
     fn listed<'a>(&'a self, _: &'a [u32], is: fn(&Card) -> bool) -> impl Iterator<Item = u32> + 'a {
         let cards = self.cards.iter().zip(0u32..);
         cards.filter(move |it| is(it.0)).map(|it| it.1)
     }
 
-    /// Up to which clock a writer may be acknowledged, if that is not all that is held.
+    /// Returns the clock up to which a writer may be acknowledged, if that is not everything that the replica
+    /// has.
     pub(crate) fn acknowledgeable(&self, writer: u32) -> Option<u64> {
         let held_back = &self.held_back;
         let at = held_back.binary_search_by_key(&writer, |it| it.0).ok()?;
         Some(held_back[at].1)
     }
 
-    /// Lets no more of a writer be acknowledged than up to this clock, unless it is held back already.
+    /// Limits the acknowledgement of a writer to this clock, unless it is limited already.
     pub(crate) fn hold_back(&mut self, writer: u32, upto: u64) {
         if let Err(at) = self.held_back.binary_search_by_key(&writer, |it| it.0) {
             self.held_back.insert(at, (writer, upto));
         }
     }
 
-    /// Lets all of a writer be acknowledged.
+    /// Lets everything of a writer be acknowledged.
     pub(crate) fn stop_holding_back(&mut self, writer: u32) {
         self.held_back.retain(|it| it.0 != writer);
     }
 
-    /// What a writer that is attached here has told that it has seen.
+    /// The clocks that a sponsored writer has reported as seen.
     pub(crate) fn told_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
         let of = |it: &Attached| it.writer;
         let at = self.attached.binary_search_by_key(&writer, of).ok()?;
         Some(&self.attached[at].seen)
     }
 
-    /// Notes what a writer that is attached here has seen.
+    /// Notes the clocks that a sponsored writer has seen.
     pub(crate) fn attach(&mut self, writer: u32, seen: Vec<(u32, u64)>) {
         match self.attached.binary_search_by_key(&writer, |it| it.writer) {
             Ok(at) => self.attached[at].seen = seen,

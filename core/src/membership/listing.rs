@@ -9,55 +9,55 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// A member, as it is seen from here.
+/// A member, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its owner's key.
     pub owner: Owner,
-    /// The writer of its newest living incarnation; `None` if none was heard of.
+    /// The writer of its newest living incarnation. `None` if this replica has none.
     pub writer: Option<WriterId>,
-    /// Up to which clock that writer is held here.
+    /// The clock up to which this replica has that writer's transactions.
     pub clock: u64,
-    /// How many transactions of members that are held here it has not acknowledged yet. Members
-    /// acknowledge when somebody waits for it, so that some are no sign of trouble.
+    /// How many of the members' transactions here it has not acknowledged yet. Members acknowledge when
+    /// another replica waits for it, so a small number is no sign of trouble.
     pub behind: u64,
-    /// Whether its incarnation has not been acknowledged by all others yet.
+    /// Whether its incarnation is not certain yet, because not all others have acknowledged it.
     pub unsure: bool,
     /// Whether it is this replica's owner.
     pub own: bool,
 }
 
-/// What became of a writer.
+/// The state of a writer's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It may still write.
     Living,
-    /// It said goodbye; its heir has not taken over yet.
+    /// The writer left. Its successor has not taken over yet.
     Left,
-    /// It was declared dead; its heir has not taken over yet.
+    /// The writer was declared dead. Its successor has not taken over yet.
     Dead,
-    /// Its heir has taken over all that counts of it, and it is to be forgotten.
+    /// The successor has taken over all that counts of the writer, and replicas will forget it.
     Absorbed,
 }
 
-/// A writer, as it is seen from here.
+/// A writer, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The writer.
     pub writer: WriterId,
-    /// Up to which clock it is held here.
+    /// The clock up to which this replica has its transactions.
     pub clock: u64,
-    /// Whose incarnation it is, if it is or was a member's.
+    /// The owner whose incarnation it is or was, if it is or was a member's.
     pub owner: Option<Owner>,
-    /// The member that speaks for it, of a writer that a member has taken in.
+    /// The writer's sponsor, if a member has admitted it.
     pub home: Option<WriterId>,
-    /// Who takes over or took over, once it is gone.
+    /// The successor of a writer that is over.
     pub heir: Option<WriterId>,
-    /// What became of it.
+    /// The state of its life.
     pub fate: Fate,
 }
 
-/// The members of a space, and what is known of its writers: see [`Replica::members`].
+/// The members of a space, and the records about its writers: see [`Replica::members`].
 ///
 /// A view: it borrows the replica, reads, and changes nothing.
 ///
@@ -123,8 +123,8 @@ impl<'a> Members<'a> {
         self.membership.is_member()
     }
 
-    /// Whether this replica's writer has announced itself as an incarnation of its owner, or can't
-    /// do so any more because it left or was declared dead.
+    /// Whether this replica's writer has announced itself as an incarnation of its owner. Also true if it
+    /// can't do so any more because it left or was declared dead.
     #[inline]
     pub fn is_announced(self) -> bool {
         self.membership.is_announced()
@@ -148,8 +148,8 @@ impl<'a> Members<'a> {
         self.membership.proposed_limits()
     }
 
-    /// The members that have not taken part yet in deciding on the next configuration, as far as is
-    /// known here; none if nothing is to be decided.
+    /// The members that have not voted yet on the next configuration, as far as this replica has learned.
+    /// Empty if there is nothing to decide.
     pub fn silent_voters(self) -> Vec<Owner> {
         let Some((era, number)) = self.membership.next_number() else {
             return Vec::new();
@@ -171,10 +171,11 @@ impl<'a> Members<'a> {
         owners.iter().filter(silent).copied().collect()
     }
 
-    /// The number of other members that have said that they hold all of a writer up to a clock. A
-    /// member says so of members' writers only, when somebody
-    /// [asks](crate::MembersMut::request_acknowledgement) or waits for it, and only once the writers
-    /// that it sponsors hold it too.
+    /// The number of other members that have acknowledged all of a writer up to a clock.
+    ///
+    /// A member acknowledges members' writers only, and when another replica
+    /// [asks](crate::MembersMut::request_acknowledgement) or waits for it. It does so once the writers that
+    /// it sponsors have it too.
     pub fn holders(self, writer: &WriterId, clock: u64) -> usize {
         let Some(writer) = self.state.numbers.get(writer) else {
             return 0;
@@ -201,12 +202,12 @@ impl<'a> Members<'a> {
         self.membership.owner_of(self.state.numbers.get(writer)?)
     }
 
-    /// How many writers are known here.
+    /// How many writers this replica has.
     pub fn writer_count(self) -> usize {
         self.state.numbers.len()
     }
 
-    /// The writers that are known here, ascending, with what became of them.
+    /// The writers that this replica has, ascending, with the state of each.
     pub fn writer_table(self) -> impl Iterator<Item = Listed> + 'a {
         self.state.numbers.iter().map(move |(writer, number)| {
             let card = &self.membership.table.cards[number as usize];
@@ -228,7 +229,7 @@ impl<'a> Members<'a> {
                     .successor()
                     .map(|_| self.membership.heir_of(number))
                     .map(|heir| {
-                        // Only who is over has one.
+                        // Only a writer that is over has a successor.
                         self.state.writers[heir as usize]
                     }),
                 fate,
@@ -236,20 +237,22 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Whether this replica accepts messages of this writer's own: not if the writer left, for then
-    /// all of it is held, or was declared dead.
+    /// Whether this replica accepts messages of this writer's own. It does not if the writer was declared
+    /// dead, or if it left, because then the replica already has all of it.
     #[inline]
     pub fn accepts_from(self, writer: &WriterId) -> bool {
         self.membership.takes_from(self.state, writer)
     }
 
-    /// The last clock of a writer that counts, if the writer is over and that is certain here.
+    /// The last clock of a writer that counts, if the writer is over and this replica is certain of the
+    /// clock.
     #[inline]
     pub fn final_clock(self, writer: &WriterId) -> Option<u64> {
         self.membership.last_of(self.state, writer)
     }
 
-    /// The writers that were retired and are still known, with the last clock that was taken over.
+    /// The retired writers that this replica has not forgotten yet, each with the last clock that was taken
+    /// over.
     pub fn retired(self) -> impl Iterator<Item = (WriterId, u64)> + 'a {
         let cards = self.membership.ended_cards();
         cards.filter_map(move |(card, at)| {
@@ -257,15 +260,17 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// The last clock of a forgotten writer that its successor took over, if it is still remembered.
+    /// The last clock of a forgotten writer that its successor took over, if this replica still remembers it.
     #[inline]
     pub fn retired_clock(self, writer: &WriterId) -> Option<u64> {
         self.membership.taken_over(writer)
     }
 
-    /// How many writers were left alone by the last [`retire`](crate::MembersMut::retire), because
-    /// their totals do not fit into this replica's. They are tried again each time: the values that
-    /// they count in are right, and a delete of the counter frees them.
+    /// How many writers the last [`retire`](crate::MembersMut::retire) skipped, because their totals do not
+    /// fit into this replica's.
+    ///
+    /// Each call tries them again. The values in which they count are right, and a delete of the counter
+    /// frees them.
     pub fn stuck_writers(self) -> usize {
         self.membership.table.stuck
     }
@@ -282,14 +287,14 @@ impl<'a> Members<'a> {
         self.membership.home(self.state)
     }
 
-    /// What this replica knows to be stable: a member can tell the writers that it sponsors, which
-    /// have no acknowledgements of their own to conclude it from.
+    /// Everything that this replica has found to be stable. A member can send it to the writers that it
+    /// sponsors. These cannot compute it, because they receive no acknowledgements of their own.
     pub fn stable(self) -> VersionVector {
         self.membership.settled(self.state)
     }
 }
 
-/// What the sync machine reads besides.
+/// Further reads of the sync machine.
 impl Members<'_> {
     /// Whether this member sponsors a writer.
     #[inline]
@@ -297,20 +302,20 @@ impl Members<'_> {
         self.membership.is_attached(self.state, writer)
     }
 
-    /// How far a writer that is sponsored here has got with what members made, as a number that grows with
-    /// it, and whether it has seen all that is held here.
+    /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all
+    /// that are here. The first result is a number that grows with it.
     #[inline]
     pub(crate) fn progress(self, writer: &WriterId) -> (u64, bool) {
         self.membership.progress(self.state, writer)
     }
 
-    /// Whether a writer is a member's incarnation that counts.
+    /// Whether a writer is a living incarnation of a member.
     #[inline]
     pub(crate) fn is_counted_member(self, writer: &WriterId) -> bool {
         self.membership.is_counted_member(self.state, writer)
     }
 
-    /// Whether a writer is a member's incarnation that counts, and whose place is certain.
+    /// Whether a writer is a living incarnation of a member, and its place is certain.
     #[inline]
     pub(crate) fn is_sure_member(self, writer: &WriterId) -> bool {
         self.membership.is_sure_member(self.state, writer)
@@ -322,25 +327,26 @@ impl Members<'_> {
         self.membership.is_unsure(self.state, writer)
     }
 
-    /// Whether everything up to an admission was seen here.
+    /// Whether this replica has seen everything up to an admission.
     #[inline]
     pub(crate) fn has_seen(self, intro: &Intro) -> bool {
         self.membership.has_seen(self.state, intro)
     }
 
-    /// The owner whose incarnation a writer is, and of which generation, if it is a member's.
+    /// The owner and the generation of a writer that is a member's incarnation.
     #[inline]
     pub(crate) fn incarnation(self, writer: &WriterId) -> Option<(Owner, u64)> {
         self.membership.incarnation(self.state, writer)
     }
 
-    /// Whether an acknowledgement that others wait for waits itself for the writers that are sponsored here.
+    /// Whether an acknowledgement for which others wait is itself delayed by the writers that are sponsored
+    /// here.
     #[inline]
     pub(crate) fn is_held_up(self) -> bool {
         self.membership.is_held_up(self.state)
     }
 
-    /// Whether a message holds anything that is not held here.
+    /// Whether a message has anything that this replica lacks.
     #[inline]
     pub(crate) fn news(self, message: &Message) -> bool {
         self.membership.news(self.state, message)
@@ -348,8 +354,8 @@ impl Members<'_> {
 }
 
 impl Membership {
-    /// Has the next acknowledgement be made also if nobody waits, and ask
-    /// the other members for theirs.
+    /// Requests acknowledgements of the other members. This member also makes its next one if no replica
+    /// waits.
     pub(crate) fn ask_for_acknowledgement(&mut self) {
         if self.is_member() {
             self.table.waiting = true;
@@ -361,8 +367,8 @@ impl Membership {
         announce.map_or(0, |it| it.generation)
     }
 
-    /// Whether this replica's writer has announced itself as an incarnation of its owner, or can't
-    /// do so any more because it left or was declared dead.
+    /// Whether this replica's writer has announced itself as an incarnation of its owner. Also true if it
+    /// can't do so any more because it left or was declared dead.
     pub(crate) fn is_announced(&self) -> bool {
         let card = &self.table.cards[OWN as usize];
         card.announce.is_some() || card.is_over()

@@ -1,4 +1,4 @@
-//! What a replica knows of members and keeps to itself: for tests that must tell replicas apart.
+//! The local knowledge of members, which a replica never sends: for tests that must distinguish replicas.
 
 use super::Membership;
 use super::table::{Attached, Roster};
@@ -8,9 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Membership {
-    /// All that decides what a replica does with members, and that it tells nobody, as text.
+    /// Returns as text everything that decides what a replica does with members, and that it never sends.
     pub(crate) fn local_text(&self, state: &State) -> String {
-        // Each field is named, so that a new one is thought of here.
+        // Each field is named, so that a new field does not compile until it is handled here.
         let Roster {
             cards: _,
             index: _,

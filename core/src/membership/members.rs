@@ -24,27 +24,30 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl Membership {
-    /// The clock of the next own transaction.
+    /// Returns the clock of the next own transaction.
+    ///
+    /// # Errors
+    /// [`Error::WritersFull`], [`Error::ClockExhausted`].
     pub(crate) fn next_clock(&self, state: &State) -> Result<u64, Error> {
         self.room_for_start(state)?;
         self.clock_after(state)
     }
 
-    /// The same of a transaction for which there is room always.
+    /// The same for a transaction for which there is always room.
     pub(crate) fn clock_after(&self, state: &State) -> Result<u64, Error> {
         let next = state.clock().checked_add(1);
         next.filter(|clock| !GUESTS || *clock < u64::MAX)
             .ok_or(Error::ClockExhausted)
     }
 
-    /// Whether own transactions are kept, to be made again if need be.
+    /// Whether this replica stores own transactions in the journal, to make them again if it has to rejoin.
     #[inline]
     pub(crate) fn keeps_journal(&self) -> bool {
         GUESTS && self.table.configuration.is_some()
     }
 
-    /// The facts about writers that are newer than `lows`, by local numbers. All of these must have been
-    /// noted in this epoch or later.
+    /// Returns the records about writers that are newer than `lows`, by local number. All of them must have
+    /// been noted in this epoch or later.
     pub(crate) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
         if !GUESTS {
             return Vec::new();
@@ -96,21 +99,21 @@ impl Membership {
         }
     }
 
-    /// The newest generation of an owner that was forgotten here.
+    /// The newest generation of an owner whose incarnation was forgotten here.
     pub(crate) fn gone(&self, owner: &Owner) -> Option<u64> {
         let gone = &self.table.gone;
         let at = gone.binary_search_by(|entry| entry.0.cmp(owner)).ok()?;
         Some(gone[at].1)
     }
 
-    /// The owner's incarnations that are known.
+    /// The owner's incarnations in the table.
     pub(crate) fn incarnations(&self, owner: &Owner) -> impl Iterator<Item = u32> {
         let of = move |card: &Card| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
         let starts = self.starts();
         starts.filter(move |number| of(&self.table.cards[*number as usize]))
     }
 
-    /// Notes a fact in a transaction of this replica's.
+    /// Notes a record that an own transaction makes.
     pub(crate) fn note(&mut self, state: &State, writer: u32, says: Says) {
         if matches!(says, Says::Announce(_)) {
             self.table.prospect = None;
@@ -119,25 +122,25 @@ impl Membership {
         self.table.changed(writer, state.epoch);
     }
 
-    /// The members' starts that are known, by local number, ascending.
+    /// The members' starts in the table, by local number, ascending.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
         self.table.starts()
     }
 
-    /// The starts of members, and what is known of them.
+    /// The members' starts in the table, with the records about them.
     pub(crate) fn start_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
         let starts = self.starts();
         starts.map(|number| (&self.table.cards[number as usize], number))
     }
 
-    /// The writers that have left, were declared dead or were absorbed and not forgotten yet, by local
-    /// number, ascending, and what is known of them.
+    /// The writers that have left, were declared dead or were absorbed, and are not forgotten yet. They come
+    /// with their records, by local number, ascending.
     pub(crate) fn ended_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
         let ended = self.table.ended();
         ended.map(|number| (&self.table.cards[number as usize], number))
     }
 
-    /// Makes one fact a transaction.
+    /// Makes one own transaction of one record.
     pub(crate) fn record(
         &mut self,
         state: &mut State,
@@ -151,7 +154,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether this number is a member's incarnation that counts.
+    /// Whether this number is a living incarnation of a member.
     pub(crate) fn counts(&self, writer: u32) -> bool {
         let card = &self.table.cards[writer as usize];
         let owner = card.announce.as_ref().map(|it| it.owner);
@@ -164,20 +167,20 @@ impl Membership {
         MEMBERS && self.counts(OWN)
     }
 
-    /// What may have been collected, here or elsewhere: nothing that this member has not
-    /// acknowledged, or knows to be stable.
+    /// Returns the clocks up to which anything may have been collected, here or elsewhere. Nothing beyond
+    /// them was acknowledged by this member or found to be stable.
     pub(crate) fn given_up(&self) -> Vec<(u32, u64)> {
         let owner = |card: &Card| card.announce.as_ref().map(|it| it.owner);
         let own = owner(&self.table.cards[OWN as usize]);
-        // Its earlier incarnations spoke for it too.
+        // Earlier incarnations of the owner acknowledged for it too.
         let cards = self.start_cards().filter(|it| owner(it.0) == own);
         let acks = cards.filter_map(|it| it.0.ack.as_ref());
         let acked = acks.flat_map(|ack| ack.seen.iter().copied());
         acked.chain(self.horizons()).collect()
     }
 
-    /// Up to which clock what a member's writer stamped may have been collected, here or by those
-    /// who took this replica's word for what is stable.
+    /// The clock up to which a member's writer may have been collected. This replica may have collected it,
+    /// or replicas to which it reported what is stable.
     pub(crate) fn horizon(&self, number: u32) -> u64 {
         let at = number as usize;
         let of = |clocks: &[u64]| clocks.get(at).copied().unwrap_or(0);
@@ -204,7 +207,7 @@ impl Membership {
         state.clocks[OWN as usize] = clock;
     }
 
-    /// Notes whether somebody has taken this writer in by now.
+    /// Notes whether other members have admitted this writer.
     pub(crate) fn establish(&mut self) {
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
         let card = &self.table.cards[OWN as usize];
@@ -219,9 +222,11 @@ impl Membership {
         };
     }
 
-    /// Whether a start of a member's, or the end of one, waits for this member's acknowledgement, which waits
-    /// for those who are attached here: until then the start has [no vote](Self::has_vote), and it is not
-    /// certain what counts of the one that ended.
+    /// Whether a member's start, or the end of one, is delayed by this member's acknowledgement. The
+    /// acknowledgement waits for the guests that are sponsored here.
+    ///
+    /// Until then the start has [no vote](Self::has_vote), and the last clock of the ended one is not
+    /// certain.
     pub(crate) fn holds_up_members(&self, state: &State) -> bool {
         let acked = self.acked();
         let is_held_up = |by: Stamp| {
@@ -241,19 +246,19 @@ impl Membership {
         })
     }
 
-    /// What this member's last ack says.
+    /// The clocks of this member's last acknowledgement.
     pub(crate) fn acked(&self) -> Vec<(u32, u64)> {
         let ack = self.table.cards[OWN as usize].ack.as_ref();
         ack.map_or(Vec::new(), |ack| ack.seen.clone())
     }
 
-    /// Notes what a writer that is attached to this member has seen, as its message tells, of which
-    /// everything has been taken in.
+    /// Notes the clocks that a sponsored writer has seen, by its message. This replica has merged all of the
+    /// message.
     pub(crate) fn heard(&mut self, state: &State, writer: &WriterId, message: &Message) {
         self.heard_of(state, writer, &|writer| message.hi(writer).unwrap_or(0));
     }
 
-    /// Notes that a writer that is attached to this member has seen this, if all of it is here.
+    /// Notes that a sponsored writer has seen these clocks, if this replica covers all of them.
     pub(crate) fn told(&mut self, state: &State, writer: &WriterId, seen: &VersionVector) {
         if state.vector().covers(seen) {
             self.heard_of(state, writer, &|writer| seen.get(writer));
@@ -287,7 +292,7 @@ impl Membership {
         of.filter(|(_, clock)| *clock > 0).collect()
     }
 
-    /// What this member can acknowledge: what it and all that are attached to it have seen.
+    /// Returns the clocks that this member can acknowledge: it and all of its guests have seen them.
     pub(crate) fn seen(&self, state: &State) -> Vec<(u32, u64)> {
         let mut seen = self.members_part(|number| self.held_with_keys(state, number));
         for (card, number) in self.table.cards.iter().zip(0u32..) {
@@ -303,8 +308,8 @@ impl Membership {
         seen
     }
 
-    /// What a writer that is attached here has seen at least: what it told, or else what its last home
-    /// spoke for.
+    /// Returns the clocks that a sponsored writer has seen at least. It reported them, or else its last
+    /// sponsor acknowledged them.
     pub(crate) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
         let told = self.table.told_by(number);
         let home = self.table.cards[number as usize].home;
@@ -317,8 +322,8 @@ impl Membership {
         }
     }
 
-    /// How far a writer that is attached here has got with what members made, as a number that grows
-    /// with it, and whether it has seen all that is held here.
+    /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all
+    /// that are here. The first result is a number that grows with it.
     pub(crate) fn progress(&self, state: &State, writer: &WriterId) -> (u64, bool) {
         let number = state.numbers.get(writer).unwrap_or(OWN);
         let theirs = self.seen_there(number);
@@ -328,11 +333,11 @@ impl Membership {
         (theirs.iter().map(|entry| entry.1).sum(), level)
     }
 
-    /// Says goodbye: the writer's last transaction, after which it makes no other and takes nothing
-    /// in. Its home takes over.
+    /// Leaves: makes the writer's last transaction. Afterwards the replica makes no other one and merges
+    /// nothing. Its sponsor is the successor.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if no member has taken it in.
+    /// [`Error::NotAMember`] if no member has admitted it.
     pub(crate) fn leave(&mut self, state: &mut State) -> Result<(), Error> {
         let Some(home) = self.table.cards[OWN as usize].home else {
             return Err(Error::NotAMember);
@@ -346,8 +351,8 @@ impl Membership {
         })
     }
 
-    /// Declares a writer dead. This member takes over what is known of it, which may be nothing: so
-    /// it becomes certain that nothing of it counts.
+    /// Declares a writer dead, with this member as the successor. The member takes over everything that it
+    /// has of the writer. If it has nothing, it becomes certain that nothing of the writer counts.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`] if it is its own,
@@ -385,8 +390,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether messages of this writer's own may be taken: not if it left, for then all of it is
-    /// held, or was declared dead.
+    /// Whether this replica accepts messages of this writer's own. It does not if the writer was declared
+    /// dead, or if it left, because then the replica already has all of it.
     pub(crate) fn takes_from(&self, state: &State, writer: &WriterId) -> bool {
         let card = state
             .numbers
@@ -395,9 +400,12 @@ impl Membership {
         card.is_none_or(|card| !card.is_over())
     }
 
-    /// Whether this member has acknowledged that a writer is dead, or concluded from its own word
-    /// alone: by then it held all that those who are attached to it had of the writer, and takes no
-    /// more of it from such. Of one that nobody had heard of before it takes nothing from them.
+    /// Whether this member has acknowledged that a writer is dead, or concluded it from its own
+    /// acknowledgement alone.
+    ///
+    /// By then it had everything that its guests had of the writer. It accepts no more of the writer from
+    /// guests. If nobody had received the writer before the fence, it accepts nothing of the writer from
+    /// them.
     pub(crate) fn has_buried(&self, writer: u32) -> bool {
         let card = &self.table.cards[writer as usize];
         let acked = self.acked();
@@ -406,7 +414,7 @@ impl Membership {
         card.retired.is_none() && card.fence.is_some_and(buried)
     }
 
-    /// Whether a writer is a member's incarnation that counts.
+    /// Whether a writer is a living incarnation of a member.
     pub(crate) fn is_counted_member(&self, state: &State, writer: &WriterId) -> bool {
         state
             .numbers
@@ -414,8 +422,8 @@ impl Membership {
             .is_some_and(|number| self.counts(number))
     }
 
-    /// Declares the incarnations dead of owners that are members no more, and those before this one of
-    /// its own owner's, of which it did not know when it announced itself.
+    /// Declares incarnations dead whose owners are no members any more. Declares also earlier incarnations of
+    /// its own owner dead that this replica had not received when it announced itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -443,8 +451,8 @@ impl Membership {
         self.adopt_orphans(state)
     }
 
-    /// Becomes the heir of the dead whose heirs are dead in a circle. They can't have taken over what
-    /// nobody knows that they did: all have acknowledged that they are dead.
+    /// Becomes the successor of dead writers whose successors are dead in a circle. These cannot have taken
+    /// over anything unseen, because all have acknowledged that they are dead.
     pub(crate) fn adopt_orphans(&mut self, state: &mut State) -> Result<(), Error> {
         let quorum = self.quorum(state);
         let open = self
@@ -484,7 +492,7 @@ impl Membership {
         }
     }
 
-    /// The last clock of a writer that counts, if it is over and that is certain here.
+    /// The last clock of a writer that counts, if it is over and this replica is certain of the clock.
     pub(crate) fn last_of(&self, state: &State, writer: &WriterId) -> Option<u64> {
         let number = state.numbers.get(writer);
         let retired = number.and_then(|number| self.table.cards[number as usize].retired);
@@ -493,15 +501,15 @@ impl Membership {
             .or_else(|| self.taken_over(writer))
     }
 
-    /// Whether everything up to an admission was seen here: who was taken in by it and is not known
-    /// was forgotten.
+    /// Whether this replica has seen everything up to an admission. Then a writer of that admission that is
+    /// not in the table was forgotten.
     pub(crate) fn has_seen(&self, state: &State, intro: &Intro) -> bool {
         let held = state.held(&intro.by) >= intro.clock;
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
     }
 
-    /// Whether a writer is a member's incarnation that counts, and whose place is certain: it does not
-    /// have to come back for having begun from an old state, and lose what it alone holds.
+    /// Whether a writer is a living incarnation of a member, and its place is certain. Such a writer does not
+    /// have to rejoin because it began from an old state, so nothing is lost that it alone has.
     pub(crate) fn is_sure_member(&self, state: &State, writer: &WriterId) -> bool {
         let Some(number) = state.numbers.get(writer).filter(|it| self.counts(*it)) else {
             return false;
@@ -512,7 +520,7 @@ impl Membership {
         !card.is_unsure() && (sole || self.horizon(number) >= announced)
     }
 
-    /// Whether this is a member's writer that another living one has taken in.
+    /// Whether another living member has acknowledged this member's writer.
     pub(crate) fn is_acknowledged(&self) -> bool {
         let announce = self.table.cards[OWN as usize].announce.as_ref();
         let clock = announce.map_or(u64::MAX, |it| it.clock);
@@ -521,39 +529,39 @@ impl Membership {
         self.is_established() && others.any(|(card, _)| !card.is_over() && acked(card))
     }
 
-    /// Whether this is a member's writer that others have taken in.
+    /// Whether this is a member's writer that other members have admitted.
     pub(crate) fn is_established(&self) -> bool {
         self.is_member() && self.table.established
     }
 
-    /// The last clock of a forgotten writer that was taken over, if it is still remembered.
+    /// The last clock of a forgotten writer that was taken over, if this replica still remembers it.
     pub(crate) fn taken_over(&self, writer: &WriterId) -> Option<u64> {
         let returns = &self.table.returns;
         let at = returns.binary_search_by(|entry| entry.0.cmp(writer)).ok()?;
         Some(returns[at].1)
     }
 
-    /// Whether a member knows what this replica has seen, and waits for it.
+    /// Whether a member has learned what this replica has seen, and waits for it.
     pub(crate) fn is_counted(&self) -> bool {
         let card = &self.table.cards[OWN as usize];
         self.is_established()
             || card.intro.is_some() && card.announce.is_none() && card.bye.is_none()
     }
 
-    /// The writer's local number, given to it if it has none.
+    /// Returns the writer's local number. A writer without a number receives one.
     pub(crate) fn number(&mut self, state: &mut State, writer: WriterId) -> u32 {
         let number = state.number(writer);
         self.fit(state.writers.len());
         number
     }
 
-    /// Notes whether this is a start of a member's that has not announced itself yet: others take it in
-    /// as a guest until then.
+    /// Notes whether this is a member's start that has not announced itself yet. Until then others admit it
+    /// as a guest.
     pub(crate) fn note_early(&mut self, early: bool) {
         self.table.early = early;
     }
 
-    /// The newest start that is known of an owner, but for this one.
+    /// The generation of an owner's newest start here, this writer excepted. 0 if there is none.
     pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
         let others = self.incarnations(owner).filter(|number| *number != OWN);
         let cards = others.filter_map(|number| self.table.cards[number as usize].announce.as_ref());
@@ -567,22 +575,24 @@ impl Membership {
         number.is_some_and(|number| self.table.cards[number as usize].is_unsure())
     }
 
-    /// Whether members wait for a writer that is none of theirs.
+    /// Whether members wait for a writer that is no member's incarnation.
     pub(crate) fn is_waited_for(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.numbers.get(writer);
         let card = number.map(|number| &self.table.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over())
     }
 
-    /// Who took this replica's writer in, if that is known; of a member, its own announcement, once
-    /// others have taken it in.
+    /// The admission of this replica's writer, if the replica has it. For a member's writer, its own
+    /// announcement once others have admitted it.
     pub(crate) fn intro(&self, state: &State) -> Option<Intro> {
         self.intro_of(state, OWN)
     }
 
-    /// Who took a writer in, if that is known; of a member, its own announcement, if others have
-    /// taken that in. Who was declared dead in the same transaction was not heard of before, and
-    /// that tells nothing.
+    /// The admission of a writer, if this replica has it. For a member's writer, its own announcement if
+    /// others have admitted it.
+    ///
+    /// A writer that was declared dead in the transaction of its admission was unknown before. So that
+    /// admission says nothing, and the result is `None`.
     pub(crate) fn intro_of(&self, state: &State, number: u32) -> Option<Intro> {
         let card = &self.table.cards[number as usize];
         if card.is_burial() {
@@ -606,7 +616,7 @@ impl Membership {
         })
     }
 
-    /// Whether others have taken a member's start in.
+    /// Whether others have admitted a member's start.
     pub(crate) fn is_taken_in(&self, number: u32) -> bool {
         match number {
             OWN => self.table.established,

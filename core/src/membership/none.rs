@@ -35,7 +35,7 @@ impl Empty for Roster {
 }
 
 impl Roster {
-    /// That of an open space of one writer.
+    /// The table of an open space of one writer.
     pub(crate) fn new() -> Roster {
         Roster {
             cards: Vec::from([Card::default()]),

@@ -15,8 +15,8 @@ use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 
 impl Membership {
-    /// Declares an earlier writer of this owner's dead with the transaction of this clock, with this writer
-    /// as its successor. One that no member has admitted is admitted along with it.
+    /// Declares an earlier writer of this owner dead with the transaction of this clock. This writer is the
+    /// successor. A writer that no member has admitted is admitted in the same transaction.
     pub(crate) fn end_earlier(&mut self, state: &State, writer: u32, clock: u64) {
         let by = Stamp { writer: OWN, clock };
         let card = &self.table.cards[writer as usize];
@@ -34,8 +34,8 @@ impl Membership {
         self.note(state, writer, Says::Fence(fence));
     }
 
-    /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
-    /// only declared dead may still have absorbed it itself.
+    /// Returns the only writer that may absorb a writer. It is the successor, or the writer that absorbed the
+    /// successor. A successor that was only declared dead may still have absorbed the writer itself.
     pub(crate) fn absorber_of(&self, card: &Card) -> Option<u32> {
         let mut at = card.successor()?;
         for _ in 0..HEIRS_MAX {
@@ -47,7 +47,7 @@ impl Membership {
         None
     }
 
-    /// Drops the slots of writers that were absorbed without them: nothing survived in them.
+    /// Drops the slots of writers that were absorbed without these slots, because nothing survived in them.
     pub(crate) fn drop_unmoved(&mut self, state: &mut State, writers: &[u32]) {
         if writers.is_empty() {
             return;

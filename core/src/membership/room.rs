@@ -22,8 +22,8 @@ use crate::layers::State;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::writer_id::WriterId;
 
-/// Whether own starts are judged. A page merges no more than leaves room for its writer, and has no
-/// store that brings more.
+/// Whether the replica checks its own start. A page merges only messages that leave room for its writer, and
+/// has no store that brings more.
 const JUDGES_STARTS: bool = !cfg!(target_family = "wasm");
 
 /// The source of writers that are new to a replica.
@@ -37,8 +37,7 @@ pub(crate) enum Bringer {
 }
 
 impl Membership {
-    /// Refuses so many new writers if there is no room for them beside those that are known, the own
-    /// one included.
+    /// Checks that there is room for so many new writers beside those in the table, the own one included.
     ///
     /// # Errors
     /// [`Error::WritersFull`].
@@ -51,7 +50,7 @@ impl Membership {
         let known = state.numbers.len();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
-            // An empty replica takes all that another one holds.
+            // An empty replica accepts all writers of another replica.
             Bringer::Peer if known == 1 => WRITERS_TOLD_MAX + 1,
             Bringer::Peer => WRITERS_MERGED_MAX,
         };
@@ -61,7 +60,7 @@ impl Membership {
         }
     }
 
-    /// The same of one writer, which may be known.
+    /// The same for one writer, which may be in the table already.
     pub(crate) fn room_for_writer(
         &self,
         state: &State,
@@ -72,9 +71,11 @@ impl Membership {
         self.room_for_writers(state, usize::from(new), by)
     }
 
-    /// Refuses the first transaction of the own writer if others have taken all places, its own one
-    /// too. In a space with members a writer's place is judged where it is admitted, and a member has
-    /// one always: its transactions are what makes room.
+    /// Checks that there is room for the first transaction of the own writer. Others may have taken all
+    /// places, its own one too.
+    ///
+    /// In a space with members the admission checks a writer's place. A member always has one, because its
+    /// transactions are what makes room.
     #[inline]
     pub(crate) fn room_for_start(&self, state: &State) -> Result<(), Error> {
         let known = state.numbers.len();

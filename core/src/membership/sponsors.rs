@@ -16,7 +16,7 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Membership {
-    /// Whether a writer may be taken in that has seen so much of others, or nothing.
+    /// Checks that a writer may be admitted that has seen these clocks of other writers, or nothing.
     pub(crate) fn may_admit(
         &self,
         state: &State,
@@ -36,8 +36,8 @@ impl Membership {
         }
     }
 
-    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
-    /// for from the first one on. Whatever it is sent must be of afterwards.
+    /// Admits a writer that has requested it and has made no transaction yet. The members wait for it from
+    /// its first transaction on. Everything that it is sent must be from after this call.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
@@ -55,10 +55,11 @@ impl Membership {
         self.take_in(state, *writer, false)
     }
 
-    /// Takes in a writer as [`admit`](crate::MembersMut::admit) does, of a program that never is a member. Such come
-    /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
-    /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
-    /// starts again should not have to face that.
+    /// Admits a writer of a program that never is a member, as [`admit`](crate::MembersMut::admit) does.
+    ///
+    /// Such programs come and go, and many never report what they received. So the member takes the writer to
+    /// have everything that it is sent, which is at least everything here. If the writer has less, members
+    /// may reject its first transactions. A member that starts again must not face that.
     pub(crate) fn admit_guest(
         &mut self,
         state: &mut State,
@@ -75,9 +76,11 @@ impl Membership {
         Ok(())
     }
 
-    /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard
-    /// of now for the first time, and had seen enough at its first transaction. That outranks all who
-    /// took it in when it greeted them: what it took from others may be less than they think.
+    /// Makes this member the sponsor of a writer, in one of two cases:
+    /// - The writer connects, and has no sponsor yet.
+    /// - The member has received the writer's first transactions now, and the writer had seen enough when it
+    ///   made them. This admission outranks all admissions that members made when the writer connected. The
+    ///   writer may have received less from others than they think.
     pub(crate) fn take_in(
         &mut self,
         state: &mut State,
@@ -101,14 +104,14 @@ impl Membership {
         };
         self.record(state, number, |by| Says::Admit(Admit { turn, by }))?;
         if leaves {
-            return Ok(()); // nobody waits for it any more
+            return Ok(()); // no member waits for it any more
         }
         let seen = self.acked();
         self.table.attach(number, seen);
         Ok(())
     }
 
-    /// Whether this replica speaks for a writer: it is its home, or took over from its home.
+    /// Whether this replica answers for a writer: it is the sponsor, or took over from the sponsor.
     pub(crate) fn is_home_of(&self, card: &Card) -> bool {
         card.home
             .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
@@ -123,15 +126,14 @@ impl Membership {
         attached.map(|(_, number)| number)
     }
 
-    /// Whether this member speaks for a writer.
+    /// Whether this member sponsors a writer.
     pub(crate) fn is_attached(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.numbers.get(writer);
         let card = number.map(|number| &self.table.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
     }
 
-    /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
-    /// held here: as [`progress`](Self::progress) of each.
+    /// The writers that this member sponsors, each with its [`progress`](Self::progress).
     pub(crate) fn levels(&self, state: &State) -> impl Iterator<Item = (WriterId, u64, bool)> {
         let held = self.members_part(|number| state.clocks[number as usize]);
         self.attached_numbers().map(move |number| {
@@ -143,7 +145,7 @@ impl Membership {
         })
     }
 
-    /// Who speaks for a writer by now: itself, or whoever took over.
+    /// Returns the writer that answers for a writer now: itself, or the last of its successors.
     pub(crate) fn heir_of(&self, writer: u32) -> u32 {
         let mut at = writer;
         for _ in 0..HEIRS_MAX {
@@ -155,20 +157,21 @@ impl Membership {
         at
     }
 
-    /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
+    /// The sponsor of this replica's writer. `None` before an admission, and for a member's writer.
     pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
         let home = self.home_number()?;
         Some(state.writers[self.heir_of(home) as usize])
     }
 
-    /// The member that is waited for in the name of this replica, which is none itself.
+    /// The member that admitted this replica's writer, which is no member's. Others wait for that member in
+    /// place of this replica.
     pub(crate) fn home_number(&self) -> Option<u32> {
         let card = &self.table.cards[OWN as usize];
         let home = card.home.filter(|_| card.announce.is_none())?;
         Some(home.by.writer)
     }
 
-    /// The transaction that took a writer in.
+    /// The transaction that admitted a writer.
     pub(crate) fn introduced_by(
         &self,
         state: &State,
@@ -179,14 +182,14 @@ impl Membership {
         Some((state.writers[by.writer as usize], by.clock))
     }
 
-    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    /// The owner and the generation of a writer that is a member's incarnation.
     pub(crate) fn incarnation(&self, state: &State, writer: &WriterId) -> Option<(Owner, u64)> {
         let number = state.numbers.get(writer)?;
         let announce = self.table.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))
     }
 
-    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
+    /// Notes which incarnations, whose place is not certain, the sender of a message has accepted.
     pub(crate) fn vouch(&mut self, state: &State, message: &Message, live: WriterId) {
         let is_unsure = |number: &u32| self.table.cards[*number as usize].is_unsure();
         let is_named = |number: &u32| {

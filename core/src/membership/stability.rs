@@ -77,36 +77,40 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Those whose acknowledgement is needed.
+/// The writers whose acknowledgements are needed.
 pub(crate) struct Quorum {
     pub(crate) members: Vec<u32>,
-    /// What this replica has seen, and those that are attached to it.
+    /// The clocks that this replica and all of its guests have seen.
     pub(crate) own: Vec<(u32, u64)>,
     /// Whether they acknowledged each fence of a member's incarnation that is not absorbed yet, and each
-    /// incarnation whose place is not certain. Until then no other acknowledgement means anything: some
-    /// may know of a fence that others do not.
+    /// incarnation whose place is not certain.
+    ///
+    /// Until then no other acknowledgement means anything, because some members may have a fence that others
+    /// lack.
     pub(crate) firm: bool,
-    /// Whether they acknowledged the fences of guests, too. An acknowledgement leaves out whom its member
-    /// knows to be dead, and others may still take in what that one says.
+    /// Whether they acknowledged the fences of guests, too. An acknowledgement leaves out guests that its
+    /// member knows to be dead, and other members may still accept messages of these guests.
     pub(crate) settled: bool,
 }
 
-/// What all who count have acknowledged, who left out guests that not all of them knew to be dead. It is
-/// stable once they do: whoever was declared dead later was not left out. So guests that go all the time
-/// put off nothing for ever.
+/// The clocks that all counting incarnations have acknowledged, while not all of them had acknowledged the
+/// fences of some guests.
+///
+/// These clocks become stable once all have acknowledged those fences. A guest that was declared dead later
+/// was not left out. So guests that leave all the time do not delay stability for ever.
 #[derive(Clone, Debug)]
 pub(crate) struct Prospect {
     pub(crate) members: Vec<u32>,
-    /// By local number: of members' writers what all acknowledged.
+    /// For each member's writer, by local number, the clock that all acknowledged.
     pub(crate) least: Vec<u64>,
-    /// What was held at an ack of this member's own that all acknowledged.
+    /// The clocks that this member had at an own acknowledgement that all have acknowledged.
     pub(crate) held: Option<Vec<u64>>,
-    /// The guests that were left out, perhaps.
+    /// The guests that may have been left out.
     pub(crate) fences: Vec<u32>,
 }
 
 impl Membership {
-    /// Makes a message complete: it names all writers, and says what may have been collected here.
+    /// Makes a message complete: it names all writers, and carries the GC horizon of this replica.
     pub(crate) fn tell_horizon(&self, state: &State, message: &mut Message) {
         message.complete = message.closed;
         if !message.is_complete() {
@@ -123,8 +127,8 @@ impl Membership {
         message.facts.sort_by_key(Fact::place);
     }
 
-    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
-    /// was collected here, as then only the whole state will do.
+    /// Returns a version vector by local number, no higher than the clocks here. All clocks are 0 if the
+    /// vector lacks something that was collected here, because then only the whole state is enough.
     pub(crate) fn lows(&self, state: &State, since: &VersionVector) -> Vec<u64> {
         let mut lows = state.clocks_in(since);
         if !self.covers_floor(&lows) {
@@ -155,7 +159,7 @@ impl Membership {
             firm: false,
             settled: false,
         };
-        // A member of whom no living incarnation is known may have seen, and made, anything.
+        // A member without a living incarnation here may have seen and made anything.
         let speaks = |owner: &Owner| {
             let mut incarnations = self.incarnations(owner);
             incarnations.any(|number| self.counts(number))
@@ -170,7 +174,7 @@ impl Membership {
         let cards = starts.map(|number| (&self.table.cards[number as usize], number));
         let mut open = cards.filter(|(card, _)| card.retired.is_none());
         quorum.firm = open.all(|(card, number)| {
-            // Others may still judge that it began from too old a state.
+            // Other members may still find that it began from too old a state.
             let announce = card.announce.as_ref().filter(|_| card.is_unsure());
             let announce = announce.map(|it| Stamp {
                 writer: number,
@@ -187,7 +191,7 @@ impl Membership {
         quorum
     }
 
-    /// The guests that were declared dead, and not all who count have acknowledged it.
+    /// The guests that were declared dead by a fence that not all counting incarnations have acknowledged.
     pub(crate) fn left_out(&self, quorum: &Quorum) -> impl Iterator<Item = u32> {
         let left_out = self.ended_cards().filter(|(card, _)| {
             let open = card.retired.is_none() && card.announce.is_none();
@@ -197,8 +201,8 @@ impl Membership {
         left_out.map(|(_, number)| number)
     }
 
-    /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
-    /// that were attached to it, for whom the heir speaks now.
+    /// Whether the successor of a dead member has everything that any member has of it. Then the successor
+    /// has all writers that the dead member sponsored, and answers for them.
     pub(crate) fn is_heir_told(&self, state: &State, quorum: &Quorum, writer: u32) -> bool {
         let heir = self.heir_of(writer);
         let seen = |number: u32| self.seen_by(quorum, number, writer);
@@ -216,7 +220,7 @@ impl Membership {
         }
     }
 
-    /// Whether all who count have acknowledged a stamp.
+    /// Whether all counting incarnations have acknowledged a stamp.
     pub(crate) fn acknowledged(&self, quorum: &Quorum, stamp: Stamp) -> bool {
         !quorum.members.is_empty()
             && quorum.members.iter().all(|&number| {
@@ -229,35 +233,39 @@ impl Membership {
             })
     }
 
-    /// Whether everybody who counts has seen a stamp: what is unseen was made by somebody who had.
+    /// Whether all counting incarnations have seen a stamp. Then each unseen transaction was made by a writer
+    /// that had seen it.
     pub(crate) fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
         let settled = &self.table.settled;
         let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
         self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
     }
 
-    /// Whether this member waits for acknowledgements that it has not asked for yet.
+    /// Whether this member waits for acknowledgements that it has not requested yet.
     pub(crate) fn asks_for_acknowledgements(&self) -> bool {
         self.table.waiting && self.table.pending.is_none()
     }
 
-    /// Notes that this member asks, with its transaction of this clock, for acknowledgements of all that is
-    /// held here.
+    /// Notes that this member requests, with its transaction of this clock, acknowledgements of everything
+    /// that is here.
     pub(crate) fn note_asked(&mut self, state: &State, clock: u64) {
         let mut held = state.clocks.clone();
         held[OWN as usize] = clock;
         self.table.pending = Some((clock, held));
     }
 
-    /// The own clock of the transaction that asked for acknowledgements, while they are not all here; or 0.
+    /// The own clock of the transaction that requested acknowledgements, until all have arrived. Otherwise 0.
     pub(crate) fn asked(&self) -> u64 {
         let pending = self.table.pending.as_ref();
         pending.map_or(0, |pending| pending.0)
     }
 
-    /// The clocks that are [seen](Self::seen), for an acknowledgement of this clock. The acknowledgement is
-    /// part of them if all writers that are sponsored here have seen the transaction before it. A writer
-    /// that was not heard yet may have been sent all but this, and be about to begin from that.
+    /// Returns the clocks that are [seen](Self::seen), for an acknowledgement of this clock. The
+    /// acknowledgement is part of them if all writers that are sponsored here have seen the transaction
+    /// before it.
+    ///
+    /// A writer without a transaction may have received everything but this one, and be about to begin from
+    /// that.
     pub(crate) fn seen_up_to(
         &self,
         state: &State,
@@ -294,9 +302,9 @@ impl Membership {
             };
             due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
             due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
-            // Whoever takes over from a member is waited for until it has been told all.
+            // A member's successor has to receive everything of it, and the others wait for that.
             due |= card.fence.is_some() && of(seen, number) > of(&before, number);
-            // A new incarnation waits to hear from the others.
+            // A new incarnation waits for an acknowledgement of the others.
             due |= number != OWN
                 && self.counts(number)
                 && card
@@ -307,15 +315,16 @@ impl Membership {
         due
     }
 
-    /// Whether others wait for an acknowledgement of this member's that waits itself for those who are
-    /// attached here: they have not said that they have seen as much.
+    /// Whether others wait for an acknowledgement of this member that is itself delayed by its guests. The
+    /// guests have not reported that they have seen as much.
     pub(crate) fn is_held_up(&self, state: &State) -> bool {
         let held = || self.members_part(|number| self.held_with_keys(state, number));
         self.is_member() && !self.is_awaited(&self.seen(state)) && self.is_awaited(&held())
     }
 
-    /// Moves the settled vector on to what all have acknowledged, and to what was held at an ack of
-    /// this member's own that all have acknowledged.
+    /// Raises the settled clocks in two steps. For members' writers it raises them to the clocks that all
+    /// have acknowledged. For the others it raises them to the clocks that this member had at an own
+    /// acknowledgement that all have acknowledged.
     pub(crate) fn settle(&mut self, state: &State, quorum: &Quorum) {
         if !quorum.firm {
             return;
@@ -333,8 +342,8 @@ impl Membership {
         }
         let mut settled = core::mem::take(&mut self.table.settled);
         settled.resize(state.writers.len(), 0);
-        // Of members' writers all say themselves what they have seen: also whose keyed operations they
-        // know.
+        // All acknowledge members' writers themselves, and only as far as they have the writers' keyed
+        // operations.
         let mut held = prospect.held.unwrap_or_default();
         for number in self.starts() {
             let number = number as usize;
@@ -361,7 +370,7 @@ impl Membership {
         }
     }
 
-    /// What all have acknowledged by now.
+    /// Returns the prospect: the clocks that all have acknowledged by now.
     pub(crate) fn prospect(
         &mut self,
         state: &State,
@@ -387,13 +396,13 @@ impl Membership {
         }
     }
 
-    /// How much of a member's writer all who count have acknowledged.
+    /// How much of a member's writer all counting incarnations have acknowledged.
     pub(crate) fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
         let seen = |number: &u32| self.seen_by(quorum, *number, writer);
         quorum.members.iter().map(seen).min().unwrap_or(0)
     }
 
-    /// Takes over what was collected before the state came here.
+    /// Takes over the GC horizon that the sender of a state had.
     pub(crate) fn take_floor(
         &mut self,
         state: &mut State,
@@ -412,7 +421,7 @@ impl Membership {
         }
     }
 
-    /// Notes that something was collected: the GC horizon is at each writer's from now on.
+    /// Notes that something was collected: it moves the GC horizon of each writer.
     pub(crate) fn note_collected(&mut self, state: &State) {
         let mut floor = alloc::vec![0; state.writers.len()];
         for (number, clock) in self.horizons() {
@@ -421,8 +430,8 @@ impl Membership {
         self.table.floor = floor;
     }
 
-    /// What this replica knows to be stable: a member can tell those that are attached to it, who
-    /// have no acknowledgements of their own to conclude it from.
+    /// Everything that this replica has found to be stable. A member can send it to its guests. These cannot
+    /// compute it, because they receive no acknowledgements of their own.
     pub(crate) fn settled(&self, state: &State) -> VersionVector {
         let clocks = |(writer, number): (WriterId, u32)| {
             let clock = self.table.settled.get(number as usize).copied();
@@ -433,9 +442,9 @@ impl Membership {
         VersionVector::from_sorted(state.numbers.iter().filter_map(clocks).collect())
     }
 
-    /// Takes a member's word for what is [settled](crate::Members::stable), if this replica has seen all
-    /// that the member had, which was this: otherwise something could be missing here still that
-    /// was made before it was settled.
+    /// Accepts a member's report of what is [stable](crate::Members::stable), if this replica has seen
+    /// everything that the member had, which is `seen`. Otherwise this replica could still lack something
+    /// that was made before it was stable.
     pub(crate) fn take_settled(
         &mut self,
         state: &State,
@@ -457,7 +466,7 @@ impl Membership {
         }
     }
 
-    /// Whether everything that was collected here is covered by these clocks.
+    /// Whether these clocks cover everything that was collected here.
     pub(crate) fn covers_floor(&self, lows: &[u64]) -> bool {
         let mut floor = self.table.floor.iter().zip(0u32..);
         !GUESTS
@@ -466,8 +475,8 @@ impl Membership {
             })
     }
 
-    /// Up to which clock a writer's part may lack what all have seen to be over; 0 of one that is not
-    /// told apart.
+    /// Returns the clock up to which a writer's part may lack records that all have seen to be over. Returns
+    /// 0 if the table has no clock for the writer.
     #[cfg(feature = "members")]
     pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
         seen_by_all(&self.table.floor, &self.table.settled, writer)

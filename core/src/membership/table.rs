@@ -10,58 +10,61 @@ use crate::writer_id::WriterId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A writer that is attached to this member, and what it has seen of the members' writers.
+/// A writer that this member sponsors, and the clocks of the members' writers that it has seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
     pub(crate) writer: u32,
     pub(crate) seen: Vec<(u32, u64)>,
 }
 
-/// What is known of the writers of a closed space, and where collection stands.
+/// The records about the writers of a closed space, and the state of collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
-    /// By local number.
+    /// The writer states, by local number.
     pub(crate) cards: Vec<Card>,
-    /// Those of members' starts, of those that are over, and those that changed last.
+    /// Lists of numbers: members' starts, writers that are over, and writers that changed last.
     pub(crate) index: Index,
-    /// The present configuration, and who said so.
+    /// The present configuration, with the stamp of its record.
     pub(crate) configuration: Option<(Stamp, Configuration)>,
     /// The newest generation of each owner that was forgotten, ascending by owner, and the stamp
     /// of its absorption.
     pub(crate) gone: Vec<(Owner, u64, Stamp)>,
-    /// Ascending by writer.
+    /// The writers that this member sponsors, ascending.
     pub(crate) attached: Vec<Attached>,
-    /// How many writers could not be absorbed the last time, because their totals did not fit.
+    /// How many writers the last retirement skipped, because their totals did not fit.
     pub(crate) stuck: usize,
     /// Everything up to here, by local number, is stable.
     pub(crate) settled: Vec<u64>,
-    /// The members' part, by local number, of what was stable when something was collected, here or
-    /// before it came here. Whoever has not seen it can't be told the difference, only the whole.
+    /// The stable clocks of members' writers at the last collection, by local number, here or before the
+    /// state came here. A replica that has not seen them cannot be sent the difference, but only the whole
+    /// state.
     pub(crate) floor: Vec<u64>,
-    /// What was held at an ack of this member's own, which others are to acknowledge.
+    /// The request for acknowledgements that is under way: the own clock of its transaction, and the clocks
+    /// that this member had then.
     pub(crate) pending: Option<(u64, Vec<u64>)>,
     pub(crate) prospect: Option<Prospect>,
-    /// Whether others have taken this writer in.
+    /// Whether other members have admitted this writer.
     pub(crate) established: bool,
-    /// Whether this is a start of a member's that has not announced itself yet.
+    /// Whether this is a member's start that has not announced itself yet.
     pub(crate) early: bool,
-    /// What was proposed here.
+    /// The ruling that was proposed here.
     pub(crate) proposal: Option<Ruling>,
-    /// Whether that was put to the vote.
+    /// Whether that ruling was put to the vote.
     pub(crate) asked: bool,
-    /// Who is known to have taken in an incarnation whose place is not certain.
+    /// Pairs of a replica's writer and an incarnation. The replica is known to have accepted the incarnation,
+    /// whose place is not certain.
     pub(crate) vouched: Vec<(WriterId, u32)>,
     /// Whether the last collection left something that waits to be stable.
     pub(crate) waiting: bool,
     /// Forgotten writers with the last clock that was taken over, ascending by writer.
     pub(crate) returns: Vec<(WriterId, u64)>,
-    /// They, the longest forgotten first.
+    /// The same writers. The writer that was forgotten first comes first.
     pub(crate) returned: VecDeque<WriterId>,
-    /// How many there were in all.
+    /// How many writers were ever remembered, those included that were dropped since.
     pub(crate) remembered: u64,
-    /// Whether others were, or may have been, that are not remembered here.
+    /// Whether this replica does not remember some forgotten writers, or may not.
     pub(crate) gaps: bool,
-    /// Members' writers of which only a part may be acknowledged, and up to which clock, ascending by
-    /// local number: of what comes after it the idempotency keys are not known here.
+    /// Members' writers that may be acknowledged only in part, each with its last clock, ascending by local
+    /// number. The idempotency keys of later transactions are missing here.
     pub(crate) held_back: Vec<(u32, u64)>,
 }

@@ -18,9 +18,9 @@ use crate::state::page::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// A step in deciding on a configuration.
+/// A step towards a decided configuration.
 pub(crate) enum Step {
-    /// There is none to take.
+    /// There is no step to take.
     Nothing,
     /// This member has voted.
     Voted,
@@ -39,10 +39,11 @@ impl Membership {
         self.table.proposal.as_ref().map(|it| &*it.limits)
     }
 
-    /// Whether this replica may vote. A member's new incarnation may have forgotten what the one
-    /// before promised, if its disk was put back. It votes once so many others have acknowledged it
-    /// that one of them took part in every majority that the one before can have been part of; by
-    /// then they count the old vote no more.
+    /// Whether this replica may vote.
+    ///
+    /// A member's new incarnation may have lost a promise of the one before, if its disk was put back. It
+    /// votes once enough others have acknowledged it: one of each majority that the one before can have been
+    /// part of. By then they no longer count the old vote.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
         let members = self.configuration().map_or(0, |it| it.members.len());
         let card = &self.table.cards[OWN as usize];
@@ -63,7 +64,8 @@ impl Membership {
         settled >= announce.clock || members == 1 || heard.count() >= needed
     }
 
-    /// Takes the next step in deciding on a configuration: decides, or votes, if there is anything to vote.
+    /// Takes the next step towards a decided configuration: it decides, or votes, if there is anything to
+    /// vote on.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -115,8 +117,8 @@ impl Membership {
             let promises = votes.iter().filter(|(_, vote)| vote.promised == ballot);
             if promises.count() >= majority {
                 let before = accepted.max_by_key(|it| it.0).map(|it| it.1.clone());
-                // One that started again has lost what it proposed, and nobody else may under its
-                // ballot: all stays as it is, under the next number.
+                // A proposer that started again has lost its proposal, and nobody else may propose under its
+                // ballot. So all stays as it is, under the next number.
                 let present = || {
                     self.configuration().map(|it| Ruling {
                         members: it.members.clone(),
@@ -144,19 +146,19 @@ impl Membership {
         Ok(Step::Voted)
     }
 
-    /// Era and number of the configuration that is to be decided next.
+    /// The era and the number of the configuration that is decided next.
     pub(crate) fn next_number(&self) -> Option<(u64, u64)> {
         let present = self.configuration()?;
         Some((present.era, present.number.saturating_add(1)))
     }
 
-    /// Whose incarnation a local number is.
+    /// The owner of the incarnation with this local number.
     pub(crate) fn owner_of(&self, number: u32) -> Option<Owner> {
         let announce = self.table.cards[number as usize].announce.as_ref();
         announce.map(|it| it.owner)
     }
 
-    /// The vote of each member who has one on this number: its newest one.
+    /// The newest vote of each member that has voted on this number.
     pub(crate) fn votes(&self, era: u64, number: u64) -> Vec<(Owner, Vote)> {
         let members = self.configuration().map_or(&[][..], |it| &it.members);
         let vote = |owner: &Owner| Some((*owner, self.vote_of(owner, era, number)?.clone()));
@@ -172,7 +174,7 @@ impl Membership {
         votes.max_by_key(|vote| (vote.promised, vote.accepted.as_ref().map(|it| it.0)))
     }
 
-    /// The present vote of an owner's, to be taken over by its new incarnation.
+    /// The present vote of an owner, for its new incarnation.
     pub(crate) fn inherited_vote(&self, owner: &Owner, clock: u64) -> Option<Box<Vote>> {
         let (era, number) = self.next_number()?;
         let vote = self.vote_of(owner, era, number)?.clone();
@@ -180,7 +182,10 @@ impl Membership {
     }
 }
 
-/// A list of members as a configuration has it.
+/// Returns a list of members in the form of a configuration: ascending, without duplicates.
+///
+/// # Errors
+/// [`Error::MembersFull`] if it is empty or too long.
 pub(crate) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
     let mut members = members.to_vec();
     members.sort_unstable();
