@@ -54,5 +54,5 @@ pub use token::Token;
 #[cfg(feature = "budgets")]
 pub use want::{Draw, Want};
 
-/// The version of the protocol that this crate speaks.
+/// The version of the protocol that this crate implements.
 pub const VERSION: u8 = 1;

@@ -24,14 +24,14 @@ use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What the head takes at most.
+/// The most bytes of the head.
 const HEAD_BYTES: usize = 16 + 3 * 10;
-/// What a counter takes, about.
+/// The approximate bytes of a counter.
 const COUNTER_BYTES: usize = 32;
-/// What it takes at least.
+/// The least bytes of a counter.
 const COUNTER_BYTES_MIN: usize = 4;
 
-/// The adds of one writer that are being encoded.
+/// The adds of one writer while they are encoded.
 pub(crate) struct Adds {
     entry: Entry,
     count: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Adds {
 }
 
 impl Adds {
-    /// Begins with none of about so many.
+    /// Begins without counters, and reserves memory for about `counters` of them.
     pub(crate) fn new(entry: Entry, counters: usize) -> Adds {
         Adds {
             entry,
@@ -48,7 +48,7 @@ impl Adds {
         }
     }
 
-    /// Adds a counter, whose clock is one of the entry's.
+    /// Appends a counter, whose clock is one of the entry's.
     pub(crate) fn push(&mut self, key: &str, row: Row) {
         let out = &mut self.counters;
         put_bytes(out, key.as_bytes());
@@ -57,7 +57,7 @@ impl Adds {
         self.count += 1;
     }
 
-    /// All of them, and what is kept beside them.
+    /// Returns the encoding of all counters, with the unconfirmed transactions in `kept`.
     pub(crate) fn encode(&self, kept: &[Former]) -> Vec<u8> {
         let Entry { writer, lo, hi } = self.entry;
         let mut out = Vec::with_capacity(HEAD_BYTES + self.counters.len());

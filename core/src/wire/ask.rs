@@ -13,36 +13,39 @@ const ACCEPTED: u8 = 1;
 const COUNTS: u8 = 2;
 const WHOLE: u8 = 4;
 
-/// A question to a member: what does it hold durably?
+/// A question to a member: which transactions has it durably?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The question's number, chosen by whoever asks, repeated in the answer.
+    /// The question's number. The sender chooses it, and the answer repeats it.
     pub id: u32,
-    /// If it is empty, the answer is to be given at once, and says all that is held. Otherwise it is
-    /// to be given once all of this is held, and speaks of these writers only. At most
-    /// [`ASK_WRITERS_MAX`] of them.
+    /// The clocks for which the sender waits. At most [`ASK_WRITERS_MAX`] writers.
+    ///
+    /// If it is empty, the member answers at once, and the answer has everything that it has durably.
+    /// Otherwise the member answers once it has all of this, and the answer is about these writers only.
     pub upto: VersionVector,
 }
 
-/// What its sender holds durably. As persisting comes before publishing, that is what it saw when it
-/// answered.
+/// The transactions that its sender has durably. The sender persists before it publishes, so this is
+/// everything that it showed when it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The question's number.
     pub id: u32,
-    /// The era of the newest configuration that the sender knows.
+    /// The era of the newest configuration that the sender has.
     pub era: u64,
-    /// That configuration's number.
+    /// The number of that configuration.
     pub number: u64,
-    /// Whether the sender has accepted a configuration of the next number in a ballot: it may be
-    /// decided, and only others know.
+    /// Whether the sender has accepted a configuration of the next number in a ballot. The configuration may
+    /// be decided already, and only others may have learned of it.
     pub accepted: bool,
-    /// Whether the sender is a member that has its say: since its start it has caught up with so many
-    /// others that nothing is missing which an earlier start of its owner's had answered for.
+    /// Whether the sender is a member whose answer counts.
+    ///
+    /// Since its start it has then caught up with enough other members. It lacks nothing that an earlier
+    /// start of its owner had acknowledged.
     pub counts: bool,
-    /// Whether the vector is all that is held, or only what was asked for.
+    /// Whether the vector is everything that the sender has durably, and not only the requested part.
     pub whole: bool,
-    /// What is held.
+    /// The clocks that the sender has durably.
     pub vector: VersionVector,
 }
 
@@ -58,7 +61,7 @@ pub(super) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Fail> {
         size,
         max: ASK_WRITERS_MAX,
     };
-    // Nothing follows the vector, so that its bytes tell before anything is allocated.
+    // Nothing follows the vector, so the number of bytes shows its length before anything is allocated.
     let at_least = reader.len().saturating_sub(1) / ENTRY_BYTES_MAX;
     if at_least > ASK_WRITERS_MAX {
         return Err(reader.fail(too_many(at_least)));

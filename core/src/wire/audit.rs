@@ -18,9 +18,9 @@ const PAGE: u8 = 0;
 const MORE: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// The most that a shard takes: its writer, its clock, its total.
+/// The most bytes of a shard: its writer, its clock, its total.
 const SHARD_BYTES_MAX: usize = 16 + 10 + 16;
-/// The most that a counter takes beside its shards: its key and how many they are, with lengths.
+/// The most bytes of a counter beside its shards: its key and their number, with lengths.
 const COUNTER_BYTES_MAX: usize = 2 + KEY_BYTES_MAX + 3;
 
 // The last counter of a page may have a shard of every writer.
@@ -33,14 +33,14 @@ const _: () = assert!(
 );
 const _: () = assert!(1 + SPACE_BYTES_MAX + 2 * (2 + KEY_BYTES_MAX) == AUDIT_QUESTION_BYTES_MAX);
 
-/// What does every writer say of these counters? A question to a peer.
+/// A question to a peer: which shards do these counters have?
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuestion {
-    /// The space they are in.
+    /// The space of the counters.
     pub space: Space,
-    /// Only counters whose keys begin so.
+    /// The prefix of their keys.
     pub prefix: String,
-    /// Only keys after this one, by their bytes; empty for all.
+    /// The key after which the page begins, by bytes. Empty for all.
     pub after: String,
 }
 
@@ -57,8 +57,8 @@ impl AuditQuestion {
     /// Decodes a question.
     ///
     /// # Errors
-    /// Any error of the format, [`Error::SpaceName`], and [`Error::KeyLength`] for a prefix or a key
-    /// that no key is as long as.
+    /// Any error of the format, [`Error::SpaceName`], and [`Error::KeyLength`] for a prefix or a key that is
+    /// longer than any key.
     pub fn decode(bytes: &[u8]) -> Result<AuditQuestion, Error> {
         read_all(bytes, |reader| {
             let name = reader.text(Limited::SpaceName, SPACE_BYTES_MAX);
@@ -72,19 +72,21 @@ impl AuditQuestion {
     }
 }
 
-/// What every writer says of counters, all of one moment.
+/// The shards of counters, all of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditedPage {
-    /// The digest of the version vector. Replicas of which it is equal must show the same.
+    /// The digest of the version vector. Replicas with equal digests must show the same.
     pub digest: [u8; 16],
-    /// Ascending by key, the shards of each ascending by writer. At most [`AUDIT_COUNTERS_MAX`].
+    /// The counters, ascending by key, each with its shards ascending by writer. At most
+    /// [`AUDIT_COUNTERS_MAX`].
     pub counters: Vec<(String, Vec<Shard>)>,
-    /// Whether there may be more after the last of them.
+    /// Whether there may be more counters after the last of them.
     pub more: bool,
 }
 
 impl AuditedPage {
-    /// Whether it has only what the question asks for, so that whoever asks on comes to an end.
+    /// Whether it has only counters that the question requests. Then a peer that requests page after page
+    /// comes to an end.
     pub fn answers(&self, question: &AuditQuestion) -> bool {
         let first = self.counters.first();
         let has = |it: &(String, Vec<Shard>)| it.0.starts_with(&question.prefix);
@@ -95,9 +97,9 @@ impl AuditedPage {
 /// The answer to an [`AuditQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditAnswer {
-    /// What is shown.
+    /// A page of counters.
     Page(AuditedPage),
-    /// Why nothing is: the code of a refusal, in small letters and `_`.
+    /// The code of a refusal, in small letters and `_`.
     Refused(String),
 }
 
@@ -167,7 +169,7 @@ fn read_page(reader: &mut Reader<'_>, more: bool) -> Result<AuditedPage, Fail> {
             max: AUDIT_COUNTERS_MAX,
         }));
     }
-    // Whoever has more to tell tells something.
+    // A page with more to come has at least one counter.
     if more && count == 0 {
         return Err(reader.malformed(Rule::Flag));
     }
@@ -212,7 +214,7 @@ fn read_shards(reader: &mut Reader<'_>) -> Result<Vec<Shard>, Fail> {
     Ok(shards)
 }
 
-/// A key, or the begin of one, or nothing.
+/// Reads a key, or the begin of one, or an empty text.
 fn read_key(reader: &mut Reader<'_>) -> Result<String, Fail> {
     let bytes = usize::try_from(reader.varint()).unwrap_or(usize::MAX);
     if bytes > KEY_BYTES_MAX {

@@ -19,14 +19,14 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes);
 }
 
-/// Appends bytes. In WebAssembly this is one function, since each place that has it costs code.
+/// Appends bytes. In WebAssembly this is one function, because each inlined copy costs code.
 #[cfg_attr(target_family = "wasm", inline(never))]
 #[cfg_attr(not(target_family = "wasm"), inline)]
 pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Maps signed to unsigned so that small magnitudes stay small.
+/// Maps signed to unsigned numbers so that small magnitudes stay small.
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -45,16 +45,16 @@ pub(crate) fn put_wide(out: &mut Vec<u8>, value: i128) {
     out.push(value as u8);
 }
 
-/// Reading failed; the reader knows why. So a result is one bit wide on its way up, which keeps
-/// the decoders small where every byte is downloaded.
+/// The result of a failed read. The reader has the error. So a result is one bit wide on its way up, which
+/// keeps the decoders small where every byte is downloaded.
 #[derive(Debug)]
 pub(crate) struct Fail;
 
-/// What is left to read, and the error of the first read that failed.
+/// The bytes that are left to read, and the error of the first read that failed.
 ///
-/// A read that fails leaves nothing to read, and gives zeros as all after it do, until a rule is
-/// broken or the end is reached: then the first error is told. So not every number has to be asked
-/// whether it was there.
+/// A read that fails leaves no bytes, and returns zeros. All later reads do the same, until a decoder finds a
+/// broken rule or reaches the end. Then the first error is reported. So a decoder does not have to test each
+/// number.
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
     error: Option<Error>,
@@ -81,7 +81,7 @@ pub(crate) fn read_all<'a, T>(
 }
 
 impl<'a> Reader<'a> {
-    /// Notes why reading fails, if it did not fail before.
+    /// Records the error, unless an earlier read has failed already.
     #[cold]
     #[inline(never)]
     pub(crate) fn fail(&mut self, error: Error) -> Fail {
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A count of things that take at least `each` bytes, so no more than the bytes that are left.
+    /// A count of items of at least `each` bytes. So it is no greater than the bytes that are left.
     pub(crate) fn count(&mut self, each: usize) -> usize {
         let count = self.varint();
         if count > (self.left.len() / each) as u64 {

@@ -16,11 +16,11 @@ use crate::state::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// In the byte that says what is known of the space: keyed operations follow.
+/// A bit of the byte about the space: keyed operations follow.
 const KEYED: u8 = 4;
-/// There too: keyed operations may be missing.
+/// A bit of the same byte: keyed operations may be missing.
 const KEYLESS: u8 = 8;
-/// There too: the writers follow whose keyed operations may be missing.
+/// A bit of the same byte: the writers whose keyed operations may be missing follow.
 const LACKING: u8 = 16;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
@@ -81,7 +81,7 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
             put_ballot(out, &it.promised);
-            // What has no limits is written as it was before there were any.
+            // A ruling without limits keeps the encoding from before limits existed.
             out.push(match &it.accepted {
                 None => 0,
                 Some((_, ruling)) if ruling.limits.is_empty() => 1,

@@ -42,37 +42,37 @@ const WANT: u8 = 14;
 #[cfg(feature = "budgets")]
 const DRAW: u8 = 15;
 
-/// The capability to keep what is remembered of forgotten writers: whole states come with it.
+/// The capability to store the memory of forgotten writers: whole states contain it.
 pub const REMEMBERS: u64 = 1;
-/// The sender lacks some of it: it is to come with whatever completes a transfer.
+/// The sender lacks some of that memory. The last chunk of each transfer to it has to contain it.
 pub const LACKS_MEMORY: u64 = 2;
-/// The capability to say what is held durably.
+/// The capability to answer what a replica has durably.
 pub const ANSWERS: u64 = 4;
-/// The sender takes only what writers made that were proved to it to be its peer's own.
+/// The sender accepts only transactions of writers that were proved to be its peer's own.
 pub const TAKES_OWN: u64 = 8;
-/// The sender takes nothing of what anybody made: its peer may only read.
+/// The sender accepts no transactions: its peer may only read.
 pub const TAKES_NOTHING: u64 = 16;
-/// The capability to move rights of budgets to who asks for them.
+/// The capability to give rights of budgets on request.
 pub const GIVES: u64 = 32;
-/// The capability to give numbers of sequences to who asks for them.
+/// The capability to give numbers of sequences on request.
 pub const DEALS: u64 = 64;
-/// The capability to move rights of periods of limits to who asks for them.
+/// The capability to give rights of periods of limits on request.
 pub const LENDS: u64 = 256;
 
-/// Who a peer is and what it speaks: the first frame in each direction.
+/// The identity of a peer and its versions: the first frame in each direction.
 ///
-/// Its first two bytes mean the same in all versions, so that any two programs can tell that they
-/// do not understand each other.
+/// Its first two bytes mean the same in all versions. So any two programs can find out that they do not
+/// understand each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The lowest version of the protocol that is spoken.
+    /// The lowest version of the protocol that the sender implements.
     pub version_min: u8,
-    /// The highest version of the protocol that is spoken.
+    /// The highest version of the protocol that the sender implements.
     pub version_max: u8,
-    /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`]. Unknown bits are ignored.
+    /// Optional features, one bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`]. A receiver ignores unknown bits.
     pub capabilities: u64,
-    /// A random number of this process, by which a peer is known again after a reconnect.
+    /// A random number of this process. It identifies the peer after a reconnect.
     pub session: u64,
     /// The program's name and version, for people.
     pub agent: String,
@@ -80,15 +80,15 @@ pub struct Hello {
     pub nonce: [u8; 16],
     /// The proof of the owner's key. Reserved, empty.
     pub proof: Vec<u8>,
-    /// What the sender holds.
+    /// The digests of the sender's state.
     pub digests: Digests,
-    /// The writer that the sender writes under.
+    /// The writer under which the sender writes.
     pub writer: WriterId,
-    /// That writer's clock.
+    /// The clock of that writer.
     pub clock: u64,
 }
 
-/// What a replica holds, in few bytes: equal vectors with different contents are a fork.
+/// The digests of a replica's state. Equal vectors with different contents are a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digests {
     /// The digest of the version vector.
@@ -97,25 +97,25 @@ pub struct Digests {
     pub contents: u64,
 }
 
-/// Why a peer tells of writers' contents.
+/// The reason why a peer sends writers' contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// To answer: these differ here.
+    /// An answer: the contents of these writers differ here.
     Answer,
-    /// To ask: the digests differ, so which of all writers do?
+    /// A question: the digests differ, so the receiver compares all writers.
     Ask,
-    /// To tell: these were found forked.
+    /// A report: these writers were found forked.
     Forked,
 }
 
 /// A request for everything that is not in a version vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// The request's number, chosen by whoever asks, repeated in the answers.
+    /// The request's number. The sender chooses it, and the answers repeat it.
     pub id: u32,
-    /// Which chunk is asked for first: 0, or where a broken transfer goes on.
+    /// The first chunk that is requested: 0, or the one at which a broken transfer continues.
     pub chunk: u32,
-    /// What the asker holds.
+    /// The version vector of the sender.
     pub vector: VersionVector,
 }
 
@@ -126,7 +126,7 @@ pub struct Delta {
     pub id: u32,
     /// The chunk's number, from 0.
     pub chunk: u32,
-    /// Whether this chunk completes the transfer; only then anything becomes visible.
+    /// Whether this chunk completes the transfer. Only then the receiver shows any of it.
     pub last: bool,
     /// The shards.
     pub message: Message,
@@ -135,9 +135,9 @@ pub struct Delta {
 /// A frame's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// The greeting.
+    /// The hello.
     Hello(Hello),
-    /// What the sender holds.
+    /// The digests of the sender's state.
     Digest(Digests),
     /// A request.
     Pull(Pull),
@@ -152,50 +152,53 @@ pub enum Body {
     },
     /// Fresh changes of one writer.
     Push(Message),
-    /// The sender writes under another writer from now on.
+    /// The writer under which the sender writes from now on.
     Writer(WriterId),
-    /// This writer is the sender's owner's, whom the link has authenticated: the owner's key, the space
-    /// and this nonce give its id. Who was proved that answers with the same.
+    /// A proof that this writer belongs to the sender's owner, whom the link has authenticated. The owner's
+    /// key, the space and this nonce give the writer's id.
+    ///
+    /// A receiver that accepts the proof answers with the same frame.
     Own {
         /// The writer.
         writer: WriterId,
-        /// What it was minted with.
+        /// The nonce from which the id was made.
         nonce: [u8; 16],
     },
-    /// In a space with members: the sender's writer, which is this, can't go on. Declare it dead, and
-    /// say up to which clock it was taken over.
+    /// In a space with members: the sender's writer, which is this, can't go on. The receiver has to declare
+    /// it dead, and to reply up to which clock it was taken over.
     Return {
         /// The writer.
         writer: WriterId,
-        /// Who took it in, if it knows: then who does not know it has forgotten it, or has not heard
-        /// of it yet.
+        /// The admission of the writer, if the sender has it. If the receiver does not have the writer, the
+        /// admission says why: the receiver has forgotten the writer, or has not received it yet.
         intro: Option<Intro>,
-        /// Whose it is to be if the owner is a member, which the sender may not know yet.
+        /// The owner of the writer, if the sender takes part as a member once its owner is one. The sender
+        /// may not have learned yet whether it is.
         owner: Option<Owner>,
     },
     /// In a space with members: this writer can't go on.
     Ended {
         /// The writer.
         writer: WriterId,
-        /// How much of it counts.
+        /// The part of it that counts.
         last: Last,
     },
     /// The contents of writers, one by one.
     Contents {
-        /// What it is for.
+        /// The reason for the frame.
         why: Why,
         /// The digest of the sender's version vector.
         vector: [u8; 16],
         /// The writers, ascending.
         writers: Vec<Contents>,
     },
-    /// In a space with members: what do you hold durably?
+    /// In a space with members: a question what the receiver has durably.
     #[cfg(feature = "members")]
     Ask(Ask),
-    /// What the sender holds durably.
+    /// The transactions that the sender has durably.
     #[cfg(feature = "members")]
     Answer(Answer),
-    /// In a space with members: a member is short of rights of a budget, and asks for some.
+    /// In a space with members: a member requests rights of a budget, because it is short of them.
     #[cfg(feature = "budgets")]
     Want(Want),
     /// A request for numbers of a sequence.
@@ -203,30 +206,32 @@ pub enum Body {
     Draw(Draw),
 }
 
-/// How much of a writer that is over counts.
+/// The part of a writer's transactions that counts, after the writer is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Last {
-    /// That is not certain yet; what it told up to this clock showed that it can't go on.
+    /// The part is not certain yet. The transactions that the writer sent up to this clock showed that it
+    /// can't go on.
     Unsure(u64),
-    /// Everything up to this clock.
+    /// Every transaction up to this clock.
     Upto(u64),
-    /// Nothing, for certain: the sender remembers all who were forgotten.
+    /// None, for certain: the sender remembers all forgotten writers.
     Nothing,
-    /// That is not remembered any more; whether something of it that came on this link may have
+    /// The sender no longer remembers. The flag says whether transactions that came on this link may have
     /// counted.
     Forgotten(bool),
-    /// That is not certain before the one who asks has announced itself: its owner is a member.
+    /// The part is not certain before the process that asks has announced itself, because its owner is a
+    /// member.
     Member,
-    /// One that is no member says so: it matters only to who has another writer by now.
+    /// The sender is no member. The frame matters only to a process that writes under another writer by now.
     Hearsay,
 }
 
 /// A frame: a space and a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The space it speaks of.
+    /// The space to which the frame belongs.
     pub space: Space,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
@@ -446,7 +451,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
     out
 }
 
-/// The space that a frame speaks of, by which a program with many spaces routes it.
+/// Returns the space of a frame. A program with many spaces routes the frame by it.
 ///
 /// # Errors
 /// [`Error::NotAFrame`], [`Error::TooLarge`], or an error of the format.
@@ -458,8 +463,8 @@ pub fn frame_space(bytes: &[u8]) -> Result<&str, Error> {
     })
 }
 
-/// Whether a frame is a push with changes of this writer: only that writer's own node makes them. Reads no
-/// further than the writer's entry, and allocates nothing.
+/// Whether a frame is a push with changes of this writer. Only that writer's own node makes such pushes. It
+/// reads no further than the writer's entry, and allocates nothing.
 #[cfg(feature = "members")]
 pub fn push_changes_writer(bytes: &[u8], writer: &WriterId) -> bool {
     let changes = read_all(bytes, |reader| {
@@ -474,7 +479,7 @@ pub fn push_changes_writer(bytes: &[u8], writer: &WriterId) -> bool {
     changes.unwrap_or(false)
 }
 
-/// Version, type and space.
+/// Reads the version, the type and the space.
 fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
     if reader.len() > FRAME_BYTES_MAX {
         let size = reader.len();
@@ -533,7 +538,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     if !MEMBERS {
-        // Why it is told is all that such a program can make use of.
+        // The reason is all that such a program can use.
         reader.skip_rest();
         return Ok(Body::Contents {
             why,
@@ -542,7 +547,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         });
     }
     let vector = reader.array();
-    // The clocks are checked, and their number with them, before anything else is read.
+    // The clocks, and their number, are checked before anything else is read.
     let mut writers: Vec<Contents> = read_vector(reader)?
         .iter()
         .map(|(writer, clock)| Contents {
@@ -566,7 +571,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
 fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
     let (version_min, version_max) = (reader.u8(), reader.u8());
     if version_min > VERSION || version_max < VERSION {
-        // Whatever follows is another version's.
+        // The format of the rest belongs to another version.
         return Err(reader.fail(Error::Version {
             min: detail(version_min),
             max: detail(version_max),

@@ -1,4 +1,5 @@
-//! The encoding of unconfirmed transactions in a store: what this owner's writers made, to make it again.
+//! The encoding of unconfirmed transactions in a store: this owner's writers made them, and may have to make
+//! them again.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
 use super::frame::{put_intro, read_intro};
@@ -35,7 +36,7 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
         }
         put_did(out, &journal.survivors);
     }
-    // Behind all else, where stores of the first format end.
+    // The keys come last, after the place where records of the first format end.
     if kept.iter().any(|former| !former.journal.keyed.is_empty()) {
         for former in kept {
             put_varint(out, former.journal.keyed.len() as u64);

@@ -58,7 +58,7 @@ fn put_adds(out: &mut Vec<u8>, adds: &[KeyedAdd]) {
     }
 }
 
-/// What a keyed operation added, as it is kept.
+/// Encodes the adds of a keyed operation for the idempotency log.
 #[cfg(feature = "members")]
 pub(crate) fn encode_adds(adds: &[KeyedAdd]) -> Box<[u8]> {
     let mut out = Vec::new();
@@ -66,10 +66,10 @@ pub(crate) fn encode_adds(adds: &[KeyedAdd]) -> Box<[u8]> {
     out.into()
 }
 
-/// Undoes [`encode_adds`].
+/// Decodes the result of [`encode_adds`].
 #[cfg(feature = "members")]
 pub(crate) fn decode_adds(bytes: &[u8]) -> Vec<KeyedAdd> {
-    // What was encoded here can be decoded.
+    // The bytes come from `encode_adds`, so they can be decoded.
     read_all(bytes, |reader| read_adds(reader, None)).unwrap_or_default()
 }
 
@@ -105,7 +105,7 @@ fn read_by(reader: &mut Reader<'_>, message: &Message) -> Result<Option<Stamp>, 
     Ok(Some(Stamp { writer, clock }))
 }
 
-/// What the transaction `by` added, if it is told which that was.
+/// Reads the adds of the transaction `by`, if the message says which one it was.
 fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>, Fail> {
     let mut adds: Vec<KeyedAdd> = Vec::new();
     for _ in 0..reader.count(4) {
@@ -114,7 +114,7 @@ fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>
             return Err(reader.malformed(Rule::KeyedAscend));
         }
         let (amount, before) = (reader.wide(), reader.varint());
-        // A withdrawal tells how far that is before the transaction.
+        // A withdrawal encodes how far that is before the transaction.
         if by.is_some_and(|by| before >= by.clock) {
             return Err(reader.malformed(Rule::Life));
         }
@@ -127,7 +127,7 @@ fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>
     Ok(adds)
 }
 
-/// Refuses more bytes of adds than one idempotency key may have.
+/// Checks that the adds of one idempotency key have no more bytes than allowed.
 ///
 /// # Errors
 /// [`Error::TooLarge`].

@@ -19,31 +19,33 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Which of a page's keys a column has rows of: all of them, a bitmap that follows, or a single one
-/// whose place is the value less `PRESENT_ONE`.
+/// The keys of a page for which a column has rows: all of them, those in a bitmap that follows, or a single
+/// one. The place of a single one is the value less `PRESENT_ONE`.
 const PRESENT_ALL: u64 = 0;
 const PRESENT_BITMAP: u64 = 1;
 const PRESENT_ONE: u64 = 2;
 
-/// What a list of forgotten writers is: those of a record of a store, beside earlier ones; all that the
-/// sender remembers, which may not be all; all there ever were.
+/// The kinds of a list of forgotten writers:
+/// - `MEMORY_PART`: the list of one record of a store, beside those of earlier records.
+/// - `MEMORY_GAPS`: all writers that the sender remembers, which may not be all.
+/// - `MEMORY_ALL`: all writers that were ever forgotten.
 const MEMORY_PART: u8 = 0;
 const MEMORY_GAPS: u8 = 1;
 const MEMORY_ALL: u8 = 2;
 
-/// The bounds that a message is held to.
+/// The bounds of a message.
 struct Bounds {
     writers: usize,
     key_bytes: usize,
 }
 
-/// A message of a peer.
+/// The bounds of a message from a peer.
 const TOLD: Bounds = Bounds {
     writers: WRITERS_TOLD_MAX,
     key_bytes: MESSAGE_KEY_BYTES_MAX,
 };
 
-/// A message of the own store: a replica reads back everything that it wrote.
+/// The bounds of a message from the own store: a replica reads back everything that it wrote.
 const STORED: Bounds = Bounds {
     writers: usize::MAX,
     key_bytes: usize::MAX,
@@ -62,7 +64,7 @@ impl Message {
         out
     }
 
-    /// As [`encode`](Message::encode), with what only this replica's store is to keep.
+    /// As [`encode`](Message::encode), with the parts that only this replica's store receives.
     pub fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
         if GUESTS && (self.tells_memory() || !self.kept.is_empty()) {
@@ -72,12 +74,12 @@ impl Message {
         out
     }
 
-    /// Whether it says anything of forgotten writers.
+    /// Whether it has anything about forgotten writers.
     pub(super) fn tells_memory(&self) -> bool {
         self.gaps.is_some() || !self.returns.is_empty()
     }
 
-    /// The forgotten writers that are remembered, with the last clock of each that counts, and whether
+    /// Appends the forgotten writers of the message, with the last clock of each that counts, and whether
     /// these are all.
     pub(super) fn put_memory(&self, out: &mut Vec<u8>) {
         out.push(match self.gaps {
@@ -176,7 +178,8 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
     Ok(())
 }
 
-/// Reads a message that a peer tells. Of an open space it has no keyed operations: only stores do.
+/// Reads a message from a peer. In an open space it may have no keyed operations: only stores have them
+/// there.
 pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     let message = read_message(reader, &TOLD)?;
     if !message.closed && message.has_reserved_keys() {
@@ -184,7 +187,7 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     }
     #[cfg(feature = "members")]
     for op in message.keyed.iter() {
-        // A replica passes on all that it accepts, beside the table of a last chunk.
+        // A replica forwards everything that it accepts, together with the table of a last chunk.
         let bytes = encode_adds(&op.adds).len();
         room_for_keyed(bytes).map_err(|error| reader.fail(error))?;
     }
@@ -216,7 +219,7 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         kept: GuestPart::default(),
         keyed: GuestPart::default(),
     };
-    // Which keys of each page have nothing yet.
+    // The keys of each page for which nothing was read yet.
     let mut unused: Vec<u64> = crate::list(pages.min(reader.len()));
     for page in 0..pages {
         let keys = all(message.delta.keys.page(page).len());
@@ -265,7 +268,7 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
     }
 }
 
-/// Refuses a table of more writers than so many.
+/// Checks that a table has no more than `max` writers.
 fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<(), Fail> {
     match count > max {
         true => Err(reader.fail(Error::WritersFull {
@@ -276,8 +279,8 @@ fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<()
     }
 }
 
-/// Reads the table of writers with which a message of a peer begins, and stops at this writer. Returns the
-/// writer's entry, if there is one.
+/// Reads the writer table at the begin of a peer's message, up to this writer. Returns the writer's entry, if
+/// there is one.
 #[cfg(feature = "members")]
 pub(super) fn find_told_writer(
     reader: &mut Reader<'_>,
@@ -315,7 +318,7 @@ fn read_writer(reader: &mut Reader<'_>, last: Option<&Entry>) -> Result<Entry, F
     }
     let lo = reader.varint();
     let hi = lo.checked_add(reader.varint());
-    // The greatest number stands for what lets nothing through.
+    // The greatest number is reserved for the low clock that excludes every shard.
     match hi.filter(|hi| !GUESTS || *hi < u64::MAX) {
         Some(hi) => Ok(Entry { writer, lo, hi }),
         None => Err(reader.fail(Error::Number)),
@@ -329,7 +332,7 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
     for _ in 0..count {
         let shared = reader.varint();
         let rest = reader.varint();
-        // Neither sum nor cast can overflow once both are known to be short.
+        // Neither the sum nor the cast can overflow after both numbers were found to be small.
         let max = KEY_BYTES_MAX as u64;
         if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
             let bytes = shared.saturating_add(rest) as usize;
@@ -339,7 +342,7 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
         }
         let shared = shared as usize;
         let rest = reader.take(rest as usize);
-        // Ascending and with the longest shared prefix: the first other byte is greater.
+        // Keys ascend and share the longest prefix, so the first byte that differs is greater.
         let follows = match (key.get(shared), rest.first()) {
             (Some(old), Some(new)) => old < new,
             (None, Some(_)) => key.len() == shared,
@@ -365,7 +368,7 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
     Ok(keys)
 }
 
-/// The columns of a page, and which of its keys they have rows of.
+/// Reads the columns of a page. Returns also the keys of the page for which they have rows.
 fn read_page(
     reader: &mut Reader<'_>,
     writers: &[Entry],

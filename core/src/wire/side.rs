@@ -35,7 +35,7 @@ const FOLD_RESET: u64 = 2;
 const FOLD_SET: u64 = 4;
 const FOLD_UNTIL: u64 = 8;
 
-/// The bit if it applies.
+/// The bit if `applies`, else 0.
 fn bit(applies: bool, bit: u64) -> u64 {
     if applies { bit } else { 0 }
 }
@@ -147,7 +147,7 @@ fn put_fold(out: &mut Vec<u8>, fold: &Fold, lo: u64) {
     }
 }
 
-/// 0 for never, else one more than the time.
+/// Appends 0 for never, else one more than the time.
 fn put_until(out: &mut Vec<u8>, until: u64) {
     put_varint(out, if until == NEVER { 0 } else { until + 1 });
 }
@@ -186,7 +186,7 @@ fn read_side(
     if parts == 0 || parts >= known {
         return Err(match GUESTS {
             true => reader.malformed(Rule::SideParts),
-            // Parts of absorbed writers come before the word that the space has members.
+            // The parts of absorbed writers come before the byte that says that the space has members.
             false => reader.fail(Error::MembersUnsupported),
         });
     }
@@ -265,7 +265,7 @@ fn read_withdrawals(
     }
 }
 
-/// A clock within what the message says of a writer.
+/// Reads a clock after the entry's `lo` and not after its `hi`.
 pub(super) fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> u64 {
     let after = reader.varint();
     let clock = entry.lo.checked_add(1).and_then(|c| c.checked_add(after));
@@ -287,7 +287,7 @@ pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Stamp {
     Stamp { writer, clock }
 }
 
-/// A clock that is so much before the row's.
+/// Reads a clock as its distance before the row's clock.
 fn read_before(reader: &mut Reader<'_>, clock: u64) -> u64 {
     let before = clock.saturating_sub(reader.varint());
     if before == 0 {
@@ -322,7 +322,7 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     }
     if parts & HIGH != 0 {
         extra.high = unzigzag(reader.varint());
-        // Checked before the total is put together, which could leave 128 bits.
+        // The check comes before the total is computed, which could exceed 128 bits.
         if extra.high == 0 || i128::from(extra.high).abs() > WIDE_MAX >> 64 {
             return Err(reader.fail(Error::Number));
         }

@@ -22,12 +22,13 @@ const CHARS_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What a session depends on: at most [`TOKEN_WRITERS_MAX`] writers, each with the clock of a
-/// transaction. Who holds these holds all that the session has written and read, since each transaction
-/// brings along what its writer had seen.
+/// The transactions on which a session depends: at most [`TOKEN_WRITERS_MAX`] writers, each with a clock.
 ///
-/// Its text is base64url without padding (RFC 4648) of a version and a version vector. One token has
-/// one text.
+/// A replica that has these transactions has everything that the session has written and read. The reason is
+/// that each transaction brings everything that its writer had seen.
+///
+/// Its text is base64url without padding (RFC 4648) of a version and a version vector. One token has one
+/// text.
 ///
 /// ```
 /// use tallymesh_core::{Replica, Space, Token, WriterId};
@@ -48,7 +49,10 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub struct Token(VersionVector);
 
 impl Token {
-    /// Takes a vector of at most so many writers as a token may have.
+    /// Makes a token of a vector.
+    ///
+    /// # Errors
+    /// [`Error::TokenFull`] if the vector has more writers than a token may have.
     pub(crate) fn new(vector: VersionVector) -> Result<Token, Error> {
         match vector.len() {
             ..=TOKEN_WRITERS_MAX => Ok(Token(vector)),
@@ -56,7 +60,7 @@ impl Token {
         }
     }
 
-    /// The transactions that it names.
+    /// The transactions on which the session depends.
     pub fn vector(&self) -> &VersionVector {
         &self.0
     }
@@ -78,7 +82,7 @@ impl fmt::Display for Token {
 impl core::str::FromStr for Token {
     type Err = Error;
 
-    /// Reads a token's text, and nothing else than what [`Display`](fmt::Display) writes.
+    /// Reads a token's text. It accepts exactly the texts that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Token, Error> {
         let refused = || Error::Token { chars: text.len() };
         let bytes = bytes(text).ok_or_else(refused)?;
@@ -103,7 +107,7 @@ fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text that is as [`text`] writes it.
+/// Returns the bytes of a text in the form that [`text`] writes. `None` for any other text.
 fn bytes(encoded: &str) -> Option<Vec<u8>> {
     if encoded.len() > CHARS_MAX {
         return None;
@@ -119,7 +123,7 @@ fn bytes(encoded: &str) -> Option<Vec<u8>> {
         let [_, high, middle, low] = bits.to_be_bytes();
         bytes.extend_from_slice(&[high, middle, low][..part.len() * 3 / 4]);
     }
-    // Bits that are left over would give a token many texts.
+    // Bits that are left over would give one token several texts.
     (text(&bytes) == encoded).then_some(bytes)
 }
 

@@ -13,19 +13,19 @@ use alloc::vec::Vec;
 /// The largest amount of a budget's operation.
 const AMOUNT_MAX: u64 = i64::MAX as u64;
 
-/// A request for rights of a budget, to a member that holds some.
+/// A request for rights of a budget, to a member that has some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Of which kind.
+    /// The kind of the rights.
     pub stock: Stock,
     /// The budget.
     pub name: String,
-    /// The clock of whoever is asked, as the asker has seen it: what was given after that is on its
-    /// way.
+    /// The receiver's clock as the sender has seen it. Rights that the receiver gave after that clock are on
+    /// their way.
     pub seen: u64,
-    /// How much is missing for what somebody waits for; 0 if nobody waits. At most 2^63 - 1.
+    /// The amount that is missing for waiting callers, 0 if none waits. At most 2^63 - 1.
     pub need: u64,
-    /// How much was used at the asker of late, with what is waited for. At most 2^63 - 1.
+    /// The amount that the sender used of late, with the amount for waiting callers. At most 2^63 - 1.
     pub recent: u64,
 }
 
@@ -34,11 +34,11 @@ pub struct Want {
 pub struct Draw {
     /// The sequence.
     pub name: String,
-    /// The clock of whoever is asked, as the asker has seen it.
+    /// The receiver's clock as the sender has seen it.
     pub seen: u64,
-    /// How many are missing for who waits, or nearly so. At most 2^63 - 1.
+    /// How many numbers are missing for waiting callers, or will be soon. At most 2^63 - 1.
     pub need: u64,
-    /// How many were handed out at the asker of late. At most 2^63 - 1.
+    /// How many numbers the sender handed out of late. At most 2^63 - 1.
     pub recent: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a store keeps of own writers, to bytes and back.
+//! The records of own writers in a store, to bytes and back.
 
 use super::super::bytes::read_all;
 use super::*;
