@@ -1,4 +1,4 @@
-//! What can go wrong, with a stable code for each.
+//! All errors, with a stable code for each.
 
 mod detail;
 mod display;
@@ -16,14 +16,14 @@ use alloc::boxed::Box;
 #[cfg(feature = "budgets")]
 use core::fmt;
 
-/// What a message builds on and a replica does not hold.
+/// The transactions that a message builds on and that a replica lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Whose transactions are missing.
+    /// The writer of the missing transactions.
     pub writer: WriterId,
     /// The clock that the message builds on.
     pub needed: u64,
-    /// The clock that is held.
+    /// The clock up to which the replica has the writer's transactions.
     pub held: u64,
 }
 
@@ -31,9 +31,9 @@ pub struct Missing {
 #[cfg(feature = "budgets")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// What was asked for.
+    /// The amount that was requested.
     pub asked: u64,
-    /// What was there to be had.
+    /// The amount that was available.
     pub held: crate::ledger::Holding,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Short {
     }
 }
 
-/// Why an operation, a message or a frame was refused. Nothing was changed.
+/// The reason why an operation, a message or a frame was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,9 +69,9 @@ pub enum Error {
     },
     /// The sum would leave the range of a 64-bit integer.
     Overflow {
-        /// What survives of this writer's own adds.
+        /// The sum of this writer's own adds that survive.
         total: Detail<i128>,
-        /// What was to be added.
+        /// The amount that was to be added.
         by: Detail<i64>,
     },
     /// An expiry is later than any date.
@@ -86,28 +86,28 @@ pub enum Error {
     },
     /// The writer's clock has reached the end of its range.
     ClockExhausted,
-    /// No key goes by this number here.
+    /// No key has this number here.
     UnknownHandle {
         /// The number.
         handle: Detail<u32>,
     },
     /// The space cannot hold one more counter.
     CountersFull {
-        /// How many it holds.
+        /// How many counters it has.
         counters: Detail<usize>,
     },
     /// The space cannot hold one more writer.
     WritersFull {
         /// How many there would be.
         writers: Detail<usize>,
-        /// How many there may be, by who brings them.
+        /// How many there may be. The number depends on the source of the new writers.
         max: Detail<usize>,
     },
-    /// A message needs something that is not held here yet.
+    /// A message builds on something that this replica lacks.
     NotCovered(Detail<Box<Missing>>),
-    /// A message knows transactions of this replica's own writer that it never made.
+    /// A message has transactions of this replica's own writer that the replica never made.
     OwnClockAhead {
-        /// The clock that was heard of.
+        /// The clock in the message.
         heard: Detail<u64>,
         /// This replica's own clock.
         own: Detail<u64>,
@@ -123,7 +123,7 @@ pub enum Error {
         /// How many there would be.
         members: Detail<usize>,
     },
-    /// No writer of this id is known here.
+    /// No writer of this id is in the writer table here.
     UnknownWriter {
         /// The id.
         writer: Detail<WriterId>,
@@ -137,66 +137,66 @@ pub enum Error {
     },
     /// A writer has seen less than was acknowledged in its name.
     Behind,
-    /// This replica wrote something that no member has taken in, and has missed what was collected
-    /// meanwhile.
+    /// This replica wrote something that no member has received, and lacks transactions whose records were
+    /// collected since.
     Outdated,
-    /// A member's new incarnation may have begun from too old a state, and what would tell is
-    /// missing: a complete message is needed.
+    /// A member's new incarnation may have begun from too old a state, and the message does not show it: a
+    /// complete message is needed.
     Unsure {
         /// The incarnation's writer.
         writer: Detail<WriterId>,
     },
-    /// A message brings a writer that no member has taken in.
+    /// A message brings a writer that no member has admitted.
     Stranger {
         /// The writer.
         writer: Detail<WriterId>,
     },
-    /// A peer with limited rights speaks for a writer that it has not proved to be its owner's, or says
-    /// what only members say.
+    /// A peer with limited rights sent transactions of a writer that it has not proved to be its owner's. Or
+    /// it sent a record that only members may send.
     #[cfg(feature = "guests")]
     NotYours {
         /// The writer.
         writer: Detail<WriterId>,
     },
-    /// The role of whoever asks for this does not allow it.
+    /// The role of the caller does not allow this.
     #[cfg(feature = "guests")]
     BeyondRole,
-    /// Room for writers that peers with limited rights share is used up.
+    /// The room for writers that peers with limited rights share is used up.
     #[cfg(feature = "members")]
     ShareFull {
-        /// Who shares it.
+        /// The peers that share it.
         share: Share,
     },
-    /// A caller is to be remembered more operations of under idempotency keys than there is room for, and
-    /// all of them are new.
+    /// There is no room to remember more operations of a caller under idempotency keys, and all of them are
+    /// new.
     #[cfg(feature = "members")]
     KeyedFull {
-        /// How many there may be of those that it shares room with.
+        /// How many operations the callers that share the room may have.
         max: usize,
     },
-    /// A peer with limited rights tells a total that no adds of one writer come to.
+    /// A peer with limited rights sent a total that no adds of one writer can reach.
     #[cfg(feature = "members")]
     WideTotal {
         /// The total.
         total: i128,
     },
-    /// The counter has expired, or an expiry of an earlier life is left. That has to be cancelled before
-    /// anything is added, which the role does not allow.
+    /// The counter has expired, or an expiry of an earlier life is left. A caller has to cancel that before
+    /// it adds anything, and its role does not allow that.
     #[cfg(feature = "guests")]
     Expired,
-    /// A key begins as keys of budgets do.
+    /// A key begins with the character of reserved keys.
     #[cfg(feature = "budgets")]
     ReservedKey,
-    /// Something of another kind goes by this name.
+    /// Something of another kind has this name.
     #[cfg(feature = "budgets")]
     WrongKind {
-        /// What goes by it.
+        /// The kind of the thing with this name.
         kind: crate::ledger::account::Kind,
     },
-    /// No budget of this name is known here.
+    /// This replica has no budget of this name.
     #[cfg(feature = "budgets")]
     NoBudget,
-    /// No sequence of this name is known here.
+    /// This replica has no sequence of this name.
     #[cfg(feature = "budgets")]
     NoSequence,
     /// There is a sequence of this name.
@@ -205,7 +205,7 @@ pub enum Error {
     /// No number of a sequence can be handed out here now.
     #[cfg(feature = "budgets")]
     NumbersShort,
-    /// A number is handed out anew each time, so not under an idempotency key.
+    /// Each call hands out a new number, so it takes no idempotency key.
     #[cfg(feature = "budgets")]
     NumberOnce,
     /// No sequence has a number like that.
@@ -214,7 +214,7 @@ pub enum Error {
         /// The number.
         number: u64,
     },
-    /// As many numbers of a sequence are watched as may be.
+    /// The greatest number of watched numbers of sequences is reached.
     #[cfg(feature = "budgets")]
     WatchesFull,
     /// An amount is over 2^63 - 1.
@@ -223,10 +223,10 @@ pub enum Error {
         /// The amount.
         amount: u64,
     },
-    /// This writer does not hold so many rights.
+    /// This writer does not have so many rights.
     #[cfg(feature = "budgets")]
     RightsShort(Box<Short>),
-    /// This writer does not hold so much room under the cap.
+    /// This writer does not have so much room under the cap.
     #[cfg(feature = "budgets")]
     RoomShort(Box<Short>),
     /// A lease is too short or too long.
@@ -235,22 +235,22 @@ pub enum Error {
         /// How long it would be, in milliseconds.
         ms: u64,
     },
-    /// What is no lease's id.
+    /// A text is no lease's id.
     #[cfg(feature = "budgets")]
     LeaseId {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A lease has an id of its own, so it is not given under an idempotency key.
+    /// Each lease has its own id, so a lease takes no idempotency key.
     #[cfg(feature = "budgets")]
     LeaseOnce,
-    /// This writer holds nothing of such a lease.
+    /// This writer has nothing of such a lease.
     #[cfg(feature = "budgets")]
     NoLease,
     /// No limit covers this key.
     #[cfg(feature = "budgets")]
     NoLimit,
-    /// A limit's name is empty or too long, or begins as keys of kinds do.
+    /// A limit's name is empty or too long, or begins with the character of reserved keys.
     #[cfg(feature = "budgets")]
     LimitName {
         /// Its length in bytes.
@@ -274,26 +274,26 @@ pub enum Error {
         /// How many there would be.
         limits: usize,
     },
-    /// So much is not left here of what a limit allows in this period.
+    /// A limit does not allow so much more in this period here.
     #[cfg(feature = "budgets")]
     LimitReached(Box<Short>),
     /// Bytes end before what they announce.
     Truncated,
-    /// Bytes go on after the end of what they announce.
+    /// Bytes follow after the end of the encoding.
     TrailingBytes {
         /// How many are left over.
         bytes: Detail<usize>,
     },
     /// A number is written in more bytes than it needs, or does not fit its field.
     Number,
-    /// The bytes say what this format never writes.
+    /// The bytes break a rule of the format.
     Malformed {
         /// Which rule is broken.
         rule: Detail<Rule>,
     },
     /// A size is over its limit.
     TooLarge {
-        /// What is too large.
+        /// The kind of the thing that is too large.
         what: Detail<Limited>,
         /// Its size.
         size: Detail<usize>,
@@ -309,9 +309,9 @@ pub enum Error {
         /// The highest version that the peer speaks.
         max: Detail<u8>,
     },
-    /// A frame of another space came on this link.
+    /// A frame of another space arrived on this link.
     WrongSpace,
-    /// A frame came before the hello, or a second hello came.
+    /// A frame arrived before the hello, or a second hello arrived.
     Handshake,
     /// A text is no token.
     #[cfg(feature = "tokens")]
@@ -322,13 +322,14 @@ pub enum Error {
     /// A session depends on more writers than a token can name.
     #[cfg(feature = "tokens")]
     TokenFull {
-        /// How many they are.
+        /// How many writers they are.
         writers: Detail<usize>,
     },
 }
 
 impl Error {
-    /// A message builds on the clock `needed` of a writer of which `held` is held here.
+    /// The error of a message that builds on the clock `needed` of a writer. This replica has the writer up
+    /// to `held`.
     #[inline(always)]
     pub(crate) fn not_covered(writer: WriterId, needed: u64, held: u64) -> Error {
         let missing = Missing {
@@ -342,7 +343,7 @@ impl Error {
     /// The stable code of this error, the same on each surface.
     pub const fn code(&self) -> &'static str {
         match self {
-            // Spares a program without members their names.
+            // A program without members does not contain the names of their errors.
             Error::Closed
             | Error::NotAMember
             | Error::MembersFull { .. }

@@ -1,7 +1,9 @@
 //! The details that errors carry beside their codes.
 
-/// The detail of an error beside its code. The module that a page loads first shows codes only: there it is
-/// nothing, so that nothing is put together, moved or dropped for it.
+/// The detail of an error beside its code.
+///
+/// The module that a page loads first shows codes only. There the detail is empty, so no code computes, moves
+/// or drops it.
 #[cfg(feature = "guests")]
 pub type Detail<T> = T;
 
@@ -17,7 +19,7 @@ pub(crate) fn detail<T>(value: T) -> Detail<T> {
     value
 }
 
-/// Makes the detail of an error, of which nothing is left.
+/// Makes the detail of an error, which is empty here.
 #[cfg(not(feature = "guests"))]
 #[inline(always)]
 pub(crate) fn detail<T>(_: T) -> Detail<T> {

@@ -1,4 +1,4 @@
-//! What errors say to people.
+//! The texts of errors for people.
 
 use super::Error;
 #[cfg(feature = "guests")]

@@ -1,8 +1,8 @@
-//! Rules of the format, and what has a limit on its size: what errors name.
+//! Names in errors: the rules of the format, and the things whose size has a limit.
 
 use core::fmt;
 
-/// A rule of the format, numbered so that its sentence is carried only by programs that show it.
+/// A rule of the format. It has a number, so that only programs that show its sentence contain the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
@@ -16,19 +16,19 @@ pub enum Rule {
     KeysAscend,
     /// A column's writer is in the table.
     ColumnWriter,
-    /// Each key has a shard, or something beside one.
+    /// Each key has a shard, or a record beside one.
     KeyUsed,
-    /// What is beside shards ascends by key and writer.
+    /// Records beside shards ascend by key and writer.
     SidesAscend,
-    /// What is beside a shard has known parts, and at least one.
+    /// The records beside a shard have known parts, and at least one.
     SideParts,
-    /// The rare part of a shard goes with its row and says more than it.
+    /// The rare part of a shard goes with its row, and says more than the row.
     Extra,
     /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
     Life,
-    /// What is said of writers ascends by kind and writer.
+    /// Membership records ascend by kind and writer.
     FactsAscend,
-    /// What is said of writers is of a known kind.
+    /// Membership records are of a known kind.
     FactKind,
     /// A bitmap names some of a page's keys, but not one or all.
     Bitmap,
@@ -48,7 +48,7 @@ pub enum Rule {
     ChunkCovered,
     /// Only pushes are broadcast.
     OnlyPushes,
-    /// What a store keeps of transactions ascends by clock, and is of known kinds.
+    /// The transactions in a store ascend by clock, and are of known kinds.
     Kept,
     /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
     Withdrawals,
@@ -98,7 +98,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What has a limit on its size, numbered as [`Rule`] is.
+/// A thing whose size has a limit. It has a number for the same reason as [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limited {
@@ -118,9 +118,9 @@ pub enum Limited {
     Proof,
     /// A limit's name in bytes.
     LimitName,
-    /// What an operation under an idempotency key adds, with the keys, in bytes.
+    /// The adds of an operation under an idempotency key, with the keys, in bytes.
     Keyed,
-    /// The writers that a member is asked for.
+    /// The writers in a question to a member.
     #[cfg(feature = "members")]
     AskedWriters,
     /// The counters of a page of an audit.
@@ -132,7 +132,7 @@ pub enum Limited {
     /// A budget's name in bytes.
     #[cfg(feature = "budgets")]
     BudgetName,
-    /// The name of a budget of which something is leased, in bytes.
+    /// The name of a budget of which a part is leased, in bytes.
     LeasedName,
     /// A name of a sequence in bytes.
     #[cfg(feature = "budgets")]
