@@ -50,17 +50,17 @@ use alloc::vec::Vec;
 #[cfg(feature = "members")]
 use core::cmp::Ordering;
 
-/// A writer id that two processes wrote under, or whose stored shards have rotted.
+/// A writer id under which two processes wrote, or whose stored shards have rotted.
 ///
-/// No correct writer makes two different histories. Every replica comes to hold both: for each
-/// counter the greater clock stands, of equal clocks the greater total. This is the evidence.
+/// No correct writer makes two different histories. Every replica comes to have both. For each counter the
+/// greater clock stands, and at equal clocks the greater total. The fault is the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The writer.
     pub writer: WriterId,
-    /// The clock that the evidence is of.
+    /// The clock to which the evidence belongs.
     pub clock: u64,
-    /// What was seen.
+    /// The observation.
     pub evidence: Evidence,
 }
 
@@ -72,19 +72,19 @@ impl Fault {
     }
 }
 
-/// What shows that a writer has two histories, or made what it must not.
+/// The observation that a writer has two histories, or made something that it must not make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Two shards of this clock differ.
     Totals {
         /// The counter.
         key: Box<str>,
-        /// The total that was held.
+        /// The total here.
         ours: i128,
-        /// The total that came.
+        /// The total that arrived.
         theirs: i128,
     },
-    /// Something of this clock came, though everything up to it was held, without this.
+    /// A record of this clock arrived, although this replica had everything up to the clock without it.
     Late {
         /// The counter.
         key: Box<str>,
@@ -96,31 +96,31 @@ pub enum Evidence {
         /// The peer's.
         theirs: u64,
     },
-    /// A replica knows this clock of the writer, and the writer's own replica had not come to it.
+    /// Another replica has this clock of the writer, and the writer's own replica had not reached it.
     Ahead {
-        /// The clock that the writer's replica had come to, by its own word.
+        /// The clock that the writer's replica had reached, by its own report.
         own: u64,
     },
-    /// More was taken from what the writer held of a budget than was ever there.
+    /// The writer spent more of a budget than it ever had.
     #[cfg(feature = "budgets")]
     Overdrawn {
         /// The budget's name.
         name: Box<str>,
-        /// What is held: less than nothing.
+        /// The amount that the writer has: less than 0.
         held: i128,
     },
 }
 
-/// What one writer's history comes to, as two digests.
+/// One writer's history, as two digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// The writer.
     pub writer: WriterId,
     /// Its clock.
     pub clock: u64,
-    /// Over its shards. It follows from the writer and the clock alone.
+    /// The digest of its shards. It follows from the writer and the clock alone.
     pub shards: u64,
-    /// Over its cancels of others' shards that matter still. It follows from the version vector.
+    /// The digest of its cancels of others' shards that still matter. It follows from the version vector.
     pub cancels: u64,
 }
 
@@ -136,18 +136,18 @@ impl Contents {
         }
     }
 
-    /// Whether they have no digests: nothing is left of the writer, or the program makes none.
+    /// Whether they have no digests. Then nothing is left of the writer, or the program makes no digests.
     pub(crate) fn is_unknown(&self) -> bool {
         self.shards == 0 && self.cancels == 0
     }
 }
 
-/// The digest of each page's contents, as it was when the digest of all was asked for last.
+/// The digest of each page's contents at the last request for the digest of all.
 #[derive(Clone)]
 struct Sums {
-    /// Pages touched from this epoch on are to be done again.
+    /// Pages that were touched from this epoch on have to be hashed again.
     epoch: u64,
-    /// Whether the space had members then, where other parts of a page count.
+    /// Whether the space had members then. With members other parts of a page count.
     closed: bool,
     pages: Vec<u64>,
     sum: u64,
@@ -169,14 +169,14 @@ impl Sums {
     }
 }
 
-/// Forks and other faults that were found, and the digests by which forks are looked for.
+/// Forks and other faults that were found, and the digests that are compared to find forks.
 #[derive(Clone)]
 pub(crate) struct ForkLog {
     sums: MemberPart<Sums>,
-    /// Writers that were found forked since the sync machine last asked.
+    /// Writers that were found forked since the sync machine's last request.
     forked: MemberPart<Vec<WriterId>>,
     faults: MemberPart<Vec<Fault>>,
-    /// Those that nobody has taken yet, to be laid to links.
+    /// The faults that the sync machine has not yet taken, to assign them to links.
     #[cfg(feature = "members")]
     fresh_faults: Vec<Fault>,
     fault_count: u64,
@@ -191,7 +191,7 @@ pub(crate) struct ForkLog {
 pub struct Forks<'a> {
     log: &'a ForkLog,
     state: &'a State,
-    /// Whether the space has members, where other parts of a counter count.
+    /// Whether the space has members. With members other parts of a counter count.
     closed: bool,
 }
 
@@ -201,8 +201,8 @@ impl<'a> Forks<'a> {
         Forks { log, state, closed }
     }
 
-    /// The evidence of faults that were detected, up to
-    /// [`FAULTS_KEPT_MAX`]: the first ones of those that are alike.
+    /// The evidence of detected faults, up to [`FAULTS_KEPT_MAX`]. If faults repeat one kind and writer, it
+    /// has the first ones.
     #[inline]
     pub fn faults(self) -> &'a [Fault] {
         &self.log.faults
@@ -214,7 +214,7 @@ impl<'a> Forks<'a> {
         self.log.fault_count
     }
 
-    /// The contents of each writer, ascending by writer. Looks at everything that is held.
+    /// The contents of each writer, ascending by writer. It reads everything in the replica.
     #[inline]
     pub fn contents(self) -> Vec<Contents> {
         self.log.contents(self.state, self.closed)
@@ -222,7 +222,7 @@ impl<'a> Forks<'a> {
 }
 
 impl ForkLog {
-    /// One without any.
+    /// A log without faults.
     pub(crate) fn new() -> ForkLog {
         ForkLog {
             sums: MemberPart::default(),
@@ -234,21 +234,22 @@ impl ForkLog {
         }
     }
 
-    /// The heap bytes that the digests take.
+    /// The heap bytes of the digests.
     #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {
         self.sums.heap_bytes()
     }
 
-    /// Has all digests made anew.
+    /// Discards all digests, so that the next request computes them again.
     #[inline]
     pub(crate) fn forget_sums(&mut self) {
         self.sums.take();
     }
 
-    /// A digest of everything that is held here: equal at replicas with equal version vectors,
-    /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
-    /// built without them.
+    /// Returns a digest of all contents. It is equal at replicas with equal version vectors, unless a writer
+    /// was forked.
+    ///
+    /// It reads only pages that changed since the last call. It is 0 in a program built without digests.
     pub(crate) fn content_digest(&mut self, state: &mut State, closed: bool) -> u64 {
         let Some(sums) = self.sums.get_mut() else {
             return 0;
@@ -275,7 +276,7 @@ impl ForkLog {
         sums.sum
     }
 
-    /// The contents of each writer, ascending by writer. Looks at everything that is held.
+    /// The contents of each writer, ascending by writer. It reads everything in the replica.
     pub(crate) fn contents(&self, state: &State, closed: bool) -> Vec<Contents> {
         let mut digests = alloc::vec![[0u64; 2]; state.writers.len()];
         let pages = if MEMBERS { state.pages.len() } else { 0 };
@@ -299,13 +300,13 @@ impl ForkLog {
         all.filter(|it| it.clock > 0).collect()
     }
 
-    /// The writers of which something came that a clock held here had claimed, since this was last
-    /// called.
+    /// Returns the writers that were found forked since the last call. A record of each arrived at a clock
+    /// that this replica had covered.
     pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
         self.forked.take()
     }
 
-    /// Notes that two processes write under the own id: a peer knows this clock of it.
+    /// Notes that two processes write under the own id, because a peer has this clock of it.
     pub(crate) fn doubt_self(&mut self, state: &State, clock: u64) {
         let writer = state.writer();
         let own = state.clock();
@@ -316,8 +317,8 @@ impl ForkLog {
         });
     }
 
-    /// Notes where the rows of a writer in a message, all of clocks that are held, are not those that are
-    /// held. A row that is not here may have been collected.
+    /// Notes a fault where a writer's rows in a message differ from the rows here. All clocks of the
+    /// message's rows must be covered here. A row that is absent here may have been collected.
     #[cfg(feature = "members")]
     pub(crate) fn compare_rows(&mut self, state: &State, message: &Message, writer: &WriterId) {
         let Some(number) = state.numbers.get(writer) else {
@@ -358,7 +359,7 @@ impl ForkLog {
         }
     }
 
-    /// Notes a fault. One that may show again and again is noted once a writer.
+    /// Notes a fault. A fault that may show again and again is noted once for each writer.
     pub(crate) fn note_fault(&mut self, fault: impl FnOnce() -> Fault) {
         if MEMBERS && !self.keep_fault(fault()) {
             return;
@@ -366,7 +367,7 @@ impl ForkLog {
         self.fault_count += 1;
     }
 
-    /// Keeps a fault, while there is room; false if it is one that is not even counted.
+    /// Stores a fault, while there is room. Returns false if the fault is not even counted.
     pub(crate) fn keep_fault(&mut self, fault: Fault) -> bool {
         let known = |old: &Fault| fault.repeats(old);
         #[cfg(feature = "members")]
@@ -382,7 +383,7 @@ impl ForkLog {
             return false;
         }
         if faults.len() >= FAULTS_KEPT_MAX && !is_known {
-            // The like of it is kept elsewhere, so nothing is lost that this is not worth.
+            // The log has another fault of the same kind and writer, so the newer fault is worth more.
             let is_double = |(at, old): (usize, &Fault)| {
                 let mut later = faults.iter().skip(at + 1);
                 later.any(|it| it.repeats(old)).then_some(at)
@@ -398,15 +399,13 @@ impl ForkLog {
         true
     }
 
-    /// The faults that were noted since this was last called, each kind once a writer, also those that are
-    /// not kept for ever.
+    /// Returns the faults that were noted since the last call, each kind once for each writer. It includes
+    /// faults that the log does not keep for ever.
     #[cfg(feature = "members")]
     pub(crate) fn take_fresh_faults(&mut self) -> Vec<Fault> {
         core::mem::take(&mut self.fresh_faults)
     }
 
-    /// Takes note of what came at a clock that was held already: it is to be stored and told on, as
-    /// what is new is.
     #[cold]
     /// Keeps the evidence of the forks that a merge found, `count` of them.
     #[inline(always)]
@@ -417,6 +416,8 @@ impl ForkLog {
         }
     }
 
+    /// Keeps the evidence of one fork. The merge installed its record at a covered clock. The record has to be
+    /// stored and sent, as a new one is.
     fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
         let writer = state.writers[number as usize];
         state.rework(&[writer]);
@@ -439,8 +440,8 @@ impl ForkLog {
     }
 }
 
-/// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
-/// is a shard (0) or a cancel (1).
+/// Calls `take` with each record of a page: its writer, whether it is a shard (0) or a cancel (1), and its
+/// hash.
 fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(u32, usize, u64)) {
     let page = &state.pages[at];
     let odd = page.odd();
@@ -481,7 +482,7 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
         if let Some(extra) = &side.extra {
             take(side.writer, 0, hash_extra(base, extra));
         }
-        // Tagged apart from each other and from rows, whose second word is a clock.
+        // Each record has a tag of its own, which no row has: a row's second word is a clock.
         let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
         let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
         for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
@@ -497,8 +498,10 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
     }
 }
 
-/// In a space with members, where what does not count any more may be dropped here and not yet
-/// there: what a counter's shards come to, and its expiry with the first of them.
+/// Calls `take` with the sum of each shard of a counter, and the counter's expiry with the first of them.
+///
+/// In a space with members the digest is made of these. A replica may have dropped records that no longer
+/// count, while another one still has them.
 fn digest_survivors(state: &State, handle: KeyId, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
     let mut expiry = state.effective_expiry(handle).unwrap_or_default();
     for shard in state.shards(handle) {
