@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 pub(crate) use earlier::OfFormer;
 pub use journal::{Again, AgainOp, Returned};
 
-/// Own transactions that no member is known to hold, of the present writer and of earlier ones.
+/// Unconfirmed own transactions, of the present writer and of earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct Rejoin {
     journal: GuestPart<Journal>,
@@ -48,7 +48,7 @@ pub(crate) struct Rejoin {
 }
 
 impl Rejoin {
-    /// What earlier writers made and no member is known to hold.
+    /// The earlier writers, with their unconfirmed transactions.
     pub(crate) fn earlier(&self) -> &[Former] {
         &self.former
     }

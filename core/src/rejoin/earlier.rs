@@ -12,17 +12,18 @@ use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What a message for a store says of former writers.
+/// The part of the earlier writers that a message for a store carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfFormer {
     Nothing,
-    /// Up to which clocks members hold what they made, and others may have been told of it.
+    /// For each writer, the clocks up to which members have its transactions and others may have received
+    /// them.
     Clocks,
     All,
 }
 
 impl Rejoin {
-    /// What is known of the present writer, which is about to be a former one.
+    /// Returns the record of the present writer, which is about to be an earlier one.
     pub(crate) fn to_leave(&self, state: &State, members: &Membership, before: u64) -> Former {
         let writer = state.writer();
         Former {
@@ -33,13 +34,13 @@ impl Rejoin {
         }
     }
 
-    /// Keeps what a former writer made until it is certain what of it counts.
+    /// Stores an earlier writer's transactions until it is certain which of them count.
     pub(crate) fn keep_former(&mut self, former: Former) {
         self.former.update(|it| it.push(former));
     }
 
-    /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
-    /// former writers may have been made again by then.
+    /// Notes that the store was an old copy, because a later start of its owner exists. The transactions of
+    /// earlier writers in that copy may have been made again since.
     pub(crate) fn doubt_former(&mut self) {
         let former = self.former.get_mut().into_iter().flatten();
         for former in former.filter(|it| it.stored) {
@@ -48,7 +49,7 @@ impl Rejoin {
         }
     }
 
-    /// Takes back what the store kept of a writer.
+    /// Restores the stored record of a writer.
     pub(crate) fn take_kept(&mut self, state: &State, kept: &Former) {
         if kept.writer == state.writer() {
             self.journal.update(|it| it.extend(&kept.journal));
@@ -77,7 +78,8 @@ impl Rejoin {
         former.unsure |= kept.unsure;
     }
 
-    /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
+    /// Returns the records for a store: the own transactions after this clock, and the part `former` of
+    /// earlier writers.
     pub(crate) fn to_keep(
         &self,
         state: &State,
@@ -100,8 +102,8 @@ impl Rejoin {
         if members.configuration().is_none() && state.clock() > after {
             journal.open = state.clock();
         }
-        // Members wait also for one that has written nothing, once it was taken in; and it may end before
-        // it hears of that.
+        // Members wait also for a writer without transactions, once it was admitted. The process may end
+        // before it learns of the admission.
         let taken_in = members.table.cards[OWN as usize].intro.is_some();
         let waited =
             members.table.early || taken_in && members.is_waited_for(state, &state.writer());
@@ -112,7 +114,8 @@ impl Rejoin {
         kept
     }
 
-    /// Notes that others may be told of all that is held here, as by one whose owner is a member or not.
+    /// Notes that others may receive everything of the own writer. `member` says whether this replica's owner
+    /// is a member.
     pub(crate) fn note_told(&mut self, state: &State, member: bool) {
         let clock = state.clock();
         if self.journal.told != clock {
@@ -125,7 +128,7 @@ impl Rejoin {
         }
     }
 
-    /// Notes that others may be told of all that is held here of former writers.
+    /// Notes that others may receive everything of earlier writers that is in this replica's state.
     pub(crate) fn note_former_told(&mut self, state: &State) {
         for former in self.former.get_mut().into_iter().flatten() {
             let (last, held) = (former.last(), state.held(&former.writer));
@@ -135,21 +138,21 @@ impl Rejoin {
         }
     }
 
-    /// A number that changes when others may have been told of more, or hold more, of former writers,
-    /// or those are doubted.
+    /// Returns a number that depends on the clocks of earlier writers. It changes if others may have received
+    /// more, if members have more, or if the store turns out to be an old copy.
     pub(crate) fn former_clocks(&self) -> u64 {
         let clocks = |it: &Former| {
             let clocks = it.journal.told.wrapping_add(it.journal.dropped);
             let clocks = clocks.wrapping_add(u64::from(it.doubtful));
-            // Each counts in its own way: what goes with one must not hide what is new of another.
+            // Each writer has its own factor, so that a writer that is dropped cannot hide a change of
+            // another one.
             clocks.wrapping_mul(hash_bytes(0, it.writer.as_bytes()))
         };
         let former = self.former.iter().map(clocks);
         former.fold(0, u64::wrapping_add)
     }
 
-    /// How many of the transactions that were made here, under this and former writers, no member is
-    /// known to hold; 0 while the space is open.
+    /// How many own transactions, under this and earlier writers, are unconfirmed. 0 while the space is open.
     pub(crate) fn unheld(&self, members: &Membership) -> usize {
         let former = self
             .former
@@ -161,14 +164,14 @@ impl Rejoin {
         }
     }
 
-    /// Whether a writer is a former one of this replica, and what it made is kept.
+    /// Whether a writer is an earlier one of this replica, with transactions that may have to be made again.
     pub(crate) fn is_former(&self, writer: &WriterId) -> bool {
         let former = self.former.iter().find(|it| it.writer == *writer);
         former.is_some_and(|it| it.last() > 0)
     }
 
-    /// Notes that a member holds former writers' transactions up to `clock`: for good, if the place of
-    /// such a writer is certain.
+    /// Notes that a member has earlier writers' transactions up to `clock`. If the place of such a writer is
+    /// certain, it has them for good.
     pub(crate) fn former_held(
         &mut self,
         state: &State,
@@ -182,21 +185,21 @@ impl Rejoin {
         }
     }
 
-    /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
-    /// there is nothing more to know; `early` as for [`Membership::note_early`].
+    /// Drops the transactions of earlier writers that certainly count. It then drops the writers about which
+    /// nothing is left to find out. `early` is as for [`Membership::note_early`].
     pub(crate) fn drop_former(&mut self, state: &State, members: &Membership, early: bool) {
         for former in self.former.get_mut().into_iter().flatten() {
             let upto = members.last_of(state, &former.writer).unwrap_or(0);
             former.journal.drop_upto(upto);
         }
-        // Whoever took one in says so before it acknowledges this start.
+        // A member that admitted such a writer sends the admission before it acknowledges this start.
         let unheard = early || members.is_unsure(state, &state.writer());
         self.take_former(|it| {
             it.last() == 0 && !unheard && !members.is_waited_for(state, &it.writer)
         });
     }
 
-    /// Gives some of the former writers away.
+    /// Removes and returns some of the earlier writers.
     pub(crate) fn take_former(&mut self, which: impl Fn(&Former) -> bool) -> Vec<Former> {
         let taken = self.former.iter().map(which);
         let taken: Vec<bool> = taken.collect();
@@ -210,8 +213,8 @@ impl Rejoin {
         taken
     }
 
-    /// The former writers that members wait for, though nobody writes under them any more, and who
-    /// took them in.
+    /// Returns the earlier writers for which members still wait, though no process writes under them any
+    /// more. Each comes with its admission.
     pub(crate) fn left_behind(
         &self,
         state: &State,
@@ -222,8 +225,8 @@ impl Rejoin {
         former.map(|it| (it.writer, it.intro)).collect()
     }
 
-    /// Whether something is held of a former writer that is certain not to count: nobody had heard of it
-    /// when it was declared dead.
+    /// Whether this replica's state has transactions of an earlier writer that certainly do not count. No
+    /// member had received anything of that writer when it was declared dead.
     pub(crate) fn holds_buried(&self, state: &State, members: &Membership) -> bool {
         self.former.iter().any(|it| {
             let number = state.numbers.get(&it.writer);
@@ -232,7 +235,7 @@ impl Rejoin {
         })
     }
 
-    /// The former writers whose transactions are not all part of this replica's state.
+    /// The earlier writers whose transactions are not all part of this replica's state.
     pub(crate) fn lost(
         &self,
         state: &State,
@@ -247,12 +250,12 @@ impl Rejoin {
         former.last() > state.held(&former.writer)
     }
 
-    /// Gives those away, to be made again.
+    /// Removes and returns these writers, so that the caller makes their transactions again.
     pub(crate) fn take_lost(&mut self, state: &State, _members: &Membership) -> Vec<Former> {
         self.take_former(|it| it.last() > state.held(&it.writer))
     }
 
-    /// Notes who took in the former writers, where that is known by now.
+    /// Notes the admissions of the earlier writers, where this replica has them by now.
     pub(crate) fn note_intros(&mut self, state: &State, members: &Membership) {
         for former in self.former.get_mut().into_iter().flatten() {
             if let Some(number) = state.numbers.get(&former.writer) {
@@ -262,7 +265,7 @@ impl Rejoin {
         }
     }
 
-    /// Notes of the former writers what will not be known without the present state.
+    /// Notes of the earlier writers everything that the present state shows and a later one will not.
     pub(crate) fn note_former(&mut self, state: &State, members: &Membership) {
         self.note_intros(state, members);
         for at in 0..self.former.len() {

@@ -22,12 +22,12 @@ use alloc::vec::Vec;
 pub struct Again {
     /// Its clock under the writer before.
     pub was: u64,
-    /// Its clock now; `None` if it comes to nothing by now.
+    /// Its clock now. `None` if none of it has any effect any more.
     pub clock: Option<u64>,
-    /// Its operations, those too that expired counters had brought about.
+    /// Its operations, including those that expired counters caused.
     pub ops: Vec<AgainOp>,
-    /// Whether it spends of a budget what is not held here, or the writer is no member's any more, who
-    /// alone may do anything to budgets: then nothing of it counts.
+    /// Whether nothing of it counts. Either it spends more of a budget than is here, or the writer is no
+    /// member's any more: only members may change budgets.
     pub refused: bool,
 }
 
@@ -38,40 +38,41 @@ pub struct AgainOp {
     pub key: Box<str>,
     /// The operation.
     pub op: Op,
-    /// Of a reset, delete or set: the other writers, and up to which clock, whose part of the
-    /// counter it cancels.
+    /// For a reset, delete or set: the other writers whose part of the counter it cancels, each up to a
+    /// clock.
     pub cancels: Vec<(WriterId, u64)>,
     /// How many writers' parts it had seen and can't cancel any more.
     pub left: usize,
 }
 
-/// What a late return came to.
+/// The result of a rejoin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Returned {
     /// The transactions that were made again, in order.
     pub again: Vec<Again>,
-    /// Transactions of which it is not known whether they count: the first and the last clock under
-    /// the writer before.
+    /// Transactions for which nobody remembers whether they count: the first and the last clock under the
+    /// writer before.
     pub unknown: Option<(u64, u64)>,
 }
 
 impl Rejoin {
-    /// The own clock up to which others may have been told of this replica's transactions while its
-    /// owner was no member.
+    /// The own clock up to which others may have received this replica's transactions while its owner was no
+    /// member.
     pub(crate) fn told_as_guest(&self) -> u64 {
         self.journal.as_guest
     }
 
-    /// The own clock up to which others may have been told of this replica's transactions.
+    /// The own clock up to which others may have received this replica's transactions.
     pub(crate) fn told_upto(&self) -> u64 {
         self.journal.told
     }
 
-    /// Notes that a member holds this replica's transactions up to `clock` for good.
+    /// Notes that a member has this replica's transactions up to `clock` for good.
     pub(crate) fn held_by_member(&mut self, state: &State, members: &mut Membership, clock: u64) {
         let own = state.clocks[OWN as usize];
         self.journal.update(|it| it.drop_upto(clock.min(own)));
-        // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
+        // A member judged this guest by its base when it admitted the guest. A replica that does not have the
+        // guest now has forgotten it.
         members.table.update(|it| {
             let card = &mut it.cards[OWN as usize];
             if clock > 0 && card.announce.is_none() && card.intro.is_some() {
@@ -80,8 +81,8 @@ impl Rejoin {
         });
     }
 
-    /// Drops what a sole member has kept: nobody else can end its writer. After a forced change
-    /// somebody else may think so too, and only one of them is right.
+    /// Drops the journal of a sole member, because no other replica can end its writer. After a forced change
+    /// another replica may also be a sole member, and only one of them is right.
     pub(crate) fn keep_no_journal_alone(&mut self, state: &State, members: &mut Membership) {
         let alone = |it: &Configuration| it.era == 0 && it.members.len() == 1;
         if members.is_member() && members.configuration().is_some_and(alone) {
@@ -94,7 +95,7 @@ impl Rejoin {
         self.journal.update(|it| it.open = state.clock());
     }
 
-    /// What is left of a writer's transactions, as adds.
+    /// Returns the part of a writer's transactions that survives, as adds.
     pub(crate) fn survivors(&self, state: &State, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
         for handle in state.slots_of(&[writer]) {
@@ -113,7 +114,7 @@ impl Rejoin {
         survivors
     }
 
-    /// Gives away the journal of the present writer, which is left behind.
+    /// Removes and returns the journal of the present writer, which the replica leaves.
     pub(crate) fn take_journal(&mut self, state: &State) -> Journal {
         let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
         journal.writer = Some(state.writer());
@@ -123,20 +124,20 @@ impl Rejoin {
         journal
     }
 
-    /// Notes the key under which a transaction was made.
+    /// Stores the key of a transaction.
     #[cfg(feature = "members")]
     pub(crate) fn keep_key(&mut self, clock: u64, once: Once) {
         self.journal.keyed.push((clock, once));
     }
 
-    /// Keeps a transaction.
+    /// Stores a transaction.
     pub(crate) fn keep(&mut self, clock: u64, mut did: Dids) {
         if !did.is_empty() {
             self.journal.update(|it| it.made.push((clock, did.take())));
         }
     }
 
-    /// What an operation did to the slots of a counter; `cut` tells if it cancelled.
+    /// Returns the record of an operation on a counter, with the slots that it cut if it is a cancel.
     pub(crate) fn did(
         &self,
         state: &State,
@@ -163,8 +164,8 @@ impl Rejoin {
         }
     }
 
-    /// Cuts what a cancel had seen of others, as far as it is still told apart: not what was absorbed
-    /// meanwhile, nor where something absorbed since is folded into.
+    /// Repeats the cuts of a cancel as far as other writers' parts can still be distinguished. It skips slots
+    /// that were absorbed since, and slots into which an absorbed one was folded since.
     pub(crate) fn cancel_again(
         &self,
         state: &State,
@@ -195,7 +196,8 @@ impl Rejoin {
                 if has_later || fold.is_some_and(|fold| fold.clock > it.clock) {
                     continue;
                 }
-                // Where a life began is forgotten when all know: this may be a later one.
+                // The clock at which a life began is dropped when all have seen it, so this may be a later
+                // life.
                 if collected && slot.born() == 0 && slot.row.clock > it.clock {
                     continue;
                 }
