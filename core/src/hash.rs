@@ -10,7 +10,7 @@ mod compact;
 #[cfg(target_family = "wasm")]
 use compact::compress256;
 
-/// What SHA-256 begins with.
+/// The initial state of SHA-256.
 const BEGIN: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -22,12 +22,12 @@ const BEGIN: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// The first half of the SHA-256 of `bytes`.
+/// Returns the first half of the SHA-256 of `bytes`.
 ///
-/// All of them are at hand, so they are filled up here: a hasher that takes them piece by piece is
+/// All bytes are at hand, so the padding is appended to them. A hasher that takes them piece by piece is
 /// twice the code to download.
 pub(crate) fn sha256_half(mut bytes: Vec<u8>) -> [u8; 16] {
-    // Of the 8 bytes that tell the length in bits, the upper ones are among the zeros.
+    // The upper bytes of the 8-byte length in bits are among the zeros.
     let bits = u32::try_from(8 * bytes.len()).expect("less than 512 MB");
     bytes.push(0x80);
     bytes.resize(((bytes.len() + 7) | 63) - 3, 0);
@@ -41,7 +41,7 @@ pub(crate) fn sha256_half(mut bytes: Vec<u8>) -> [u8; 16] {
     half
 }
 
-/// The finish of SplitMix64 (Steele, Lea, Flood 2014): spreads what differs in few bits over all.
+/// The finish of SplitMix64 (Steele, Lea, Flood 2014): it spreads a difference of few bits over all bits.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -54,7 +54,7 @@ pub(crate) fn fold(hash: u64, word: u64) -> u64 {
     mix(hash.rotate_left(32).wrapping_add(word) ^ 0x9e37_79b9_7f4a_7c15)
 }
 
-/// A hash of bytes; `seed` is 0 where others have to come to the same.
+/// A hash of bytes. `seed` is 0 where other replicas have to compute the same hash.
 pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// What WebAssembly has, in place of the crate that is linked here.
+    /// The code for WebAssembly, in place of the crate that is linked here.
     #[test]
     #[cfg(not(target_family = "wasm"))]
     fn the_compact_one_compresses_alike() {

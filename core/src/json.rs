@@ -11,7 +11,7 @@ use alloc::string::{String, ToString};
 use core::fmt::Display;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// A value written as its text.
+/// A value that is written as its text.
 struct Text<T>(T);
 
 impl<T: Display> Serialize for Text<T> {
@@ -71,8 +71,9 @@ impl Serialize for Counter {
 }
 
 /// `{"space", "writer", "clock", "vector": {writer: clock}, "counters": {key: {"value", "expires_at"?,
-/// "shards": {writer: {"clock", "total"}}}}}`, keys and writers ascending; a total is what survives
-/// of the writer's operations, an expiry milliseconds since 1970.
+/// "shards": {writer: {"clock", "total"}}}}}`, keys and writers ascending.
+///
+/// A total is the sum of the writer's operations that survive. An expiry is in milliseconds since 1970.
 impl Serialize for Replica {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let vector: BTreeMap<String, Text<u64>> = self

@@ -1,10 +1,12 @@
-//! Lists that are made for so many things.
+//! Lists with room for a given number of values.
 
 use crate::layers::GUESTS;
 use alloc::vec::Vec;
 
-/// An empty list with room for `count` values. In a page it grows instead: that is less code, and the
-/// allocator of a page finds the room for it in place mostly.
+/// Returns an empty list with room for `count` values.
+///
+/// In a page the list grows instead. Growing needs less code, and a page's allocator can mostly extend the
+/// list in place.
 #[inline(always)]
 pub(crate) fn list<T>(count: usize) -> Vec<T> {
     match GUESTS {

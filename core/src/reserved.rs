@@ -1,4 +1,4 @@
 //! The keys that no counter may have.
 
-/// What keys of budgets, sequences and limits begin with.
+/// The first character of the keys of budgets, sequences and limits.
 pub const RESERVED: char = '\0';

@@ -3,17 +3,17 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// Sorts numbers, of which no two are equal by `order`.
+/// Sorts numbers. No two of them are equal by `order`.
 ///
-/// The standard library makes a copy of its sort for each order. In WebAssembly, which is
-/// downloaded, there is this one: whatever is to be sorted there is sorted by its number.
+/// The standard library compiles a copy of its sort for each order. WebAssembly, which is downloaded, has
+/// only this copy: everything that is sorted there is sorted by its number.
 #[cfg_attr(target_family = "wasm", inline(never))]
 #[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn sort_by(numbers: &mut [u32], order: &dyn Fn(u32, u32) -> Ordering) {
     numbers.sort_unstable_by(|a, b| order(*a, *b));
 }
 
-/// Sorts numbers by the texts that they stand for, of which no two are equal.
+/// Sorts numbers by the texts for which they stand. No two of the texts are equal.
 #[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn sort_by_text<'a>(numbers: &mut [u32], text: &dyn Fn(u32) -> &'a str) {
     if cfg!(target_family = "wasm") {
@@ -25,7 +25,7 @@ pub(crate) fn sort_by_text<'a>(numbers: &mut [u32], text: &dyn Fn(u32) -> &'a st
         let both = first.iter().zip(text(*number).as_bytes()).take(common);
         common = both.take_while(|(a, b)| a == b).count();
     }
-    // What follows the common part decides nearly always, and is compared as a number.
+    // The bytes after the common part nearly always decide, and are compared as a number.
     let head = |number: u32| {
         let rest = &text(number).as_bytes()[common..];
         let mut head = [0; 8];

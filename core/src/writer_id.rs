@@ -53,9 +53,9 @@ pub struct WriterId([u8; 16]);
 impl WriterId {
     /// Mints the id of one incarnation.
     ///
-    /// It is the first 16 bytes of SHA-256 over `tallymesh-writer-1`, the space's name, the
-    /// owner's Ed25519 public key and `nonce`, 16 random bytes drawn at this start. Whoever holds
-    /// the key can prove that the id is its own.
+    /// It is the first 16 bytes of SHA-256 over `tallymesh-writer-1`, the space's name, the owner's Ed25519
+    /// public key and `nonce`, 16 random bytes drawn at this start. A holder of the key can prove that the id
+    /// is its own.
     pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
         let mut bytes = b"tallymesh-writer-1".to_vec();
         bytes.extend_from_slice(space.as_str().as_bytes());

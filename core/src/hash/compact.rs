@@ -1,7 +1,7 @@
-//! SHA-256 (FIPS 180-4) as it is for browsers: in loops, and with its constants computed, which are a
-//! quarter of a kilobyte that nothing makes smaller.
+//! SHA-256 (FIPS 180-4) for browsers: in loops, and with computed constants. A table of the constants would
+//! be a quarter of a kilobyte that no compression makes smaller.
 
-/// Takes blocks into the state.
+/// Adds blocks to the state.
 pub(crate) fn compress256(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
     let constants = constants();
     for block in blocks {
@@ -9,7 +9,7 @@ pub(crate) fn compress256(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
         for (word, bytes) in words.iter_mut().zip(block.as_chunks().0) {
             *word = u32::from_be_bytes(*bytes);
         }
-        // The eight words of the state, which step down: what was one is the next after it.
+        // The eight words of the state step down: each one becomes the next.
         let mut steps = [0; 72];
         steps[64..].copy_from_slice(state);
         for at in 0..64 {
@@ -56,7 +56,7 @@ fn constants() -> [u32; 64] {
                 divisor = divisor.wrapping_add(1);
             }
         }
-        // Newton's method: twenty steps are more than it takes, and 53 bits are more than these 35.
+        // Newton's method: twenty steps are more than are needed, and 53 bits are more than these 35.
         let prime = f64::from(number);
         let mut root = prime;
         for _ in 0..20 {

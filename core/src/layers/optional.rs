@@ -30,7 +30,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// Whether the program knows spaces with members, at least as their guest.
+/// Whether the program can take part in spaces with members, at least as their guest.
 pub(crate) const GUESTS: bool = cfg!(feature = "guests");
 
 /// Whether the program may be a member itself.
