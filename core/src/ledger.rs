@@ -1,4 +1,4 @@
-//! Ledger keys: under which keys budgets, leases, sequences and rate limits are kept.
+//! Ledger keys: the keys under which budgets, leases, sequences and rate limits are stored.
 //!
 //! All of these are plain counters under keys that begin with [`RESERVED`](crate::RESERVED). Merge, the wire,
 //! stores and collection treat such a counter like any other, also in a program that knows no quota. This
@@ -10,7 +10,7 @@ pub(crate) mod index;
 pub(crate) mod period;
 pub(crate) mod sequence;
 
-/// A kind of right that a member may run short of. All kinds are held and moved in the same way.
+/// A kind of right that a member may run short of. All kinds are moved in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stock {
     /// Rights to spend.
@@ -21,7 +21,7 @@ pub enum Stock {
     Period,
 }
 
-/// How much of a budget is held where, as far as this replica knows.
+/// The distribution of an amount of a budget, according to this replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// The amount that this replica may use now.
@@ -29,6 +29,6 @@ pub struct Holding {
     /// The amount that this replica may use once all members have acknowledged it. It came in under
     /// idempotency keys, and may have come in elsewhere too.
     pub pending: i128,
-    /// The amount that others hold.
+    /// The amount that other writers hold.
     pub elsewhere: i128,
 }

@@ -1,12 +1,17 @@
-//! Keys of what is no plain counter: the kind of a thing is part of its key.
+//! Keys of everything that is no plain counter: the kind of a thing is part of its key.
 //!
-//! A key that begins with U+0000 can't be written to by name, so whatever a program's users send, only
-//! the operations of a kind touch its keys. What is kept under them are plain counters: they merge, are
-//! told, stored, absorbed and collected like any other, also by programs that know nothing of kinds.
+//! No operation can write by name to a key that begins with U+0000. So only the operations of a kind write to
+//! its keys, whatever a program's users send. The values under these keys are plain counters. Replicas merge,
+//! send, store, retire and collect them like any other counter. A program without code for the kind does so,
+//! too.
 //!
-//! A budget `name` is kept as several counters: the value, the floor and the cap, and of each writer
-//! that holds some the rights and the room, and of each lease what is left of it. The writer comes before
-//! the name, so that the keys of one writer share their beginning.
+//! A budget `name` is stored as several counters:
+//!
+//! - The value, the floor and the cap.
+//! - For each writer that holds some: its rights and its room.
+//! - For each lease: the rights that are left.
+//!
+//! The writer comes before the name, so the keys of one writer have a common beginning.
 
 use crate::error::{Error, Limited};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
@@ -26,7 +31,7 @@ const _: () = assert!(BUDGET_NAME_BYTES_MAX + WRITER_CHARS + 3 == KEY_BYTES_MAX)
 const _: () =
     assert!(LEASED_NAME_BYTES_MAX + WRITER_CHARS + NUMBER_CHARS + LEASE_CHARS + 3 == KEY_BYTES_MAX);
 
-/// The id of a lease, which whoever asks for it draws at random.
+/// The id of a lease. The client that asks for the lease draws it at random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(u128);
 
@@ -36,10 +41,10 @@ impl LeaseId {
         LeaseId(u128::from_be_bytes(bytes))
     }
 
-    /// Reads what [`Display`](core::fmt::Display) writes: 32 hex digits in lower case.
+    /// Parses the text that [`Display`](core::fmt::Display) writes: 32 hex digits in lower case.
     ///
     /// # Errors
-    /// [`Error::LeaseId`].
+    /// [`Error::LeaseId`] for any other text.
     pub fn parse(text: &str) -> Result<LeaseId, Error> {
         let digit = |it| matches!(it, b'0'..=b'9' | b'a'..=b'f');
         let is_id = text.len() == LEASE_CHARS && text.bytes().all(digit);
@@ -60,7 +65,7 @@ impl core::fmt::Debug for LeaseId {
     }
 }
 
-/// What goes by a name.
+/// The kind of the thing that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A plain counter.
@@ -84,30 +89,30 @@ impl core::fmt::Display for Kind {
 /// A part of a budget, each of which is a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// What was minted less what was spent.
+    /// The sum of all mints minus the sum of all spends.
     Value,
-    /// What the value never goes under.
+    /// The value never goes below this.
     Floor,
-    /// What the value never goes over.
+    /// The value never goes above this.
     Cap,
-    /// What this writer may spend.
+    /// The amount that this writer may spend.
     Rights(WriterId),
-    /// What this writer may mint, under a cap.
+    /// The amount that this writer may mint, under a cap.
     Room(WriterId),
-    /// What is left of a lease that this writer gave, or took over.
+    /// The rights left of a lease that this writer gave or took over.
     Leased(WriterId, LeaseKey),
 }
 
-/// Which lease it is.
+/// Identifies a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeaseKey {
-    /// When what is left of it comes back, in milliseconds since 1970.
+    /// When the rest of the lease comes back, in milliseconds since 1970.
     pub(crate) until: u64,
     pub(crate) id: LeaseId,
 }
 
 impl Part {
-    /// Whose it is, if it is something that a writer holds.
+    /// The writer that holds it, or `None` if no writer does.
     pub(crate) fn holder(self) -> Option<WriterId> {
         match self {
             Part::Rights(writer) | Part::Room(writer) | Part::Leased(writer, _) => Some(writer),
@@ -115,7 +120,7 @@ impl Part {
         }
     }
 
-    /// The same of another writer.
+    /// The same part for another writer.
     pub(crate) fn held_by(self, writer: WriterId) -> Part {
         match self {
             Part::Rights(_) => Part::Rights(writer),
@@ -126,7 +131,7 @@ impl Part {
     }
 }
 
-/// A key of a budget, taken apart.
+/// A parsed key of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account<'a> {
     pub(crate) capped: bool,
@@ -135,8 +140,8 @@ pub(crate) struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Takes a key apart; `None` if it is none of a budget. Keys of kinds that are not known are kept and
-    /// told on as they are.
+    /// Parses a key. Returns `None` if it is not a key of a budget. Replicas store and forward keys of
+    /// unknown kinds unchanged.
     pub(crate) fn parse(key: &str) -> Option<Account<'_>> {
         let mut rest = key.strip_prefix(RESERVED)?.chars();
         let capped = match rest.next()? {
@@ -192,13 +197,13 @@ impl Account<'_> {
     }
 }
 
-/// A writer's id, and what comes after it.
+/// Splits a writer's id from the rest of a text.
 pub(crate) fn held(rest: &str) -> Option<(WriterId, &str)> {
     let (writer, name) = rest.split_at_checked(WRITER_CHARS)?;
     Some((WriterId::parse(writer)?, name))
 }
 
-/// A number of 16 hex digits, and what comes after it.
+/// Splits a number of 16 hex digits from the rest of a text.
 pub(crate) fn number(rest: &str) -> Option<(u64, &str)> {
     let (digits, name) = rest.split_at_checked(NUMBER_CHARS)?;
     let lower = digits
@@ -208,17 +213,17 @@ pub(crate) fn number(rest: &str) -> Option<(u64, &str)> {
     lower.then_some((number, name))
 }
 
-/// The name of the budget of which something is kept under this key, `None` of other keys.
+/// The name of the budget to which a key belongs, or `None` for other keys.
 pub fn budget_name(key: &str) -> Option<&str> {
     Some(Account::parse(key)?.name)
 }
 
-/// Whether a key is one of a kind, and not a plain counter's.
+/// Whether a key belongs to a kind, and is not a plain counter's.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED)
 }
 
-/// Refuses the name of a budget of which nothing can be leased.
+/// Rejects the name of a budget that can have no lease.
 pub(crate) fn check_leased_name(name: &str) -> Result<(), Error> {
     match name.len() {
         size if size > LEASED_NAME_BYTES_MAX => Err(Error::TooLarge {
@@ -230,7 +235,7 @@ pub(crate) fn check_leased_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Refuses what can be no name of a budget.
+/// Rejects a name that a budget can't have.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),

@@ -1,4 +1,4 @@
-//! Where keys of budgets, leases, sequences and limits are found.
+//! Indexes of the keys of budgets, leases, sequences and limits.
 
 use super::account::{Account, Part, is_reserved};
 use super::period::PeriodKey;
@@ -10,7 +10,7 @@ use alloc::string::String;
 
 type Keys = crate::state::keys::Keys<QuotaIndex>;
 
-/// The writer that holds what is kept under a key.
+/// The writer that holds the amount under a key.
 fn holder(key: &str) -> Option<WriterId> {
     if let Some(account) = Account::parse(key) {
         return account.part.holder();
@@ -21,13 +21,13 @@ fn holder(key: &str) -> Option<WriterId> {
     }
 }
 
-/// The name of the budget, if it is a lease's key.
+/// The name of the budget, if the key is a lease's.
 fn leased(key: &str) -> Option<&str> {
     let account = Account::parse(key)?;
     matches!(account.part, Part::Leased(..)).then_some(account.name)
 }
 
-/// Takes a handle out of those of a name.
+/// Removes a handle from the handles of a name.
 fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: KeyId) {
     if let Some(of_name) = handles.get_mut(name) {
         of_name.remove(&handle.0);
@@ -37,18 +37,18 @@ fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Key
     }
 }
 
-/// The keys that are no plain counters'.
+/// The keys of everything that is no plain counter.
 #[derive(Clone, Default)]
 pub(crate) struct QuotaIndex {
-    /// The keys that are no plain counters', by the writer that holds what is kept there.
+    /// All these keys, by the writer that holds the amount there.
     reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
-    /// Those of periods, by the end of their periods.
+    /// The keys of periods, by the end of the period in milliseconds since 1970.
     periods: BTreeSet<(u64, u32)>,
-    /// Those of leases, by the budget's name.
+    /// The keys of leases, by the budget's name.
     leases: BTreeMap<String, BTreeSet<u32>>,
-    /// Those of sequences, by the sequence's name.
+    /// The keys of sequences, by the sequence's name.
     sequences: BTreeMap<String, BTreeSet<u32>>,
-    /// The sequences of which numbers are watched, and how many keys tell so.
+    /// The sequences with watched numbers, each with its number of watches.
     watched: BTreeMap<String, u32>,
 }
 
@@ -104,7 +104,7 @@ impl QuotaIndex {
         self.reserved.is_empty()
     }
 
-    /// The keys that are no plain counters'.
+    /// The keys of everything that is no plain counter.
     pub(crate) fn reserved<'a>(&'a self, keys: &'a Keys) -> impl Iterator<Item = (KeyId, &'a str)> {
         let handles = self.reserved.values().flatten();
         handles.filter_map(|handle| Some((KeyId(*handle), keys.get(KeyId(*handle))?)))

@@ -1,9 +1,11 @@
-//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::ledger::account).
+//! Keys of the counters that store the periods of limits, beside those of [budgets](crate::ledger::account).
 //!
-//! A period is one period of one key. It is named by its end, by the number of the configuration that its
-//! limit was born with, and by the key. What each writer may still allow in it is a counter, and so is what
-//! each owner put there as its share: by that it is known that it did. When all members know of a
-//! configuration is kept beside them.
+//! A period is one period of one key. Its name has its end, the number of the configuration in which its
+//! limit began, and the key.
+//!
+//! One counter stores how much each writer may still allow in a period. Another one stores the share that
+//! each owner brought in, so replicas see that the owner did so. A third one stores when all members had
+//! received a configuration.
 
 use crate::error::{Error, Limited};
 use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
@@ -16,12 +18,12 @@ use alloc::string::String;
 
 const _: () = assert!(WINDOW_KEY_BYTES_MAX + WRITER_CHARS + 2 * NUMBER_CHARS + 3 == KEY_BYTES_MAX);
 
-/// A period, by what its name says.
+/// A period, parsed from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeriodId<'a> {
-    /// When its period is over, in milliseconds since 1970.
+    /// When it ends, in milliseconds since 1970.
     pub(crate) end: u64,
-    /// With which configuration its limit began.
+    /// The number of the configuration in which its limit began.
     pub(crate) born: u64,
     pub(crate) key: &'a str,
 }
@@ -40,12 +42,12 @@ impl PeriodId<'_> {
     }
 }
 
-/// When the period is over that goes by this [name](crate::Period::name), in milliseconds since 1970.
+/// When the period with this [name](crate::Period::name) ends, in milliseconds since 1970.
 pub fn period_end(name: &str) -> Option<u64> {
     Some(PeriodId::parse(name)?.end)
 }
 
-/// The name of a period without its period: what is the same from one period to the next.
+/// The part of a period's name that stays the same from one period to the next.
 pub(crate) fn lasting_name(name: &str) -> &str {
     name.get(NUMBER_CHARS..).unwrap_or(name)
 }
@@ -68,7 +70,7 @@ pub(crate) struct PeriodKey<'a> {
 }
 
 impl PeriodKey<'_> {
-    /// Takes a key apart; `None` if it is none of a period.
+    /// Parses a key. Returns `None` if it is not a key of a period.
     pub(crate) fn parse(key: &str) -> Option<PeriodKey<'_>> {
         let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('w')?.chars();
         let (kind, rest) = (rest.next()?, rest.as_str());
@@ -91,7 +93,7 @@ impl PeriodKey<'_> {
         }
     }
 
-    /// Whose it is, if it is something that a writer holds.
+    /// The writer that holds it, or `None` if it belongs to no writer.
     pub(crate) fn holder(&self) -> Option<WriterId> {
         match self.part {
             PeriodPart::Rights(writer) => Some(writer),
@@ -105,7 +107,7 @@ impl PeriodKey<'_> {
     }
 }
 
-/// The key of what an owner brought into a period.
+/// The key of an owner's share of a period.
 pub(crate) fn share_key(owner: &Owner, name: &str) -> String {
     let mut half = [0; 16];
     half.copy_from_slice(&owner[..16]);
@@ -113,25 +115,26 @@ pub(crate) fn share_key(owner: &Owner, name: &str) -> String {
     PeriodKey { part, name }.key()
 }
 
-/// The key of what a writer may allow in a period.
+/// The key of the amount that a writer may allow in a period.
 pub(crate) fn rights_key(writer: WriterId, name: &str) -> String {
     let part = PeriodPart::Rights(writer);
     PeriodKey { part, name }.key()
 }
 
-/// The key of the counter that says when, in milliseconds since 1970, all members knew of a configuration.
+/// The key of the counter with the time at which all members had received a configuration, in milliseconds
+/// since 1970.
 pub(crate) fn known_key(of: &Configuration) -> String {
     let Configuration { era, number, .. } = of;
     format!("{RESERVED}wk{era:016x}{number:016x}")
 }
 
-/// Whether a key says when all members knew of a configuration.
+/// Whether a key stores the time at which all members had received a configuration.
 pub(crate) fn is_known_key(key: &str) -> bool {
     key.strip_prefix(RESERVED)
         .is_some_and(|it| it.starts_with("wk"))
 }
 
-/// Refuses what can't be a key that a limit covers.
+/// Rejects a key that a limit can't cover.
 pub(crate) fn check_period_key(key: &str) -> Result<(), Error> {
     match key.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),

@@ -1,9 +1,12 @@
-//! Keys of what sequences are kept as, beside those of [budgets](crate::ledger::account).
+//! Keys of the counters that store sequences, beside those of [budgets](crate::ledger::account).
 //!
-//! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
-//! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and
-//! of each range that was lost with its writer how many those were. Ranges are named by their end. Of each
-//! number that is watched it is kept that it is, and who handed it out.
+//! A sequence `name` is stored as several counters:
+//!
+//! - The rest: the next number that was not yet given to any writer. It belongs to one writer.
+//! - For each writer and each range of numbers given to it: how many numbers are left. The end of a range
+//!   names it.
+//! - For each range that was lost with its writer: how many numbers were lost.
+//! - For each watched number: the watch, and the writer that handed the number out.
 
 use crate::error::{Error, Limited};
 use crate::ledger::account::{NUMBER_CHARS, held, is_reserved, number};
@@ -19,18 +22,18 @@ const _: () =
 /// A part of a sequence, each of which is a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// All numbers from the counter's value on, for this writer to give away.
+    /// All numbers from the counter's value on. This writer gives them away.
     Rest(WriterId),
-    /// So many numbers before `end`, for this writer to hand out.
+    /// The counter's value is how many numbers before `end` this writer may still hand out.
     Range { holder: WriterId, end: u64 },
-    /// So many numbers before `end`, which nobody hands out.
+    /// The counter's value is how many numbers before `end` are lost.
     Gap { end: u64 },
-    /// How many other numbers nobody hands out.
+    /// The counter's value is how many numbers are lost outside the gaps.
     Lost,
     /// This number is watched.
     Watch { number: u64 },
-    /// This writer handed out this number, which was watched; and one more than how many below it were
-    /// neither handed out nor lost, as far as it knew.
+    /// This writer handed out this watched number. The counter's value is one more than the count of numbers
+    /// below it that were neither handed out nor lost, according to this writer.
     Drawn { by: WriterId, number: u64 },
 }
 
@@ -42,7 +45,7 @@ pub(crate) struct SequenceKey<'a> {
 }
 
 impl SequenceKey<'_> {
-    /// Takes a key apart; `None` if it is none of a sequence.
+    /// Parses a key. Returns `None` if it is not a key of a sequence.
     pub(crate) fn parse(key: &str) -> Option<SequenceKey<'_>> {
         let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('t')?.chars();
         let (kind, rest) = (rest.next()?, rest.as_str());
@@ -89,12 +92,12 @@ impl SequenceKey<'_> {
         }
     }
 
-    /// Whether it tells that a number is watched.
+    /// Whether it is the key of a watch.
     pub(crate) fn is_watch(&self) -> bool {
         matches!(self.piece, Piece::Watch { .. })
     }
 
-    /// Whose it is, if it is something that a writer holds.
+    /// The writer that holds it, or `None` if no writer does.
     pub(crate) fn holder(&self) -> Option<WriterId> {
         match self.piece {
             Piece::Rest(writer) | Piece::Range { holder: writer, .. } => Some(writer),
@@ -102,8 +105,8 @@ impl SequenceKey<'_> {
         }
     }
 
-    /// What becomes of it once its writer is over: another one gives away what is left to give, and
-    /// nobody hands out what was given to it.
+    /// The key for its amount once its writer has retired. The successor gives away the rest of the sequence.
+    /// A range of the retired writer becomes a gap, and its numbers are never handed out.
     pub(crate) fn left_to(&self, heir: WriterId) -> String {
         let piece = match self.piece {
             Piece::Rest(_) => Piece::Rest(heir),
@@ -118,7 +121,7 @@ fn end(rest: &str) -> Option<(u64, &str)> {
     number(rest).filter(|it| i64::try_from(it.0).is_ok())
 }
 
-/// Refuses what can be no name of a sequence.
+/// Rejects a name that a sequence can't have.
 pub(crate) fn check_sequence(name: &str) -> Result<(), Error> {
     match name.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),

@@ -1,9 +1,9 @@
-//! What a replica that comes back makes again of what it did to budgets.
+//! Budget operations that a rejoining replica repeats under its fresh writer.
 //!
-//! What others did not take over of it never counted, and so it still counts for nothing that rights
-//! were moved: what the former writer held was left to whoever absorbed it. What was minted is minted
-//! again, and what was spent is spent if there is enough for it: never against the floor. Who comes back
-//! as a guest makes nothing of it again.
+//! Operations of the earlier writer that no other replica merged never counted. Moves of rights among them
+//! are not repeated, because the rights of the earlier writer went to its successor. Mints are repeated.
+//! Spends are repeated if the rights here are enough, and never against the floor. A replica that rejoins as
+//! a guest repeats none of them.
 
 use super::QuotaRef;
 use crate::ledger::account::{Account, Part};
@@ -16,11 +16,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl QuotaRef<'_> {
-    /// The operations of a former writer's transaction as this one is to make them; `None` if this one
-    /// can't: too little is held here for it, or it is no member's.
+    /// The operations of an earlier writer's transaction in the form in which this writer makes them. Returns
+    /// `None` if this writer can't make them: it holds too little here, or it is not a member.
     pub(super) fn flows_again(self, did: Vec<Did>) -> Option<Vec<Did>> {
-        // What was given of a sequence, or handed out, was so under that writer. What was allowed in a
-        // period was allowed, whatever is left of it now. A watch is anybody's.
+        // Numbers of a sequence were given or handed out under the earlier writer. Amounts of a period were
+        // allowed then, whatever is left of it now. Both are dropped. A watch belongs to no writer and is
+        // kept.
         let is_watch = |it: &Did| SequenceKey::parse(&it.key).is_some_and(|key| key.is_watch());
         let is_ticket = |it: &Did| {
             !is_watch(it)
@@ -34,7 +35,7 @@ impl QuotaRef<'_> {
             return Some(did);
         }
         let (accounts, mut again): (Vec<Did>, Vec<Did>) = did.into_iter().partition(is_account);
-        // Only what was left behind by others was ever deleted.
+        // Deletes only ever affect amounts that other writers left behind.
         if accounts.iter().any(|it| it.op == Op::Delete) {
             return Some(again);
         }
@@ -43,17 +44,18 @@ impl QuotaRef<'_> {
             let (Some(account), Op::Add(by)) = (Account::parse(&it.key), it.op) else {
                 continue;
             };
-            // Whoever held it: what was moved to others is as it was before.
+            // Rights of every holder count as rights of this writer, so a move between holders adds up to
+            // zero.
             let part = match account.part.held_by(self.state.writer()) {
-                // What was spent of a lease is spent of the rights now.
+                // A spend on a lease is now a spend on the rights.
                 Part::Leased(own, _) => Part::Rights(own),
                 part => part,
             };
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
-        // Nobody else holds anything, and nothing is taken of it.
+        // Only a member holds rights, or takes from them.
         let may_hold = self.membership.is_member() || self.quota.is_next_start;
-        // Nor does anybody else make a budget.
+        // Only a member makes a budget, too.
         let is_value = |key| Account::parse(key).is_some_and(|it| it.part == Part::Value);
         if !may_hold && sums.iter().any(|(key, by)| *by != 0 || is_value(key)) {
             return None;

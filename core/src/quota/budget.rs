@@ -1,16 +1,18 @@
-//! Budgets: what many spend from at once, and that never goes under its floor.
+//! Budgets: amounts that many writers spend from at once, and that never go below their floor.
 //!
-//! Each unit that is not spent is a right that some writer holds. The rights of a writer are a plain
-//! counter of their own, to which anybody may add and from which one writer alone takes: the one who
-//! holds them, or, once that one is over, who absorbed it, and so has seen all that it took
-//! (`quota/inherit.rs`). Whoever takes has therefore seen all that was taken before, and enough that
-//! came in; the others only add. So no causal cut shows less than nothing in it.
+//! Each unspent unit is a right that one writer holds. The rights of a writer are a plain counter of their
+//! own. Any writer may add to this counter, and exactly one writer takes from it. This is the writer that
+//! holds the rights or, once it has retired, its successor. The successor has seen everything that the
+//! retired writer took (`quota/inherit.rs`).
 //!
-//! All parts of an operation are made in one transaction. In each view the rights add up to the value
-//! less the floor, and the room, which is rights to mint under a cap, to the cap less the value.
+//! So the taking writer has seen all that was taken before, and enough of what was added. The other writers
+//! only add. Therefore no causal cut shows a value below zero in this counter.
 //!
-//! The idea of rights that are held and moved is that of the bounded counter: Balegas et al.,
-//! "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
+//! All parts of an operation are made in one transaction. In each view, the rights add up to the value minus
+//! the floor. The room is the right to mint under a cap: it adds up to the cap minus the value.
+//!
+//! Rights that writers hold and move come from the bounded counter: Balegas et al., "Extending Eventually
+//! Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::error::{Error, Short};
@@ -31,53 +33,51 @@ use alloc::vec::Vec;
 /// An operation on a budget. Amounts are at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Pays in, or gives back: as many rights as that are here then. Makes a budget without a cap if
-    /// there is none of the name. Under a cap it takes room that is held here.
+    /// Pays in, or gives back. This replica gets as many rights. Makes a budget without a cap if the name has
+    /// none. Under a cap, it takes room that this replica holds.
     Mint(u64),
-    /// Spends rights that are held here.
+    /// Spends rights that this replica holds.
     Spend(u64),
-    /// Moves rights that are held here to another member.
+    /// Moves rights from this replica to another member.
     Grant {
         /// The member's present writer.
         to: WriterId,
         /// How many.
         amount: u64,
     },
-    /// Moves room that is held here to another member.
+    /// Moves room from this replica to another member.
     GrantRoom {
         /// The member's present writer.
         to: WriterId,
         /// How much.
         amount: u64,
     },
-    /// Lets the value go lower: as many more rights are here then. Makes a budget without a cap if there
-    /// is none of the name.
+    /// Lowers the floor. This replica gets as many rights. Makes a budget without a cap if the name has none.
     LowerFloor(u64),
-    /// Keeps so much more from being spent, for which rights are taken that are held here.
+    /// Raises the floor, and takes the rights for it from those that this replica holds.
     RaiseFloor(u64),
-    /// Lets the value go higher: so much more room is here then. Makes a budget with a cap if there is none
-    /// of the name.
+    /// Raises the cap. This replica gets as much room. Makes a budget with a cap if the name has none.
     RaiseCap(u64),
-    /// Lets the value go less high, for which room is taken that is held here.
+    /// Lowers the cap, and takes the room for it from the room that this replica holds.
     LowerCap(u64),
-    /// Sets rights aside that are held here, for somebody who spends them without asking until then.
+    /// Sets rights of this replica aside for a client that spends them without asking until the lease ends.
     Lease {
-        /// Its id. What is leased again under an id with the same end is added to it.
+        /// Its id. A second lease with the same id and the same end is added to the first.
         id: LeaseId,
-        /// When what is left of it [comes back](crate::lease_until), in milliseconds since 1970.
+        /// When the rest of the lease [comes back](crate::lease_until), in milliseconds since 1970.
         until: u64,
         /// How many.
         amount: u64,
     },
-    /// Spends what is left of a lease here, and beyond that rights that are held here: of one that is over,
-    /// or was given elsewhere, all of it.
+    /// Spends the rest of a lease here first, and then rights that this replica holds. If the lease is over
+    /// or another member gave it, all of the amount is spent from the rights.
     SpendLeased {
         /// Its id.
         id: LeaseId,
         /// How many.
         amount: u64,
     },
-    /// Takes back what is left of a lease here.
+    /// Takes back the rest of a lease here.
     EndLease {
         /// Its id.
         id: LeaseId,
@@ -101,7 +101,7 @@ impl Flow {
         }
     }
 
-    /// Whether only a budget with a cap takes it.
+    /// Whether it applies only to a budget with a cap.
     fn needs_cap(self) -> bool {
         matches!(
             self,
@@ -118,7 +118,7 @@ impl Flow {
         }
     }
 
-    /// To whom it moves something.
+    /// The writer to which it moves something.
     fn to(self) -> Option<WriterId> {
         match self {
             Flow::Grant { to, .. } | Flow::GrantRoom { to, .. } => Some(to),
@@ -126,7 +126,7 @@ impl Flow {
         }
     }
 
-    /// What it adds to which part, if `own` makes it.
+    /// The amounts that it adds to the parts of a budget, if `own` makes it.
     pub(super) fn steps(self, own: WriterId, capped: bool, by: i64) -> Vec<(Part, i64)> {
         let (rights, room) = (Part::Rights(own), Part::Room(own));
         let mut steps = Vec::from(match self {
@@ -154,37 +154,37 @@ impl Flow {
     }
 }
 
-/// What a budget comes to.
+/// The amounts of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What was minted less what was spent.
+    /// The sum of all mints minus the sum of all spends.
     pub value: i128,
-    /// What the value never goes under.
+    /// The value never goes below this.
     pub floor: i128,
-    /// What the value never goes over.
+    /// The value never goes above this. `None` if the budget has no cap.
     pub cap: Option<i128>,
-    /// What can be spent; what is on lease is elsewhere.
+    /// The rights that can be spent, without those on lease.
     pub rights: Holding,
-    /// What is on lease, of all members.
+    /// The rights on lease, of all members.
     pub leased: i128,
-    /// What can be minted, under a cap.
+    /// The room that can be minted into, if there is a cap.
     pub room: Option<Holding>,
 }
 
-/// What one writer holds of a budget.
+/// The amounts of a budget that one writer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The writer. If it was absorbed, its heir may use what it held.
+    /// The writer. If it has retired, its successor may use these amounts.
     pub writer: WriterId,
-    /// What can be spent, without what is on lease.
+    /// The rights that can be spent, without those on lease.
     pub rights: i128,
-    /// What is on lease.
+    /// The rights on lease.
     pub leased: i128,
-    /// What can be minted, under a cap.
+    /// The room that can be minted into, if there is a cap.
     pub room: i128,
 }
 
-/// Refuses a key that only operations of its kind write to.
+/// Rejects a key that only operations of its kind may change.
 fn check_typed(key: &str) -> Result<(), Error> {
     match is_reserved(key) {
         true => Err(Error::ReservedKey),
@@ -193,13 +193,13 @@ fn check_typed(key: &str) -> Result<(), Error> {
 }
 
 impl<'a> QuotaRef<'a> {
-    /// What a budget comes to here, `None` if there is none of this name.
+    /// The amounts of a budget at this replica, or `None` if the name has no budget.
     pub fn budget(self, name: &str) -> Option<Budget> {
         let account = self.account(name)?;
         Some(self.budget_of(&account, &|key| self.state.value(key)))
     }
 
-    /// What a budget comes to, by what its parts show.
+    /// The amounts of a budget, computed from the values of its parts.
     fn budget_of(self, account: &Account<'_>, value: &dyn Fn(&str) -> Option<i128>) -> Budget {
         let value = |part| value(&account.key_of(part)).unwrap_or(0);
         let (of_value, floor) = (value(Part::Value), value(Part::Floor));
@@ -230,19 +230,20 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// What goes by a name here. If there are things of several kinds, the budget with a cap comes before
-    /// the one without, and both before a counter.
+    /// The kind of the thing with this name here. If there are several kinds, the budget with a cap comes
+    /// first, then the budget without a cap, then the counter.
     pub fn kind_of(self, name: &str) -> Option<Kind> {
         kind_of(self.state, name)
     }
 
-    /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
+    /// The name of the budget to which a counter belongs, by the counter's [`KeyId`]. It maps a change
+    /// notification to its budget.
     pub fn budget_at(self, handle: KeyId) -> Option<&'a str> {
         budget_name(self.state.keys.get(handle)?)
     }
 
-    /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
-    /// is named twice.
+    /// Calls `take` with the name of each budget, in no stated order. If both kinds of budget exist under one
+    /// name, `take` gets this name twice.
     pub fn each_budget(self, take: &mut dyn FnMut(&str)) {
         for (handle, key) in self.state.keys.index.reserved(&self.state.keys) {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
@@ -252,8 +253,8 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// Who holds what of a budget, ascending by writer. Its cost follows the writers that hold anything of
-    /// any budget.
+    /// The holders of a budget with their amounts, ascending by writer. The cost grows with the number of
+    /// writers that hold anything of any budget.
     pub fn holders_of(self, name: &str) -> Vec<Holder> {
         let Some(account) = self.account(name) else {
             return Vec::new();
@@ -278,8 +279,8 @@ impl<'a> QuotaRef<'a> {
         self.state.keys.index.holders().filter_map(holder).collect()
     }
 
-    /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
-    /// replicas.
+    /// Each existing counter that is a part of a budget, in no stated order. A comparison of replicas uses
+    /// it.
     pub fn budget_parts(self) -> impl Iterator<Item = (KeyId, &'a str)> {
         let reserved = self.state.keys.index.reserved(&self.state.keys);
         reserved.filter(move |(handle, _)| self.state.value_at(*handle).is_some())
@@ -290,7 +291,7 @@ impl<'a> QuotaRef<'a> {
     }
 }
 
-/// The keys of the budget that goes by a name, the one with a cap first.
+/// The keys of the budget with this name. The budget with a cap comes first.
 fn account<'n>(state: &State, name: &'n str) -> Option<Account<'n>> {
     if state.keys.index.are_plain() || check_name(name).is_err() {
         return None;
@@ -313,7 +314,7 @@ fn kind_of(state: &State, name: &str) -> Option<Kind> {
     }
 }
 
-/// Refuses a plain operation on what is no plain counter.
+/// Rejects a plain operation on a key that is not a plain counter.
 pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
     check_typed(key)?;
     if state.keys.index.are_plain() || state.value(key).is_some() {
@@ -325,7 +326,7 @@ pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
     }
 }
 
-/// As [`check_plain`], of a key that goes by a handle.
+/// Like [`check_plain`], for a key given by its [`KeyId`].
 pub(super) fn check_plain_at(state: &State, handle: KeyId) -> Result<(), Error> {
     if state.keys.index.are_plain() {
         return Ok(());
@@ -355,7 +356,7 @@ impl QuotaMut<'_> {
 }
 
 impl QuotaPreview<'_, '_> {
-    /// What a budget comes to after the operations so far, as [`QuotaRef::budget`].
+    /// The amounts of a budget after the operations so far, like [`QuotaRef::budget`].
     pub fn budget(self, name: &str) -> Option<Budget> {
         check_name(name).ok()?;
         let account = self.account(name)?;
@@ -363,7 +364,7 @@ impl QuotaPreview<'_, '_> {
         Some(self.transaction.replica.quota().budget_of(&account, &value))
     }
 
-    /// The keys of the budget that goes by a name, the one with a cap first.
+    /// The keys of the budget with this name. The budget with a cap comes first.
     fn account<'n>(self, name: &'n str) -> Option<Account<'n>> {
         let account = |capped| Account {
             capped,
@@ -375,28 +376,30 @@ impl QuotaPreview<'_, '_> {
     }
 }
 
-/// Drafts as they were, `None` where there was none.
+/// Earlier versions of drafts, `None` where there was no draft.
 pub(super) type Saved = Vec<(KeyId, Option<Draft>)>;
 
 impl QuotaTransaction<'_, '_> {
-    /// Makes an operation on a budget, on what the operations before it did.
+    /// Makes an operation on a budget, after the earlier operations of the transaction.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::WrongKind`], [`Error::NoBudget`],
-    /// [`Error::RightsShort`] and [`Error::RoomShort`] if too little is held here,
-    /// [`Error::AmountRange`], [`Error::UnknownWriter`] if it moves something to one that is no other
-    /// member's present writer; of a name as [`Replica::add`](crate::Replica::add) of a key, and [`Error::TooLarge`] over
-    /// [`BUDGET_NAME_BYTES_MAX`](crate::limits::BUDGET_NAME_BYTES_MAX); [`Error::Overflow`] and
-    /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    /// [`Error::NotAMember`] if this replica is no member, [`Error::WrongKind`], [`Error::NoBudget`],
+    /// [`Error::AmountRange`], [`Error::Overflow`] and [`Error::TransactionTooLarge`]. [`Error::RightsShort`]
+    /// and [`Error::RoomShort`] if this replica holds too little. [`Error::UnknownWriter`] if the operation
+    /// moves something to a writer that is no other member's present writer. For a name, the errors of
+    /// [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
+    /// [`BUDGET_NAME_BYTES_MAX`](crate::limits::BUDGET_NAME_BYTES_MAX).
+    ///
+    /// After an error, the transaction is as it was before and may go on.
     pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
         self.all_or_nothing(|it, saved| it.make_flow(name, flow, saved))
     }
 
-    /// Spends an amount of one budget and pays it into others, to each its share.
+    /// Spends an amount of one budget, and pays each of the other budgets its share of it.
     ///
     /// # Errors
-    /// As [`flow`](QuotaTransaction::flow), and [`Error::AmountRange`] if the shares together are over its
-    /// limit. The transaction stays as it was then, and may go on.
+    /// The errors of [`flow`](QuotaTransaction::flow), and [`Error::AmountRange`] if the sum of the shares is
+    /// over its limit. After an error, the transaction is as it was before and may go on.
     pub fn transfer(&mut self, from: &str, to: &[(&str, u64)]) -> Result<(), Error> {
         let shares = to.iter().map(|share| share.1);
         let amount = shares.fold(0, u64::saturating_add);
@@ -407,8 +410,8 @@ impl QuotaTransaction<'_, '_> {
         })
     }
 
-    /// Makes something that notes which drafts it is about to change, and if it is refused puts these
-    /// back.
+    /// Calls `make`, which saves each draft that it is about to change. If `make` fails, restores these
+    /// drafts.
     fn all_or_nothing(
         &mut self,
         make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
@@ -477,7 +480,7 @@ impl QuotaTransaction<'_, '_> {
         for (part, by) in steps.iter().filter(|step| step.1 < 0) {
             self.check_held(&account, *part, by.unsigned_abs())?;
         }
-        // It makes the budget even if another one did that, and is withdrawn.
+        // The operation makes the budget even if another one made it and is withdrawn later.
         if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
             steps.push((Part::Value, 0));
         }
@@ -498,7 +501,7 @@ impl QuotaTransaction<'_, '_> {
         Ok(())
     }
 
-    /// The budget that an operation is on, or is to make.
+    /// The budget to which an operation applies, or which it makes.
     fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
         if let Some(account) = self.preview().account(name) {
             return match flow.needs_cap() && !account.capped {
@@ -518,7 +521,7 @@ impl QuotaTransaction<'_, '_> {
         })
     }
 
-    /// Refuses to take more of a part than is held here.
+    /// Rejects an amount that is larger than the amount of the part that this replica holds.
     fn check_held(&self, account: &Account<'_>, part: Part, asked: u64) -> Result<(), Error> {
         let value = |part| self.transaction.value(&account.key_of(part)).unwrap_or(0);
         let all = match part {

@@ -1,10 +1,12 @@
-//! What becomes of what a writer held once it is over.
+//! Rights of a retired writer, which its successor inherits.
 //!
-//! Whoever absorbed a writer has all that counts of it, all that it took from its accounts too, and
-//! nobody else may absorb it. So from then on this one alone may take from them, as the writer did
-//! before, and moves what is there to accounts of its own. What others had on the way to the writer is
-//! moved when it comes. A writer whose accounts are not empty is not forgotten, and nobody gives it
-//! anything who has acknowledged that it was absorbed, so nothing comes too late.
+//! The successor has merged everything that counts of the retired writer, including all that this writer took
+//! from its accounts. No other writer may become its successor. From then on the successor alone may take
+//! from these accounts, as the retired writer did before. It moves their contents to accounts of its own.
+//!
+//! Amounts that other members were still sending to the retired writer are moved when they arrive. A writer
+//! whose accounts are not empty is not forgotten. A member that has acknowledged the retirement gives the
+//! retired writer nothing more, so nothing arrives too late.
 
 use super::period::is_over;
 use super::{QuotaMut, QuotaRef};
@@ -24,11 +26,11 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How many accounts are emptied in one transaction.
+/// Maximum number of accounts that one transaction empties.
 const AT_ONCE: usize = 1000;
 
 impl QuotaRef<'_> {
-    /// Whether this replica has absorbed a writer, or whoever did.
+    /// Whether this replica is the successor of a writer, directly or through a chain of successors.
     fn is_left_to_own(self, writer: &WriterId) -> bool {
         let Some(mut at) = self.state.numbers.get(writer).filter(|at| *at != OWN) else {
             return false;
@@ -54,7 +56,7 @@ pub(super) fn has_accounts(state: &State, number: u32) -> bool {
 }
 
 impl QuotaMut<'_> {
-    /// Moves what absorbed writers held to the own accounts, if this replica is the one that may.
+    /// Moves the accounts of retired writers to accounts of this writer, if this replica is the successor.
     pub(super) fn inherit(&mut self) -> Result<(), Error> {
         let Replica {
             quota,
@@ -71,7 +73,7 @@ impl QuotaMut<'_> {
             .holders()
             .filter(|it| self.read().is_left_to_own(it));
         let accounts = heirless.flat_map(|writer| self.replica.state.keys.index.held_by(writer));
-        // What is left of periods that are over is deleted soon.
+        // The remains of periods that are over are deleted soon, so they are not moved.
         let end = |handle| {
             self.replica
                 .state
@@ -87,10 +89,11 @@ impl QuotaMut<'_> {
             .try_for_each(|some| self.empty_accounts(some, self.replica.writer()))
     }
 
-    /// Moves what this writer holds of budgets to another one, which this replica is about to go on as,
-    /// [from its own state](crate::RejoinMut::begin_again). [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
+    /// Moves the budget accounts of this writer to another writer. This replica is about to continue as that
+    /// writer, [from its own state](crate::RejoinMut::begin_again). [`SyncMachine`](crate::sync::SyncMachine)
+    /// calls it by itself.
     ///
-    /// What is pending stays: whoever absorbs this writer gets it.
+    /// Pending amounts stay: the successor of this writer gets them.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -109,8 +112,8 @@ impl QuotaMut<'_> {
             .try_for_each(|some| self.empty_accounts(some, to))
     }
 
-    /// Deletes accounts, which cancels exactly what was seen of them, and adds what that came to to the
-    /// same accounts of another writer. What does not fit there stays.
+    /// Deletes accounts, and adds their amounts to the same accounts of another writer. A delete cancels
+    /// exactly what this replica has observed of an account. An amount that does not fit there stays.
     fn empty_accounts(&mut self, accounts: &[KeyId], to: WriterId) -> Result<(), Error> {
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
         let mut drafts = Vec::new();

@@ -1,12 +1,12 @@
-//! Leases: rights that somebody who is no member may spend without asking, for a while.
+//! Leases: rights that a client, which is no member, may spend for a while without asking.
 //!
-//! The member that gives a lease moves the rights from its own to the lease's, a counter of its own that
-//! the same member holds. So they are spent by nobody else, and whoever takes over from that member takes
-//! over the lease. What its holder has spent is told to the member, which spends it of the lease. When the
-//! lease is over for certain, what is left of it comes back to the member's rights.
+//! The member that gives a lease moves rights from its own account to the lease's account. This is a counter
+//! that the same member holds, so no other member spends these rights. A successor of this member takes over
+//! the lease. The client reports its spends to the member, which spends them from the lease. Once the lease
+//! is certainly over, the rest of it comes back to the member's rights.
 //!
-//! The holder counts the time from before it asked, by its own clocks, and stops when the lease's time has
-//! passed by any of them. The member waits for longer: [`lease_until`] has the bound.
+//! The client counts the time from before its request, by each of its clocks. It stops when the time of the
+//! lease has passed by any of them. The member waits longer: [`lease_until`] has the bound.
 
 use super::budget::Flow;
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
@@ -20,28 +20,31 @@ use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// So many leases are ended in one transaction.
+/// Maximum number of leases that one transaction ends.
 const AT_ONCE: usize = 1_000;
 
-/// What is left of a lease.
+/// The rest of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Its id.
     pub id: LeaseId,
-    /// The writer that gave it, or took it over.
+    /// The writer that gave it or took it over.
     pub writer: WriterId,
-    /// How many rights are left of it.
+    /// How many rights are left.
     pub left: i128,
-    /// When these come back to the writer, in milliseconds since 1970.
+    /// When these rights come back to the writer, in milliseconds since 1970.
     pub until: u64,
 }
 
-/// When what is left of a lease comes back that is given now, both in milliseconds since 1970: after `ms`,
-/// a hundredth of that, by which its holder's clock may be late, and twice what the clocks of two members
-/// may be apart.
+/// When the rest of a lease that is given `now` comes back. Both times are in milliseconds since 1970. It
+/// comes back after the sum of:
+///
+/// - `ms`.
+/// - A hundredth of `ms`, by which the client's clock may be late.
+/// - Twice the largest difference between the clocks of two members.
 ///
 /// # Errors
-/// [`Error::LeaseRange`].
+/// [`Error::LeaseRange`] if `ms` is out of its range.
 pub fn lease_until(now: u64, ms: u64) -> Result<u64, Error> {
     if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&ms) {
         return Err(Error::LeaseRange { ms });
@@ -51,7 +54,8 @@ pub fn lease_until(now: u64, ms: u64) -> Result<u64, Error> {
 }
 
 impl<'a> QuotaRef<'a> {
-    /// What is left of the leases of a budget, as far as is known here, in no stated order.
+    /// The leases of a budget that are not used up, in no stated order. Leases that this replica has not
+    /// received are missing.
     pub fn leases_of(self, name: &str) -> Vec<Lease> {
         let Some(account) = self.account(name) else {
             return Vec::new();
@@ -73,7 +77,7 @@ impl<'a> QuotaRef<'a> {
         left.collect()
     }
 
-    /// Whether something is kept of own leases of which nothing is left.
+    /// Whether this replica stores own leases that are used up.
     pub(crate) fn keeps_spent_leases(self) -> bool {
         self.own_leases()
             .any(|it| self.state.value_at(it.0) == Some(0))
@@ -85,7 +89,7 @@ impl<'a> QuotaRef<'a> {
         leases.filter(move |it| it.1.part.holder() == own)
     }
 
-    /// Whether all who count have seen all that was done to a counter.
+    /// Whether each change of a counter is stable.
     fn is_settled(self, quorum: &Quorum, handle: KeyId) -> bool {
         let mut settled = true;
         for slot in self.state.slots(handle) {
@@ -99,8 +103,8 @@ impl<'a> QuotaRef<'a> {
 }
 
 impl QuotaMut<'_> {
-    /// Takes back what is left of the own leases that are over, and forgets those of which nothing is left
-    /// as soon as all members have acknowledged that; adds each counter that changed to `changed`.
+    /// Takes back the rest of own leases that are over, and adds each counter that changed to `changed`.
+    /// Deletes leases that are used up, once all members have acknowledged their last use.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -115,7 +119,7 @@ impl QuotaMut<'_> {
                 continue;
             };
             if left == 0 {
-                // What was spent of it under an idempotency key is not withdrawn any more.
+                // The spends under an idempotency key can't be withdrawn any more.
                 let quorum = quorum
                     .get_or_insert_with(|| self.replica.membership.quorum(&self.replica.state));
                 if self.read().is_settled(quorum, handle) {
@@ -133,20 +137,20 @@ impl QuotaMut<'_> {
                 back.push((key, Op::Add(-free)));
             }
         }
-        // Both halves of what comes back are in one transaction.
+        // Both halves of a return are in one transaction.
         let mut all = back.chunks(2 * AT_ONCE).chain(spent.chunks(AT_ONCE));
         all.try_for_each(|some| self.make(some, changed))
     }
 }
 
 impl QuotaTransaction<'_, '_> {
-    /// Gives a lease of so many milliseconds, on what the operations before it did, or tells what is left
-    /// of the one that this replica has given under the id before.
+    /// Gives a lease for `ms` milliseconds, after the earlier operations of the transaction. If this replica
+    /// has already given a lease with this id, returns what is left of it instead.
     ///
     /// # Errors
-    /// [`Error::LeaseRange`], and as [`flow`](QuotaTransaction::flow), of a name [`Error::TooLarge`] over
-    /// [`LEASED_NAME_BYTES_MAX`](crate::limits::LEASED_NAME_BYTES_MAX). The transaction stays as it was
-    /// then, and may go on.
+    /// [`Error::LeaseRange`], and the errors of [`flow`](QuotaTransaction::flow). [`Error::TooLarge`] for a
+    /// name over [`LEASED_NAME_BYTES_MAX`](crate::limits::LEASED_NAME_BYTES_MAX). After an error, the
+    /// transaction is as it was before and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
         let until = lease_until(self.transaction.replica.state.time, ms)?;
         let own = self.transaction.replica.writer();
@@ -163,7 +167,7 @@ impl QuotaTransaction<'_, '_> {
         })
     }
 
-    /// What is left here of a lease, those parts first that come back first.
+    /// The rest of a lease here. Parts that come back earlier are first.
     fn lease_parts(&self, account: &Account<'_>, id: LeaseId) -> Vec<(Part, i64)> {
         let own = Some(self.transaction.replica.writer());
         let leases = self
@@ -188,10 +192,10 @@ impl QuotaTransaction<'_, '_> {
         parts
     }
 
-    /// What an operation adds to which part.
+    /// The amounts that an operation adds to the parts of a budget.
     ///
     /// # Errors
-    /// [`Error::NoLease`] if nothing is left here of a lease that is to be ended.
+    /// [`Error::NoLease`] if the operation ends a lease of which nothing is left here.
     pub(super) fn steps(
         &self,
         account: &Account<'_>,
@@ -202,7 +206,7 @@ impl QuotaTransaction<'_, '_> {
         let mut steps = flow.steps(own, account.capped, by);
         match flow {
             Flow::SpendLeased { id, .. } => {
-                // Of the lease first.
+                // Spend from the lease first.
                 let mut rest = by;
                 for (part, left) in self.lease_parts(account, id) {
                     steps.push((part, -left.min(rest)));

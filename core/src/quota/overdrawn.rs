@@ -1,5 +1,5 @@
-//! Accounts that have less than nothing, which no correct writer leaves: two processes spent under one
-//! writer id, or a member spent what it never had.
+//! Accounts with a value below zero. No correct writer causes one: two processes spent under one writer id,
+//! or a member spent what it never had.
 
 use super::period::is_over;
 use crate::forks::{Evidence, Fault, ForkLog};
@@ -11,13 +11,13 @@ use crate::message::Message;
 use crate::state::keys::KeyId;
 use alloc::vec::Vec;
 
-/// Adds the accounts that a message has something of, and that are known here.
+/// Adds the accounts that a message changes and that exist here.
 pub(super) fn note_accounts(state: &State, message: &Message, accounts: &mut Vec<KeyId>) {
     let reserved = message.delta.keys.iter().take_while(|key| is_reserved(key));
     accounts.extend(reserved.filter_map(|key| state.keys.find(key)));
 }
 
-/// Reports those of the accounts that have less than nothing.
+/// Reports the accounts with a value below zero.
 pub(super) fn report(state: &State, forks: &mut ForkLog, accounts: Vec<KeyId>) {
     for handle in accounts {
         let Some(held) = state.value_at(handle).filter(|held| *held < 0) else {
@@ -25,7 +25,7 @@ pub(super) fn report(state: &State, forks: &mut ForkLog, accounts: Vec<KeyId>) {
         };
         let whose = state.keys.get(handle).and_then(|key| {
             if let Some(period) = PeriodKey::parse(key) {
-                // Of one that is over, others may have deleted what came in, and not what was used.
+                // In a period that is over, other members may have deleted the rights but not their uses.
                 let open = !is_over(state, period.end());
                 return Some((period.holder().filter(|_| open)?, period.name));
             }

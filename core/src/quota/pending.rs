@@ -1,8 +1,9 @@
-//! What was paid in under idempotency keys and may still turn out to have been paid in twice.
+//! Amounts paid in under idempotency keys that may turn out to be duplicates.
 //!
-//! If two members made an operation under one key, one of the two is withdrawn once somebody has heard
-//! of both. What that one had paid in is gone then. So it can be spent only once everybody who counts
-//! has acknowledged it: whoever had made another has withdrawn one of the two before that.
+//! Two members may make an operation under one key. Then one of the two operations is withdrawn, once a
+//! replica has received both. The amount that it paid in disappears. So an amount can be spent only once all
+//! counted members have acknowledged it. A member that had made the duplicate has withdrawn one of the two
+//! before it acknowledges.
 
 use super::{Quota, QuotaRef};
 use crate::layers::State;
@@ -16,11 +17,11 @@ use crate::state::slot::Stamp;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// What came in under keys, by the account: the own transaction's clock, and how much.
+/// Amounts received under keys, by account: the clock of the own transaction, and the amount.
 pub(super) type Pending = BTreeMap<KeyId, Vec<(u64, i128)>>;
 
 impl QuotaRef<'_> {
-    /// How much of an account can't be used yet.
+    /// The amount of an account that can't be used yet.
     pub(super) fn pending_of(self, key: &str) -> i128 {
         let handle = self.state.keys.find(key);
         let Some(pending) = handle.and_then(|handle| self.quota.pending.get(&handle)) else {
@@ -37,7 +38,8 @@ impl QuotaRef<'_> {
 }
 
 impl Quota {
-    /// Notes what a transaction under a key, which is not visible yet, brings to the own accounts.
+    /// Adds the amounts that a transaction under a key brings to the own accounts. The transaction is not
+    /// visible yet.
     pub(super) fn note_pending(&mut self, state: &State, clock: u64, drafts: &[Draft]) {
         if state.keys.index.are_plain() {
             return;
@@ -57,7 +59,7 @@ impl Quota {
         }
     }
 
-    /// Forgets what is pending no longer.
+    /// Removes amounts that are no longer pending.
     pub(super) fn settle_pending(&mut self, state: &State, membership: &Membership) {
         if self.pending.is_empty() {
             return;

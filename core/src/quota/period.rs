@@ -1,18 +1,18 @@
-//! Limits for each period: so much is allowed of a key in a minute, an hour or a day, in the whole mesh.
+//! Limits for each period: a maximum for a key in a minute, an hour or a day, in the whole mesh.
 //!
-//! A period of a key is a budget that nobody has to begin. Each member brings its share of
-//! the limit in by itself, with its first use of the period, by its own wall clock; what it holds it allows,
-//! and rights move to those who are short as those of budgets do (`sync/wants.rs`). When a period is over
-//! nobody uses anything of it, and what was kept of it is deleted (`period/over.rs`).
+//! A period of a key is a budget that begins without an operation. Each member brings in its share of the
+//! limit with its first use of the period, by its own wall clock. It allows as much as it holds. Rights move
+//! to members that are short of them, like those of budgets (`sync/wants.rs`). Nobody uses a period that is
+//! over, and its counters are deleted (`period/over.rs`).
 //!
-//! What all members bring into a period never adds up to more than the limit:
-//! - **Once for each owner, not for each start.** That a share was brought in is a counter of the period. A
-//!   start brings one in only where it would see that counter: in periods that began after the start itself
-//!   did, or once all earlier starts of its owner were taken over.
-//! - **By one configuration.** Members may know of different ones. Whoever uses a later one's share, as all
-//!   members knew of it before the period began, may rely on the others' knowing it too. So each brings in
-//!   the least of its shares by all configurations from that one on that it knows of. If it does not know
-//!   them all, it brings in nothing, and lives by what others give it.
+//! The shares that all members bring into a period never add up to more than the limit:
+//! - **Once for each owner, not for each start.** A counter of the period records that a share was brought
+//!   in. A start brings a share in only where it would see this counter. This is so in periods that began
+//!   after the start, and once all earlier starts of its owner have retired.
+//! - **By one configuration.** Members may have different configurations. A member uses the share of a later
+//!   configuration if all members had received it before the period began. So it relies on the others having
+//!   it too. Each member brings in the smallest of its shares in all configurations that it has, from that
+//!   one on. If it lacks one of them, it brings in nothing, and uses what other members give it.
 
 mod over;
 
@@ -36,16 +36,16 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// So many of the last configurations are remembered.
+/// Maximum number of recent configurations that are stored.
 const REMEMBERED: usize = 32;
 
-/// Of so many of them it is kept when all members knew of them.
+/// Number of these configurations for which the state stores when all members had received them.
 const KNOWN_KEPT: usize = 4;
 
-/// What is known of configurations beside the present one.
+/// Configurations, the present one included.
 #[derive(Clone, Default)]
 pub(super) struct Periods {
-    /// The last ones that were decided, one number after another, the present one last.
+    /// The last decided configurations, with consecutive numbers. The present one is last.
     decided: Vec<Configuration>,
 }
 
@@ -54,26 +54,26 @@ pub(super) struct Periods {
 pub struct Period {
     /// The limit that covers the key.
     pub limit: Limit,
-    /// When it began, in milliseconds since 1970.
+    /// When the period began, in milliseconds since 1970.
     pub begins: u64,
-    /// When it is over.
+    /// When the period ends, in milliseconds since 1970.
     pub ends: u64,
-    /// What is left to be allowed, as far as is known here.
+    /// The amount still allowed, according to this replica.
     pub left: Holding,
-    /// By what name its rights are asked for.
+    /// The name under which its rights are requested.
     pub name: String,
 }
 
 impl Period {
-    /// How much was allowed in it, as far as is known here.
+    /// The amount that was allowed in it, according to this replica.
     pub fn used(&self) -> i128 {
         let left = self.left.here + self.left.elsewhere;
         (i128::from(self.limit.limit) - left).max(0)
     }
 }
 
-/// The share that an owner may bring in of a limit; nothing if it is no member, or the limit is none of
-/// this configuration.
+/// The share of a limit that an owner may bring in. It is 0 if the owner is no member, or if the
+/// configuration does not have the limit.
 fn share(configuration: &Configuration, owner: &Owner, limit: &Limit) -> u64 {
     let same = |it: &&Limit| {
         it.name == limit.name && (it.born, it.period_ms) == (limit.born, limit.period_ms)
@@ -89,7 +89,7 @@ fn share(configuration: &Configuration, owner: &Owner, limit: &Limit) -> u64 {
 }
 
 impl Periods {
-    /// Notes the present configuration, which follows those before it or begins anew.
+    /// Stores the present configuration. It follows the stored ones, or replaces them if its number does not.
     pub(super) fn note_configuration(&mut self, membership: &Membership) {
         let Some((_, present)) = &membership.table.configuration else {
             return;
@@ -110,7 +110,7 @@ impl Periods {
     }
 }
 
-/// Limits as the next configuration has them.
+/// Limits in the form in which the next configuration has them.
 fn limits_to_propose(membership: &Membership, limits: &[Limit]) -> Result<Vec<Limit>, Error> {
     let present = membership.configuration();
     let present = present.map_or(&[][..], |it| &it.limits);
@@ -134,8 +134,8 @@ impl<'a> QuotaRef<'a> {
     /// The present period of a key.
     ///
     /// # Errors
-    /// [`Error::NoLimit`] if no limit covers it, [`Error::NotAMember`] if this replica is none; of a key as
-    /// [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
+    /// [`Error::NoLimit`] if no limit covers the key, [`Error::NotAMember`] if this replica is no member. For
+    /// a key, the errors of [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
     /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
     pub fn period(self, key: &str) -> Result<Period, Error> {
         check_period_key(key)?;
@@ -160,7 +160,7 @@ impl<'a> QuotaRef<'a> {
         })
     }
 
-    /// What this writer may bring into a period, and has not.
+    /// The amount that this writer may bring into a period and has not yet brought in.
     fn own_share(self, name: &str) -> u64 {
         let (Some(owner), Some(period)) = (self.membership.owner_of(OWN), PeriodId::parse(name))
         else {
@@ -175,7 +175,7 @@ impl<'a> QuotaRef<'a> {
         };
         let begins = period.end.saturating_sub(limit.period_ms);
         let is_now = (begins..period.end).contains(&self.state.time);
-        // One whose period is another one's would have the same name.
+        // A period of another length could have the same name.
         let is_whole = period.end % limit.period_ms == 0;
         if !is_now || !is_whole || self.state.value(&share_key(&owner, name)).is_some() {
             return 0;
@@ -186,8 +186,8 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// Whether no earlier start of the owner's can have brought a share into a period that began then
-    /// without its being seen here.
+    /// Whether this replica sees each share that an earlier start of the owner can have brought into a
+    /// period. `begins` is the period's beginning, in milliseconds since 1970.
     fn may_begin(self, owner: &Owner, begins: u64) -> bool {
         let Some((_, began)) = self
             .membership
@@ -214,7 +214,7 @@ impl<'a> QuotaRef<'a> {
                 .all(|number| number == OWN || over(number))
     }
 
-    /// What an owner may bring in of a limit for a period that begins then.
+    /// The share of a limit that an owner may bring into a period with this beginning.
     fn share_in(self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
         let decided = &self.quota.periods.decided;
         let is_known = |it: &&Configuration| {
@@ -226,7 +226,7 @@ impl<'a> QuotaRef<'a> {
             .rev()
             .find(is_known)
             .map_or(0, |it| it.number);
-        // Nobody knows the limit from before it was set.
+        // No member has the limit from before it was set.
         let from = limit.born.max(known);
         if decided.first().is_none_or(|it| it.number > from) {
             return 0;
@@ -235,7 +235,7 @@ impl<'a> QuotaRef<'a> {
         since.map(|it| share(it, owner, limit)).min().unwrap_or(0)
     }
 
-    /// What is left in a period, as far as is known here: with what members may still bring in.
+    /// The amounts left in a period, according to this replica. Shares that members may still bring in count.
     fn left_in(self, name: &str) -> Holding {
         let own = self.state.writer();
         let held = |writer| self.state.value(&rights_key(writer, name)).unwrap_or(0);
@@ -257,7 +257,7 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// What another owner may still bring into a period, as far as is known here.
+    /// The share that another owner may still bring into a period, according to this replica.
     fn share_to_come(self, owner: &Owner, name: &str) -> i128 {
         let period = PeriodId::parse(name);
         let of = |it: PeriodId<'_>| {
@@ -271,13 +271,13 @@ impl<'a> QuotaRef<'a> {
         period.and_then(of).unwrap_or(0)
     }
 
-    /// What is left in a period, `None` if it is over.
+    /// The amounts left in a period, or `None` if it is over.
     pub(super) fn period_stock(self, name: &str) -> Option<Holding> {
         let period = PeriodId::parse(name)?;
         (!is_over(self.state, period.end)).then(|| self.left_in(name))
     }
 
-    /// What a writer holds of a period, or may bring in.
+    /// The amount of a period that a writer holds or may bring in.
     pub(super) fn period_stock_of(self, name: &str, writer: WriterId) -> i128 {
         let held = self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let owner = self
@@ -287,8 +287,8 @@ impl<'a> QuotaRef<'a> {
         held + owner.map_or(0, |it| self.share_to_come(&it, name))
     }
 
-    /// Each period that something is left of, the writer and how much it holds, in no stated order: for
-    /// whoever compares replicas.
+    /// Each period with rights left, with the writer that holds them and their amount, in no stated order. A
+    /// comparison of replicas uses it.
     pub fn period_rights(self) -> impl Iterator<Item = (&'a str, WriterId, i128)> {
         self.state
             .keys
@@ -304,7 +304,7 @@ impl<'a> QuotaRef<'a> {
             })
     }
 
-    /// Each share that was brought into a period and is still known, in no stated order.
+    /// Each share that was brought into a period and is still stored, in no stated order.
     pub fn period_shares(self) -> impl Iterator<Item = (&'a str, i128)> {
         self.state
             .keys
@@ -317,13 +317,13 @@ impl<'a> QuotaRef<'a> {
             })
     }
 
-    /// How many counters are kept of periods.
+    /// Number of counters that store periods.
     pub fn period_counters(self) -> usize {
         self.state.keys.index.periods().count()
     }
 
-    /// Whether it is not known yet that all members know of the present configuration, and limits wait for
-    /// that.
+    /// Whether the present configuration has limits, and the state does not yet record that all members have
+    /// received it.
     pub(super) fn awaits_known(self) -> bool {
         let present = self
             .membership
@@ -336,7 +336,7 @@ impl<'a> QuotaRef<'a> {
         let Some((by, present)) = &self.membership.table.configuration else {
             return false;
         };
-        // Who is out may not know it, and go on, until what counts of it is certain.
+        // A removed owner may lack the configuration and go on, until its writers have retired.
         let is_out = self.membership.starts().any(|number| {
             let card = &self.membership.table.cards[number as usize];
             let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
@@ -348,11 +348,12 @@ impl<'a> QuotaRef<'a> {
 }
 
 impl QuotaMut<'_> {
-    /// Proposes what the next configuration is to allow in each period, as
-    /// [`propose_members`](crate::MembersMut::propose) does members. What is in `born` does not matter.
+    /// Proposes the limits of the next configuration, as [`propose_members`](crate::MembersMut::propose)
+    /// proposes its members. The value of `born` is ignored.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, and as [`Limit::check`]; [`Error::LimitsFull`].
+    /// [`Error::NotAMember`] if this replica is no member, [`Error::LimitsFull`], and the errors of
+    /// [`Limit::check`].
     pub fn propose_limits(&mut self, limits: &[Limit]) -> Result<(), Error> {
         let membership = &self.replica.membership;
         let members = membership.configuration().map(|it| it.members.clone());
@@ -363,11 +364,13 @@ impl QuotaMut<'_> {
             .put_forward(Ruling { members, limits })
     }
 
-    /// Allows so much of a key in its present period if it is left here, as transactions of its own, and
-    /// adds each counter that changed to `changed`. Tells what is left then.
+    /// Allows `cost` for a key in its present period if this replica has enough. Makes transactions of its
+    /// own, and adds each counter that changed to `changed`. Returns the period with the amounts left after
+    /// it.
     ///
     /// # Errors
-    /// As [`QuotaRef::period`], and [`Error::LimitReached`], [`Error::AmountRange`]. Nothing is changed then.
+    /// The errors of [`QuotaRef::period`], [`Error::LimitReached`] and [`Error::AmountRange`]. After an
+    /// error, nothing is changed.
     pub fn allow(
         &mut self,
         key: &str,
@@ -381,9 +384,9 @@ impl QuotaMut<'_> {
         self.read().period(key)
     }
 
-    /// Brings the own share into the present period of a key, as a transaction of its own, if that has to
-    /// be before so much of it is [allowed](QuotaTransaction::allow), and is enough for it. It has to be one of
-    /// its own, as what is made under an idempotency key may be withdrawn.
+    /// Brings the own share into the present period of a key, as a transaction of its own. It does so only if
+    /// the share then suffices to [allow](QuotaTransaction::allow) `cost`. A transaction of its own is
+    /// needed, because one under an idempotency key may be withdrawn.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
@@ -401,7 +404,7 @@ impl QuotaMut<'_> {
         }
     }
 
-    /// Brings the own share into a period, if it may and has not.
+    /// Brings the own share into a period, if this replica may and has not done so.
     pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let (Some(owner), share) = (
             self.replica.membership.owner_of(OWN),
@@ -448,7 +451,7 @@ impl QuotaMut<'_> {
         self.make(&steps, changed)
     }
 
-    /// Notes when all members know of the present configuration, if it has limits and they do by now.
+    /// Records when all members had received the present configuration, if it has limits and they have.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
@@ -474,7 +477,7 @@ impl QuotaMut<'_> {
             .reserved(&self.replica.state.keys);
         let older = reserved
             .filter(|(handle, key)| is_known_key(key) && self.replica.value_at(*handle).is_some());
-        // Periods that go on may rely on those before it.
+        // Periods that are not over may depend on earlier configurations.
         let last = self
             .replica
             .quota
@@ -492,7 +495,7 @@ impl QuotaMut<'_> {
 }
 
 impl QuotaPreview<'_, '_> {
-    /// The present period of a key, with what this transaction has used of it by now.
+    /// The present period of a key, after the uses of this transaction so far.
     ///
     /// # Errors
     /// As [`QuotaRef::period`].
@@ -500,22 +503,21 @@ impl QuotaPreview<'_, '_> {
         let mut period = self.transaction.replica.quota().period(key)?;
         let rights = rights_key(self.transaction.replica.writer(), &period.name);
         let before = self.transaction.replica.value(&rights).unwrap_or(0);
-        // What was not brought in counts, as it is there to be had.
+        // A share that was not brought in yet counts, because it can be brought in.
         period.left.here -= before - self.transaction.value(&rights).unwrap_or(0);
         Ok(period)
     }
 }
 
 impl QuotaTransaction<'_, '_> {
-    /// Allows so much of a key in its present period, of what was brought in here by now
-    /// ([`QuotaMut::bring_in_for`] is to be called before) and is left, with whatever else the transaction
-    /// does.
+    /// Allows `cost` for a key in its present period, together with the other operations of the transaction.
+    /// It uses rights that were already brought in: call [`QuotaMut::bring_in_for`] before.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::NoLimit`] if no limit covers the key,
-    /// [`Error::LimitReached`] if less is left here, [`Error::AmountRange`]; of a key as
-    /// [`QuotaRef::period`]; [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go
-    /// on.
+    /// [`Error::NotAMember`] if this replica is no member, [`Error::NoLimit`] if no limit covers the key,
+    /// [`Error::LimitReached`] if less is left here, [`Error::AmountRange`], [`Error::TransactionTooLarge`].
+    /// For a key, the errors of [`QuotaRef::period`]. After an error, the transaction is as it was before and
+    /// may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
         let ops = self.transaction.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
@@ -543,7 +545,7 @@ impl QuotaTransaction<'_, '_> {
     }
 }
 
-/// The stock of a period that a handle is of, if it is this writer's.
+/// The period's name and its stock, if the key stores this writer's rights in a period.
 pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, Stock)> {
     let key = PeriodKey::parse(key)?;
     (key.part == PeriodPart::Rights(writer)).then_some((key.name, Stock::Period))

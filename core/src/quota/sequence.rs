@@ -1,16 +1,21 @@
-//! Sequences: numbers of a sequence, each handed out at most once in the whole mesh.
+//! Sequences: numbers, each handed out at most once in the whole mesh.
 //!
-//! All numbers that nobody has been given yet are one writer's, the sequence's rest. It gives ranges of
-//! them away, to itself and to members that ask (`sync/wants/sequences.rs`), and whoever has a range hands its
-//! numbers out by itself. A number could be handed out twice only if a range were given twice: if who
-//! gave it forgot, or if two held the rest. So nothing is used before most members hold durably that it
-//! was given: neither a range nor a rest that was made, or taken over. And a range is used by one process
-//! only: what is left of it when that one is over is a gap, also if it starts again from its store, which
-//! may be an old copy. A rest goes to whoever [absorbs](crate::MembersMut::retire) its writer, as rights do, and so
-//! has seen what most members hold of it.
+//! All numbers that were not yet given to a writer are the rest of the sequence. The rest belongs to one
+//! writer. This writer gives ranges of numbers to itself and to members that request some
+//! (`sync/wants/sequences.rs`). A writer with a range hands out its numbers alone.
 //!
-//! How far a range was used is counted in the state for all to see, and in memory for the use of it.
-//! Near a number that is watched, ranges go back to the writer that gives them (`sequence/watch.rs`).
+//! A number could be handed out twice only if a range were given twice. Then the giver would have forgotten a
+//! gift, or two writers would have the rest. So a writer uses nothing before most members have stored durably
+//! that it was given. This applies to a range, to a new rest and to an inherited rest.
+//!
+//! Only one process uses a range. The unused part becomes a gap when that process ends. A restart from its
+//! store does not use the range either, because the store may be an old copy.
+//!
+//! A rest goes to the [successor](crate::MembersMut::retire) of its writer, as rights do. So the successor
+//! has received everything that most members have stored of it.
+//!
+//! The state counts how far a range was used, for all to read. A count in memory serves the use itself. Near
+//! a watched number, ranges go back to the writer that gives them (`sequence/watch.rs`).
 
 mod watch;
 
@@ -30,50 +35,50 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// So many gaps are told one by one; of the oldest beyond it, how many numbers they have.
+/// Maximum number of gaps listed one by one. Older gaps become one count of lost numbers.
 const GAPS_MAX: usize = 64;
 
-/// What is known of a sequence.
+/// The state of a sequence, according to this replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The least number that was never given to anybody: the first one is 1.
+    /// The smallest number that was never given to any writer. The first number is 1.
     pub next: u64,
-    /// How many numbers were handed out, at least.
+    /// Lower bound on how many numbers were handed out.
     pub issued: u64,
-    /// Which numbers were given to which writers and are not known to be handed out: each of them may
-    /// have been. Ascending.
+    /// Numbers given to writers and, according to this replica, not handed out. Each of them may have been
+    /// handed out. Ascending.
     pub held: Vec<(Range<u64>, WriterId)>,
-    /// Numbers that were lost with their writers: nobody hands them out any more, and of the last ones
-    /// before that it may not be known. Ascending.
+    /// Numbers that were lost with their writers and are never handed out again. The writer may have handed
+    /// out some of them before, unknown to this replica. Ascending.
     pub gaps: Vec<Range<u64>>,
-    /// How many numbers were lost before those.
+    /// How many numbers were lost before these gaps.
     pub lost: u64,
     /// The numbers that are watched, ascending.
     pub watched: Vec<Watched>,
 }
 
-/// What this process has of sequences, by name.
+/// The ranges and rests of this process, by the name of the sequence.
 #[derive(Clone, Default)]
 pub(super) struct Sequences {
-    /// Under which writer.
+    /// The writer that has them.
     by: Option<WriterId>,
     own: BTreeMap<String, Own>,
-    /// How many numbers were handed out since this was last looked at.
+    /// How many numbers were handed out since the last read.
     used: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Default)]
 struct Own {
-    /// By their end.
+    /// Ranges by their end.
     ranges: BTreeMap<u64, Left>,
-    /// Whether most members hold that the rest is this writer's.
+    /// Whether most members have stored that this writer has the rest.
     may_give: bool,
 }
 
 #[derive(Clone)]
 struct Left {
     next: u64,
-    /// Whether most members hold that it was given.
+    /// Whether most members have stored that it was given.
     sure: bool,
 }
 
@@ -84,17 +89,17 @@ pub(super) struct Draw {
     number: u64,
 }
 
-/// Something of a sequence that was given to this writer, and is not used before most members hold that.
+/// A part of a sequence that was given to this writer. It is used once most members have stored that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Given {
     /// The rest.
     Rest,
-    /// The range that ends so.
+    /// The range with this end.
     Range(u64),
 }
 
 impl Sequences {
-    /// Notes that a number was handed out.
+    /// Records that a number was handed out.
     pub(super) fn note_drawn(&mut self, draw: Draw) {
         let Draw { name, end, number } = draw;
         if let Some(own) = self.own.get_mut(&name) {
@@ -108,8 +113,8 @@ impl Sequences {
 }
 
 impl<'a> QuotaRef<'a> {
-    /// What is known of a sequence, `None` if there is none of this name. Its cost follows how many ranges
-    /// there are of it.
+    /// The state of a sequence, or `None` if there is none of this name. The cost grows with its number of
+    /// ranges.
     pub fn sequence(self, name: &str) -> Option<Sequence> {
         let (mut known, mut lost) = (Sequence::default(), 0);
         let mut drawn = BTreeMap::new();
@@ -138,7 +143,7 @@ impl<'a> QuotaRef<'a> {
         Some(known)
     }
 
-    /// All that is kept of a sequence and is not empty.
+    /// All non-empty counters of a sequence.
     fn pieces(self, name: &str) -> impl Iterator<Item = (SequenceKey<'a>, u64)> {
         self.state
             .keys
@@ -160,7 +165,7 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// The name of the sequence of which something is kept in a counter.
+    /// The name of the sequence to which a counter belongs.
     pub fn sequence_at(self, handle: KeyId) -> Option<&'a str> {
         let key = self.state.keys.get(handle).and_then(SequenceKey::parse);
         key.map(|key| key.name)
@@ -171,7 +176,7 @@ impl<'a> QuotaRef<'a> {
         self.numbers_of(name, true)
     }
 
-    /// How many numbers were given to this writer that can't be handed out yet.
+    /// How many numbers were given to this writer and can't be handed out yet.
     pub(crate) fn numbers_coming(self, name: &str) -> u64 {
         self.numbers_of(name, false)
     }
@@ -184,14 +189,15 @@ impl<'a> QuotaRef<'a> {
         ranges.map(|(end, left)| end - left.next).sum()
     }
 
-    /// The transactions that a counter comes from.
+    /// The transactions that made a counter's value.
     fn made_by(self, handle: KeyId) -> VersionVector {
         let shards = self.state.shards(handle);
         let each = shards.map(|it| VersionVector::of(it.writer, it.clock));
         each.fold(VersionVector::default(), |all, one| all.joined(&one))
     }
 
-    /// Whose the rest of a sequence is, as far as is known; `None` if there is none, or more than one.
+    /// The writer with the rest of a sequence, according to this replica. `None` if there is no rest, or more
+    /// than one.
     pub(crate) fn rest_holder(self, name: &str) -> Option<WriterId> {
         let mut holders = self.pieces(name).filter_map(|(key, _)| match key.piece {
             Piece::Rest(holder) => Some(holder),
@@ -200,7 +206,7 @@ impl<'a> QuotaRef<'a> {
         holders.next().filter(|_| holders.next().is_none())
     }
 
-    /// The number of a sequence that this replica would give next, `None` if it may not give any.
+    /// The number that this replica would give next, or `None` if it may not give any.
     fn next_to_give(self, name: &str) -> Option<u64> {
         let own = self.quota.sequences.own.get(name);
         own.filter(|it| it.may_give && self.quota.sequences.by == Some(self.state.writer()))?;
@@ -210,7 +216,8 @@ impl<'a> QuotaRef<'a> {
         next.filter(|it| *it > 0 && self.membership.is_member())
     }
 
-    /// Goes on to count the oldest gaps only, if there are many. Only who has the rest does.
+    /// Adds steps that turn the oldest gaps into a count, if there are too many gaps. Only the writer with
+    /// the rest does so.
     fn fold_gaps(self, name: &str, steps: &mut Vec<(String, Op)>) {
         let mut gaps: Vec<(u64, u64)> = Vec::new();
         let mut watched: Vec<u64> = Vec::new();
@@ -221,7 +228,7 @@ impl<'a> QuotaRef<'a> {
                 _ => {}
             }
         }
-        // Of a watched number it is told that it was lost.
+        // A gap with a watched number stays, because the watch reports the number as lost.
         let told = |gap: &(u64, u64)| {
             let lost = gap.0.saturating_sub(gap.1)..gap.0;
             watched.iter().any(|number| lost.contains(number))
@@ -265,8 +272,8 @@ impl QuotaMut<'_> {
         Ok(number)
     }
 
-    /// Notes what was given to this writer of a sequence by now. Tells what of that is not sure, and which
-    /// transactions members have to hold before it is.
+    /// Records the parts of a sequence that were given to this writer. Returns those that are not sure. Each
+    /// comes with the transactions that members must have before it is sure.
     pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
         let writer = self.replica.writer();
         if self.replica.quota.sequences.by != Some(writer) {
@@ -318,8 +325,9 @@ impl QuotaMut<'_> {
         unsure
     }
 
-    /// Most members hold what was given. A rest may be used then unless there is another one: if nothing
-    /// was given of it yet, it goes.
+    /// Records that most members have stored a gift. From then on this writer may use it. It may use a rest
+    /// only if there is no other rest. If there is one, and this writer has given nothing of its own rest
+    /// yet, the own rest is deleted.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -358,8 +366,8 @@ impl QuotaMut<'_> {
         Ok(())
     }
 
-    /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
-    /// many; none if this replica may not.
+    /// Gives the next `count` numbers of a sequence to a member, or fewer if there are fewer. Returns how
+    /// many it gave: none if this replica may not give any.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
@@ -401,20 +409,21 @@ impl QuotaMut<'_> {
         Ok(count)
     }
 
-    /// How many numbers were handed out of which sequences since the last call.
+    /// How many numbers of each sequence were handed out since the last call.
     pub(crate) fn take_numbers_used(&mut self) -> BTreeMap<String, u64> {
         core::mem::take(&mut self.replica.quota.sequences.used)
     }
 }
 
 impl QuotaTransaction<'_, '_> {
-    /// Begins a sequence. Its first number can be handed out once most members hold that, and
-    /// nobody else has begun one of the name, which [`SyncMachine`](crate::sync::SyncMachine) finds out.
+    /// Begins a sequence. Its first number can be handed out once most members have stored that, and if no
+    /// other member has begun one with this name. [`SyncMachine`](crate::sync::SyncMachine) checks both.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`](crate::Replica::add) of a key, and
-    /// [`Error::TooLarge`] over [`SEQUENCE_NAME_BYTES_MAX`](crate::limits::SEQUENCE_NAME_BYTES_MAX);
-    /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    /// [`Error::NotAMember`], [`Error::SequenceExists`], [`Error::TransactionTooLarge`]. For a name, the
+    /// errors of [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
+    /// [`SEQUENCE_NAME_BYTES_MAX`](crate::limits::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
+    /// is as it was before and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
         check_sequence(name)?;
         let piece = Piece::Rest(self.transaction.replica.writer());
@@ -443,12 +452,13 @@ impl QuotaTransaction<'_, '_> {
         Ok(())
     }
 
-    /// Hands out the next of the numbers of a sequence that are here, with whatever else the transaction
-    /// does. Whether or not anybody gets it, nobody else does.
+    /// Hands out the next number of a sequence that is here, together with the other operations of the
+    /// transaction. No other call gets this number, even if its receiver never gets it.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumbersShort`] if none is here: others are to
-    /// be asked. [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. [`Error::NumbersShort`]
+    /// if no number is here and one must be requested. After an error, the transaction is as it was before
+    /// and may go on.
     pub fn draw(&mut self, name: &str) -> Result<u64, Error> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
@@ -462,7 +472,7 @@ impl QuotaTransaction<'_, '_> {
         let piece = Piece::Range { holder, end };
         let last = number + 1 == end;
         let op = if last { Op::Delete } else { Op::Add(-1) };
-        // Both or neither.
+        // Both operations are made, or neither.
         if self.transaction.ops + 2 > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge {
                 ops: self.transaction.ops + 2,

@@ -1,4 +1,4 @@
-//! What requests for rights need to know of a budget, and how they are granted.
+//! Data about a budget that requests for rights need, and the operations that grant them.
 
 use super::budget::Flow;
 use super::period::used_of;
@@ -10,7 +10,7 @@ use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// The part of a budget that a stock of a writer is; `None` if it is none of a budget.
+/// The part of a budget that stores a writer's stock, or `None` if the stock is no budget's.
 fn part(stock: Stock, writer: WriterId) -> Option<Part> {
     match stock {
         Stock::Rights => Some(Part::Rights(writer)),
@@ -20,8 +20,8 @@ fn part(stock: Stock, writer: WriterId) -> Option<Part> {
 }
 
 impl Flow {
-    /// The operation that moves some of a stock to another member's writer; `None` if the stock is none
-    /// of a budget.
+    /// The operation that moves some of a stock to another member's writer. Returns `None` if the stock is no
+    /// budget's.
     pub fn grant(stock: Stock, to: WriterId, amount: u64) -> Option<Flow> {
         match stock {
             Stock::Rights => Some(Flow::Grant { to, amount }),
@@ -32,8 +32,8 @@ impl Flow {
 }
 
 impl QuotaRef<'_> {
-    /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap, or
-    /// if the period is over.
+    /// The distribution of a stock. Returns `None` if there is no such budget here, if the budget has no cap
+    /// for room, or if the period is over.
     pub fn stock(self, name: &str, stock: Stock) -> Option<Holding> {
         if stock == Stock::Period {
             return self.period_stock(name);
@@ -46,7 +46,7 @@ impl QuotaRef<'_> {
         }
     }
 
-    /// How much of a stock a writer holds, as is known here.
+    /// The amount of a stock that a writer holds, according to this replica.
     pub(crate) fn stock_of(self, name: &str, stock: Stock, writer: WriterId) -> i128 {
         let Some(part) = part(stock, writer) else {
             return self.period_stock_of(name, writer);
@@ -79,7 +79,7 @@ impl QuotaMut<'_> {
         Ok(())
     }
 
-    /// Calls `take` with each stock that something was used of here since the last call, and how much.
+    /// Calls `take` with each stock that was used here since the last call, and the amount.
     pub(crate) fn take_used(&mut self, take: &mut dyn FnMut(&str, Stock, u64)) {
         if self.replica.quota.used.is_empty() {
             return;

@@ -1,9 +1,9 @@
-//! The end of periods: what is kept of periods that are over is deleted.
+//! The end of periods: counters of periods that are over are deleted.
 //!
-//! One member's delete is enough for what it has seen. Members take their turns: one of them deletes first,
-//! and the next only what is still there a while later, if that one is away. What came later, as it was on
-//! its way, is deleted by whoever sees it then. What all have seen to be deleted is collected as of any
-//! counter.
+//! One member's delete is enough for everything that it has observed. Members take turns. The first one
+//! deletes. The next one deletes only what is still there a while later, because the first one may be away. A
+//! member that receives a late change deletes it. Once all members have acknowledged a delete, garbage
+//! collection removes the counter like any other.
 
 use crate::error::Error;
 use crate::layers::State;
@@ -15,23 +15,24 @@ use crate::state::page::OWN;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How long after its end a period stays at least: until the slowest clock has it over, and what was made
-/// last in it has come.
+/// Minimum time that a period stays after its end, in milliseconds. Until then, it is over by the slowest
+/// clock, and its last changes have arrived.
 const STAYS_MS: u64 = 2 * SKEW_MS_MAX;
-/// How much later the next one deletes what is still there.
+/// Time in milliseconds until the next member deletes what is still there.
 const TURN_MS: u64 = 5 * SKEW_MS_MAX;
-/// So many take turns; those after them delete with the last of them.
+/// Number of turns. All later members delete in the last turn.
 const TURNS_MAX: u64 = 8;
-/// So many transactions are made at once.
+/// Maximum number of transactions in one call.
 const AT_ONCE: usize = 8;
 
-/// Whether a period that ends then is over by this clock.
+/// Whether a period with this end, in milliseconds since 1970, is over by this replica's clock.
 pub(crate) fn is_over(state: &State, end: u64) -> bool {
     state.time >= end
 }
 
 impl QuotaRef<'_> {
-    /// What is left of periods that are over, and is to be deleted here, as much as a transaction takes.
+    /// The remaining counters of periods that are over and that this member may delete now, at most as many
+    /// as fit into one transaction.
     fn over_periods(self) -> Vec<KeyId> {
         let owner = self.membership.owner_of(OWN);
         let members = self
@@ -53,8 +54,8 @@ impl QuotaRef<'_> {
 }
 
 impl QuotaMut<'_> {
-    /// Deletes what is kept of periods that have been over for long enough; adds each counter that changed
-    /// to `changed`.
+    /// Deletes the counters of periods that have been over for long enough, and adds each counter that
+    /// changed to `changed`.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

@@ -1,13 +1,15 @@
-//! Numbers of a sequence that are watched, so that the N-th number is handed out as the N-th, or close to it.
+//! Watches on numbers of a sequence, so that the N-th number is handed out as the N-th, or close to it.
 //!
-//! A watch is part of the state: all members see it. Who hands the number out notes that in the same
-//! transaction, so it is not lost if the process ends before it told anybody, and it stays until the watch
-//! is ended: whoever looks is told at least once, and the number tells one watch from another.
+//! A watch is part of the state, so all members see it. The writer that hands the number out records this in
+//! the same transaction. So the record survives if the process ends before it reports the number. The record
+//! stays until the watch is ended, so each reader sees it at least once. The number identifies the watch.
 //!
-//! All numbers below a watched one are to be handed out before it. So when it is the next to be given, it
-//! is kept back, and members give what nobody waits for back to the writer that gives, which
-//! [passes it on](QuotaMut::pass_on) to who asks. Ranges that were given back are used like any other: once
-//! most members hold that they were. How long a number is kept back, `sync/wants/sequences.rs` decides.
+//! All numbers below a watched one should be handed out before it. When the watched number is the next to be
+//! given, the giving writer keeps it back. Members then give their unneeded numbers back to the giving
+//! writer, and it [passes them on](QuotaMut::pass_on) to members that request some.
+//!
+//! A returned range is used like any other range, once most members have acknowledged the return.
+//! `sync/wants/sequences.rs` decides how long a number is kept back.
 
 use super::{Left, Piece, Sequence, SequenceKey};
 use crate::error::Error;
@@ -25,7 +27,7 @@ use alloc::vec::Vec;
 pub struct Watched {
     /// The number.
     pub number: u64,
-    /// What became of it.
+    /// Its state.
     pub reached: Reached,
 }
 
@@ -36,7 +38,7 @@ impl Watched {
     }
 }
 
-/// What became of a number that is watched.
+/// The state of a watched number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// It is not known to be handed out.
@@ -45,30 +47,30 @@ pub enum Reached {
     HandedOut {
         /// The writer that did.
         by: WriterId,
-        /// At most how many numbers below it were not handed out then and were not lost: it was the
-        /// (number - lost - below)-th at least.
+        /// Upper bound on the numbers below it that were neither handed out nor lost at that time. So it was
+        /// the (number - lost - below)-th at least.
         below: u64,
     },
-    /// It was handed out by somebody who had not heard of the watch, or lost long ago.
+    /// A writer that had not received the watch handed it out, or it was lost long ago.
     Passed,
-    /// It was lost with its writer. It may have been handed out before that.
+    /// It was lost with its writer, which may have handed it out before.
     Lost,
 }
 
-/// What watches say of the numbers that are to be given next.
+/// The effect of watches on the numbers that are to be given next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watching {
     /// None of them is watched.
     Nothing,
-    /// So many come before a watched one.
+    /// This count of numbers comes before a watched one.
     Before(u64),
-    /// The next one is watched, or the last that was given: whether somebody still has numbers that come
-    /// before.
+    /// The next number is watched, or the last given number is. The flag says whether some member still has
+    /// numbers that come before it.
     At(bool),
 }
 
 impl Sequence {
-    /// Tells of each watched number what became of it.
+    /// Sets the state of each watched number.
     pub(super) fn tell_reached(&mut self, drawn: &BTreeMap<u64, (WriterId, u64)>) {
         let has = |number: u64| self.held.iter().any(|it| it.0.contains(&number));
         let lost = |number: u64| self.gaps.iter().any(|it| it.contains(&number));
@@ -86,7 +88,7 @@ impl Sequence {
 }
 
 impl QuotaRef<'_> {
-    /// The sequences of which numbers are watched and this process has some.
+    /// The sequences that have watched numbers and of which this process has some numbers.
     pub(crate) fn watched_sequences(self) -> Vec<String> {
         let own = |name: &&str| self.quota.sequences.own.contains_key(*name);
         self.state
@@ -98,7 +100,7 @@ impl QuotaRef<'_> {
             .collect()
     }
 
-    /// What watches say of the numbers that are to be given next.
+    /// The effect of watches on the numbers that are to be given next.
     pub(crate) fn watching(self, name: &str) -> Watching {
         let Some(known) = self.sequence(name).filter(|it| !it.watched.is_empty()) else {
             return Watching::Nothing;
@@ -122,7 +124,7 @@ impl QuotaRef<'_> {
         }
     }
 
-    /// The ranges of which this process hands numbers out, ascending: the next number, and the end.
+    /// The ranges from which this process hands numbers out, ascending, each as its next number and its end.
     fn own_ranges(self, name: &str) -> Vec<(u64, u64)> {
         let own = self.quota.sequences.own.get(name);
         let own = own.filter(|_| self.quota.sequences.by == Some(self.state.writer()));
@@ -166,8 +168,8 @@ impl QuotaMut<'_> {
         Ok(())
     }
 
-    /// Gives the first `count` of the numbers that were given back to this writer to a member, or fewer if
-    /// there are fewer. Tells how many; none if this replica gives no numbers.
+    /// Gives the first `count` of the numbers that came back to this writer to a member, or fewer if there
+    /// are fewer. Returns how many it gave: none if this replica gives no numbers.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
@@ -205,8 +207,8 @@ impl QuotaMut<'_> {
         Ok(count - left)
     }
 
-    /// Gives the numbers that are here, but for the first `keep`, back to the writer that gives them. Tells
-    /// how many.
+    /// Gives the numbers that are here, except the first `keep`, back to the writer that gives them. Returns
+    /// how many it gave back.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`], [`Error::CountersFull`].
@@ -243,10 +245,11 @@ impl QuotaMut<'_> {
         Ok(moves.iter().map(|it| it.upto - it.from).sum())
     }
 
-    /// Moves numbers of own ranges to a member, where those that follow one another become one range.
+    /// Moves numbers of own ranges to a member, and joins adjacent numbers into one range.
     ///
-    /// What is kept of a range goes by another end if that moves. It may be used on at once: most members
-    /// hold that it was given, and nobody can take what comes after it without knowing of both.
+    /// The kept part of a range gets another end if the end moves. It may be used at once, because most
+    /// members have acknowledged the original range. A writer can't take the numbers after it without having
+    /// received both changes.
     fn move_ranges(
         &mut self,
         name: &str,
@@ -338,7 +341,7 @@ impl QuotaTransaction<'_, '_> {
         self.draw_on(&SequenceKey { piece, name }.key(), Op::Add(1))
     }
 
-    /// Ends the watch of a number: nobody is told of it any more. If it is not watched, nothing changes.
+    /// Ends the watch of a number, and removes its record. If the number is not watched, nothing changes.
     ///
     /// # Errors
     /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. The transaction stays as
