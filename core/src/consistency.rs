@@ -23,19 +23,19 @@ use crate::writer_id::WriterId;
 #[cfg(feature = "tokens")]
 use alloc::vec::Vec;
 
-/// A replica's place in a space with members, as it tells it to who counts.
+/// A replica's place in a space with members, as it reports it to counted members.
 #[cfg(feature = "members")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footing {
-    /// Era and number of the newest configuration that is known.
+    /// Era and number of the newest configuration that it has.
     pub(crate) present: (u64, u64),
-    /// Whether it has accepted one of the next number.
+    /// Whether it has accepted a configuration with the next number.
     pub(crate) accepted: bool,
-    /// Whether it is a member that has its say.
+    /// Whether it is a member with a vote.
     pub(crate) counts: bool,
 }
 
-/// The newest configuration that may be decided, as far as one knows who says this of itself.
+/// The newest configuration that may be decided, according to a replica with this footing.
 #[cfg(feature = "members")]
 pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
     (era, number.saturating_add(u64::from(accepted)))
@@ -89,8 +89,8 @@ impl<'a> Consistency<'a> {
         })
     }
 
-    /// Up to which clock what a writer made is seen here, by itself or in what took over from it; of
-    /// one that is over only what counts.
+    /// The clock up to which a writer's transactions are here, in its own shards or in its successor's. For a
+    /// writer that is over, only transactions that count.
     pub(crate) fn counted(self, writer: &WriterId) -> u64 {
         match self.membership.last_of(self.state, writer) {
             Some(upto) => upto,
@@ -98,24 +98,24 @@ impl<'a> Consistency<'a> {
         }
     }
 
-    /// The own transactions so far: what to ask members for after a write.
+    /// The own transactions so far: the ones to ask members for after a write.
     pub fn written(self) -> VersionVector {
         VersionVector::of(self.state.writer(), self.state.clock())
     }
 
-    /// Whether all these transactions are seen here and count. One of a writer that is over, and was
-    /// not taken over, never does: its process made it again, under another writer.
+    /// Whether all these transactions are here and count. A transaction never counts if its writer is over
+    /// and it was not retained. Its process made it again, under another writer.
     pub fn holds(self, upto: &VersionVector) -> bool {
         upto.iter()
             .all(|(writer, clock)| self.holds_of(&writer, clock))
     }
 
-    /// Whether a writer's transactions up to this clock are seen here and count.
+    /// Whether a writer's transactions up to this clock are here and count.
     pub fn holds_of(self, writer: &WriterId, clock: u64) -> bool {
         self.counted(writer) >= clock
     }
 
-    /// Whether nothing that counts is held by whoever holds this, and not seen here.
+    /// Whether this replica has everything that counts among these transactions.
     #[cfg(feature = "members")]
     pub(crate) fn sees(self, held: &VersionVector) -> bool {
         held.iter().all(|(writer, clock)| {
@@ -124,8 +124,8 @@ impl<'a> Consistency<'a> {
         })
     }
 
-    /// Up to which clock what a writer made counts here, and would count once if it was asked for here
-    /// again: guests pass transactions on without the keys of retries.
+    /// The clock up to which a writer's transactions count here, and would count once if a retry came here.
+    /// Guests pass transactions on without the keys of retries.
     #[cfg(feature = "members")]
     fn vouched(self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
@@ -137,15 +137,15 @@ impl<'a> Consistency<'a> {
         }
     }
 
-    /// Whether a member can vouch for all these transactions: they count here, also if they are asked
-    /// for again.
+    /// Whether a member can vouch for all these transactions: they count here, and a retry would not count
+    /// again.
     #[cfg(feature = "members")]
     pub(crate) fn vouches(self, upto: &VersionVector) -> bool {
         upto.iter()
             .all(|(writer, clock)| self.vouched(&writer) >= clock)
     }
 
-    /// Of these transactions' writers, up to which clock a member can vouch for each.
+    /// For each writer of these transactions, the clock up to which a member can vouch for it.
     #[cfg(feature = "members")]
     pub(crate) fn vouched_of(self, upto: &VersionVector) -> VersionVector {
         let vouched = upto
@@ -154,8 +154,8 @@ impl<'a> Consistency<'a> {
         VersionVector::from_sorted(vouched.filter(|it| it.1 > 0).collect())
     }
 
-    /// Whether a member has acknowledged all these transactions, and it is certain that it stood in the
-    /// present configuration when it did: it had accepted none of the next number.
+    /// Whether a member has acknowledged all these transactions while it certainly was in the present
+    /// configuration. It is certain if the member had accepted no configuration with the next number.
     #[cfg(feature = "members")]
     pub(crate) fn is_acknowledged_by(self, owner: &Owner, upto: &VersionVector) -> bool {
         let Some((era, next)) = self.membership.next_number() else {
@@ -183,15 +183,15 @@ impl<'a> Consistency<'a> {
         })
     }
 
-    /// What a session depends on that had `before` and has read all that is seen here, or just made a
-    /// transaction here.
+    /// The transactions on which a session depends. The session had `before`, and has read everything here or
+    /// just made a transaction here.
     ///
-    /// Right after a transaction of its own that is one writer, besides what of `before` is not seen
-    /// here: a transaction brings along all that its writer had seen. If there would be too many, those
-    /// are left out that all members, and all whom they speak for, are known to hold.
+    /// Right after an own transaction, these are one writer and the part of `before` that is missing here. A
+    /// transaction brings along everything that its writer had. If there are too many writers, the stable
+    /// ones are left out: all members, and all guests that they sponsor, are known to have these.
     ///
     /// # Errors
-    /// [`Error::TokenFull`].
+    /// [`Error::TokenFull`] if there are still too many.
     #[cfg(feature = "tokens")]
     pub fn token(self, before: &Token) -> Result<Token, Error> {
         let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
@@ -203,7 +203,7 @@ impl<'a> Consistency<'a> {
         Token::new(vector)
     }
 
-    /// Refuses a token to which the next transaction could not be added.
+    /// Rejects a token to which the next transaction could not be added.
     ///
     /// # Errors
     /// [`Error::TokenFull`].
@@ -216,15 +216,15 @@ impl<'a> Consistency<'a> {
         }
     }
 
-    /// Those of these transactions that are not seen here, or do not count.
+    /// The part of these transactions that is missing here, or does not count.
     #[cfg(feature = "tokens")]
     fn unheld_of(self, vector: &VersionVector) -> VersionVector {
         let unheld = vector.iter().filter(|it| self.counted(&it.0) < it.1);
         VersionVector::from_sorted(unheld.collect())
     }
 
-    /// As few transactions as stand for all that is seen here: whoever holds them holds all of it.
-    /// What was merged before the own last transaction comes with that.
+    /// The smallest set of transactions that stands for everything here: a replica with these has all of it.
+    /// Everything that was merged before the last own transaction comes along with it.
     #[cfg(feature = "tokens")]
     fn frontier(self) -> VersionVector {
         let own = self.state.clock();
@@ -238,9 +238,9 @@ impl<'a> Consistency<'a> {
         VersionVector::from_sorted(tops)
     }
 
-    /// Whether whoever takes this replica's transactions also takes what it had seen of a writer. In a
-    /// space with members that is not certain of one that nobody has taken in, or that is over and not
-    /// taken over yet; and of guests they take only a member's word.
+    /// Whether a peer that merges this replica's transactions also merges what this replica had of a writer.
+    /// In a space with members, this is not certain of a writer that was not admitted, or that is over and
+    /// not yet retired. For guests, they accept only a member's word.
     #[cfg(feature = "tokens")]
     fn comes_along(self, number: u32) -> bool {
         let card = &self.membership.table.cards[number as usize];

@@ -112,7 +112,7 @@ use none::{Known, Made};
 pub use shares::{Asker, KeyedBounds, Party};
 pub use view::{Keyed, KeyedMut};
 
-/// What both logs have, with these signatures, so that they stay alike: a log that differs does not
+/// Functions of both logs, with their signatures, so that the two stay alike. A log that differs does not
 /// compile.
 const _: () = {
     use crate::error::Error;
@@ -127,7 +127,7 @@ const _: () = {
     type Withdrawn<'a> = &'a mut dyn FnMut(KeyId, (WriterId, u64));
     type Step = (KeyedOps, bool);
 
-    // What is told, and taken in.
+    // Sending and receiving.
     let _: fn(&Log, &Membership) -> KeyedMark = Log::keyed_mark;
     let _: fn(&Log, &State, &KeyedMark, &alloc::vec::Vec<u64>, usize) -> Step = Log::keyed_since;
     let _: fn(&mut Log, &mut State, &mut Membership, &Message, &Forgotten) = Log::take_keyed;
@@ -136,7 +136,7 @@ const _: () = {
     let _: fn(&KeyedWalk) -> bool = KeyedWalk::is_wanted;
     let _: fn(&mut KeyedWalk, (&Log, &State), &mut [u64], usize) -> Step = KeyedWalk::step;
 
-    // What is known.
+    // Reads.
     let _: fn(&Log) -> bool = Log::has_keyed;
     let _: fn(&Log, &Once) -> bool = Log::is_made;
     let _: fn(&Log, &Membership, &Quorum, u32) -> bool = Log::is_keyed_stable;
@@ -144,7 +144,7 @@ const _: () = {
     let _: fn(&Log, &State, &Membership) -> Known = Log::known_keyed;
     let _: fn(&mut Log, &State, &mut Membership, WriterId, u64, Made) = Log::claim_keyed;
 
-    // What is withdrawn, and forgotten.
+    // Withdrawals, and forgetting.
     let _: fn(&mut Log, &mut State, &mut Membership, Withdrawn<'_>) -> Result<bool, Error> =
         Log::withdraw;
     let _: fn(&mut Log, &[Slot], &[Slot]) = Log::note_reborn;
@@ -154,7 +154,7 @@ const _: () = {
     let _: fn(&mut Log, &mut Membership, &[u32]) = Log::forget_keyed;
     let _: fn(&mut Log, &mut Membership) = Log::doubt_keyed;
 
-    // Gaps, and who is asked about them.
+    // Key gaps, and asking members about them.
     let _: fn(&Log, &State, &Membership) -> bool = Log::asks_for_keys;
     let _: fn(&mut Log, &State, &Membership, u64) = Log::ask_for_keys;
     let _: fn(&Log) -> u64 = Log::asked_for_keys;

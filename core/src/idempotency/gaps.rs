@@ -12,26 +12,27 @@ use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 
 impl IdempotencyLog {
-    /// Whether this replica has to ask, by an acknowledgement of its own, who knows the keyed
-    /// operations of writers that are over.
+    /// Whether this replica has to ask which members have the missing keyed operations of writers that are
+    /// over. It asks by an acknowledgement of its own.
     pub(crate) fn asks_for_keys(&self, state: &State, members: &Membership) -> bool {
         self.asked.is_none() && !members.lacking_for_good(state).is_empty()
     }
 
-    /// Notes that this is asked by the own transaction of this clock.
+    /// Records that the own transaction of this clock asks for them.
     pub(crate) fn ask_for_keys(&mut self, state: &State, members: &Membership, clock: u64) {
         self.asked = Some((clock, members.lacking_for_good(state)));
     }
 
-    /// The clock of the transaction that asks for keyed operations, 0 for none.
+    /// The clock of the transaction that asks for keyed operations, or 0 if none does.
     pub(crate) fn asked_for_keys(&self) -> u64 {
         self.asked.as_ref().map_or(0, |asked| asked.0)
     }
 
-    /// Gives up the keyed operations that are missing of writers that are over, if nobody who counts
-    /// knows more of them. That is certain once all have acknowledged a transaction that was made here
-    /// when the writer was over: they know that as well, and hear no more of it than one of them did.
-    /// Whoever knows the most gives up alone, and tells the others.
+    /// Gives up the missing keyed operations of writers that are over, if no counted member has more of them.
+    ///
+    /// This is certain once all members have acknowledged a transaction that was made here after the writers
+    /// were over. A member that acknowledges it knows that they are over, and receives no more than one of
+    /// them had. The member with the most keys gives up alone, and informs the others.
     pub(crate) fn give_up_keys(&mut self, state: &State, members: &mut Membership) {
         let Some(asked) = &self.asked else {
             return;

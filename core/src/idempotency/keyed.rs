@@ -1,4 +1,4 @@
-//! Keyed transactions: what is remembered of one, and how they are sent and received.
+//! Keyed transactions: what the log stores of one, and how replicas send and receive them.
 //!
 //! A key travels in the message that has its transaction, and ends where the version vector ends. So a replica
 //! knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
@@ -23,17 +23,17 @@ use crate::wire::{decode_adds, encode_adds, room_for_keyed};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What an encoded keyed operation takes beside what it added, about.
+/// Approximate size in bytes of an encoded keyed operation, without its adds.
 pub(crate) const OP_BYTES: usize = 30;
 
-/// What is known of a keyed operation that is asked for.
+/// The log's answer about a keyed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nobody has made it, as far as is known here.
+    /// No writer has made it, according to this replica.
     New,
-    /// It counts already: made by this writer at this clock, if that is still told apart.
+    /// It counts already. This writer made it at this clock, if the log still has that.
     Before(Option<(WriterId, u64)>),
-    /// Something else was made under its key.
+    /// Another request was made under its key.
     Reused,
 }
 
@@ -43,25 +43,26 @@ pub(crate) type KeyedOps = GuestPart<Vec<KeyedOp>>;
 /// The keyed operations of one writer.
 pub(crate) type Made = Vec<Instance>;
 
-/// The keyed operations of each writer, and up to which of its clocks all of them are known.
+/// The keyed operations of each writer, and the clock up to which all of them are known.
 pub(crate) type Known = Vec<(WriterId, u64, Made)>;
 
-/// Of a mark, what had come of keyed operations.
+/// The part of a mark about keyed operations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyedMark {
-    /// How many.
+    /// The place after the last one.
     pub(crate) place: u64,
-    /// The writers, by local number, of which some were missing, and up to where they were known.
+    /// The writers, by local number, with missing keyed operations, and the clock up to which theirs were
+    /// known.
     pub(crate) lacking: Vec<(u32, u64)>,
 }
 
 impl KeyedMark {
-    /// Whether no keyed operation came since.
+    /// Whether no keyed operation has arrived since.
     pub(crate) fn is_last(&self, log: &IdempotencyLog) -> bool {
         self.place == log.end
     }
 
-    /// From where on a writer has to be told again, as some came that had been missing.
+    /// The clock from which a writer's operations have to be sent again, because missing ones arrived.
     pub(crate) fn low(&self, members: &Membership, state: &State, writer: u32) -> u64 {
         let lacked = self.lacking.binary_search_by_key(&writer, |it| it.0);
         let lacked = lacked.ok().map(|at| &self.lacking[at]);
@@ -69,17 +70,17 @@ impl KeyedMark {
         came.map_or(u64::MAX, |(_, upto)| *upto)
     }
 
-    /// The writers, by local number, of which some had been missing.
+    /// The writers, by local number, with keyed operations that were missing.
     pub(crate) fn writers(&self) -> impl Iterator<Item = u32> {
         self.lacking.iter().map(|it| it.0)
     }
 }
 
-/// A walk over keyed operations, in the order in which they came: each is told once if
-/// it is newer than what the walk began with, also if it comes late.
+/// A scan over keyed operations, in the order in which they arrived. It sends each one that is newer than its
+/// begin once, even one that arrives late.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedWalk {
-    /// The next one, if they are wanted.
+    /// The next place, or `None` if keyed operations are not wanted.
     place: Option<u64>,
     since: Vec<u64>,
 }
@@ -96,7 +97,7 @@ impl KeyedWalk {
         self.place.is_some()
     }
 
-    /// The next ones, of about `budget` bytes, and whether there are more; `lows` is lowered to what
+    /// The next ones, of about `budget` bytes, and whether there are more. Lowers `lows` to the clocks that
     /// they are newer than.
     pub(crate) fn step(
         &mut self,
@@ -119,11 +120,11 @@ impl KeyedWalk {
 }
 
 impl IdempotencyLog {
-    /// Remembers a transaction of this clock, which is not visible yet, as one that was made under a
-    /// key. It may share room with other operations of its caller.
+    /// Records that a transaction of this clock was made under a key. It is not visible yet. With an `asker`,
+    /// it shares room with other operations of this caller.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and [`Error::KeyedFull`] where it shares room.
+    /// [`Error::TooLarge`], and [`Error::KeyedFull`] if it shares room and there is none.
     pub(crate) fn remember(
         &mut self,
         state: &State,
@@ -158,7 +159,7 @@ impl IdempotencyLog {
         Ok(())
     }
 
-    /// The place in the order of keyed operations where it stands now.
+    /// The present place in the order of keyed operations.
     pub(crate) fn keyed_mark(&self, members: &Membership) -> KeyedMark {
         KeyedMark {
             place: self.end,
@@ -166,8 +167,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// The keyed operations that came since a mark and are newer than `lows`, by local number, as many
-    /// as fit in about `budget` bytes, and whether these are all.
+    /// The keyed operations that arrived since a mark and are newer than `lows`, by local number. They take
+    /// about `budget` bytes. The flag says whether these are all.
     pub(crate) fn keyed_since(
         &self,
         state: &State,
@@ -179,7 +180,7 @@ impl IdempotencyLog {
         (ops, next == self.end)
     }
 
-    /// Takes in the keyed operations of a message, whose clocks have not been moved yet.
+    /// Adds the keyed operations of a message to the log, before the message moves the clocks.
     pub(crate) fn take_keyed(
         &mut self,
         state: &mut State,
@@ -212,8 +213,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// Whether everybody who counts has seen a writer's keyed operations, as far as they are
-    /// remembered: then whatever else was made under their keys is known here.
+    /// Whether a writer's keyed operations, as far as the log has them, are stable. Then this replica has
+    /// every other operation under their keys, too.
     pub(crate) fn is_keyed_stable(
         &self,
         members: &Membership,
@@ -224,12 +225,12 @@ impl IdempotencyLog {
         last.is_none_or(|&(_, clock)| members.is_stable(quorum, Stamp { writer, clock }))
     }
 
-    /// Whether any keyed operation is remembered.
+    /// Whether the log has any keyed operation.
     pub(crate) fn has_keyed(&self) -> bool {
         !self.places.is_empty()
     }
 
-    /// Whether a writer that is over is not absorbed yet since not all have seen its keyed operations.
+    /// Whether a writer that is over has not been retired yet, because its keyed operations are not stable.
     pub(crate) fn waits_for_keyed(
         &self,
         members: &Membership,
@@ -240,16 +241,17 @@ impl IdempotencyLog {
         card.is_over() && card.retired.is_none() && !self.is_keyed_stable(members, quorum, writer)
     }
 
-    /// Whether it is certain that an operation counts.
+    /// Whether an operation certainly counts.
     pub(crate) fn is_made(&self, once: &Once) -> bool {
         let mut of_key = self.of(&once.key).map(|place| self.at(place));
         of_key.any(|it| it.once == *once && it.writer != UNSURE)
     }
 
-    /// Keeps the keyed operations of writers that are forgotten, which ascend, but for those of which there is
-    /// another: of these one counts, and it need not be the one that is told of for good. Of the others
-    /// it is certain that they count, if no keys are missing here: whoever absorbed the writer waited until
-    /// all had acknowledged them, and would have heard of another one by that.
+    /// Keeps the keyed operations of forgotten writers, which ascend, except those with a duplicate. Only one
+    /// duplicate counts, and it need not be the last known one.
+    ///
+    /// The others certainly count if no keys are missing here. The successor waited until all members had
+    /// acknowledged them, and would have received a duplicate by then.
     pub(crate) fn forget_keyed(&mut self, members: &mut Membership, gone: &[u32]) {
         let is_gone = |writer: u32| gone.binary_search(&writer).is_ok();
         if gone.iter().any(|it| self.of_writer.contains_key(it)) {
@@ -262,7 +264,7 @@ impl IdempotencyLog {
         }
     }
 
-    /// Keeps the keyed operations of all writers, of which it is to be told anew what counts.
+    /// Keeps the keyed operations of all writers. It is not known any more which of them count.
     pub(crate) fn doubt_keyed(&mut self, members: &mut Membership) {
         let writers: Vec<u32> = self.of_writer.keys().copied().collect();
         self.renumber(&writers, UNSURE);
@@ -272,8 +274,8 @@ impl IdempotencyLog {
         self.asked = None;
     }
 
-    /// The keyed operations of each writer, and up to which of its clocks all of them are known, before all
-    /// that is held is dropped for another whole state.
+    /// The keyed operations of each writer, and the clock up to which all of them are known. It is read
+    /// before another whole state replaces this one.
     pub(crate) fn known_keyed(&self, state: &State, members: &Membership) -> Known {
         let of = |(writer, number): (WriterId, u32)| {
             let made = self.instances.values().filter(|it| it.writer == number);
@@ -289,8 +291,8 @@ impl IdempotencyLog {
             .collect()
     }
 
-    /// Tells of the keyed operations of a writer, known up to its clock `last`, as far as a whole state has
-    /// what they made: whoever it comes from may have that without the keys.
+    /// Adds the keyed operations of a writer as far as a whole state has what they made. They are known up to
+    /// its clock `last`. The source of the state may lack the keys.
     pub(crate) fn claim_keyed(
         &mut self,
         state: &State,
@@ -318,7 +320,7 @@ impl IdempotencyLog {
         }
     }
 
-    /// What is known of a keyed operation.
+    /// The log's answer about a keyed operation.
     pub(crate) fn asked(&self, state: &State, once: &Once) -> Asked {
         let of_key = || self.of(&once.key).map(|place| self.at(place));
         let same = of_key().filter(|it| it.once == *once);
@@ -326,7 +328,7 @@ impl IdempotencyLog {
             let writer = state.writers.get(it.writer as usize)?;
             Some((*writer, it.clock))
         };
-        // Of several, the one that counts.
+        // The one that counts comes first.
         let order = |maker: &Option<(WriterId, u64)>| (maker.is_none(), *maker);
         match same.map(maker).min_by_key(order) {
             Some(maker) => Asked::Before(maker),
@@ -335,7 +337,7 @@ impl IdempotencyLog {
         }
     }
 
-    /// By whom, and at which clock, it is known that an operation was made.
+    /// The writers that made an operation, with the clocks, according to this replica.
     #[cfg(any(test, feature = "explore"))]
     pub(crate) fn makers(&self, state: &State, once: &Once) -> Vec<(WriterId, u64)> {
         let instances = self.of(&once.key).map(|place| self.at(place));
@@ -344,7 +346,7 @@ impl IdempotencyLog {
         same.filter_map(dot).collect()
     }
 
-    /// All that is remembered, as text, whichever local numbers and places it has.
+    /// The whole log as text, independent of local numbers and places.
     #[cfg(feature = "explore")]
     pub(crate) fn keyed_text(&self, state: &State, members: &Membership) -> alloc::string::String {
         let id = |number: u32| state.writers.get(number as usize).copied().ok_or(number);
@@ -386,26 +388,25 @@ impl IdempotencyLog {
         alloc::format!("{instances:?} {lacking:?} {reborn:?} {asked:?}")
     }
 
-    /// How many keyed operations are remembered.
+    /// Number of keyed operations in the log.
     pub(crate) fn keyed_count(&self) -> usize {
         self.places.len()
     }
 
-    /// How many keyed operations were ever remembered here: a place in their order.
+    /// Number of keyed operations that were ever added here: a place in their order.
     pub(crate) fn keyed_end(&self) -> u64 {
         self.end
     }
 
-    /// Has less room for keyed operations, for tests that fill it.
+    /// Lowers the room for keyed operations, for tests that fill it.
     #[doc(hidden)]
     pub(crate) fn bound_keyed(&mut self, bounds: KeyedBounds) {
         self.shares.bounds = bounds;
     }
 
-    /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
-    /// for new. In a space with members it stops before the first that not all who count have
-    /// acknowledged: another may have been made under its key, and is to be withdrawn. Tells whether
-    /// all that came before the place are dropped.
+    /// Drops the keyed operations before this place, so that a retry of one of them counts as new. In a space
+    /// with members, it stops before the first one that is not stable. Another operation may exist under this
+    /// key, and would have to be withdrawn. Returns whether all operations before the place are dropped.
     pub(crate) fn drop_keyed(&mut self, state: &State, members: &Membership, before: u64) -> bool {
         let before = before.min(self.end);
         let upto = match members.configuration() {
@@ -416,8 +417,8 @@ impl IdempotencyLog {
         upto == before
     }
 
-    /// The place of the first keyed operation that is not stable, or `before`. Of one whose writer is
-    /// not told apart any more nothing is to be withdrawn.
+    /// The place of the first keyed operation that is not stable, or `before`. An operation whose writer is
+    /// no longer known can't be withdrawn, so it does not count here.
     pub(crate) fn stable_keyed(&self, state: &State, members: &Membership, before: u64) -> u64 {
         let quorum = members.quorum(state);
         let open = |(_, it): &(&u64, &Instance)| {
@@ -428,7 +429,7 @@ impl IdempotencyLog {
         older.find(open).map_or(before, |it| *it.0)
     }
 
-    /// What a transaction adds to a counter, if any of its adds survives it.
+    /// The amount that a transaction adds to a counter, if any of its adds survives it.
     pub(crate) fn keyed_add(&self, state: &State, clock: u64, draft: &Draft) -> Option<KeyedAdd> {
         let own = counter::find(&draft.slots, OWN).ok()?;
         let own = &draft.slots[own];
@@ -437,7 +438,7 @@ impl IdempotencyLog {
         }
         let before = state.slots(draft.handle);
         let before = counter::find(&before, OWN).ok().map(|at| &before[at]);
-        // Else the transaction began a life.
+        // Otherwise the transaction began a lifetime.
         let before = before.filter(|before| before.born() == own.born());
         Some(KeyedAdd {
             key: state.keys.get(draft.handle)?.into(),
@@ -446,9 +447,9 @@ impl IdempotencyLog {
         })
     }
 
-    /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
-    /// they came, as many as fit in about `budget` bytes, and the place after them. Those of writers
-    /// that are forgotten are told to who has nothing.
+    /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which they
+    /// arrived. They take about `budget` bytes. Also returns the place after them. Operations of forgotten
+    /// writers are sent only to a replica that has nothing.
     pub(crate) fn keyed_from(
         &self,
         state: &State,
@@ -491,8 +492,8 @@ impl IdempotencyLog {
         (ops, self.end)
     }
 
-    /// Keeps the keyed operations of these writers, which ascend, as those of none. All that are
-    /// remembered are looked at once, however many writers go together.
+    /// Keeps the keyed operations of these writers, which ascend, under no writer. It looks at the whole log
+    /// once, however many writers there are.
     pub(crate) fn settle_keys_of(&mut self, members: &Membership, gone: &[u32]) {
         #[cfg(test)]
         (self.looked_at += self.instances.len());
@@ -523,8 +524,8 @@ impl IdempotencyLog {
         self.renumber(gone, ABSORBED);
     }
 
-    /// Gives the own keyed operations to the number under which the own writer goes on as another. In an
-    /// open space nothing else is known of them.
+    /// Gives the own keyed operations to the number that the present writer gets when this replica goes on as
+    /// another one. In an open space, nothing else is recorded about them.
     pub(crate) fn renumber_own_keyed(&mut self, number: u32) {
         self.renumber(&[OWN], number);
     }

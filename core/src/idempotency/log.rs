@@ -1,4 +1,4 @@
-//! The log itself: the remembered transactions, by key and in the order in which they came.
+//! The log itself: the stored transactions, by key and in the order in which they arrived.
 
 use super::shares::{Asker, Group, Room, Shares};
 use crate::error::Error;
@@ -7,9 +7,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
+/// Stands for a writer that was retired and forgotten. All members have acknowledged its operations.
 pub(crate) const ABSORBED: u32 = u32::MAX;
-/// Stands for a writer of which it is not known any more what counts: this replica began again.
+/// Stands for a writer whose counted operations are not known any more, because this replica began again.
 pub(crate) const UNSURE: u32 = u32::MAX - 2;
 
 /// An operation that was made under a key.
@@ -17,50 +17,50 @@ pub(crate) const UNSURE: u32 = u32::MAX - 2;
 pub(crate) struct Instance {
     pub(crate) once: Once,
     pub(crate) writer: u32,
-    /// Of a writer that is not told apart any more it means nothing.
+    /// Meaningless if the writer is one of these two.
     pub(crate) clock: u64,
-    /// What it added, encoded.
+    /// Its adds, encoded.
     pub(crate) adds: Box<[u8]>,
-    /// Whether it came before all were known to have seen it: then whatever became of the slots that it
-    /// added to is noted here when it is forgotten.
+    /// Whether it arrived before all members were known to have it. Then this log records what is forgotten
+    /// about the slots that it added to.
     pub(crate) watched: bool,
-    /// Whether it has been withdrawn, as far as that is to be done at all. All have seen that by and
-    /// by, and may collect it; which add of a later life of the slot is which is not told then.
+    /// Whether it has been withdrawn, as far as necessary. All members receive the withdrawal in time, and
+    /// may collect it. After that, the adds of a later lifetime of the slot can't be told apart.
     pub(crate) withdrawn: bool,
-    /// Of one whose writer is forgotten: whether it was the only one of its key then, and no keys were
-    /// missing here. Then it counts, whatever else is heard of: that was made by somebody who had not seen
-    /// this one, though all who count had.
+    /// Whether it certainly counts, whatever arrives later. This is so if its writer was forgotten while no
+    /// other operation with its key was known and no keys were missing here. A later one was made by a writer
+    /// that lacked this one, although all counted members had it.
     pub(crate) sole: bool,
-    /// The number of whom it counts for.
+    /// The number of the share in which it counts.
     pub(crate) share: u32,
 }
 
-/// The keyed operations that are remembered.
+/// The keyed operations in the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdempotencyLog {
-    /// By their places, in the order in which they came.
+    /// By place, in the order in which they arrived.
     pub(super) instances: BTreeMap<u64, Instance>,
-    /// The place after the last that ever came.
+    /// The place after the last one that ever arrived.
     pub(super) end: u64,
-    /// For whom they count.
+    /// The callers and writers in whose shares they count.
     pub(super) shares: Shares,
-    /// By key, and where they are.
+    /// Their keys, each with its place.
     pub(super) places: BTreeSet<([u8; 16], u64)>,
-    /// How many of each writer there are, and its last clock.
+    /// For each writer: the number of its operations, and the last clock.
     pub(super) of_writer: BTreeMap<u32, (u64, u64)>,
-    /// Keys under which several were met, to be looked at.
+    /// Keys with several operations, to be checked for duplicates.
     pub(super) due: Vec<[u8; 16]>,
-    /// Where those are that the message told which is being taken in.
+    /// The places of the operations in the message that is being merged.
     pub(super) told: BTreeSet<u64>,
-    /// Of each writer, from which clock on its slots' lives are the ones that they have now: what began
-    /// or ended a life before is forgotten.
+    /// For each writer: the clock from which on its slots have their present lifetimes. Earlier begins and
+    /// ends of lifetimes are forgotten.
     pub(super) reborn: BTreeMap<u32, u64>,
-    /// The own transaction that asks who knows more of writers that are over, and up to where these
-    /// were held then.
+    /// The own transaction that asks for more keys of writers that are over, and the clocks up to which these
+    /// writers' keys were known then.
     pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
-    /// How many adds were withdrawn here.
+    /// How many adds this replica has withdrawn.
     pub(super) withdrawn: u64,
-    /// How many operations were looked at to forget writers.
+    /// How many operations were visited to forget writers.
     #[cfg(test)]
     pub(super) looked_at: usize,
 }
@@ -74,23 +74,23 @@ impl IdempotencyLog {
         self.instances.get_mut(&place)
     }
 
-    /// Notes that all is withdrawn of one that is to be.
+    /// Records that an operation is withdrawn as far as necessary.
     pub(crate) fn mark_withdrawn(&mut self, place: u64) {
         if let Some(instance) = self.at_mut(place) {
             instance.withdrawn = true;
         }
     }
 
-    /// Where the operations of a key are.
+    /// The places of the operations with a key.
     pub(crate) fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
         let places = self.places.range((*key, 0)..=(*key, u64::MAX));
         places.map(|(_, place)| *place)
     }
 
-    /// Makes room for what is asked for, by dropping what is older.
+    /// Makes room for a caller's operation by dropping older ones.
     ///
     /// # Errors
-    /// [`Error::KeyedFull`] if that would be what this caller was answered lately.
+    /// [`Error::KeyedFull`] if that would drop an operation that this caller got a reply for recently.
     pub(crate) fn make_room(&mut self, asker: &Asker) -> Result<(), Error> {
         let group = Group::of(asker);
         while let (Room::Drop(place, number), max) = self.shares.room(group, asker.limited) {
@@ -102,12 +102,12 @@ impl IdempotencyLog {
         Ok(())
     }
 
-    /// Remembers what a caller has made, for which there is [room](IdempotencyLog::make_room).
+    /// Adds an operation of a caller, after [room](IdempotencyLog::make_room) was made for it.
     pub(crate) fn insert_for(&mut self, asker: &Asker, instance: Instance) {
         self.insert_in(Group::of(asker), asker.limited, instance);
     }
 
-    /// Where it is now, if it was not known. It counts for its writer.
+    /// Adds an operation, in the share of its writer. Returns its place, or `None` if the log had it.
     pub(crate) fn insert(&mut self, instance: Instance) -> Option<u64> {
         self.insert_in(Group::Writer(instance.writer), false, instance)
     }
@@ -130,7 +130,7 @@ impl IdempotencyLog {
             }
         }
         if let Some(place) = unsure.filter(|_| !others) {
-            // Whoever has been told all up to here has not been told of this one.
+            // A peer that has received everything up to here has not received this one.
             self.remove(place);
         }
         if others {
@@ -149,7 +149,7 @@ impl IdempotencyLog {
         Some(place)
     }
 
-    /// Drops one.
+    /// Removes an operation.
     fn remove(&mut self, place: u64) {
         let Some(instance) = self.instances.remove(&place) else {
             return;
@@ -184,7 +184,7 @@ impl IdempotencyLog {
         }
     }
 
-    /// Puts another number in the place of those of these writers, which ascend.
+    /// Replaces the number of these writers, which ascend, by another one.
     pub(crate) fn renumber(&mut self, from: &[u32], to: u32) {
         let (mut count, mut last) = (0, 0);
         for (more, clock) in from.iter().filter_map(|it| self.of_writer.remove(it)) {

@@ -44,13 +44,13 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// Whether there may be keyed operations, among what is held here, that are not known here.
+    /// Whether this replica may lack the keys of some transactions that it has.
     #[inline]
     pub fn has_gaps(self) -> bool {
         self.membership.lacks_keys()
     }
 
-    /// The version vector to ask a node with: all but what is held here with its keyed operations.
+    /// The version vector for a pull from a node: it covers a transaction only if its key is here, too.
     #[inline]
     pub fn vector(self) -> VersionVector {
         self.membership.vector_with_keys(self.state)
@@ -59,42 +59,43 @@ impl<'a> Keyed<'a> {
 
 #[cfg(feature = "members")]
 impl Keyed<'_> {
-    /// What is known of the operation under a key.
+    /// The log's answer about the operation under a key.
     pub fn lookup(self, once: &Once) -> Asked {
         self.log.asked(self.state, once)
     }
 
-    /// What to ask members for when a retry asks for a level: the own transactions so far, and the one
-    /// that counts, whichever replica made it. `None` if it is not known yet whether any does, because
-    /// this replica began again.
+    /// The transactions to ask members for when a retry requests a level: the own ones so far, and the one
+    /// that counts, whichever replica made it. `None` if this replica began again and does not know yet
+    /// whether any counts.
     pub fn written_before(self, once: &Once) -> Option<VersionVector> {
         let own = VersionVector::of(self.state.writer(), self.state.clock());
         match self.log.asked(self.state, once) {
             Asked::Before(Some(maker)) => {
                 Some(own.joined(&VersionVector::from_sorted(Vec::from([maker]))))
             }
-            // All who count have seen one whose writer is forgotten.
+            // All counted members have received an operation whose writer is forgotten.
             _ => self.log.is_made(once).then_some(own),
         }
     }
 
-    /// By which writers, and at which clocks, it is known that an operation was made.
+    /// The writers that made an operation, with the clocks, according to this replica.
     #[cfg(any(test, feature = "explore"))]
     pub fn makers(self, once: &Once) -> Vec<(WriterId, u64)> {
         self.log.makers(self.state, once)
     }
 
-    /// How many keyed operations are remembered.
+    /// Number of keyed operations in the log.
     pub fn count(self) -> usize {
         self.log.keyed_count()
     }
 
-    /// How many keyed operations were ever remembered here: a place in their order.
+    /// Number of keyed operations that were ever added here: a place in their order.
     pub fn end(self) -> u64 {
         self.log.keyed_end()
     }
 
-    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    /// How many adds this replica has withdrawn since it was made. Withdrawals of other replicas are not
+    /// counted.
     pub fn withdrawn_count(self) -> u64 {
         self.log.withdrawn_count()
     }
@@ -121,12 +122,12 @@ impl<'a> KeyedMut<'a> {
         }
     }
 
-    /// Withdraws what was made more than once under one key, as far as that became known since this
-    /// was last called, and names each add that was withdrawn: its counter, and the writer and clock of
-    /// the transaction that made it. Tells whether there was any.
+    /// Withdraws duplicates under one key that became known since the last call. Calls `withdrawn` with each
+    /// withdrawn add: its counter, and the writer and clock of its transaction. Returns whether there was
+    /// any.
     ///
-    /// A program that merges by hand calls this after each merge;
-    /// [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
+    /// A program that merges by hand calls this after each merge. [`SyncMachine`](crate::sync::SyncMachine)
+    /// calls it by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -141,16 +142,15 @@ impl<'a> KeyedMut<'a> {
 
 #[cfg(feature = "members")]
 impl KeyedMut<'_> {
-    /// Has less room for keyed operations, for tests that fill it.
+    /// Lowers the room for keyed operations, for tests that fill it.
     #[doc(hidden)]
     pub fn set_bounds(self, bounds: KeyedBounds) {
         self.log.bound_keyed(bounds)
     }
 
-    /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
-    /// for new. In a space with members it stops before the first that not all who count have
-    /// acknowledged: another may have been made under its key, and is to be withdrawn. Tells whether
-    /// all that came before the place are dropped.
+    /// Drops the keyed operations before this place, so that a retry of one of them counts as new. In a space
+    /// with members, it stops before the first one that is not stable. Another operation may exist under this
+    /// key, and would have to be withdrawn. Returns whether all operations before the place are dropped.
     pub fn drop_before(self, place: u64) -> bool {
         self.log.drop_keyed(self.state, self.membership, place)
     }

@@ -17,7 +17,7 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl IdempotencyLog {
-    /// Notes what was collected of one counter: where slots began another life, and where they ended.
+    /// Records what was collected of one counter: where slots began another lifetime, and where they ended.
     pub(crate) fn note_reborn(&mut self, before: &[Slot], slots: &[Slot]) {
         for old in before {
             let writer = old.writer();
@@ -34,8 +34,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// Notes that it is not known what became of the slots that keyed operations added to, as far as
-    /// that may have been collected before this state came here.
+    /// Records that the later history of the slots to which keyed operations added is unknown, as far as it
+    /// may have been collected before this state arrived here.
     pub(crate) fn note_unwatched(&mut self, members: &Membership) {
         let (floor, settled) = (&members.table.floor, &members.table.settled);
         for instance in self.instances.values_mut() {
@@ -45,11 +45,12 @@ impl IdempotencyLog {
         }
     }
 
-    /// Withdraws what was made more than once under one key, as far as that was heard of since this
-    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
-    /// it. Tells whether there was any.
+    /// Withdraws duplicates under one key that became known since the last call. Calls `withdrawn` with each
+    /// withdrawn add: its counter, and the writer and clock of its transaction. Returns whether there was
+    /// any.
     ///
-    /// Whoever merges by hand calls this after each merge; [`SyncMachine`](crate::sync::SyncMachine) does so by itself.
+    /// A program that merges by hand calls this after each merge. [`SyncMachine`](crate::sync::SyncMachine)
+    /// calls it by itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -88,7 +89,7 @@ impl IdempotencyLog {
         Ok(any)
     }
 
-    /// Notes that all is withdrawn that is to be: it was before it was stored.
+    /// Records that each duplicate is withdrawn: this was done before the state was stored.
     pub(crate) fn drop_due(&mut self, state: &State) {
         for key in core::mem::take(&mut self.due) {
             for place in self.duplicates(state, &key) {
@@ -97,8 +98,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// Notes of the transactions under keys that were told together that all but one of them are
-    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
+    /// Records that all duplicates but one in a message are withdrawn. A replica that has several under one
+    /// key withdraws them at once, in this message or an earlier one.
     pub(crate) fn note_withdrawn(&mut self, state: &State) {
         let told = core::mem::take(&mut self.told);
         for at in 0..self.due.len() {
@@ -109,8 +110,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// The operations that were made under a key, but for the one that counts: the least by writer
-    /// and clock, which never change; or one of a writer that is forgotten, which counts for certain.
+    /// The duplicates under a key, without the one that counts. This is the least by writer and clock, which
+    /// never change, or one of a forgotten writer that certainly counts.
     pub(crate) fn duplicates(&self, state: &State, key: &[u8; 16]) -> Vec<u64> {
         let of_key = self.of(key).map(|place| self.at(place));
         let sole = of_key.filter(|it| it.sole && it.writer == ABSORBED);
@@ -118,7 +119,8 @@ impl IdempotencyLog {
         self.duplicates_of(state, key, &|_| true, &sole)
     }
 
-    /// The same, of those that are meant; all of the requests in `sole`.
+    /// The same for the places that `meant` selects. All operations for the requests in `sole` are
+    /// duplicates.
     pub(crate) fn duplicates_of(
         &self,
         state: &State,
@@ -142,9 +144,9 @@ impl IdempotencyLog {
         places
     }
 
-    /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
-    /// of another writer's total by now. It is void if the counter's slot is in a later life; `sure`
-    /// tells whether that is known here if all have seen where it began.
+    /// Withdraws the amount that a writer's transaction added to one counter. It does nothing if this is
+    /// done, void, or part of another writer's total by now. It is void if the counter's slot is in a later
+    /// lifetime. `sure` tells whether this replica knows that when the begin of the lifetime is stable.
     pub(crate) fn withdraw_add(
         &mut self,
         state: &mut State,
@@ -157,7 +159,7 @@ impl IdempotencyLog {
         let mut slots = state.slots(handle);
         let found = counter::find(&slots, writer).ok()?;
         let slot = &mut slots[found];
-        // Where a life began is forgotten when all know: this may be a later one.
+        // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
         let unsure = slot.born() == 0 && !sure;
         let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
@@ -181,7 +183,8 @@ impl IdempotencyLog {
         Some(handle)
     }
 
-    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    /// How many adds this replica has withdrawn since it was made. Withdrawals of other replicas are not
+    /// counted.
     pub(crate) fn withdrawn_count(&self) -> u64 {
         self.withdrawn
     }
