@@ -103,7 +103,7 @@ use alloc::vec::Vec;
 use digests::NOTES_DUE;
 use scope::PeerScope;
 
-/// Room for so many changed counters is kept: more than a push has.
+/// Capacity of the list of changed counters that is kept between polls. It exceeds a push.
 const CHANGED_KEPT: usize = 1 << 12;
 
 /// The machine sends digests together on all links that are due within a millisecond for each so many links.
@@ -112,23 +112,23 @@ const LINKS_FOR_EACH_MS: Millis = 4;
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
 
-/// A connection to a peer, numbered by the holder. A number is never used again in one process.
+/// A connection to a peer. The caller numbers links, and never uses a number again in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link(pub u32);
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// A link is open. `broadcast`: pushes reach its peer by [`Output::Broadcast`], so they are
-    /// not sent on the link as well.
+    /// A link is open. If `broadcast` is set, pushes reach the peer by [`Output::Broadcast`], so they are not
+    /// sent on the link as well.
     Connected {
         /// The link.
         link: Link,
         /// Whether the peer takes part in the broadcast.
         broadcast: bool,
     },
-    /// A link is open to a peer that may do less than a member: what it says beyond that is refused, and
-    /// no broadcast reaches it. In place of `Connected`.
+    /// A link is open to a peer with fewer rights than a member. The machine rejects anything beyond these
+    /// rights, and no broadcast reaches this peer. It replaces `Connected`.
     #[cfg(feature = "members")]
     Limited {
         /// The link.
@@ -138,13 +138,14 @@ pub enum Input<'a> {
         /// What its owner may do.
         role: Role,
     },
-    /// This writer is of the same owner as the replica: its present one, a former one, or one of another
-    /// program that passes on by this one what it makes. Peers that take only what is proved to be of
-    /// their peer's owner are told so. The replica's own is to be handed in before anything else, and a
-    /// fresh one before [`Input::Renew`].
+    /// This writer has the same owner as the replica. It is the replica's present writer, an earlier one, or
+    /// the writer of another program that sends through this one.
+    ///
+    /// The machine proves these writers to peers that accept only their peer's own records. Hand in the
+    /// replica's own writer before anything else, and a fresh one before [`Input::Renew`].
     #[cfg(feature = "guests")]
     Own {
-        /// The writer.
+        /// The nonce with which it was [minted](WriterId::mint).
         writer: WriterId,
         /// What it was [minted](WriterId::mint) with.
         nonce: [u8; 16],
@@ -154,16 +155,16 @@ pub enum Input<'a> {
         /// The link.
         link: Link,
     },
-    /// A frame came on a link.
+    /// A frame arrived on a link.
     Frame {
         /// The link.
         link: Link,
         /// The frame's bytes.
         bytes: &'a [u8],
     },
-    /// A frame came by broadcast.
+    /// A frame arrived by broadcast.
     Broadcast {
-        /// A link to whoever passed it on, to be asked if something is missing.
+        /// A link to the peer that passed it on. The machine asks this peer if something is missing.
         from: Option<Link>,
         /// The frame's bytes.
         bytes: &'a [u8],
@@ -175,11 +176,11 @@ pub enum Input<'a> {
         /// A freshly [minted](WriterId::mint) id.
         writer: WriterId,
     },
-    /// Time went by.
+    /// Time passed.
     Tick,
 }
 
-/// What is to be done.
+/// An action for the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send these bytes on a link.
@@ -189,7 +190,7 @@ pub enum Output {
         /// One frame.
         bytes: Vec<u8>,
     },
-    /// Give these bytes to the broadcast.
+    /// Broadcast these bytes.
     Broadcast {
         /// One frame.
         bytes: Vec<u8>,
@@ -201,20 +202,20 @@ pub enum Output {
     },
     /// A message was merged.
     Merged {
-        /// The link that it came on, if it is known.
+        /// The link on which it arrived, if that is known.
         link: Option<Link>,
         /// How many shards were installed.
         shards: usize,
     },
-    /// This replica can't go on under its writer id, as somebody else writes under it, or as it was
-    /// retired: mint a fresh one, and hand it in by [`Input::Renew`] at once. Until then all goes on
-    /// under the old one. A member announces itself under the fresh one before the next
+    /// This replica can't go on under its writer id, because another process writes under it, or because the
+    /// writer has retired. Mint a fresh id, and hand it in by [`Input::Renew`] at once. Until then,
+    /// everything goes on under the old id. A member announces itself under the fresh id before the next
     /// [`Input::Tick`].
     Renew,
-    /// The replica came back under the writer id that was handed in last, and made again what had not
-    /// been taken over from the one before: show what could not be.
+    /// The replica rejoined under the writer id that was handed in last. It made the operations again that no
+    /// member had merged. Show the operations that could not be made again.
     Returned(Box<Returned>),
-    /// Something came that was refused as a whole: show it. With a link, also close that link.
+    /// The machine rejected a whole input: show the error. With a link, also close this link.
     Refused {
         /// The link to be closed, if a link's peer broke the protocol.
         close: Option<Link>,
@@ -227,38 +228,38 @@ pub enum Output {
 struct Peer {
     link: Link,
     broadcast: bool,
-    /// Set by its hello.
+    /// Set by the peer's hello.
     greeting: Option<Greeting>,
     next_digest: Millis,
     traffic: MemberPart<Traffic>,
-    /// Whether what it told last was refused: until the next digest it is not asked again.
+    /// Whether its last delta was rejected. Until its next digest, the machine does not pull from it.
     rests: bool,
-    /// Whether all that it had was held here once.
+    /// Whether this replica once had all that the peer had.
     level: bool,
-    /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
+    /// Whether its hello named a writer that has been forgotten here. Nothing from this writer counts since.
     forgotten: bool,
-    /// Whether it was asked for what it remembers of forgotten writers.
+    /// Whether it was asked for its record of forgotten writers.
     asked_memory: bool,
-    /// The own clock up to which others may have been told of this replica's transactions before.
+    /// The own clock up to which other peers may already have received this replica's transactions.
     published: u64,
-    /// Forked writers, all of which is to come with the next pull.
+    /// Forked writers of which the next pull requests everything.
     whole: MemberPart<Vec<WriterId>>,
-    /// Whether there are any.
+    /// Whether the next pull requests everything of some writer.
     all: bool,
     heal: MemberPart<forks::Heal>,
-    /// What it may do, if that is less than a member may.
+    /// Its limits, if it has fewer rights than a member.
     limits: MemberPart<Option<scope::Limits>>,
-    /// The writers that it has proved to be its owner's, the last one last.
+    /// The writers that it has proved to be its owner's, the latest last.
     proved: MemberPart<Vec<WriterId>>,
     /// How many more it may prove.
     #[cfg(feature = "members")]
     proofs: rights::Proofs,
-    /// The own writers that it has taken the proof of.
+    /// The own writers whose proof it has accepted.
     taken: GuestPart<Vec<WriterId>>,
     compared: GuestPart<own::Compared>,
 }
 
-/// What went over a link, for its [status](LinkStatus).
+/// The traffic of a link, for its [status](LinkStatus).
 #[derive(Clone)]
 struct Traffic {
     last_heard: Option<Millis>,
@@ -280,18 +281,18 @@ struct Greeting {
     session: u64,
     agent: MemberPart<Option<String>>,
     writer: WriterId,
-    /// That writer's clock when it was said.
+    /// The clock of this writer in the message.
     clock: GuestPart<u64>,
-    /// What it takes of this replica, as its capabilities.
+    /// The records that it accepts from this replica, as its capabilities.
     takes: GuestPart<u64>,
-    /// Whether it keeps what is remembered of forgotten writers.
+    /// Whether it stores the record of forgotten writers.
     remembers: bool,
-    /// Whether it lacked some of that, and has not been told.
+    /// Whether it lacked some of this record and has not received it yet.
     lacks: bool,
-    /// Whether it says what it holds durably, if it is asked.
+    /// Whether it answers questions about what it has stored durably.
     #[cfg(feature = "members")]
     answers: bool,
-    /// What it gives to who asks for it, as capabilities.
+    /// The stocks that it gives on request, as capabilities.
     #[cfg(feature = "budgets")]
     gives: u64,
 }
@@ -300,26 +301,26 @@ struct Greeting {
 #[derive(Clone)]
 pub struct SyncMachine {
     config: SyncConfig,
-    /// The state of the generator that spreads the intervals.
+    /// The state of the generator that spreads the timers.
     random: u64,
     session: u64,
-    /// Ascending by link; in a page, which has few, in the order in which they came.
+    /// Ascending by link. A page has few links, and keeps them in the order in which they opened.
     peers: Vec<Peer>,
-    /// The counters that merges changed, which can be all of them; they are told before the outputs.
+    /// The counters that merges changed, possibly all of them. The poll returns them before the outputs.
     changed: Vec<KeyId>,
     outputs: Vec<Output>,
-    /// The outputs that are being polled, the last one first.
+    /// The outputs that are being polled, in reverse order.
     polled: Vec<Output>,
     pulls: pull::Pulls,
     pushes: push::Pushes,
     serving: Vec<serve::Transfer>,
-    /// When to tell the others of what was pulled, and who told it.
+    /// When to announce what was pulled, and the link that it came from.
     announce: Option<(Millis, Option<Link>)>,
-    /// When the next peer is due for a digest, or earlier.
+    /// When the next digest to a peer is due, or earlier.
     digest_due: Millis,
-    /// Forked writers to tell the others of.
+    /// Forked writers to announce to the peers.
     forked: MemberPart<Vec<WriterId>>,
-    /// The own writer for which another id was asked for.
+    /// The own writer for which the machine has requested another id.
     asked_for_id: MemberPart<Option<WriterId>>,
     guests: GuestPart<members::Guests>,
     #[cfg(feature = "members")]
@@ -335,8 +336,8 @@ pub struct SyncMachine {
 }
 
 impl SyncMachine {
-    /// A machine with no links. `seed` is any random number; it names this process to its peers
-    /// and spreads its timers.
+    /// A machine with no links. `seed` is any random number. It names this process to its peers and spreads
+    /// its timers.
     pub fn new(config: SyncConfig, seed: u64) -> SyncMachine {
         let mut sync = SyncMachine {
             config,
@@ -369,7 +370,7 @@ impl SyncMachine {
         sync
     }
 
-    /// Takes in what happened at `now`.
+    /// Handles an event at the time `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
         let open = GUESTS && replica.members().configuration().is_none();
         if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
@@ -409,7 +410,7 @@ impl SyncMachine {
             Input::Tick => self.tick(now, replica),
         }
         if open && replica.members().configuration().is_some() {
-            // Whatever was told before was told as in an open space, and refused by members.
+            // Earlier pushes were made as in an open space, and members rejected them.
             self.pushes.restart();
             self.local_change(now);
         }
@@ -421,7 +422,7 @@ impl SyncMachine {
         self.note_told(replica);
     }
 
-    /// The next thing to be done, `None` when there is nothing more.
+    /// The next action, or `None` if there is none.
     pub fn poll(&mut self) -> Option<Output> {
         if let Some(handle) = self.changed.pop() {
             return Some(Output::Changed { handle });
@@ -436,7 +437,7 @@ impl SyncMachine {
         self.polled.pop()
     }
 
-    /// When [`Input::Tick`] is due, if anything waits.
+    /// When [`Input::Tick`] is due, or `None` if nothing waits.
     pub fn next_deadline(&self) -> Option<Millis> {
         let mut due = self.next_digest();
         let others = [
@@ -615,27 +616,27 @@ impl SyncMachine {
         self.pull_next(now, replica);
     }
 
-    /// Tells the others soon that there is something new here.
+    /// Announces to the peers soon that this replica has something new.
     fn announce_soon(&mut self, now: Millis, teller: Option<Link>) {
         let due = now + Millis::from(self.config.push_delay_ms);
         self.announce = Some(match self.announce {
             None => (due, teller),
-            // Two tellers: each may lack what the other told.
+            // Two sources: each may lack what the other one sent.
             Some((at, before)) => (at, before.filter(|link| Some(*link) == teller)),
         });
     }
 
-    /// Whether a peer keeps what was made under idempotency keys: nodes do.
+    /// Whether a peer stores operations made under idempotency keys, as nodes do.
     fn keeps_keys(&self, link: Link) -> bool {
         let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
         MEMBERS && greeting.is_some_and(|it| it.remembers) && !self.is_limited(link)
     }
 
-    /// Withdraws what was made more than once under one idempotency key, as was heard of just now.
+    /// Withdraws duplicates under one idempotency key that the last merge revealed.
     fn withdraw(&mut self, now: Millis, replica: &mut Replica) {
         let changes = &mut self.changed;
         let mut changed = |handle, _| changes.push(handle);
-        // A writer at the end of its clocks withdraws nothing; others do.
+        // A writer at its last clock withdraws nothing. Other members do it.
         if MEMBERS
             && replica.idempotency.withdraw(
                 &mut replica.state,

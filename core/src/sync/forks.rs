@@ -1,10 +1,12 @@
-//! Forks, the machine's part: finding out, healing, and going on under another id. [`forks`](crate::forks) has
-//! the evidence and the digests.
+//! Forks, the machine's part: finding forks, healing them, and going on under another id.
+//! [`forks`](crate::forks) has the evidence and the digests.
 //!
-//! Two replicas have equal vectors and different contents. Then one sends the other the contents of each
-//! writer, as digests. The other one finds those that differ, and answers with them. Both pull with these
-//! writers left out of the vector, so all of theirs comes, and each merges it. A replica that was healed tells
-//! the others at once. So does one that received late shards of a clock that it held.
+//! Two replicas may have equal vectors and different contents. Then one sends the other the contents of each
+//! writer, as digests. The other one finds the differing writers, and replies with their contents. Both pull
+//! with these writers left out of the vector. So each receives and merges everything of these writers.
+//!
+//! A replica that was healed announces this to its peers at once. So does one that received late shards of a
+//! clock that it already had.
 
 use super::scope::PeerScope;
 use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
@@ -16,16 +18,16 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// How often the wait doubles between transfers for healing that brought nothing: the peer is slower
+/// Maximum number of doublings of the wait between healing transfers that brought nothing. The peer is slower
 /// to heal, or at fault.
 const DOUBLINGS_MAX: u8 = 6;
 
-/// When a peer may be pulled from again to heal a fork.
+/// When the machine may pull from a peer again to heal a fork.
 #[derive(Clone)]
 pub(super) struct Heal {
-    /// How often in a row that brought nothing.
+    /// How many transfers in a row brought nothing.
     futile: u8,
-    /// In milliseconds, by the machine's clock.
+    /// The earliest next time, in milliseconds of the machine's clock.
     after: Millis,
 }
 
@@ -38,7 +40,7 @@ impl Empty for Heal {
 }
 
 impl SyncMachine {
-    /// What is held here, to be told to peers.
+    /// The digests of this replica's state.
     pub(super) fn digests(replica: &mut Replica) -> Digests {
         Digests {
             vector: replica.digest_kept(),
@@ -46,7 +48,7 @@ impl SyncMachine {
         }
     }
 
-    /// A peer told what it holds.
+    /// Compares a peer's digests with the own ones, and pulls if the peer may have something new.
     pub(super) fn compare(
         &mut self,
         now: Millis,
@@ -79,8 +81,8 @@ impl SyncMachine {
         }
     }
 
-    /// Whether contents that are not `equal` may be healed on this link by now. In a space with
-    /// members other rules hold for what is covered already.
+    /// Whether a fork may be healed on this link now. `equal` means that the contents do not differ. In a
+    /// space with members, a record that the vector covers follows other rules.
     fn may_heal(&mut self, now: Millis, replica: &Replica, link: Link, equal: bool) -> bool {
         let Some(peer) = self.peer_mut(link) else {
             return false;
@@ -101,7 +103,7 @@ impl SyncMachine {
         self.send(replica, link, body);
     }
 
-    /// A peer told the contents of writers.
+    /// Handles the contents of writers that a peer sent.
     pub(super) fn contents(
         &mut self,
         now: Millis,
@@ -135,13 +137,13 @@ impl SyncMachine {
             };
             let ours = ours[at];
             if ours.clock != theirs.clock {
-                // Which of both histories is here can't be told from a digest.
+                // A digest does not show which of the two histories is here.
                 if why == Why::Forked {
                     differing.push(ours);
                 }
                 continue;
             }
-            // Cancels matter or not by what others did, so they compare at one moment only.
+            // Whether a cancel matters depends on other writers, so cancels compare at one moment only.
             let parts = |it: &Contents| (it.shards, it.cancels * u64::from(same_vector));
             if parts(&ours) == parts(theirs) && !ours.is_unknown() {
                 continue;
@@ -179,7 +181,7 @@ impl SyncMachine {
         self.want(now, replica, link);
     }
 
-    /// Lets the next pull from this peer bring everything of the writer; in a page, of all writers.
+    /// Makes the next pull from this peer bring everything of the writer; in a page, of all writers.
     fn want_whole(&mut self, link: Link, writer: WriterId) {
         if let Some(peer) = self.peer_mut(link) {
             peer.all = true;
@@ -189,7 +191,7 @@ impl SyncMachine {
         }
     }
 
-    /// What is held here, less what is to come whole from this peer.
+    /// The vector for a pull from this peer, without the writers of which everything is pulled.
     pub(super) fn vector_for(
         &self,
         replica: &Replica,
@@ -208,7 +210,7 @@ impl SyncMachine {
         }
     }
 
-    /// A transfer came in which all of these writers was asked for.
+    /// Handles a merged transfer that pulled everything of these writers.
     pub(super) fn healed(
         &mut self,
         now: Millis,
@@ -246,7 +248,7 @@ impl SyncMachine {
         }
     }
 
-    /// Tells the others soon that these writers were forked.
+    /// Announces to the peers soon that these writers were forked.
     fn tell_forked(&mut self, now: Millis, writers: &[WriterId]) {
         if !MEMBERS {
             return;
@@ -276,7 +278,7 @@ impl SyncMachine {
         }
     }
 
-    /// Takes up what merging found.
+    /// Handles the forks that the last merge found.
     pub(super) fn look_for_forks(&mut self, now: Millis, replica: &mut Replica) {
         if !MEMBERS {
             return;
@@ -293,7 +295,7 @@ impl SyncMachine {
         self.tell_forked(now, &forked);
     }
 
-    /// A peer knows a clock of this replica's own writer that it has not come to.
+    /// Handles a clock of this replica's own writer that a peer has and this replica has not reached.
     pub(super) fn doubled(&mut self, replica: &mut Replica, link: Option<Link>, heard: u64) {
         #[cfg(feature = "members")]
         self.attribute(replica, None);
@@ -314,7 +316,7 @@ impl SyncMachine {
             return;
         }
         if GUESTS && replica.members().configuration().is_some() {
-            // Members end the one writer before its owner goes on under another.
+            // Members end the present writer before its owner goes on under another one.
             self.guests.update(|it| it.doubled = true);
             return;
         }
@@ -345,7 +347,7 @@ impl SyncMachine {
         }
     }
 
-    /// Shows what was refused. That somebody else writes under the own id is no fault of the peer's.
+    /// Reports a rejected input. It is no fault of the peer if another process writes under the own id.
     pub(super) fn refuse(
         &mut self,
         replica: &mut Replica,
@@ -353,7 +355,7 @@ impl SyncMachine {
         close: bool,
         error: Error,
     ) {
-        // Where no forks are looked for, it says no more than its code.
+        // Where forks are not searched for, the error has no more than its code.
         #[cfg(feature = "members")]
         if let Error::OwnClockAhead { heard, .. } = error {
             return self.doubled(replica, link, heard);

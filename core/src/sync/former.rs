@@ -1,5 +1,5 @@
-//! Earlier writers, the machine's part of a [rejoin](crate::rejoin): it asks members which of their transactions
-//! count, and the rest is made again.
+//! Earlier writers, the machine's part of a [rejoin](crate::rejoin). The machine asks members which
+//! transactions of these writers count. The replica makes the rest again.
 
 use super::members::ASK_AGAIN_MS;
 use super::members::Guests;
@@ -18,24 +18,25 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// How many former writers are ended at once.
+/// Maximum number of earlier writers that are ended at once.
 const AT_ONCE: usize = 16;
 
-/// How far a replica that is no member has got to know how much of a former writer counts.
+/// How far a replica that is no member has found out how much of an earlier writer counts.
 #[derive(Clone)]
 pub(super) struct End {
     writer: WriterId,
-    /// When it asks again.
+    /// When the machine asks again.
     due: Millis,
-    /// How often somebody was asked.
+    /// How many times the machine has asked.
     asked: usize,
-    /// The links whose peers have forgotten it.
+    /// The links whose peers have forgotten the writer.
     forgot: Vec<Link>,
     last: Option<Last>,
 }
 
 impl SyncMachine {
-    /// The links to members, who alone know what counts; all if none is known to be one.
+    /// The links to members, because only members decide what counts. If none is known to lead to a member,
+    /// all links.
     pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
         let links = || {
             let links = self.greeted().map(|peer| peer.link);
@@ -49,8 +50,8 @@ impl SyncMachine {
         }
     }
 
-    /// Whether this member can come back from what a member has: the sender of a message, or another. What
-    /// a guest has may be older, and lack what only members were told.
+    /// Whether this member can rejoin from a member's state: the state of the message's sender, or of another
+    /// peer. A guest's state may be older, and may lack records that only members receive.
     pub(super) fn is_answered_by_member(
         &self,
         replica: &Replica,
@@ -67,8 +68,9 @@ impl SyncMachine {
             .any(|peer| self.leads_to_member(replica, peer.link))
     }
 
-    /// By whom to come back after this message: by whoever sent it, unless that is a guest, and the message
-    /// says that another link leads to a member. Guests end nobody, so one would be waited for in vain.
+    /// The link by which to rejoin after this message. It is the sender's link, unless the sender is a guest
+    /// and the message says that another link leads to a member. Guests end no writer, so one would never
+    /// reply.
     pub(super) fn link_to_come_back_by(
         &self,
         replica: &Replica,
@@ -94,8 +96,8 @@ impl SyncMachine {
         writer.is_some_and(|writer| replica.members().is_counted_member(&writer))
     }
 
-    /// Comes back under another writer if somebody else writes under the own one, once a link leads to a
-    /// member: what a member holds may be nowhere else than at members.
+    /// Rejoins under another writer if another process writes under the own one. It waits until a link leads
+    /// to a member, because some records of members may exist only at members.
     pub(super) fn leave_doubled(&mut self, now: Millis, replica: &Replica) {
         if !self.guests.doubled {
             return;
@@ -114,17 +116,17 @@ impl SyncMachine {
         }
     }
 
-    /// Sees to the former writers whose transactions are not all held here: they are to be ended.
-    /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
+    /// Ends the earlier writers whose transactions are not all in the state. Requests another id once it is
+    /// certain how much of them counts, to make the rest again under this id.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {
         let early = self.is_early(replica);
         replica
             .rejoin
             .drop_former(&replica.state, &replica.membership, early);
-        // Who comes back begins again first. But its end may wait for what those writers acknowledge, for
-        // as long as they are not ended, too.
+        // A rejoining replica first begins again. But the end of its writer may wait for acknowledgements of
+        // these writers, for as long as they are not ended.
         let coming_back = self.guests.coming_back.is_some();
-        // A member catches up and announces itself before.
+        // A member first catches up and announces itself.
         if early || self.guests.resuming || coming_back && replica.members().is_member() {
             return Ok(());
         }
@@ -134,7 +136,8 @@ impl SyncMachine {
                 .rejoin
                 .holds_buried(&replica.state, &replica.membership)
         {
-            // It is made again under another writer. Until then no member can tell that this one gets on.
+            // Its transactions are made again under another writer. Until then, no member sees this writer's
+            // progress.
             if let Some(link) = self.links_to_ask(replica).first() {
                 self.come_back(now, replica, *link);
             }
@@ -160,7 +163,7 @@ impl SyncMachine {
         for (writer, intro) in left_behind.into_iter().take(AT_ONCE) {
             match replica.members().is_member() {
                 true => replica.members_mut().fence(&writer)?, // and so takes in one that nobody has yet
-                // If nobody has, what is held of it here shows to be too much then.
+                // If no member has admitted it, its transactions here turn out to be too many then.
                 false => self.ask_for_end(now, replica, writer, intro),
             }
         }
@@ -187,7 +190,7 @@ impl SyncMachine {
                 replica.members_mut().fence(&writer)?;
             }
         }
-        // Nobody is to begin again from a state with a writer that nobody has taken in: its own.
+        // No replica may begin again from a state with a writer that no member has admitted, here its own.
         let taken_in = replica.membership.intro(&replica.state).is_some()
             || replica.members().is_member()
             || replica.clock() == 0;
@@ -198,8 +201,8 @@ impl SyncMachine {
         Ok(())
     }
 
-    /// Notes which starts of its owner are known. One that is later than what the store had, and is not
-    /// of this process, shows that the store was an old copy.
+    /// Records which starts of the owner this replica has received. A start that is later than the store's,
+    /// and not of this process, shows that the store was an old copy.
     pub(super) fn note_starts(&mut self, replica: &mut Replica) {
         let Some(owner) = self.config.owner.filter(|_| GUESTS) else {
             return;
@@ -215,7 +218,7 @@ impl SyncMachine {
         self.guests.update(|it| it.newest = Some(newest));
     }
 
-    /// Asks a peer to end a former writer, and for how much of it counts.
+    /// Asks a peer to end an earlier writer, and how much of it counts.
     fn ask_for_end(
         &mut self,
         now: Millis,
@@ -251,7 +254,7 @@ impl SyncMachine {
             end.last = Some(Last::Forgotten(true));
             return;
         }
-        // Each in turn: one may not be able to tell.
+        // Peers are asked in turn, because one may have no answer.
         let link = links[end.asked % links.len()];
         end.asked += 1;
         if !self.speaks_for(replica, link, &writer) {
@@ -265,7 +268,7 @@ impl SyncMachine {
         self.send(replica, link, body);
     }
 
-    /// A peer says how much of a former writer counts.
+    /// Handles a peer's answer about how much of an earlier writer counts.
     pub(super) fn former_ended(&mut self, link: Link, writer: WriterId, last: Last) {
         let ends = self.guests.get_mut().into_iter();
         let mut ends = ends.flat_map(|it| &mut it.ends);
@@ -282,8 +285,8 @@ impl SyncMachine {
         }
     }
 
-    /// Makes again what former writers made and does not count, under one more writer id: the present
-    /// one may have made something, or taken over others.
+    /// Makes the operations of earlier writers again that do not count. It uses one more writer id, because
+    /// the present writer may have made transactions, or may be the successor of others.
     pub(super) fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
         let lost = replica
             .rejoin
@@ -296,15 +299,15 @@ impl SyncMachine {
                 Some(Last::Nothing) => Some(0),
                 _ => None,
             };
-            // Of one that others were told of before, and that never heard who took it in, nothing
-            // may be remembered.
+            // A writer may have reached peers without receiving who admitted it. Then all members may have
+            // forgotten it.
             let all = last == Some(Last::Nothing) || replica.membership.remembers_all();
             let known = all || it.intro.is_some() || it.before == 0;
             let upto = replica.members().final_clock(&it.writer).or(told);
             upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
         };
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
-        // What it holds of budgets goes along; if the clock is at its end, it is taken over later.
+        // Its budget amounts move along. At the end of the clock, the successor gets them later.
         #[cfg(feature = "budgets")]
         let _ = replica.quota_mut().hand_over(writer);
         let left = replica.rejoin.to_leave(
@@ -316,7 +319,7 @@ impl SyncMachine {
         replica.membership.tell_memory(&mut state, RETURNS_SENT_MAX);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
-        // All of the present writer's are in that state.
+        // This state has all transactions of the present writer.
         let journal = match replica
             .rejoin_mut()
             .begin_again(writer, &state, &mut changed)

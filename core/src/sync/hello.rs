@@ -1,4 +1,4 @@
-//! The hello: each end of a link says who it is, what it can do, and what it has.
+//! The hello: each end of a link names its writer, its abilities, and what it has.
 
 use super::digests::NOTES_DUE;
 use super::scope::{Limits, PeerScope};
@@ -17,37 +17,37 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How often at most those who are attached are hurried, in milliseconds.
+/// Shortest interval in milliseconds between two times of hurrying attached guests.
 const HURRY_MS: Millis = 250;
 
-/// The capability to give rights, if this program knows budgets.
+/// The capability to give rights, if this program has the feature `budgets`.
 const GIVES_HERE: u64 = if cfg!(feature = "budgets") {
     GIVES | DEALS | LENDS
 } else {
     0
 };
 
-/// A link as it stands.
+/// The status of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
     /// The link.
     pub link: Link,
-    /// The peer's program, once it has greeted.
+    /// The peer's program, once the peer has sent its hello.
     pub agent: Option<String>,
-    /// The writer at the other end, once it has greeted.
+    /// The writer at the other end, once the peer has sent its hello.
     pub writer: Option<WriterId>,
-    /// When the last frame came.
+    /// When the last frame arrived.
     pub last_heard: Option<Millis>,
-    /// Bytes of frames that came on the link.
+    /// Bytes of frames that arrived on the link.
     pub bytes_in: u64,
     /// Bytes of frames that were sent on the link.
     pub bytes_out: u64,
-    /// Whether this peer is being pulled from.
+    /// Whether this replica is pulling from the peer.
     pub pulling: bool,
 }
 
 impl SyncMachine {
-    /// The links as they stand.
+    /// The status of each link.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
             link: peer.link,
@@ -76,7 +76,7 @@ impl SyncMachine {
         }
     }
 
-    /// Where a link's peer is, or would be.
+    /// The index of a link's peer, or the index at which it would be inserted.
     pub(super) fn place(&self, link: Link) -> Result<usize, usize> {
         self.peers.binary_search_by_key(&link, |peer| peer.link)
     }
@@ -153,7 +153,7 @@ impl SyncMachine {
     pub(super) fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
         let session = hello.session;
         if let Some(peer) = self.peer_mut(link) {
-            // Nobody asks it, or tells it what only members need.
+            // A limited peer is asked for nothing, and receives nothing that only members need.
             let trusted = peer.limits.is_none();
             let mut greeting = Greeting {
                 session,
@@ -199,8 +199,7 @@ impl SyncMachine {
         self.compare(now, replica, link, &hello.digests);
     }
 
-    /// The writer at the other end of a link. What a peer with limited rights says of that is believed
-    /// once it is proved.
+    /// The writer at the other end of a link. A peer with limited rights must have proved it.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
         let peer = self.peer(link).filter(|_| GUESTS)?;
         let writer = peer.greeting.as_ref()?.writer;
@@ -208,8 +207,8 @@ impl SyncMachine {
         known.then_some(writer)
     }
 
-    /// A peer holds this, and has made it durable before it said so: if it is a member, the own
-    /// transactions among it need not be made again; if it is attached here, it has seen all that.
+    /// Handles what a peer has, and made durable before it sent this. If the peer is a member, own
+    /// transactions in it need not be made again. If the peer is attached here, it has received all of it.
     pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
         let Some(writer) = self.writer_of(link).filter(|_| GUESTS) else {
             return;
@@ -218,7 +217,8 @@ impl SyncMachine {
             return self.held_by_limited(replica, link, &writer, vector);
         }
         if replica.members().is_sure_member(&writer) {
-            // One that began from too old a state makes those come back, too, who took in what it made.
+            // A start from too old a state makes members that merged its records rejoin, too: they do not
+            // count.
             if !replica.members().is_unsure(&replica.writer()) {
                 let held = vector.get(&replica.writer());
                 replica
@@ -235,8 +235,9 @@ impl SyncMachine {
         }
     }
 
-    /// Tells its digest now to each who is attached here and has not said that it has seen all, if an
-    /// acknowledgement that others wait for waits for that: [they answer](SyncMachine::digest_came).
+    /// Sends this replica's digest now to attached guests that have not acknowledged everything. This happens
+    /// only if an acknowledgement that others wait for depends on them: [they
+    /// answer](SyncMachine::digest_came).
     pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
         if self.guests.hurry_due > now || !replica.members().is_held_up() {
             return;
@@ -252,8 +253,8 @@ impl SyncMachine {
         }
     }
 
-    /// A peer told what it holds. A guest answers a member that holds as much with a digest of its own, and
-    /// so says that it has seen all: others may wait for the member, and the member for that.
+    /// Handles a peer's digest. A guest answers a member that has the same state with its own digest, and so
+    /// acknowledges everything. Others may wait for the member, and the member for this digest.
     pub(super) fn digest_came(
         &mut self,
         now: Millis,
@@ -275,7 +276,7 @@ impl SyncMachine {
         }
     }
 
-    /// The peer of a link writes under this writer.
+    /// Sets the writer under which a link's peer writes.
     pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
         if !GUESTS {
             return;
@@ -292,7 +293,7 @@ impl SyncMachine {
         }
     }
 
-    /// Takes in whoever is at the other end of a link, if that is known.
+    /// Admits the writer at the other end of a link, if it is known.
     pub(super) fn admit_peer(&mut self, now: Millis, replica: &mut Replica, link: Link) {
         let Some(writer) = self.writer_of(link) else {
             return;
@@ -302,7 +303,7 @@ impl SyncMachine {
         self.admit(now, replica, link, writer, clock);
     }
 
-    /// Notes that all that a peer had is held here.
+    /// Records that this replica has all that a peer had.
     pub(super) fn is_level(&mut self, link: Link) {
         if GUESTS && let Some(peer) = self.peer_mut(link) {
             peer.level = true;

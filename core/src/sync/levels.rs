@@ -42,13 +42,13 @@ use crate::state::vector::VersionVector;
 use crate::wire::{Answer, Ask, Body};
 use alloc::vec::Vec;
 
-/// How soon is asked again, in milliseconds: frames get lost, and members come.
+/// Time in milliseconds until the next ask. Frames get lost, and members connect.
 const ASK_AGAIN_MS: Millis = 250;
 
-/// How many members have to hold something.
+/// Number of members that must have stored something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
-    /// None: what is here will do.
+    /// None: the state of this replica is enough.
     #[default]
     Local,
     /// A majority of the present members.
@@ -58,7 +58,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// How many that are, of so many members.
+    /// The number of members that this level needs, out of `members`.
     pub fn needed(self, members: usize) -> usize {
         match self {
             Level::Local => 0,
@@ -77,18 +77,18 @@ impl Level {
     }
 }
 
-/// The number of something that is waited for.
+/// The id of an open question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question(u32);
 
-/// How far something that is waited for has come.
+/// The progress of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// How many members are needed.
+    /// How many members the level needs.
     pub needed: usize,
-    /// How many count by now.
+    /// How many members count so far.
     pub reached: usize,
-    /// The members that do not, ascending.
+    /// The members that do not count yet, ascending.
     pub lacking: Vec<Owner>,
 }
 
@@ -99,12 +99,12 @@ impl Reach {
     }
 }
 
-/// What is waited for.
+/// The subject of a question.
 #[derive(Clone)]
 enum Matter {
-    /// That these transactions are held.
+    /// Members have stored these transactions.
     Write(VersionVector),
-    /// That all is seen here which was held when it was asked for.
+    /// This replica has merged everything that members had stored at the time of the ask.
     Read,
 }
 
@@ -113,9 +113,9 @@ struct Open {
     question: Question,
     level: Level,
     matter: Matter,
-    /// The first ask that was made after it was opened.
+    /// The first ask after the question was opened.
     since: u32,
-    /// Whose state it is that answers are compared with: see [`Replica::generation`].
+    /// The generation of the state with which answers are compared: see [`Replica::generation`].
     generation: u64,
     due: Millis,
     replies: Vec<Reply>,
@@ -126,13 +126,13 @@ struct Open {
 struct Reply {
     owner: Owner,
     link: Link,
-    /// The newest configuration that it knew, or had accepted.
+    /// The newest configuration that the member had, or had accepted.
     newest: (u64, u64),
-    /// What it held and is not seen here, of a read.
+    /// For a read: what the member had and this replica lacks.
     unseen: Option<VersionVector>,
 }
 
-/// A peer's question that is not answered yet.
+/// A peer's question that has no answer yet.
 #[derive(Clone)]
 struct Waiting {
     link: Link,
@@ -140,7 +140,7 @@ struct Waiting {
     upto: VersionVector,
 }
 
-/// What is asked here and by others.
+/// Questions of this replica and of peers.
 #[derive(Clone, Default)]
 pub(super) struct Levels {
     open: Vec<Open>,
@@ -158,7 +158,7 @@ impl Levels {
         self.waiting.retain(|it| it.link != link);
     }
 
-    /// There is somebody new to ask.
+    /// Makes all questions due, because a new member can be asked.
     pub(super) fn ask_soon(&mut self, now: Millis) {
         self.open.iter_mut().for_each(|open| open.due = now);
     }
@@ -171,10 +171,11 @@ impl Levels {
 }
 
 impl SyncMachine {
-    /// Begins to wait until members hold these transactions durably. They are asked with the next
-    /// [`Input::Tick`](super::Input), which is due at once; see [`reach`](SyncMachine::reach). This replica
-    /// counts itself if it is a member and has seen them: what it has seen is durable once its holder
-    /// has made it so.
+    /// Opens a question that waits until members have stored these transactions durably. The next
+    /// [`Input::Tick`](super::Input), which is due at once, asks them. See [`reach`](SyncMachine::reach).
+    ///
+    /// This replica counts itself if it is a member and has merged them. What it has merged is durable once
+    /// the program has stored it.
     pub fn ask_for_write(
         &mut self,
         now: Millis,
@@ -185,7 +186,8 @@ impl SyncMachine {
         self.open_question(now, replica, level, Matter::Write(upto))
     }
 
-    /// Begins to wait until all is seen here that members hold durably now.
+    /// Opens a question that waits until this replica has merged everything that members have stored durably
+    /// now.
     pub fn ask_for_read(&mut self, now: Millis, replica: &Replica, level: Level) -> Question {
         self.open_question(now, replica, level, Matter::Read)
     }
@@ -212,7 +214,7 @@ impl SyncMachine {
         question
     }
 
-    /// How far a question has come; `None` if there is none of this number, or the space has no members.
+    /// The progress of a question. Returns `None` if there is no such question, or the space has no members.
     pub fn reach(&self, replica: &Replica, question: Question) -> Option<Reach> {
         let open = self.levels.open.iter().find(|it| it.question == question)?;
         let (members, footing) = (
@@ -254,12 +256,12 @@ impl SyncMachine {
         })
     }
 
-    /// Waits no longer.
+    /// Ends a question.
     pub fn end_question(&mut self, question: Question) {
         self.levels.open.retain(|it| it.question != question);
     }
 
-    /// Answers what can be answered by now, and asks what is due.
+    /// Answers the peers' questions that can be answered now, and asks what is due.
     pub(super) fn look_at_questions(&mut self, now: Millis, replica: &Replica) {
         let waiting = &mut self.levels.waiting;
         let held = waiting.extract_if(.., |it| replica.consistency().vouches(&it.upto));
@@ -269,7 +271,7 @@ impl SyncMachine {
         }
         for open in &mut self.levels.open {
             if open.generation != replica.generation() {
-                // What was seen before may not be seen any more.
+                // The replica may have dropped what it had merged before.
                 open.generation = replica.generation();
                 open.replies
                     .retain(|_| !matches!(open.matter, Matter::Read));
@@ -314,7 +316,7 @@ impl SyncMachine {
         of.map(|peer| peer.link).collect()
     }
 
-    /// A peer asks what is held here.
+    /// Handles a peer's question about what this replica has stored.
     pub(super) fn asked(&mut self, now: Millis, replica: &Replica, link: Link, ask: Ask) {
         if replica.members().configuration().is_none() {
             return;
@@ -324,7 +326,7 @@ impl SyncMachine {
             return self.answer(replica, link, id, &upto);
         }
         let waiting = &mut self.levels.waiting;
-        // It may have been asked for again, or on top of it.
+        // The peer may have repeated its question, or extended it.
         waiting.retain(|it| it.link != link || !upto.covers(&it.upto));
         if waiting.iter().filter(|it| it.link == link).count() >= ASKS_WAITING_MAX
             && let Some(oldest) = waiting.iter().position(|it| it.link == link)
@@ -355,7 +357,7 @@ impl SyncMachine {
         self.send(replica, link, Body::Answer(answer));
     }
 
-    /// A peer says what it holds.
+    /// Handles a peer's answer.
     pub(super) fn answered(&mut self, now: Millis, replica: &Replica, link: Link, it: &Answer) {
         let Some(footing) = replica.consistency().footing() else {
             return;
@@ -400,19 +402,20 @@ impl SyncMachine {
         }
     }
 
-    /// Whether what is held here stays. Who comes back drops it, and makes the own part of it again.
+    /// Whether this replica keeps its state. A replica that rejoins drops it, and makes its own part of it
+    /// again.
     fn stays(&self) -> bool {
         self.guests.coming_back.is_none()
     }
 
-    /// Pulls from a peer, also if a large transfer was just done: somebody waits.
+    /// Pulls from a peer even if a large transfer has just finished, because a caller waits.
     fn want_soon(&mut self, now: Millis, replica: &Replica, link: Link) {
         self.pulls.end_rest(now);
         self.want(now, replica, link);
     }
 }
 
-/// Adds what a question asks for to what is asked for together.
+/// Adds a question's transactions to the common asks.
 fn gather(asks: &mut Vec<VersionVector>, upto: &VersionVector) {
     for ask in asks.iter_mut() {
         let both = ask.joined(upto);

@@ -1,10 +1,10 @@
 //! Spaces with members, the machine's part: which member or guest is at the other end, which guest a member
 //! waits for, and when this replica has to rejoin.
 //!
-//! A member admits a peer at its hello, if that has written nothing yet. It fences a guest that it has not heard
-//! for the guest timeout, and that makes no progress. A replica that learns that its writer is over
+//! A member admits a peer at its hello if the peer has written nothing yet. It fences a guest that was silent
+//! for the guest timeout and makes no progress. A replica that learns that its writer is over
 //! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which
-//! transactions count. Then it takes the whole state, and makes the rest again.
+//! transactions count. Then it merges the whole state, and makes the rest again.
 
 mod rejoin;
 mod silent;
@@ -21,39 +21,39 @@ use crate::wire::Last;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// How often collection waits for transfers that are under way, before it ends them.
+/// How many rounds collection waits for transfers that are under way, before it ends them.
 const PATIENCE: u32 = 60;
-/// How often it may end them in a row, and wait twice as long after that: a transfer over a slow link
-/// gets the time that it takes.
+/// How many times in a row collection may end them and double its wait. So a transfer over a slow link gets
+/// enough time.
 const DOUBLINGS_MAX: u32 = 6;
-/// How often a replica that has to come back asks again, in milliseconds.
+/// Time in milliseconds until a replica that has to rejoin asks again.
 pub(super) const ASK_AGAIN_MS: Millis = 1_000;
-/// How long it asks one peer, in milliseconds.
+/// Time in milliseconds for which it asks one peer.
 const PATIENCE_MS: Millis = 20_000;
 
-/// What is known of those at the other ends.
+/// The state of the writers at the other ends of links.
 #[derive(Clone)]
 pub(super) struct Guests {
-    /// Attached writers that no link leads to, or that are behind, since when, and how far they are.
+    /// Attached writers without a link, or that are behind: since when, and their progress.
     silent: Vec<(WriterId, Millis, u64)>,
-    /// Those who asked to be ended, and are to be told what counts.
+    /// Peers that asked for the end of their writer, and wait for the clock up to which it counts.
     leaving: Vec<(Link, WriterId)>,
-    /// How often collection was put off.
+    /// How many rounds collection was put off.
     put_off: u32,
-    /// How often in a row it ended transfers.
+    /// How many times in a row it ended transfers.
     ended: u32,
     pub(super) coming_back: Option<ComingBack>,
-    /// Whether somebody else writes under the own writer, and it is to come back for that.
+    /// Whether another process writes under the own writer, so that this replica has to rejoin.
     pub(super) doubled: bool,
-    /// Whose ends this guest, or this member, asked others for: its former writers.
+    /// Earlier writers of this replica whose ends it requested from others.
     pub(super) ends: Vec<End>,
-    /// Whether a writer id was asked for, to make again under what they made.
+    /// Whether it requested a writer id, to make the operations of these writers again.
     pub(super) resuming: bool,
-    /// The newest start of its owner's that this process knew of, if it has looked.
+    /// The newest start of its owner that this process has received, if it has looked.
     pub(super) newest: Option<u64>,
-    /// The writers of the same owner, with what they were minted with, the last one last.
+    /// The writers of the same owner with their nonces, the last one last.
     pub(super) own: Vec<(WriterId, [u8; 16])>,
-    /// When those who are attached here may be hurried again.
+    /// When attached guests may be hurried again.
     pub(super) hurry_due: Millis,
 }
 
@@ -74,31 +74,31 @@ impl Empty for Guests {
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }
 
-/// How far a replica that has to come back has got.
+/// The progress of a replica that has to rejoin.
 #[derive(Clone)]
 pub(super) struct ComingBack {
-    /// By whom.
+    /// The link by which it rejoins.
     link: Link,
     since: Millis,
     /// When it asks again.
     due: Millis,
-    /// How much of the own writer counts, once somebody said so. A member does not ask: nobody can
-    /// say before it is back and has its say.
+    /// How much of the own writer counts, once a peer has answered. A member does not ask, because no answer
+    /// is possible before it is back and votes.
     last: Option<Last>,
     member: bool,
-    /// Whether its owner is no member any more, and only it does not know.
+    /// Whether its owner is no member any more, and only this replica has not received that.
     dropped: bool,
-    /// The links whose peers have forgotten it. Others may remember.
+    /// The links whose peers have forgotten it. Others may still have a record.
     forgot: Vec<Link>,
-    /// The own clock up to which others were told of this replica's transactions before those links.
+    /// The own clock up to which peers received this replica's transactions before those links.
     published: u64,
-    /// The writer id to go on under. It is told before the whole state is asked for, so that nothing
-    /// is collected that is in that state and not in later ones.
+    /// The writer id to go on under. The replica announces it before it pulls the whole state. So nothing is
+    /// collected that this state has and later ones lack.
     pub(super) fresh: Option<WriterId>,
 }
 
 impl Guests {
-    /// A chunk came of what this replica begins again from: whoever sends it is not late.
+    /// Records a chunk of the state from which this replica begins again: its sender is not late.
     pub(super) fn chunk_came(&mut self, now: Millis, link: Link) {
         let coming = self.coming_back.as_mut();
         if let Some(it) = coming.filter(|it| it.link == link && it.fresh.is_some()) {
@@ -107,7 +107,7 @@ impl Guests {
     }
 }
 
-/// Whose changes a push carries: it alone is newer.
+/// The writer whose changes a push carries: the only one with something new.
 pub(super) fn origin(message: &Message) -> Option<WriterId> {
     if !GUESTS {
         return None;
@@ -121,7 +121,7 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 }
 
 impl SyncMachine {
-    /// Notes that others may be told of all that is held here, if there are any.
+    /// Records that peers may receive everything that is here, if there are peers.
     pub(super) fn note_told(&self, replica: &mut Replica) {
         if GUESTS {
             replica.membership.note_early(self.is_early(replica));
@@ -134,9 +134,9 @@ impl SyncMachine {
         }
     }
 
-    /// Comes back if others were told of this guest's transactions and it never heard who took it in:
-    /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
-    /// member's, which announces itself yet, is judged by what it began from then.
+    /// Rejoins if peers received this guest's transactions and it never received who admitted it. A member
+    /// may have retired it meanwhile, and the peers that it meets now may have no record of it. A member's
+    /// start that is about to announce itself is judged by the state that it began from.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
         let guest =
             GUESTS && replica.members().configuration().is_some() && !replica.members().is_member();
@@ -153,10 +153,12 @@ impl SyncMachine {
         replica.members().configuration().is_some_and(named) && !replica.members().is_announced()
     }
 
-    /// Whether this replica has caught up with all members that a link leads to, and with a majority
-    /// of the members, itself among them, since their links came up or it began again. One that
-    /// begins from what it had stored should, before it [announces](crate::MembersMut::announce) itself: what it
-    /// has may be an old copy, and each of the others may have dropped something that it lacks.
+    /// Whether this replica has caught up with all linked members since their links opened or it began again.
+    /// These members and itself must be a majority.
+    ///
+    /// A replica that begins from its store should wait for this before it
+    /// [announces](crate::MembersMut::announce) itself. Its store may be an old copy, and each other member
+    /// may have dropped something that it lacks.
     pub fn has_caught_up(&self, replica: &Replica) -> bool {
         let Some(members) = replica.members().configuration() else {
             return true;
@@ -177,7 +179,7 @@ impl SyncMachine {
         2 * (owners.len() + 1) > members.members.len()
     }
 
-    /// Admits a peer that greets and has written nothing yet, but no reader.
+    /// Admits a peer that has written nothing yet, unless it is a reader.
     pub(super) fn admit(
         &mut self,
         now: Millis,
@@ -210,12 +212,12 @@ impl SyncMachine {
                 self.local_change(now);
             }
             Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer, u64::MAX),
-            // It is refused again when it writes, with the reason.
+            // It is rejected again when it writes, with the reason.
             Err(_) => {}
         }
     }
 
-    /// Deals with a message that must not be merged; gives back what is the peer's fault.
+    /// Handles the error of a message that was not merged. Returns the error if it is the peer's fault.
     pub(super) fn not_merged(
         &mut self,
         now: Millis,
@@ -230,9 +232,9 @@ impl SyncMachine {
         };
         let upto = live.and_then(|live| message.hi(&live)).unwrap_or(0);
         match error {
-            // It will be told what is here, and tell more.
+            // The peer will receive what is here, and send more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
-            // It goes by another writer by now, and the frame that said so was lost.
+            // The peer has another writer by now, and the frame that named it was lost.
             #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.members().is_member());
@@ -265,8 +267,8 @@ impl SyncMachine {
         }
     }
 
-    /// Tells a peer that its writer can't go on, as what it told up to this clock shows. Only of members
-    /// that is believed.
+    /// Reports to a peer that its writer can't go on, as its messages up to this clock show. The peer accepts
+    /// this only from a member.
     fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId, upto: u64) {
         let last = match replica.members().is_member() {
             true => Last::Unsure(upto),
@@ -275,7 +277,7 @@ impl SyncMachine {
         self.send(replica, link, Body::Ended { writer, last });
     }
 
-    /// Begins to come back, by this peer or by a better one.
+    /// Begins a rejoin, by this peer or by a better one.
     pub(super) fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
@@ -308,28 +310,28 @@ impl SyncMachine {
         self.guests.get_mut()?.coming_back.as_mut()
     }
 
-    /// Whether this replica has to come back, and is not told yet what of it counts.
+    /// Whether this replica has to rejoin, and does not know yet what counts of its writer.
     pub(super) fn is_coming_back(&self) -> bool {
         let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.last.is_none())
     }
 
-    /// Whether this replica has told by which writer it will go, and still holds what it drops then: that
-    /// must not be taken for what the new writer holds.
+    /// Whether this replica has announced its next writer, and still has the state that it drops then. This
+    /// state must not be attributed to the next writer.
     pub(super) fn is_about_to_go(&self) -> bool {
         let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.fresh.is_some())
     }
 
-    /// Asks again for what is missing to come back.
+    /// Repeats the requests that a rejoin still needs.
     pub(super) fn ask_to_end(&mut self, now: Millis, replica: &Replica) {
         let Some(it) = &self.guests.coming_back else {
             return;
         };
-        // Another will do as well.
+        // Another peer is as good.
         let gone = self.writer_of(it.link).is_none();
         let late = it.since + PATIENCE_MS <= now;
-        // One that has announced itself meanwhile need not wait.
+        // A replica that has announced itself meanwhile need not wait.
         if replica.members().is_member() && !it.member && !it.dropped {
             let link = it.link;
             self.guests.update(|it| it.coming_back = None);
@@ -367,13 +369,13 @@ impl SyncMachine {
         Some(it.due).filter(|_| it.last.is_none())
     }
 
-    /// Whether the next pull on this link is to bring everything, to begin again from.
+    /// Whether the next pull on this link is to bring everything, to begin again from it.
     pub(super) fn wants_all(&self, link: Link) -> bool {
         let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.link == link && it.fresh.is_some())
     }
 
-    /// Asks a member, each once, for what it remembers of forgotten writers, if that is not known here.
+    /// Asks each member once for its record of forgotten writers, if this replica lacks it.
     fn ask_for_memory(&mut self, now: Millis, replica: &Replica) {
         if self.config.owner.is_none()
             || !replica.members().is_member()
@@ -391,7 +393,7 @@ impl SyncMachine {
         self.want(now, replica, link);
     }
 
-    /// A peer has to come back, and asks for its writer's end.
+    /// Handles the request of a rejoining peer to end its writer.
     pub(super) fn end_writer(
         &mut self,
         now: Millis,
@@ -405,8 +407,8 @@ impl SyncMachine {
         let unknown =
             !replica.state.knows(&writer) && replica.members().final_clock(&writer).is_none();
         if unknown && !self.may_be_taken_in(link) {
-            // Nothing of it was taken on this link, and nothing is written for its sake. Of what it told
-            // elsewhere, as one that might write, nobody here knows.
+            // Nothing of this writer was accepted on this link, and nothing is written because of it. Its
+            // peer may have sent records elsewhere under other rights, and this member has no record of that.
             let last = Last::Forgotten(false);
             return self.send(replica, link, Body::Ended { writer, last });
         }
@@ -416,7 +418,7 @@ impl SyncMachine {
                 let last = Last::Forgotten(!before);
                 return self.send(replica, link, Body::Ended { writer, last });
             }
-            // Nobody has forgotten it before this member knew it; and perhaps nobody ever hears more of it.
+            // Members did not forget it before this member knew it, and perhaps it sends nothing more.
             if !replica.members().is_established() {
                 return;
             }
@@ -424,7 +426,7 @@ impl SyncMachine {
         if replica.members().final_clock(&writer).is_none()
             && replica.members().accepts_from(&writer)
         {
-            // One that nobody has heard of takes room, too, until it is forgotten.
+            // A writer that no member has received takes room, too, until it is forgotten.
             let room = self.room_in_share(link, usize::from(unknown));
             if room
                 .and_then(|()| replica.members_mut().fence(&writer))
@@ -448,7 +450,7 @@ impl SyncMachine {
         }
     }
 
-    /// Tells those who asked what of them counts, where that is certain.
+    /// Replies to peers that wait for what counts of their writers, where that is certain.
     fn tell_leaving(&mut self, replica: &Replica) {
         let leaving = self.guests.update(|it| core::mem::take(&mut it.leaving));
         for (link, writer) in leaving.into_iter().flatten() {
@@ -468,7 +470,7 @@ impl SyncMachine {
         }
     }
 
-    /// A peer says that a writer can't go on.
+    /// Handles a peer's report that a writer can't go on.
     pub(super) fn ended(
         &mut self,
         now: Millis,
@@ -481,7 +483,7 @@ impl SyncMachine {
         }
         if writer != replica.writer() {
             match last {
-                // The frame that said so was lost.
+                // The frame that named the present writer was lost.
                 Last::Unsure(_) | Last::Hearsay => {
                     self.send(replica, link, Body::Writer(replica.writer()));
                 }
@@ -489,8 +491,8 @@ impl SyncMachine {
             }
             return;
         }
-        // A member that others have taken in believes nobody before it sees for itself. One that had
-        // not announced itself was judged as a guest, more strictly than it is then.
+        // A member that others have admitted believes no such report before it sees for itself. A start that
+        // had not announced itself was judged as a guest, more strictly than it is then.
         let as_guest =
             matches!(last, Last::Unsure(upto) if replica.membership.is_announced_after(upto));
         let judged = as_guest || replica.membership.is_acknowledged() || self.is_early(replica);
@@ -508,7 +510,7 @@ impl SyncMachine {
         if it.link != link || matches!(last, Last::Unsure(_)) {
             return;
         }
-        // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
+        // The writer may have been admitted without receiving that. Then all members may have forgotten it.
         let last = match last {
             Last::Upto(0)
                 if published > 0 && replica.membership.intro(&replica.state).is_none() =>
@@ -535,7 +537,7 @@ impl SyncMachine {
         }
     }
 
-    /// The replica goes on under another writer id, from another state.
+    /// Handles the change to another writer id and another state.
     pub(super) fn goes_by(&mut self, now: Millis, replica: &Replica) {
         self.pushes.restart();
         for at in 0..self.peers.len() {
@@ -551,9 +553,11 @@ impl SyncMachine {
         self.announce_soon(now, None);
     }
 
-    /// Does a member's duties; about once a second will do. `kept` is what the replica's store has
-    /// written: nothing newer is collected. Tells whether the replica made transactions or dropped
-    /// something: they are to be made durable as local changes are.
+    /// Performs a member's duties. Call it about once a second. `kept` is what the replica's store has
+    /// written: nothing newer is collected.
+    ///
+    /// Returns whether the replica made transactions or dropped something. The caller makes this durable as
+    /// it does local changes.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -570,7 +574,7 @@ impl SyncMachine {
                 .keep_no_journal_alone(&replica.state, &mut replica.membership);
             self.give_up_silent(now, replica);
         }
-        // Of guests too: what a page had stored, and nobody heard of.
+        // Guests do so, too: a page may have stored transactions that no member received.
         self.look_back(now, replica)?;
         if MEMBERS {
             replica.members_mut().vote()?;
@@ -611,8 +615,8 @@ impl SyncMachine {
         Ok(collected || replica.clock() > before)
     }
 
-    /// A peer has taken a chunk, and asks for the next one. It has not seen what is in it before it has
-    /// all of them, which may take longer than a lease.
+    /// Handles a request for the next chunk. The peer has merged nothing of the chunk before it has all of
+    /// them, which may take longer than the guest timeout.
     pub(super) fn chunk_taken(&mut self, now: Millis, link: Link) {
         let writer = self.writer_of(link);
         let silent = self.guests.get_mut().into_iter();

@@ -24,14 +24,14 @@ use alloc::vec::Vec;
 /// Digests of the vectors of a peer and of this replica.
 type Both = ([u8; 16], [u8; 16]);
 
-/// What is known of what a peer holds that takes, or is believed, only what is its, or this, owner's.
+/// Comparison with a peer on a link that does not carry all records.
 #[derive(Clone)]
 pub(super) struct Compared {
-    /// The digest of its vector that it told last.
+    /// The last digest of its vector that the peer sent.
     told: Option<[u8; 16]>,
-    /// That, and the own one, when it was pulled from last.
+    /// This digest and the own one at the last pull from the peer.
     asked: Option<Both>,
-    /// Those by which a pull brought nothing.
+    /// Both digests at the last pull that brought nothing.
     barren: Option<Both>,
 }
 
@@ -45,19 +45,19 @@ impl Empty for Compared {
 }
 
 impl SyncMachine {
-    /// Whether not all that either side holds is told, or believed, on this link.
+    /// Whether this link carries only some records, because one side accepts only some from the other.
     pub(super) fn is_limited(&self, link: Link) -> bool {
         self.takes(link) != 0 || self.is_held_to(link)
     }
 
-    /// What the peer takes of this replica, as its capabilities; 0 for all.
+    /// The bounds on what the peer accepts from this replica, as its capabilities. It is 0 if there are none.
     fn takes(&self, link: Link) -> u64 {
         let peer = self.peer(link).filter(|_| GUESTS);
         let greeting = peer.and_then(|peer| peer.greeting.as_ref());
         greeting.map_or(0, |it| *it.takes)
     }
 
-    /// The writers that alone the peer is told of; `None` if it is told of all.
+    /// The writers whose records the peer gets, or `None` if it gets all records.
     pub(super) fn only(&self, link: Link) -> Option<Vec<WriterId>> {
         if !GUESTS {
             return None;
@@ -70,7 +70,7 @@ impl SyncMachine {
         }
     }
 
-    /// Whether the peer is told what is new in a message.
+    /// Whether the peer gets the new records of a message.
     pub(super) fn hands_over(&self, link: Link, message: &Message) -> bool {
         let Some(only) = self.only(link) else {
             return true;
@@ -83,7 +83,7 @@ impl SyncMachine {
         newer.all(|entry| only.contains(&entry.writer))
     }
 
-    /// A writer is of the same owner as this replica.
+    /// Adds a writer of this replica's owner.
     #[cfg(feature = "guests")]
     pub(super) fn is_own(&mut self, replica: &Replica, writer: WriterId, nonce: [u8; 16]) {
         self.guests.update(|it| {
@@ -99,8 +99,8 @@ impl SyncMachine {
         }
     }
 
-    /// Tells a peer that takes only what is this owner's which writers are, as far as it has not taken
-    /// that and they matter here.
+    /// Sends proofs of own writers to a peer that accepts only this owner's records. It skips writers whose
+    /// proof the peer has accepted, and writers that do not matter here.
     pub(super) fn prove(&mut self, replica: &Replica, link: Link) {
         if !GUESTS || self.takes(link) & (TAKES_OWN | TAKES_NOTHING) == 0 {
             return;
@@ -121,8 +121,8 @@ impl SyncMachine {
         }
     }
 
-    /// Whether a peer takes this replica's word for one of its writers. If it lacks the proof, it is
-    /// told.
+    /// Whether a peer accepts this replica's statements about one of its writers. If the peer lacks the
+    /// proof, sends it.
     pub(super) fn speaks_for(&mut self, replica: &Replica, link: Link, writer: &WriterId) -> bool {
         let peer = self.peer(link);
         if self.takes(link) == 0 || peer.is_some_and(|peer| peer.taken.contains(writer)) {
@@ -132,7 +132,8 @@ impl SyncMachine {
         false
     }
 
-    /// A peer says that a writer is of its owner, or that it has taken that of this replica's.
+    /// Handles a peer's proof that a writer belongs to its owner, or its acceptance of a proof of this
+    /// replica.
     pub(super) fn proof(
         &mut self,
         now: Millis,
@@ -153,13 +154,13 @@ impl SyncMachine {
         {
             peer.taken.update(|it| it.push(writer));
             peer.compared.take();
-            // It finds out from the pull what it lacks.
+            // The peer sees from this pull what it lacks.
             self.want(now, replica, link);
         }
         Ok(())
     }
 
-    /// Notes what is held on both sides of such a link as the peer is asked.
+    /// Records the digests of both sides when the machine pulls from the peer of such a link.
     pub(super) fn asks(&mut self, link: Link, replica: &Replica) {
         if GUESTS
             && self.is_limited(link)
@@ -171,14 +172,15 @@ impl SyncMachine {
         }
     }
 
-    /// Notes that the peer had nothing new to tell.
+    /// Records that the peer had nothing new to send.
     pub(super) fn brought_nothing(&mut self, link: Link) {
         if GUESTS && let Some(peer) = self.peer_mut(link) {
             peer.compared.update(|it| it.barren = it.asked);
         }
     }
 
-    /// Whether the peer of such a link, which holds this, has nothing new to tell, nor to learn.
+    /// Whether the peer of such a link has nothing new to send or to receive. `theirs` and `ours` are the
+    /// digests of both sides.
     pub(super) fn is_barren(&mut self, link: Link, theirs: [u8; 16], ours: [u8; 16]) -> bool {
         if !GUESTS || !self.is_limited(link) {
             return false;

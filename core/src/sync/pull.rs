@@ -15,46 +15,47 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
+/// Bytes that a staged chunk counts beside its own, so that many tiny chunks count as well.
 const CHUNK_OVERHEAD_BYTES: usize = 64;
 
-/// How long a pull may be open with no answer while another peer waits to be asked, in milliseconds.
-/// Lower fetches the same from more peers where links are slow, higher lets silent peers hold up others.
+/// Time in milliseconds that a pull may be open without an answer while another peer waits. Lower fetches the
+/// same from more peers where links are slow. Higher lets silent peers hold up others.
 const PATIENCE: Millis = 100;
-/// The more peers wait, the shorter it is: it is divided by one more for each so many of them.
+/// This time gets shorter as more peers wait: its divisor grows by one for each such number of peers.
 const WAITING_FOR_EACH: usize = 4;
 
-/// A transfer in chunks yields to others that wait for its end, once it has brought fewer bytes than this
-/// for each millisecond after the first ten seconds: 125 KiB a second. Higher cuts off slow networks, lower
-/// lets a peer hold up others that brings next to nothing.
+/// A transfer in chunks yields to waiting peers if it has brought fewer bytes than this for each millisecond
+/// after the first ten seconds: 125 KiB a second. Higher cuts off slow networks. Lower lets a peer that
+/// brings next to nothing hold up others.
 const TURN_BYTES: usize = 128;
-/// The time that each transfer has in any case, and after which one that yielded goes on, in milliseconds.
+/// Time in milliseconds that each transfer has in any case. A transfer that yielded goes on after this time.
 const TURN_MS: Millis = 10_000;
-/// Whether they do. A page has few peers, and no room for the code.
+/// Whether transfers yield. A page has few peers, and no room for the code.
 const TURNS: bool = MEMBERS && !cfg!(target_family = "wasm");
 
-/// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
-/// the time of both sides is for writes in the first place.
+/// After a transfer, the machine pulls nothing for a millisecond for each such number of its bytes, 2 MiB a
+/// second. So both sides have time for writes.
 const REST_BYTES: usize = 2048;
-/// But for no longer than this, in milliseconds.
+/// Upper bound of this rest, in milliseconds.
 const REST_MAX: Millis = 30_000;
 
-/// The open pull, and who is to be asked next.
+/// The open pull, and the peers for the next pulls.
 #[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
-    /// Pulls that were laid aside, unanswered so far. Among these and the open one at most one has staged
-    /// chunks.
+    /// Pulls without an answer so far, which were laid aside. At most one of these and the open one has
+    /// staged chunks.
     aside: MemberPart<Vec<Open>>,
-    /// Peers whose answer comes in chunks: they are asked again when those of another are merged.
+    /// Peers whose answer comes in chunks. The machine pulls from them again when another peer's chunks are
+    /// merged.
     waiting: MemberPart<Vec<Link>>,
-    /// Peers whose transfer yielded to these, and when each is asked again.
+    /// Peers whose transfer yielded to these, and when the machine pulls from each again.
     yielded: MemberPart<Vec<(Link, Millis)>>,
-    /// A transfer that broke: it goes on if the same process comes back before its deadline.
+    /// A broken transfer. It goes on if the same process connects again before its deadline.
     broken: Option<Open>,
-    /// Whom to ask next, the first one first.
+    /// The peers for the next pulls, in order.
     wanted: Vec<Link>,
-    /// Before this time nothing is pulled.
+    /// The machine pulls nothing before this time.
     rests_until: Millis,
     next_id: u32,
 }
@@ -67,20 +68,20 @@ struct Open {
     id: u32,
     /// The number of the next chunk.
     chunk: u32,
-    /// The chunks so far, encoded: merged all at once when the last one is there.
+    /// The chunks so far, encoded. They are merged all at once when the last chunk is there.
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
-    /// When the first of them came.
+    /// When the first chunk arrived.
     since: Millis,
-    /// Writers left out of the vector that was asked with.
+    /// Writers left out of the vector of the request.
     whole: MemberPart<Vec<WriterId>>,
-    /// Whether it was broken and nothing has come since.
+    /// Whether it was broken and nothing has arrived since.
     resumed: bool,
     deadline: Millis,
 }
 
 impl Open {
-    /// From when on it is laid aside if so many other peers wait.
+    /// The time at which it is laid aside if this number of other peers wait.
     fn yields(&self, timeout: Millis, waiting: usize) -> Millis {
         let patience = PATIENCE / (1 + waiting / WAITING_FOR_EACH) as Millis;
         (self.deadline + patience)
@@ -88,7 +89,7 @@ impl Open {
             .min(self.deadline)
     }
 
-    /// Whether it brings so little that it yields to others that wait.
+    /// Whether it brings so little that it yields to waiting peers.
     fn is_slow(&self, now: Millis) -> bool {
         let counted = now.saturating_sub(self.since + TURN_MS) as usize;
         self.staged_bytes < counted.saturating_mul(TURN_BYTES)
@@ -96,7 +97,7 @@ impl Open {
 }
 
 impl Pulls {
-    /// When something is to be done here. `timeout` is how long an answer may take.
+    /// When pulls need a tick. `timeout` is the maximum time for an answer.
     pub(super) fn deadline(&self, timeout: Millis) -> Option<Millis> {
         let next = match &self.open {
             Some(open) if self.wanted.is_empty() || !MEMBERS => Some(open.deadline),
@@ -114,12 +115,12 @@ impl Pulls {
         [next, aside, yielded, broken].into_iter().flatten().min()
     }
 
-    /// Whether nobody is about to be asked for the rest of a transfer that broke.
+    /// Whether no pull for the rest of a broken transfer is about to begin.
     fn is_idle(&self, broken: &Open) -> bool {
         !self.waiting.contains(&broken.link) && !self.wanted.contains(&broken.link)
     }
 
-    /// Keeps what was staged of a transfer until a time, for its process to come back.
+    /// Stores the staged chunks of a transfer until a time, in case its process connects again.
     fn breaks(&mut self, open: Open, until: Millis) {
         self.broken = Some(Open {
             deadline: until,
@@ -127,13 +128,13 @@ impl Pulls {
         });
     }
 
-    /// Goes on pulling at once: somebody waits for it.
+    /// Ends the rest between transfers, because a caller waits.
     #[cfg(feature = "members")]
     pub(super) fn end_rest(&mut self, now: Millis) {
         self.rests_until = self.rests_until.min(now);
     }
 
-    /// Asks this peer before any other, and at once: an open pull may be at one who never answers.
+    /// Pulls from this peer before any other, and at once. The open pull may be at a peer that never answers.
     pub(super) fn put_first(&mut self, now: Millis, link: Link) {
         self.take(link);
         self.rests_until = self.rests_until.min(now);
@@ -143,13 +144,13 @@ impl Pulls {
         self.wanted.insert(0, link);
     }
 
-    /// Whether an answer of this peer is awaited.
+    /// Whether the machine awaits an answer of this peer.
     pub(super) fn is_from(&self, link: Link) -> bool {
         let is_from = |open: &Open| open.link == link;
         self.open.as_ref().is_some_and(is_from) || self.aside.iter().any(is_from)
     }
 
-    /// Ends the pull at this peer, if there is one.
+    /// Ends the pull from this peer, if there is one.
     fn take(&mut self, link: Link) -> Option<Open> {
         let open = self.open.take_if(|open| open.link == link);
         if open.is_some() {
@@ -169,7 +170,7 @@ impl Pulls {
         self.aside.update(|it| it.remove(at))
     }
 
-    /// Lays the open pull aside, if it has waited for long enough and another peer is to be asked.
+    /// Lays the open pull aside if it has waited for long enough and another peer waits.
     fn lay_aside(&mut self, now: Millis, timeout: Millis) {
         if MEMBERS && !self.wanted.is_empty() && self.rests_until <= now {
             let waiting = self.wanted.len();
@@ -180,7 +181,7 @@ impl Pulls {
         }
     }
 
-    /// Makes the pull that a chunk answers the open one; false if there is none.
+    /// Makes the pull that a chunk answers the open one. Returns false if there is none.
     fn answered(&mut self, link: Link, (id, chunk): (u32, u32)) -> bool {
         let expected = |open: &Open| (open.link, open.id, open.chunk) == (link, id, chunk);
         if self.open.as_ref().is_some_and(expected) {
@@ -195,14 +196,14 @@ impl Pulls {
         true
     }
 
-    /// Whether chunks of a transfer are staged that is not over.
+    /// Whether chunks of an unfinished transfer are staged.
     fn is_staging(&self) -> bool {
         let mut all = self.open.iter().chain(self.aside.iter());
         all.any(|open| open.chunk > 0)
     }
 
-    /// Whether the first chunk of the open pull may be staged. A transfer that broke, and of which nothing
-    /// came since, makes room: what is staged of it waits until `until`.
+    /// Whether the first chunk of the open pull may be staged. A broken transfer of which nothing has arrived
+    /// since makes room: its staged chunks wait until `until`.
     fn may_stage(&mut self, until: Millis) -> bool {
         let Some(at) = self.aside.iter().position(|open| open.chunk > 0) else {
             return true;
@@ -217,8 +218,8 @@ impl Pulls {
         true
     }
 
-    /// Lets the peers be asked that waited for the end of a transfer, if none is under way any more, and those
-    /// that yielded to them for long enough.
+    /// Queues the peers that waited for the end of a transfer, if none is under way any more. Also queues the
+    /// peers that yielded for long enough.
     fn end_waiting(&mut self, now: Millis) {
         if !self.waiting.is_empty() && !self.is_staging() {
             for link in self.waiting.take() {
@@ -234,13 +235,13 @@ impl Pulls {
         }
     }
 
-    /// Takes a peer that yielded for long enough.
+    /// Removes and returns a peer that yielded for long enough.
     fn take_due_again(&mut self, now: Millis) -> Option<Link> {
         let at = self.yielded.iter().position(|(_, until)| *until <= now)?;
         self.yielded.update(|it| it.remove(at).0)
     }
 
-    /// Ends the turn of the open transfer. It goes on later from where it is.
+    /// Ends the turn of the open transfer. It goes on later from its present place.
     fn yields(&mut self, now: Millis, until: Millis) {
         if let Some(open) = self.open.take() {
             self.yielded
@@ -254,8 +255,8 @@ impl Pulls {
         self.wanted.contains(&link)
     }
 
-    /// The link is closed; what was staged from it waits for its process to come back up to this time,
-    /// if that resumes at all.
+    /// Handles a closed link. Chunks staged from it wait until `resumes_until` for its process to connect
+    /// again, or are dropped if that is `None`.
     pub(super) fn gone(&mut self, link: Link, resumes_until: Option<Millis>) {
         let at = self.wanted.iter().position(|wanted| *wanted == link);
         if let Some(at) = at {
@@ -271,7 +272,7 @@ impl Pulls {
         }
     }
 
-    /// Whether a broken transfer can go on with this process; it is then the link's.
+    /// Whether a broken transfer can go on with this process. The transfer then belongs to `link`.
     pub(super) fn resume(&mut self, link: Link, session: u64) -> bool {
         match &mut self.broken {
             Some(broken) if broken.session == session => {
@@ -282,17 +283,17 @@ impl Pulls {
         }
     }
 
-    /// Lays aside a pull that got no answer, and lets go what was staged of one that broke, if nobody
-    /// came back to go on with it within `resume`.
+    /// Lays aside a pull without an answer. Drops the staged chunks of a broken transfer if its process has
+    /// not connected again within `resume`.
     pub(super) fn time_out(&mut self, now: Millis, resume: Millis) {
         let late = |broken: &Open| broken.deadline <= now && self.is_idle(broken);
         if self.broken.as_ref().is_some_and(late) {
             self.broken = None;
         }
         while let Some(late) = self.take_late(now) {
-            // Somebody else first; then the late one again, from where it was.
+            // Other peers come first, and then the late one again, from its present place.
             self.wanted.push(late.link);
-            // One that was taken up without an answer is forgotten there, and begins anew.
+            // A resumed pull without an answer is forgotten at the peer, so it begins anew.
             if late.chunk > 0 && !late.resumed {
                 self.breaks(late, now + resume);
             }
@@ -301,7 +302,7 @@ impl Pulls {
 }
 
 impl SyncMachine {
-    /// This peer has something that is missing here.
+    /// Queues a pull from this peer, because it has something that is missing here.
     pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
         if !self.may_be_asked(link) {
             return;
@@ -317,8 +318,8 @@ impl SyncMachine {
         self.pull_next(now, replica);
     }
 
-    /// Asks anew what a peer was asked before it said by which writer it goes: the answer would be of
-    /// the one before.
+    /// Repeats a pull after the peer has named another writer for itself. The answer to the pull before would
+    /// concern the writer before.
     pub(super) fn pull_again(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.pulls.take(link).is_some() {
             self.want(now, replica, link);
@@ -387,7 +388,7 @@ impl SyncMachine {
         Some(self.peer(link)?.greeting.as_ref()?.session)
     }
 
-    /// A chunk came, in a frame of so many bytes.
+    /// Handles a chunk that arrived in a frame of `bytes` bytes.
     pub(super) fn delta(
         &mut self,
         now: Millis,
@@ -455,7 +456,7 @@ impl SyncMachine {
             .writers
             .iter()
             .all(|entry| entry.lo == 0);
-        // Who had nothing yet wants to know soon what was written meanwhile.
+        // A replica that had nothing yet pulls soon what was written meanwhile.
         if !complete {
             let rest = ((open.staged_bytes + bytes) / REST_BYTES) as Millis;
             self.pulls.rests_until = now + rest.min(REST_MAX);
@@ -469,7 +470,8 @@ impl SyncMachine {
         if let Ok(shards) = result {
             self.healed(now, replica, link, &whole, shards);
         }
-        // What was found forked meanwhile; the own writer's comes once there is another.
+        // Pulls writers that were found forked meanwhile. The own writer follows once this replica has
+        // another one.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
         let forked = whole.iter().any(|writer| *writer != replica.writer());
         if forked || self.wants_all(link) {
@@ -479,7 +481,7 @@ impl SyncMachine {
         result.map(|_| ())
     }
 
-    /// Makes a whole transfer visible at once; how many shards that installed.
+    /// Merges a whole transfer at once. Returns how many shards were installed.
     fn commit(
         &mut self,
         now: Millis,
@@ -503,7 +505,7 @@ impl SyncMachine {
                 let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
-                    // The same would come again at once.
+                    // The peer would send the same again at once.
                     peer.rests = rests;
                 }
                 return Ok(0);

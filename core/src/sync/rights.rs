@@ -21,36 +21,36 @@ use crate::state::vector::VersionVector;
 use crate::wire::{Last, TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
 
-/// What the owner of a program that is no member may do.
+/// The role of the owner of a program that is no member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Hear everything, and say nothing.
+    /// Receives everything, and changes nothing.
     Reader,
-    /// Add, too.
+    /// Also adds.
     Writer,
-    /// Reset, set, delete, expire and persist, too.
+    /// Also resets, sets, deletes, expires and persists.
     Editor,
 }
 
-/// The key that a peer has proved to be its owner's, and what that owner may do.
+/// The key that a peer has proved to be its owner's, and this owner's role.
 pub(super) type Limits = (Owner, Role);
 
-/// What a peer may do.
+/// The rights of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// All that a member may: it tells what anybody made.
+    /// All rights of a member: it may send records of any writer.
     Full,
-    /// What its owner's role allows, under its owner's writers.
+    /// The rights of its owner's role, for its owner's writers.
     Limited {
         /// The public key that it has proved to be its own.
         owner: Owner,
-        /// What its owner may do.
+        /// The owner's role.
         role: Role,
     },
 }
 
 impl SyncMachine {
-    /// What the peer of a link may do; `None` if there is no such link.
+    /// The rights of a link's peer, or `None` if there is no such link.
     pub fn rights(&self, link: Link) -> Option<Rights> {
         Some(match *self.peer(link)?.limits {
             Some((owner, role)) => Rights::Limited { owner, role },
@@ -104,7 +104,7 @@ impl PeerScope for SyncMachine {
         let Some((owner, _)) = *peer.limits else {
             return Ok(()); // it is believed anyway
         };
-        // It says so again with each digest, until it is answered.
+        // The peer repeats its proof with each digest, until it gets an answer.
         if !peer.proofs.take(now) {
             return Ok(());
         }
@@ -145,14 +145,14 @@ impl PeerScope for SyncMachine {
             Body::Ended { writer, last } if *last != Last::Hearsay => {
                 return Err(Error::NotYours { writer: *writer });
             }
-            // Rights are for members.
+            // Only members request rights.
             #[cfg(feature = "budgets")]
             Body::Want(_) | Body::Draw(_) => {
                 let writer = peer.greeting.as_ref().map(|it| it.writer);
                 let writer = writer.unwrap_or(replica.writer());
                 return Err(Error::NotYours { writer });
             }
-            // Nobody takes its word for what others hold.
+            // Its statements about what others have stored are ignored.
             Body::Contents { .. } | Body::Answer(_) => return Ok(false),
             _ => {}
         }
@@ -179,7 +179,7 @@ impl PeerScope for SyncMachine {
             let writer = entry.writer;
             new += usize::from(!replica.state.knows(&writer));
             let says = entry.hi > entry.lo;
-            // Of a writer that has made nothing there is nothing to build on, but room that it takes.
+            // A writer without records has nothing to build on, but it takes room.
             let unknown = entry.hi == 0 && !replica.state.knows(&writer);
             if (says || unknown) && !peer.proved.contains(&writer) {
                 return Err(Error::NotYours { writer });
@@ -193,7 +193,7 @@ impl PeerScope for SyncMachine {
         let holds = message.has_reserved_keys();
         #[cfg(not(feature = "budgets"))]
         let holds = false;
-        // Only members hold anything of budgets.
+        // Only members have amounts of budgets.
         if message.complete || remembers || holds {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
             let writer = writer.unwrap_or(replica.writer());
@@ -254,12 +254,12 @@ impl PeerScope for SyncMachine {
     }
 }
 
-/// How many proofs a peer may show at once, and how long it takes until it may show one more, in
-/// milliseconds: each takes a hash, and an answer.
+/// Maximum number of proofs that a peer may send at once, and the time in milliseconds until it may send one
+/// more. Each proof costs a hash and an answer.
 const PROOFS_AT_ONCE: u32 = 4 * OWN_WRITERS_MAX as u32;
 const PROOF_MS: Millis = 10;
 
-/// How many proofs a peer may show: a token bucket.
+/// The number of proofs that a peer may send: a token bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Proofs {
     left: u32,
@@ -275,7 +275,7 @@ impl Empty for Proofs {
 }
 
 impl Proofs {
-    /// Whether there is one left, which is taken.
+    /// Takes one proof from the bucket. Returns whether there was one.
     fn take(&mut self, now: Millis) -> bool {
         let more = now.saturating_sub(self.since) / PROOF_MS;
         self.since += more * PROOF_MS;
@@ -287,8 +287,8 @@ impl Proofs {
     }
 }
 
-/// Whether a fact is one that a guest says of its own writer: what that had seen at first, or that it
-/// leaves, with a member as its heir.
+/// Whether a record is one that a guest makes about its own writer. Such a record says what the writer had
+/// observed at first, or that the writer leaves with a member as its successor.
 fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
     match &fact.says {
         Says::Base(..) => true,
@@ -300,7 +300,7 @@ fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
     }
 }
 
-/// Whether something that only members say is said of a slot, or a cancel of what nobody has seen.
+/// Whether a side has a part that only members make, or a cancel beyond its writer's clock in the message.
 fn speaks_as_member(message: &Message, side: &Side) -> bool {
     let hi = message.delta.writers[side.writer as usize].hi;
     let absorbed = side.extra.as_ref().is_some_and(|extra| extra.absorbed);
@@ -310,9 +310,9 @@ fn speaks_as_member(message: &Message, side: &Side) -> bool {
     absorbed || moved || cut > hi || lift > hi
 }
 
-/// A total that a guest says of a slot, and that no adds of one writer come to: what is left of it leaves
-/// 64 bits. Too many of them would not fit into the total of the member that takes them over. A cancel
-/// notes a wider one only of a slot that is as wide here.
+/// A total in a guest's slot that adds of one writer can't reach: the rest of it does not fit into 64 bits.
+/// Several such totals would overflow the total of the member that becomes the guest's successor. A cancel
+/// may record such a total only for a slot that is as wide here.
 fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Option<i128> {
     let is_wide = |total: &i128| i64::try_from(*total).is_err();
     let row = message.delta.row(key, side.writer).copied();
@@ -328,7 +328,7 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     let key = message.delta.keys.get(key as usize);
     let writer = &message.delta.writers[side.writer as usize].writer;
     let held = replica.state.slot_of(key, writer);
-    // Of the life that is told here, what was cancelled before it went on.
+    // The part of the message's lifetime that was cancelled before the lifetime went on.
     let cancelled = held.as_ref().and_then(|held| held.side.cut.as_ref());
     let cancelled = cancelled.filter(|cut| cut.clock >= told.born() && cut.clock < row.clock);
     let left = told.total() - cancelled.map_or(0, |cut| cut.total);
@@ -337,8 +337,8 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     Some(left).filter(is_wide).or(cut)
 }
 
-/// Whether a slot says nothing but what came of adds. What an owner cancelled while it might stays in the
-/// slot's later shards, as it is held here.
+/// Whether a side has only results of adds. An owner may have cancelled something while its role allowed
+/// that. This cancel stays in the slot's later shards, as it is stored here.
 fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bool {
     let Some(extra) = side.extra.as_deref() else {
         return side.cut.is_none() && side.lift.is_none();

@@ -15,27 +15,28 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// The limits of a peer, where there are any.
+/// The limits of a peer that has some.
 pub(super) type Limits = <SyncMachine as PeerScope>::Limits;
 
-/// What the peers of limited rights may say, and what of it counts.
+/// The bounds on what peers of limited rights may send, and on what counts.
 pub(super) trait PeerScope {
     /// The limits of a peer that has any.
     type Limits;
 
-    /// What is taken of a peer of such rights, as capabilities.
+    /// The capabilities that say which records this replica accepts from a peer with these limits.
     fn takes_of(limits: Option<&Self::Limits>) -> u64;
 
     /// Whether the peer is held to limited rights.
     fn is_held_to(&self, link: Link) -> bool;
 
-    /// Whether it is worth while to ask the peer for anything.
+    /// Whether a pull from the peer can bring anything.
     fn may_be_asked(&self, link: Link) -> bool;
 
-    /// Whether the peer's writer may be taken in: a reader makes nothing that is waited for.
+    /// Whether the peer's writer may be admitted. A reader's writer may not, because it makes nothing to wait
+    /// for.
     fn may_be_taken_in(&self, link: Link) -> bool;
 
-    /// A peer shows that a writer is its owner's.
+    /// Handles a peer's proof that a writer belongs to its owner.
     fn check_proof(
         &mut self,
         now: Millis,
@@ -45,22 +46,23 @@ pub(super) trait PeerScope {
         nonce: [u8; 16],
     ) -> Result<(), Error>;
 
-    /// Whether a peer is listened to. What only a member, or nobody but another, may say is refused.
+    /// Whether a frame from a peer is handled. Returns an error for a frame that only a member may send, or
+    /// that only another peer may send.
     fn may_say(&self, replica: &Replica, link: Link, body: &Body) -> Result<bool, Error>;
 
-    /// Refuses a message that says more than its sender, the peer of this link, may say.
+    /// Rejects a message with more than the peer of this link may send.
     ///
-    /// Whatever a message has is stamped by a writer of whom it has something new. So most is checked
-    /// by looking at the table.
+    /// Each part of a message is stamped by a writer of which the message has something new. So most checks
+    /// look only at the message's table of writers.
     fn may_tell(&self, replica: &Replica, link: Link, message: &Message) -> Result<(), Error>;
 
-    /// A peer with limited rights asks for what it lacks, and so tells what it holds: of its own writers
-    /// there may be something that is missing here.
+    /// Handles what a peer with limited rights has, as its pull shows. Pulls from this peer if it has records
+    /// of its own writers that are missing here.
     fn catch_up(&mut self, now: Millis, replica: &Replica, link: Link, theirs: &VersionVector);
 
-    /// Notes what a peer with limited rights has seen, if all that it made before is here. What it holds
-    /// of others and can't hand over does not matter: nothing that builds on that was taken of it. Of a
-    /// reader nothing is taken at all.
+    /// Records what a peer with limited rights has received, if all earlier records of its own writers are
+    /// here. The peer may have records of others that it can't send. They do not matter, because this replica
+    /// accepted nothing from the peer that builds on them. It accepts nothing at all from a reader.
     fn held_by_limited(
         &self,
         replica: &mut Replica,
@@ -70,21 +72,21 @@ pub(super) trait PeerScope {
     );
 }
 
-/// Whom writers count for, so that nobody takes all room for writers.
+/// The count of writers by peer, so that no peer uses up all room for writers.
 pub(super) trait WriterShares {
-    /// Refuses so many more writers of a link's peer, if a share of its is used up.
+    /// Rejects `more` further writers of a link's peer if a share of the peer is used up.
     ///
     /// # Errors
     /// [`Error::ShareFull`].
     fn room_in_share(&self, link: Link, more: usize) -> Result<(), Error>;
 
-    /// A writer is known here by a link.
+    /// Counts a writer that arrived by a link.
     fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId);
 
-    /// A message of a link's peer was merged, which told of these writers that were new.
+    /// Counts the new writers of a merged message, for the peer of its link.
     fn count_writers(&mut self, replica: &Replica, link: Option<Link>, new: &[WriterId]);
 
-    /// A chunk came of a transfer of a link's peer, which brings writers that are new.
+    /// Stages the new writers of a chunk, which is part of a transfer from a link's peer.
     ///
     /// # Errors
     /// [`Error::ShareFull`] if there is no room for all of them.
@@ -95,12 +97,12 @@ pub(super) trait WriterShares {
         message: (&Message, bool),
     ) -> Result<(), Error>;
 
-    /// The writers that were new in all chunks of a transfer that is merged now.
+    /// Takes the new writers of all chunks of a transfer that is merged now.
     fn take_staged(&mut self, link: Link) -> Vec<WriterId>;
 
     /// The writers of a message that would count for a link's peer.
     fn new_of(&self, replica: &Replica, link: Option<Link>, message: &Message) -> Vec<WriterId>;
 
-    /// Looks now and then which writers were forgotten.
+    /// Finds out at intervals which writers were forgotten.
     fn sweep_shares(&mut self, now: Millis, replica: &Replica);
 }

@@ -1,4 +1,5 @@
-//! Serving: answering a pull, chunk by chunk, while local writes go on. The chunks are the parts of a [`Walk`].
+//! Serving: the replies to a pull, chunk by chunk, while local writes go on. The chunks are the parts of a
+//! [`Walk`].
 
 use super::scope::PeerScope;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
@@ -8,39 +9,39 @@ use crate::replica::{Replica, Walk};
 use crate::state::vector::VersionVector;
 use crate::wire::encode;
 
-/// Transfers that are kept, the last one of each peer, also when they are over.
+/// Maximum number of stored transfers. The last one of each peer is stored, even after its end.
 const TRANSFERS_MAX: usize = 64;
 
 /// A transfer to a peer.
 #[derive(Clone)]
 pub(super) struct Transfer {
-    /// The process that asked, and its number for the request.
+    /// The process that pulls, and its number for the request.
     session: u64,
     id: u32,
-    /// Where it asked last. A copy of the process has the same session, on a link of its own.
+    /// The link of its last request. A copy of the process has the same session, on a link of its own.
     link: Link,
-    /// What the peer held when it asked.
+    /// The state that the peer had when it pulled.
     since: VersionVector,
-    /// The number of the chunk that was made last, and where it began.
+    /// The number of the last chunk, and where it begins.
     chunk: u32,
     at: Walk,
     /// Where the next chunk begins.
     next: Option<Walk>,
-    /// Whether nothing is answered any more.
+    /// Whether further requests get no reply.
     ended: bool,
 }
 
 impl Transfer {
-    /// Whether it was ended, or what it told so far is no part of what is held by now. Its peer asks
-    /// anew when no chunk comes.
+    /// Whether it was ended, or its chunks so far no longer belong to the present state. If no chunk arrives,
+    /// the peer pulls anew.
     fn is_over(&self, replica: &Replica) -> bool {
         self.ended || self.at.is_void(replica)
     }
 }
 
 impl SyncMachine {
-    /// Whether a transfer in several chunks is under way to a peer that is there. One that was ended
-    /// is not: its peer may never ask again.
+    /// Whether a transfer in several chunks is under way to a connected peer. An ended transfer does not
+    /// count, because its peer may never send another request.
     pub(super) fn is_serving(&self, replica: &Replica) -> bool {
         let there = |session| {
             self.greeted().any(|peer| {
@@ -54,31 +55,31 @@ impl SyncMachine {
             .any(|it| !it.is_over(replica) && it.next.is_some() && there(it.session))
     }
 
-    /// Ends the transfers of less than everything.
+    /// Removes the transfers that do not start from nothing.
     pub(super) fn end_partial_transfers(&mut self) {
         self.serving.retain(|it| it.since.is_empty());
     }
 
-    /// A peer asks for what it lacks.
+    /// Handles a pull.
     pub(super) fn serve(&mut self, now: Millis, replica: &mut Replica, link: Link, pull: &Pull) {
         let Some(session) = self.session_of(link) else {
             return;
         };
         self.held_there(replica, link, &pull.vector);
-        // Who begins again from all of it judges it by itself.
+        // A peer that pulls everything judges the state by itself. Another one gets no reply now.
         if self.is_about_to_go() && !pull.vector.is_empty() {
             return;
         }
-        // A number is used once: chunks of two transfers under one number could be mixed up. So a
-        // late or repeated request begins nothing.
+        // A number is used once, because chunks of two transfers under one number could be mixed up. So a
+        // late or repeated request begins no transfer.
         let peers = &self.peers;
         let is_gone = |link| match MEMBERS {
             true => peers.binary_search_by_key(&link, |it| it.link).is_err(),
             false => peers.iter().all(|peer| peer.link != link),
         };
         let mine = |t: &Transfer| t.session == session && (t.link == link || is_gone(t.link));
-        // What comes on a new link is no repetition. It may go on where a link broke, unless a copy
-        // of the process asks, or the process was put back to an earlier state.
+        // A request on a new link is no repetition. It may continue a transfer whose link broke. It may not
+        // if a copy of the process sends it, or if the process went back to an earlier state.
         let goes_on = |t: &Transfer| pull.chunk > 0 && t.id == pull.id && mine(t);
         let begun = |t: &&mut Transfer| match t.link == link {
             true => pull.id.wrapping_sub(t.id) as i32 <= 0,
@@ -119,14 +120,15 @@ impl SyncMachine {
         if own > replica.clock() {
             self.doubled(replica, Some(link), own);
         }
-        // Who has to come back takes in nothing, and would ask again at once: each pull of the one
-        // would bring about one of the other, without end. Digests will do meanwhile.
+        // A replica that has to rejoin merges nothing, and would pull again at once. Each pull of one side
+        // would cause one of the other, without end. Digests are enough meanwhile.
         if !self.is_coming_back() && !replica.vector().covers(&pull.vector) {
             self.want(now, replica, link);
         }
     }
 
-    /// A peer asks for the next chunk, or for the last one again: by that it may get on.
+    /// Handles a request for the next chunk, or for the last one again. A request for the next one shows that
+    /// the peer has received a chunk.
     #[inline(always)]
     pub(super) fn asks_on(
         &mut self,
@@ -161,7 +163,7 @@ impl SyncMachine {
         self.serving.push(transfer);
     }
 
-    /// Whether a peer has taken a chunk, as it asks for the next one.
+    /// Whether a peer has received a chunk, because it requests the next one.
     fn is_next(&self, replica: &Replica, link: Link, id: u32, chunk: u32) -> bool {
         let of = |t: &&Transfer| t.link == link && t.id == id && !t.is_over(replica);
         self.serving
@@ -170,14 +172,14 @@ impl SyncMachine {
             .is_some_and(|t| chunk > t.chunk)
     }
 
-    /// Ends all transfers: their peers ask again, under new numbers.
+    /// Ends all transfers. Their peers pull again, under new numbers.
     pub(super) fn end_transfers(&mut self) {
         for transfer in &mut self.serving {
             transfer.ended = true;
         }
     }
 
-    /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
+    /// Sends the present chunk of a transfer, and finds where the next one begins.
     fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
         let number = transfer.at.number().min(CHUNK_DOUBLINGS_MAX);
         let mut budget = CHUNK_BYTES_TARGET << number;
@@ -199,8 +201,8 @@ impl SyncMachine {
                 message,
             });
             let bytes = encode(replica.space(), &body);
-            // A budget is an estimate. Many writers with much beside their rows can take several times
-            // as much, and the table of all writers has its place in the last chunk alone.
+            // A budget is an estimate. Many writers with much beside their shards can take several times as
+            // many bytes. The table of all writers has its place in the last chunk alone.
             if MEMBERS && bytes.len() > FRAME_BYTES_MAX && budget + returns > 0 {
                 (budget, returns) = (budget / 8, returns / 2);
                 continue;

@@ -24,41 +24,41 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// How soon is asked again at first, in milliseconds; then after twice as long each time.
+/// First interval between requests, in milliseconds. It doubles each time.
 const ASK_AGAIN_MS: Millis = 250;
-/// How soon is asked again at last.
+/// Longest interval between requests, in milliseconds.
 const ASK_AGAIN_MS_MAX: Millis = 4_000;
-/// How long more is asked for after somebody was refused who does not wait.
+/// Duration in milliseconds of a request for a caller that was rejected and does not wait.
 const UNWAITED_MS: Millis = 5_000;
-/// More is asked for ahead where less is held than so many times what was used of late.
+/// A member requests more ahead if it holds less than this multiple of its recent use.
 const LOW: i128 = 4;
-/// How often at most more of a stock is asked for with nobody who lacks anything.
+/// Shortest interval in milliseconds between requests for a stock when no caller is short of it.
 const AHEAD_AGAIN_MS: Millis = 250;
-/// So many are noted of who lacks something and does not wait; more are not.
+/// Maximum number of requests for callers that do not wait. Further ones are dropped.
 const UNWAITED_MAX: usize = 1_024;
 
 /// The name of a budget, and which of its stocks.
 pub(super) type StockId = (String, Stock);
 
-/// The number of rights that are waited for.
+/// The id of a request for rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantId(u32);
 
-/// How far rights that are waited for have come.
+/// The progress of a request for rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
-    /// How much is wanted.
+    /// The requested amount.
     pub amount: u64,
-    /// What is held here and elsewhere, as far as is known here.
+    /// The amounts here and elsewhere, according to this replica.
     pub holding: Holding,
-    /// How much of what is elsewhere is held by members that can be asked now.
+    /// The part of the amount elsewhere that belongs to members that can be asked now.
     pub reachable: i128,
-    /// How much of the same stock has been asked for, and has not come.
+    /// The amount of this stock that was requested and has not arrived.
     pub asked: u64,
 }
 
 impl Supply {
-    /// Whether as much is here as is wanted: it may be used now, if nobody else does before.
+    /// Whether the whole amount is here. It may be used now, unless another caller uses it first.
     pub fn is_met(&self) -> bool {
         self.holding.here >= i128::from(self.amount)
     }
@@ -70,24 +70,24 @@ struct Open {
     stock: StockId,
     amount: u64,
     until: Millis,
-    /// Whether somebody waits for it.
+    /// Whether a caller waits for it.
     waited: bool,
 }
 
-/// What was asked for of a stock, and of whom.
+/// The open requests for a stock, by receiver.
 #[derive(Clone)]
 struct Round {
     stock: StockId,
     due: Millis,
     tries: u32,
     asked: Vec<Asked>,
-    /// Who was asked before and has given nothing: it is asked last.
+    /// Members that were asked before and gave nothing. They are asked last.
     silent: Vec<WriterId>,
-    /// The least that was held here since.
+    /// The smallest amount that was here since then.
     least: i128,
 }
 
-/// Who was asked for how much, and its clock as it was known then.
+/// A request to one member: its writer, the amount, and that writer's clock here at that time.
 #[derive(Clone)]
 struct Asked {
     writer: WriterId,
@@ -102,18 +102,18 @@ impl Round {
     }
 }
 
-/// What is wanted here, and what was given to others.
+/// Requests for rights here, and gifts to others.
 #[derive(Clone, Default)]
 pub(super) struct Wants {
-    /// The longest waiting first.
+    /// Ordered by waiting time, the longest first.
     open: Vec<Open>,
     rounds: Vec<Round>,
     ids: u32,
     recent: recent::Recent,
     given: give::Given,
-    /// Whether anything is to be looked at that is not yet.
+    /// The next look, if one is due before other timers.
     soon: Option<Millis>,
-    /// What is wanted of sequences.
+    /// Requests for numbers of sequences.
     sequences: sequences::Sequences,
 }
 
@@ -124,12 +124,12 @@ struct Source {
     held: u64,
 }
 
-/// What is lacked of a stock.
+/// The missing amount of a stock, and where it can come from.
 struct Lack {
     holding: Holding,
     sources: Vec<Source>,
     reachable: i128,
-    /// As much of what is wanted as can be met, the longest waiting first.
+    /// The sum of the requested amounts that can be met, the longest waiting first.
     needed: u64,
 }
 
@@ -158,11 +158,13 @@ impl Wants {
 }
 
 impl SyncMachine {
-    /// Begins to wait for rights: members that hold some are asked with the next
-    /// [`Input::Tick`](super::Input), which is due at once, and again until there are as many here as are
-    /// wanted, or it is `until`. See [`supply`](SyncMachine::supply). Whoever waits tries to use them whenever
-    /// it [is met](Supply::is_met), and then [ends](SyncMachine::end_want) it; until then these rights are
-    /// given to nobody else.
+    /// Requests rights for a caller that waits until `until`.
+    ///
+    /// The next [`Input::Tick`](super::Input), which is due at once, sends requests to members that hold
+    /// some. Further ticks repeat them until the amount is here, or until `until`. See
+    /// [`supply`](SyncMachine::supply). The caller tries to use the rights whenever the request [is
+    /// met](Supply::is_met). Then it [ends](SyncMachine::end_want) the request. Until then, these rights are
+    /// given to no other member.
     pub fn want_rights(
         &mut self,
         now: Millis,
@@ -181,8 +183,8 @@ impl SyncMachine {
         self.wants.open(now, open)
     }
 
-    /// Somebody was refused so much and does not wait: members are asked for a few seconds, so that there
-    /// is enough when it is tried again.
+    /// Requests rights for a caller that was rejected and does not wait. The request lasts for a few seconds,
+    /// so that a retry finds enough rights here.
     pub fn lack_rights(&mut self, now: Millis, name: &str, stock: Stock, amount: u64) {
         let until = now + UNWAITED_MS;
         let mut unwaited = self.wants.open.iter_mut().filter(|it| !it.waited);
@@ -205,15 +207,15 @@ impl SyncMachine {
         }
     }
 
-    /// How far rights that are waited for have come; `None` if nothing of this number is waited for, as
+    /// The progress of a request for rights. Returns `None` if there is no such request, for example because
     /// its time is over, or if there is no such budget here.
     pub fn supply(&self, replica: &Replica, want: WantId) -> Option<Supply> {
         let open = self.wants.open.iter().find(|it| it.id == want)?;
         self.supply_at(replica, &open.stock, open.amount)
     }
 
-    /// The same of so much of a stock, whether it is waited for or not: what a refusal tells. `None` if
-    /// there is no such budget here.
+    /// The progress of an amount of a stock, requested or not. The error of a rejected operation reports it.
+    /// Returns `None` if there is no such budget here.
     pub fn supply_of(
         &self,
         replica: &Replica,
@@ -235,13 +237,13 @@ impl SyncMachine {
         })
     }
 
-    /// Waits for these rights no longer.
+    /// Ends a request for rights.
     pub fn end_want(&mut self, now: Millis, want: WantId) {
         self.wants.open.retain(|it| it.id != want);
         self.wants.soon = Some(now);
     }
 
-    /// A peer asks for rights, or for numbers of a sequence.
+    /// Handles a peer's request for rights, or for numbers of a sequence.
     pub(super) fn asked_for(&mut self, now: Millis, replica: &mut Replica, link: Link, body: Body) {
         match body {
             Body::Want(want) => self.wanted(now, replica, link, want),
@@ -250,7 +252,7 @@ impl SyncMachine {
         }
     }
 
-    /// Asks for what is lacked, and notes what was used.
+    /// Requests missing rights, and records used ones.
     pub(super) fn look_at_wants(&mut self, now: Millis, replica: &mut Replica) {
         self.look_at_sequences(now, replica);
         let mut used: Vec<StockId> = Vec::new();
@@ -285,7 +287,7 @@ impl SyncMachine {
             return;
         };
         let here = lack.holding.here;
-        // Who does not wait is served by that much being here.
+        // A request without a waiting caller is met as soon as the amount is here.
         let served = |it: &Open| !it.waited && it.stock == id && i128::from(it.amount) <= here;
         self.wants.open.retain(|it| !served(it));
         let short = i128::from(lack.needed) - here;
@@ -310,7 +312,7 @@ impl SyncMachine {
         }
         let round = &mut rounds[at];
         if here > round.least {
-            // Something came: what is missing still is asked for at once.
+            // Some rights arrived. The missing rest is requested at once.
             round
                 .asked
                 .retain(|it| replica.state.held(&it.writer) == it.clock);
@@ -344,7 +346,7 @@ impl SyncMachine {
             }
         }
         let used = self.wants.recent.amount(now, &id);
-        // The first one gives what will be used, too.
+        // The first receiver also gives ahead of the expected use.
         let mut recent = used.saturating_add(lack.needed).min(i64::MAX as u64);
         for (link, writer, need) in requests {
             self.ask_for(replica, link, writer, (&id, need, recent));
@@ -352,7 +354,7 @@ impl SyncMachine {
         }
     }
 
-    /// Asks the richest member for more if little is left of what was used of late.
+    /// Requests more from the richest member if little is left compared to the recent use.
     fn ask_ahead(&mut self, now: Millis, replica: &Replica, id: &StockId) {
         let recent = self.wants.recent.amount(now, id).min(i64::MAX as u64);
         let here = replica.quota().stock(&id.0, id.1).map(|it| it.here);
@@ -385,7 +387,7 @@ impl SyncMachine {
         self.send(replica, link, Body::Want(want));
     }
 
-    /// What is held of a stock, by whom of those that can be asked, and how much of it is needed here.
+    /// The amounts of a stock, the members that can be asked for it, and the amount needed here.
     fn lack(&self, replica: &Replica, id: &StockId) -> Option<Lack> {
         let (name, stock) = (id.0.as_str(), id.1);
         let holding = replica.quota().stock(name, stock)?;
@@ -408,7 +410,7 @@ impl SyncMachine {
                 sources.push(Source { link, writer, held });
             }
         }
-        // Of those that hold as much, not all ask the same one first.
+        // Members with equal amounts are ordered by distance, so not every replica asks the same one first.
         let distance = |of: &WriterId| {
             let pairs = of.as_bytes().iter().zip(own.as_bytes());
             pairs.map(|(a, b)| a ^ b).collect::<Vec<u8>>()

@@ -8,21 +8,21 @@ use crate::wire::{Body, Digests, Want};
 use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 
-/// So many requests of a link are looked at at once after a rest; those beyond that are passed over.
+/// Maximum number of requests that a link may send at once after a rest. Further ones are ignored.
 const REQUESTS_MAX: u64 = 64;
-/// One more request of a link is looked at after so many milliseconds.
+/// A link gets one more request after this time, in milliseconds.
 const REQUEST_EVERY_MS: Millis = 10;
-/// So many are known of what was given and may not have been seen.
+/// Maximum number of remembered gifts that may not have arrived yet.
 const GIVEN_MAX: usize = 4_096;
 
-/// What was given to whom, and how often who asked.
+/// The gifts to other members, and the request rate of each link.
 #[derive(Clone, Default)]
 pub(super) struct Given {
-    /// Under which writer.
+    /// The own writer that made the gifts in `last`.
     by: Option<WriterId>,
     /// The own clock of the last grant of a stock to a writer.
     last: BTreeMap<(WriterId, StockId), u64>,
-    /// Of each link how many more requests are looked at, and when that went up last.
+    /// For each link: how many more requests it may send, and when that number last grew.
     asked: BTreeMap<Link, (u64, Millis)>,
 }
 
@@ -31,7 +31,7 @@ impl Given {
         self.asked.remove(&link);
     }
 
-    /// Whether one more request of a link is looked at, which counts as done then.
+    /// Whether one more request of a link is handled. If so, it counts as used.
     pub(super) fn may_ask(&mut self, now: Millis, link: Link) -> bool {
         let (left, since) = self.asked.entry(link).or_insert((REQUESTS_MAX, now));
         let more = now.saturating_sub(*since) / REQUEST_EVERY_MS;
@@ -49,7 +49,7 @@ impl Given {
         }
         self.last.insert((to, id), clock);
         if self.last.len() > GIVEN_MAX {
-            // The oldest have been seen most likely.
+            // The oldest gifts have probably arrived.
             let mut clocks: alloc::vec::Vec<u64> = self.last.values().copied().collect();
             clocks.sort_unstable();
             let middle = clocks[clocks.len() / 2];
@@ -65,7 +65,7 @@ impl Given {
 }
 
 impl SyncMachine {
-    /// A peer asks for rights. Who is no member is not heard.
+    /// Handles a request for rights. A request from a peer that is no member is ignored.
     pub(in crate::sync) fn wanted(
         &mut self,
         now: Millis,
@@ -92,7 +92,8 @@ impl SyncMachine {
         } = want;
         let id = (name, stock);
         if self.wants.given.last(own, to, &id) > seen {
-            // That is on its way, or was lost: then the peer finds out, and pulls.
+            // The last gift is still on its way, or it was lost. The digest shows this to the peer, which
+            // then pulls.
             let digests = Digests {
                 vector: replica.digest(),
                 contents: 0,
@@ -116,7 +117,7 @@ impl SyncMachine {
         if share == 0 {
             return;
         }
-        // If it is refused, as this writer is at the end of its clocks, others are asked.
+        // A writer at its last clock can't give. The requester asks other members.
         let granted = replica
             .quota_mut()
             .grant((&id.0, stock), to, share, &mut self.changed);

@@ -1,4 +1,4 @@
-//! How much was used here of late: what rights are kept near.
+//! Recent use of stocks. Members keep rights close to where they are used.
 
 use super::StockId;
 use crate::ledger::Stock;
@@ -6,15 +6,16 @@ use crate::ledger::period::lasting_name;
 use crate::sync::Millis;
 use alloc::collections::BTreeMap;
 
-/// In so many milliseconds what was used counts half. A steady use of `r` in a second comes to between
-/// `2 r` and `4 r`.
+/// Time in milliseconds in which the weight of a use halves. A steady use of `r` a second gives an amount
+/// between `2 r` and `4 r`.
 pub(super) const RECENT_HALVES_MS: Millis = 2_000;
 
-/// Of so many stocks it is known what was used of late; of more those are forgotten first of which
-/// least was used.
+/// Maximum number of stocks with a recorded use. Beyond it, the stocks with the smallest use are forgotten
+/// first.
 pub(super) const RECENT_MAX: usize = 4_096;
 
-/// By what it is known what was used of late: of one period what was used in the one before counts.
+/// The id under which a use is recorded. All periods of a key have one id, so the use of one period counts in
+/// the next.
 fn lasting(name: &str, stock: Stock) -> StockId {
     match stock {
         Stock::Period => (lasting_name(name).into(), stock),
@@ -22,7 +23,7 @@ fn lasting(name: &str, stock: Stock) -> StockId {
     }
 }
 
-/// What was used of late, by the stock.
+/// The recent use, by stock.
 #[derive(Clone, Default)]
 pub(super) struct Recent {
     of: BTreeMap<StockId, Use>,
@@ -31,9 +32,9 @@ pub(super) struct Recent {
 #[derive(Clone, Copy)]
 struct Use {
     amount: u64,
-    /// Since when it has not been halved.
+    /// When the amount was last halved.
     since: Millis,
-    /// When it may be asked again for more, with nobody waiting.
+    /// When more may be requested again without a waiting caller.
     due: Millis,
 }
 
@@ -66,14 +67,14 @@ impl Recent {
             .map_or(0, |it| it.now(now))
     }
 
-    /// Whether more of this stock may be asked for with nobody waiting, which counts as done then.
+    /// Whether more of this stock may be requested without a waiting caller. If so, it counts as requested.
     pub(super) fn is_due(&mut self, now: Millis, id: &StockId, again: Millis) -> bool {
         let it = self.of.get_mut(&lasting(&id.0, id.1));
         let it = it.filter(|it| it.due <= now);
         it.map(|it| it.due = now + again).is_some()
     }
 
-    /// Forgets half of them at least, those of which least was used.
+    /// Forgets at least half of the stocks, those with the smallest use.
     fn shrink(&mut self, now: Millis) {
         let mut amounts: alloc::vec::Vec<u64> = self.of.values().map(|it| it.now(now)).collect();
         amounts.sort_unstable();

@@ -1,15 +1,17 @@
-//! Sequences: a member that has few numbers of a sequence left asks the one that gives them for more, and
-//! finds out when most members hold what it was given.
+//! Requests for numbers of a sequence. A member that runs short of numbers requests more from the member that
+//! gives them. It uses a gift once most members have stored it.
 //!
-//! One member gives numbers of a sequence: the one whose writer has the rest. Who is asked gives by a
-//! transaction of its own, which arrives as any other. Whoever was given something asks the members
-//! whether they hold that, as for a write at the level `quorum`, and uses it then; who got the rest reads
-//! at the level `quorum` after that, so of two who began a sequence of one name at the same time one at
-//! least hears of the other before it gives anything.
+//! One member gives the numbers of a sequence: the one whose writer has the rest. It gives by a transaction
+//! of its own, which arrives like any other. The member that gets a range asks the members whether they have
+//! it, as for a write at the level `quorum`. It uses the range once they do.
 //!
-//! Before a number that is watched, ranges get shorter, and the number itself is kept back until all below
-//! it are handed out: what nobody waits for is given back, and passed on to who asks. Who can't be reached
-//! holds that up for [`PATIENCE_MS`].
+//! The member that gets the rest then also reads at the level `quorum`. Two members may begin sequences of
+//! one name at the same time. After this read, at least one of them has received the other's transaction
+//! before it gives any number.
+//!
+//! Before a watched number, ranges get shorter. The giving member keeps the watched number back until all
+//! numbers below it are handed out. Members give unneeded numbers back, and it passes them on. A member that
+//! can't be reached delays the watched number by at most [`PATIENCE_MS`].
 
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
@@ -23,70 +25,70 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Who asks is given so many times what it handed out of late, beyond what is missing.
+/// A requesting member gets the missing numbers and this multiple of its recent use.
 const AHEAD: u64 = 4;
-/// How long a rest of which there are two is left as it is.
+/// Time in milliseconds until a member checks again whether there are two rests.
 const REST_AGAIN_MS: Millis = 1_000;
-/// How long a watched number is kept back at most, from when somebody asks who could have it.
+/// Maximum time in milliseconds that a watched number is kept back, from the first request that could get it.
 const PATIENCE_MS: Millis = 1_000;
-/// How soon is looked again for a link to the one that gives numbers.
+/// Time in milliseconds until a member looks again for a link to the giving member.
 const UNREACHED_AGAIN_MS: Millis = 50;
-/// How soon is asked again while a watched number is kept back.
+/// Time in milliseconds until the next request while a watched number is kept back.
 const WATCHED_AGAIN_MS: Millis = 100;
-/// Who hands numbers out before a watched one keeps this share of what it used of late for itself, some
-/// 0.25 to 0.5 s of it.
+/// Before a watched number, a member keeps its recent use divided by this: about 0.25 to 0.5 s of use.
 const KEPT_SHARE: u64 = 8;
-/// Who handed nothing out for so long keeps none.
+/// A member that handed out no number for this time, in milliseconds, keeps none.
 const IDLE_MS: Millis = 300;
-/// How long numbers that somebody was refused, who did not wait, are not given back.
+/// Time in milliseconds for which numbers are not given back after they arrived for a rejected caller.
 const KEPT_MS: Millis = 1_000;
-/// Of so many sequences it is known what was given and may not have been seen; of more, of none.
+/// Maximum number of remembered gifts that may not have arrived yet. Beyond it, all are forgotten.
 const GIVEN_MAX: usize = 4_096;
-/// So many sequences are looked at for others' sake at a time.
+/// Maximum number of sequences that a member serves later because it could not give at once.
 const ASKED_FOR_MAX: usize = 1_024;
 
-/// What is wanted here of sequences, and what was given to others.
+/// Requests for numbers here, and gifts to others.
 #[derive(Clone, Default)]
 pub(super) struct Sequences {
     open: Vec<Open>,
     ids: u32,
-    /// When whoever gives is asked again, and how often it was.
+    /// The time of the next request to the giving member, and how many were made.
     rounds: BTreeMap<String, (Millis, u32)>,
     proofs: Vec<Proof>,
-    /// What others asked this member for, which may not give yet, and until when that is seen to.
+    /// Sequences of which other members requested numbers that this member may not give yet, and the time
+    /// until which it tries.
     asked_for: BTreeMap<String, Millis>,
     recent: Recent,
     /// When a number of a sequence was handed out last.
     drawn: BTreeMap<String, Millis>,
-    /// Under which writer something was given.
+    /// The own writer that made the gifts in `given`.
     by: Option<WriterId>,
-    /// The own clock when something of a sequence was last given to a writer.
+    /// The own clock of the last gift to a writer, by writer and sequence.
     given: BTreeMap<(WriterId, String), u64>,
     /// The numbers that are kept back.
     kept_back: BTreeMap<String, KeptBack>,
-    /// When numbers that are kept before a watched one are to be given back.
+    /// When this member gives back numbers that it keeps before a watched one.
     idle_at: Option<Millis>,
-    /// When something is to be looked at with nothing else happening.
+    /// The next look, if no event comes earlier.
     soon: Option<Millis>,
 }
 
-/// A number that is not given yet, as others have some that come before it.
+/// A number that is not given yet, because other members have numbers that come before it.
 #[derive(Clone, Copy)]
 struct KeptBack {
     number: u64,
     until: Millis,
-    /// Whether that time is over.
+    /// Whether `until` has passed.
     passed: bool,
 }
 
-/// Why numbers are wanted.
+/// The reason for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// Somebody waits for them.
+    /// A caller waits for them.
     Waited,
-    /// Somebody was refused them.
+    /// A caller that does not wait was rejected for lack of them.
     Lacked,
-    /// They may be asked for soon.
+    /// They may be needed soon.
     Ahead,
 }
 
@@ -94,20 +96,20 @@ enum Why {
 struct Open {
     id: WantId,
     name: String,
-    /// None once they are here, of what is only lacked.
+    /// 0 once the numbers of a `Lacked` request are here.
     count: u64,
     until: Millis,
     why: Why,
 }
 
-/// Something that was given, of which it is being found out whether most members hold that.
+/// A gift to this writer. The member asks whether most members have stored it.
 #[derive(Clone)]
 struct Proof {
     name: String,
     given: Given,
-    /// None once it has come to nothing, until `again`.
+    /// None after the proof has failed, until `again`.
     question: Option<Question>,
-    /// Whether it is asked what else members hold by now.
+    /// Whether the question is the read, which comes after the write.
     reads: bool,
     again: Millis,
 }
@@ -124,7 +126,7 @@ impl Sequences {
         others.chain(self.idle_at).chain(self.soon).min()
     }
 
-    /// How many numbers are wanted: for those who ask, and ahead.
+    /// How many numbers are requested: for callers, and ahead of use.
     fn wants(&self, name: &str) -> [u64; 2] {
         let mut sums = [0u64; 2];
         for open in self.open.iter().filter(|it| it.name == name) {
@@ -134,7 +136,7 @@ impl Sequences {
         sums
     }
 
-    /// Whether anybody asks for numbers, or did a moment ago.
+    /// Whether a caller requests numbers, or did so a moment ago.
     fn is_asked(&self, name: &str) -> bool {
         let mut open = self.open.iter();
         open.any(|it| it.name == name && it.why != Why::Ahead)
@@ -150,16 +152,18 @@ impl Sequences {
 }
 
 impl SyncMachine {
-    /// Begins to wait for so many numbers of a sequence: the member that gives them is asked with the next
-    /// [`Input::Tick`](crate::sync::Input), which is due at once, and again until as many are
-    /// [here](crate::QuotaRef::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
-    /// then [ends](SyncMachine::end_numbers) it.
+    /// Requests numbers of a sequence for a caller that waits until `until`.
+    ///
+    /// The next [`Input::Tick`](crate::sync::Input), which is due at once, sends the request to the member
+    /// that gives them. Further ticks repeat it until `count` numbers are
+    /// [here](crate::QuotaRef::numbers_here), or until `until`. The caller tries to draw a number when there
+    /// is one. Then it [ends](SyncMachine::end_numbers) the request.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
         self.open_draws(now, name, count, until, Why::Waited)
     }
 
-    /// Somebody was refused so many numbers and does not wait: they are asked for for a few seconds, so that
-    /// they are there when it is tried again.
+    /// Requests numbers for a caller that was rejected and does not wait. The request lasts for a few
+    /// seconds, so that a retry finds the numbers here.
     pub fn lack_numbers(&mut self, now: Millis, name: &str, count: u64) {
         self.want_unwaited(now, name, count, Why::Lacked);
     }
@@ -198,13 +202,13 @@ impl SyncMachine {
         id
     }
 
-    /// Waits for these numbers no longer.
+    /// Ends a request for numbers.
     pub fn end_numbers(&mut self, now: Millis, want: WantId) {
         self.wants.sequences.open.retain(|it| it.id != want);
         self.wants.sequences.soon = Some(now);
     }
 
-    /// Asks for what is lacking, sees whether what was given may be used, and notes what was handed out.
+    /// Requests missing numbers, checks which gifts may be used, and records which numbers were handed out.
     pub(super) fn look_at_sequences(&mut self, now: Millis, replica: &mut Replica) {
         for (name, count) in replica.quota_mut().take_numbers_used() {
             let numbers = &mut self.wants.sequences;
@@ -223,7 +227,7 @@ impl SyncMachine {
         for kept_back in numbers.kept_back.values_mut() {
             kept_back.passed |= kept_back.until <= now;
         }
-        // Who could have it by now, and has not asked again, has gone.
+        // A requester that has not repeated its request by now is gone.
         let is_asked_for = |it: &KeptBack| it.until + UNWAITED_MS > now;
         numbers.kept_back.retain(|_, it| is_asked_for(it));
         let mut names: BTreeSet<String> = numbers.asked_for.keys().cloned().collect();
@@ -243,7 +247,7 @@ impl SyncMachine {
         }
     }
 
-    /// Gives numbers back that nobody asks for here, and that are to be handed out before a watched one.
+    /// Gives back numbers that no caller requests here and that come before a watched one.
     fn give_back(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         let here = replica.quota().numbers_here(name);
         if here == 0 || self.wants.sequences.is_asked(name) {
@@ -255,7 +259,7 @@ impl SyncMachine {
         let idle_at = self.wants.sequences.drawn.get(name).map(|at| at + IDLE_MS);
         let keep = match idle_at.filter(|at| *at > now) {
             Some(idle_at) => {
-                // What is kept now is looked at again then.
+                // Numbers that are kept now are checked again at that time.
                 self.wants.sequences.idle_at = Some(idle_at);
                 self.recent_numbers(now, name) / KEPT_SHARE
             }
@@ -267,7 +271,7 @@ impl SyncMachine {
         let own = replica.writer();
         let holder = replica.quota().rest_holder(name).filter(|it| *it != own);
         if let Some(holder) = holder.filter(|it| self.dealer(*it).is_some()) {
-            // At the end of its clocks this writer goes on as another one.
+            // A writer at its last clock fails here, and this replica goes on as another writer.
             let given = replica
                 .quota_mut()
                 .give_back(name, holder, keep, &mut self.changed);
@@ -307,7 +311,7 @@ impl SyncMachine {
             0 => Watching::Nothing,
             _ => replica.quota().watching(name),
         };
-        // Before a watched number no more is taken than would be kept.
+        // Before a watched number, no more is requested ahead than this member would keep.
         let ahead = match watching {
             Watching::Nothing => ahead,
             _ => ahead.min(recent / KEPT_SHARE),
@@ -332,7 +336,7 @@ impl SyncMachine {
             return;
         }
         let Some(link) = link else {
-            // Before a watched number each moment counts.
+            // Before a watched number, each millisecond counts.
             *due = match replica.quota().watching(name) {
                 Watching::Nothing => now + UNREACHED_AGAIN_MS,
                 _ => now + 1,
@@ -353,7 +357,7 @@ impl SyncMachine {
         self.send(replica, link, Body::Draw(draw));
     }
 
-    /// The link to a member that gives numbers.
+    /// The link to the member that gives numbers under this writer.
     fn dealer(&self, writer: WriterId) -> Option<Link> {
         let deals = |it: &&Peer| {
             let greeting = it.greeting.as_ref().filter(|it| it.gives & DEALS > 0);
@@ -362,7 +366,7 @@ impl SyncMachine {
         self.peers.iter().find(deals).map(|it| it.link)
     }
 
-    /// Finds out what of that which was given may be used.
+    /// Finds out which gifts may be used.
     fn look_at_proofs(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         let unsure = replica.quota_mut().look_at_sequence(name);
         let (proofs, others): (Vec<Proof>, Vec<Proof>) =
@@ -405,7 +409,7 @@ impl SyncMachine {
                         (proof.question, proof.reads) = (Some(question), true);
                     }
                     false => {
-                        // At the end of its clocks this writer goes on as another one.
+                        // A writer at its last clock fails here, and this replica goes on as another writer.
                         _ = replica
                             .quota_mut()
                             .numbers_are_sure(name, given, &mut self.changed);
@@ -419,8 +423,8 @@ impl SyncMachine {
         }
     }
 
-    /// Gives numbers to a member, or to this one, which needs so many now and handed out so many of late;
-    /// tells whether it did.
+    /// Gives numbers to a member, or to this one. `need` is how many it needs now, and `recent` how many it
+    /// handed out recently. Returns whether any were given.
     fn give(
         &mut self,
         now: Millis,
@@ -436,7 +440,7 @@ impl SyncMachine {
             .map_or(1, |it| it.members.len());
         let members = members.max(1) as u64;
         let watching = replica.quota().watching(name);
-        // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
+        // A writer at its last clock can't give. The requests are repeated under another writer.
         let given = match watching {
             Watching::Nothing => replica
                 .quota_mut()
@@ -471,7 +475,7 @@ impl SyncMachine {
         given
     }
 
-    /// Whether the next number is kept back still, as others have some that come before it.
+    /// Whether the next number is still kept back, because other members have numbers that come before it.
     fn keeps_back(&mut self, now: Millis, replica: &Replica, name: &str) -> bool {
         let next = replica.quota().sequence(name).map_or(0, |it| it.next);
         let fresh = KeptBack {
@@ -487,7 +491,7 @@ impl SyncMachine {
         kept_back.until > now
     }
 
-    /// A peer asks for numbers. Who is no member is not heard.
+    /// Handles a request for numbers. A request from a peer that is no member is ignored.
     pub(super) fn drawn(&mut self, now: Millis, replica: &mut Replica, link: Link, draw: Draw) {
         let own = replica.writer();
         let to = self.writer_of(link);
@@ -508,7 +512,8 @@ impl SyncMachine {
         let last = self.wants.sequences.given.get(&(to, name.clone()));
         let last = last.filter(|_| self.wants.sequences.by == Some(own));
         if last.is_some_and(|it| *it > seen) {
-            // That is on its way, or was lost: then the peer finds out, and pulls.
+            // The last gift is still on its way, or it was lost. The digest shows this to the peer, which
+            // then pulls.
             let digests = Digests {
                 vector: replica.digest(),
                 contents: 0,

@@ -1,40 +1,41 @@
-//! How much of a stock a member gives to another one that asks. Pure arithmetic: docs/budgets.md has the
-//! rules in words.
+//! The amount of a stock that a member gives to a requesting member. It is pure arithmetic: docs/budgets.md
+//! has the rules in words.
 
 use crate::writer_id::WriterId;
 
-/// Who is given more than is waited for gets up to so many times what it used of late.
+/// A gift beyond the need raises the receiver to at most this multiple of its recent use.
 pub(super) const AHEAD: u128 = 16;
 
-/// Who waits gets at least such a part of what is left beside it: what it will use is not known at first.
+/// A requester that waits gets at least this part of the remaining rest, because its later use is unknown at
+/// first.
 const START_PART: u64 = 32;
 
-/// What is to be decided about.
+/// The input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
-    /// Who gives, and who asks.
+    /// The giving writer and the requesting writer.
     pub(super) writers: (WriterId, WriterId),
-    /// What may be used here.
+    /// The amount that may be used here.
     pub(super) here: u64,
-    /// What is waited for here.
+    /// The amount that callers wait for here.
     pub(super) needed: u64,
-    /// What was used here of late.
+    /// The amount that was used here recently.
     pub(super) recent: u64,
-    /// What the one who asks holds, as is known here: so what was just given counts.
+    /// The amount that the requester holds, according to this replica. Recent gifts count.
     pub(super) theirs: u64,
-    /// How much is missing there for what is waited for.
+    /// The amount that callers wait for at the requester and that it lacks.
     pub(super) need: u64,
-    /// What was used there of late.
+    /// The amount that was used at the requester recently.
     pub(super) their_recent: u64,
 }
 
 impl Case {
-    /// How much is given.
+    /// The amount that is given.
     pub(super) fn share(&self) -> u64 {
         let short = self.needed.saturating_sub(self.here);
         if short > 0 {
-            // Both wait. The one that lacks less gets all it lacks first, and never gives any back for
-            // the same wait: so nothing goes to and fro.
+            // Callers wait at both. The member that lacks less gets all that it lacks first. It never gives
+            // any back for the same wait, so rights do not move to and fro.
             let (own, other) = self.writers;
             let before = self.need > 0 && (self.need, other) < (short, own);
             return if before { self.need.min(self.here) } else { 0 };
@@ -44,8 +45,8 @@ impl Case {
         served + self.ahead(spare - served)
     }
 
-    /// How much of what is left is given for what will be used there: as much as brings both near to
-    /// what was used of late, and at most half.
+    /// The part of the rest that is given ahead of use at the requester. It brings both near to their recent
+    /// use, and is at most half of the rest.
     fn ahead(&self, rest: u64) -> u64 {
         let (own, other) = (u128::from(self.recent), u128::from(self.their_recent));
         if other == 0 {
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn of_two_who_wait_the_one_that_lacks_less_is_served_and_none_gives_back() {
-        // Two units, one at each, and both want two: one gets both, whoever asks first.
+        // Two units, one at each writer, and both writers want two: one gets both, whichever asks first.
         let two = |own, other| Case {
             writers: (id(own), id(other)),
             needed: 2,
@@ -147,10 +148,10 @@ mod tests {
         // A fourth is used there.
         assert_eq!(of(300, 100, 0, 0).share(), 250);
         assert_eq!(of(300, 100, 200, 0).share(), 100);
-        // Who begins to use it, where much is used, gets something to begin with.
+        // A requester that begins to use a stock gets something to begin with, even if much is used here.
         assert_eq!(of(900, 1, 0, 1).share(), 1 + 31);
         assert_eq!(of(900, 1, 0, 0).share(), 1);
-        // What is there is near enough, or more.
+        // The requester holds nearly its part, or more.
         assert_eq!(of(300, 100, 250, 0).share(), 0);
         assert_eq!(of(300, 100, 900, 0).share(), 0);
         let most = u64::MAX / 2;
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(all.share(), most);
     }
 
-    /// Two who keep asking each other, with nobody who waits, come to rest.
+    /// Two members that request from each other, without waiting callers, stop moving rights.
     #[test]
     fn rights_do_not_wander_between_two_who_use_as_much_as_ever() {
         for total in 0..200u64 {
