@@ -103,8 +103,8 @@ impl<'a> Consistency<'a> {
         VersionVector::of(self.state.writer(), self.state.clock())
     }
 
-    /// Whether all these transactions are here and count. A transaction never counts if its writer is over
-    /// and it was not retained. Its process made it again, under another writer.
+    /// Whether all these transactions are here and count. A transaction of a writer that is over counts only
+    /// if the writer's end includes it. Otherwise its process made it again, under another writer.
     pub fn holds(self, upto: &VersionVector) -> bool {
         upto.iter()
             .all(|(writer, clock)| self.holds_of(&writer, clock))

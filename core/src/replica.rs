@@ -77,9 +77,9 @@ use crate::writer_id::{Space, WriterId};
 
 /// One copy of a space's state, written under one writer id.
 ///
-/// It takes writes with no network, and merges what other replicas send: for each counter and
-/// writer the shard with the greater clock stays. It does no I/O; whoever holds it moves the
-/// bytes, by hand with [`delta`](Replica::delta) and [`merge`](Replica::merge), or with
+/// It accepts writes without a network, and merges messages of other replicas. For each counter and writer,
+/// the shard with the greater clock stays. It does no I/O. The caller moves the bytes, by hand with
+/// [`delta`](Replica::delta) and [`merge`](Replica::merge), or with
 /// [`SyncMachine`](crate::sync::SyncMachine).
 ///
 /// ```
@@ -392,7 +392,7 @@ impl Replica {
         Members::new(&self.membership, &self.state)
     }
 
-    /// Changes of who is a member, what this replica states of writers, and the collection of garbage.
+    /// Changes of the members, this replica's statements about writers, and garbage collection.
     #[inline]
     pub fn members_mut(&mut self) -> MembersMut<'_> {
         MembersMut { replica: self }
@@ -451,9 +451,9 @@ impl Replica {
         self.state.moment()
     }
 
-    /// The counters from the handle with number `from` on, ascending, that changed since a moment,
-    /// and perhaps some that did not. `None` if they can't be told any more: another state took the
-    /// place of all that was held, or counters were dropped that had become absent.
+    /// The counters that changed since a moment, and perhaps some that did not. They ascend, from the handle
+    /// with the number `from` on. Returns `None` if they can't be told apart any more: another state replaced
+    /// everything, or absent counters were dropped.
     ///
     /// Its cost follows the changes, not the state.
     #[cfg(feature = "members")]

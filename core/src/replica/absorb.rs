@@ -1,9 +1,8 @@
 //! Absorption: a retired writer's amounts move into its successor's slots.
 //!
-//! No value changes by that, whatever cancels are under way: the successor's total grows by the amount, and a
+//! No value changes by this, whatever cancels are under way. The successor's total grows by the amount, and a
 //! read subtracts the same amount from the retired slot ([`counter`]). A writer is ready once its end is
-//! certain, and once its keyed transactions are
-//! [stable](crate::membership::stability).
+//! certain, and once its keyed transactions are [stable](crate::membership::stability).
 
 #[cfg(test)]
 use super::Replica;
@@ -18,17 +17,17 @@ use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// One counter, as writers are absorbed that count in it.
+/// The amounts of one counter in which retiring writers count.
 #[derive(Default)]
 struct Part {
-    /// The own total, which takes the others up.
+    /// The own total, to which the amounts are added.
     total: i128,
-    /// The total of each of the writers, by local number, ascending; `None` if nothing of it survives.
+    /// The total of each writer, by local number, ascending. `None` if nothing of it survives.
     amounts: Vec<(u32, Option<i128>)>,
 }
 
 impl MembersMut<'_> {
-    /// Takes over the writers whose heir this replica is, if that may be; tells how many.
+    /// Retires the writers whose successor this replica is, if they are ready. Returns how many it retired.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -50,13 +49,13 @@ impl MembersMut<'_> {
         let quorum = self.replica.membership.quorum(&self.replica.state);
         let ready = |(card, number): (&Card, u32)| {
             let over = match card.fence {
-                // Whoever has acknowledged it takes nothing more of the writer but from members.
+                // A member that has acknowledged the fence accepts more of the writer only from members.
                 Some(fence) => {
                     quorum.firm && self.replica.membership.acknowledged(&quorum, fence.by)
                 }
                 None => card.bye.is_some(),
             };
-            // What was made elsewhere under the same keys must be known here.
+            // Operations of other writers under the same keys must be here.
             let free = over
                 && self.replica.idempotency.is_keyed_stable(
                     &self.replica.membership,
@@ -108,8 +107,8 @@ impl MembersMut<'_> {
         Ok(ready.len())
     }
 
-    /// Each counter in which one of the chosen writers, which are marked by number, has a slot that was
-    /// not moved yet.
+    /// Each counter in which a chosen writer has a slot that was not moved yet. `chosen` marks writers by
+    /// number.
     fn parts_of(&self, chosen: &[bool]) -> Vec<(KeyId, Part)> {
         let mut parts = Vec::new();
         for (at, page) in self.replica.state.pages.iter().enumerate() {
@@ -142,8 +141,8 @@ impl MembersMut<'_> {
         part
     }
 
-    /// The writers of which something would not fit into the own total, if all the others are taken
-    /// over: one writer after the other is judged in all of its counters.
+    /// The writers with an amount that would not fit into the own total if all others are retired. It checks
+    /// one writer after the other, in all of its counters.
     fn misfits(&self, parts: &[(KeyId, Part)]) -> Vec<u32> {
         let mut totals: Vec<i128> = parts.iter().map(|(_, part)| part.total).collect();
         let mut moves: Vec<(u32, usize, i128)> = Vec::new();
@@ -164,7 +163,7 @@ impl MembersMut<'_> {
         misfits
     }
 
-    /// Moves what the chosen writers' slots come to into the own slot. It fits.
+    /// Moves the amounts of the chosen writers' slots into the own slot. They fit.
     fn retire_counter(&self, slots: &mut Vec<Slot>, part: &Part, chosen: &[bool], clock: u64) {
         let taken = part.amounts.iter().filter(|it| chosen[it.0 as usize]);
         let taken: Vec<(u32, Option<i128>)> = taken.copied().collect();
@@ -194,7 +193,7 @@ impl MembersMut<'_> {
 
 #[cfg(test)]
 impl Replica {
-    /// Takes over so much in a counter, of nobody.
+    /// Adds an amount to a counter as if from a retired writer.
     pub(crate) fn absorb_for_test(&mut self, key: &str, amount: i128) {
         let handle = self.add(key, 0).unwrap();
         let mut slots = self.state.slots(handle);

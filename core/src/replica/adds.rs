@@ -1,5 +1,5 @@
-//! What a store keeps of plain adds: less work than a message, which has to look for what changed,
-//! bring it into order, and tell of every writer.
+//! Records of plain adds for a store. They take less work than a message, which has to find the changes, sort
+//! them and list every writer.
 
 use super::{Mark, Replica, place};
 use crate::rejoin::OfFormer;
@@ -11,12 +11,12 @@ use crate::wire::Adds;
 use alloc::vec::Vec;
 
 impl Replica {
-    /// The local transactions after `mark`, which is moved to now, encoded for a store, if they are
-    /// all that happened and only added to plain counters; else `None`, the mark stays, and
-    /// [`since`](Replica::since) tells what happened. `changed` names each counter that changed
-    /// after the mark; one that is missing is lost.
+    /// The local transactions after `mark`, encoded for a store. They must be all that happened, and only add
+    /// to plain counters. Moves the mark to now. Otherwise returns `None` and leaves the mark, and
+    /// [`since`](Replica::since) has the changes. `changed` must have each counter that changed after the
+    /// mark: a missing one is lost.
     ///
-    /// Its cost follows the length of `changed`. In a space with members it is always `None`.
+    /// The cost grows with the length of `changed`. In a space with members, it always returns `None`.
     pub fn adds_since(&mut self, mark: &mut Mark, changed: &[KeyId]) -> Option<Vec<u8>> {
         let low = self.state.low(&mark.state, OWN as usize);
         if low == self.clock() || !self.only_wrote(mark, low) {
@@ -50,8 +50,8 @@ impl Replica {
         )
     }
 
-    /// Whether nothing happened after a mark but own transactions, from the clock `low` on, that tell
-    /// of counters only.
+    /// Whether only own transactions happened after a mark, from the clock `low` on, and they changed only
+    /// counters.
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let own = OWN as usize;
         let known = (mark.remembered, mark.former);
@@ -60,7 +60,7 @@ impl Replica {
         lows.set(OWN, low);
         self.membership.configuration().is_none()
             && self.state.began < mark.state.epoch
-            // Nor is all of the own writer to be told again.
+            // The own writer must not have to be sent again as a whole.
             && self.state.assigned[own] < mark.state.epoch
             && known == (self.membership.table.remembered, self.rejoin.former_clocks())
             && moved.is_some_and(|moved| moved == [OWN])

@@ -20,16 +20,16 @@ pub struct Mark {
     pub(super) state: StateMark,
     /// How many writers had been forgotten.
     pub(super) remembered: u64,
-    /// Up to which own clock others may have been told.
+    /// The own clock up to which peers may have received transactions.
     pub(super) told: u64,
-    /// What was known of former writers.
+    /// The state of the records of earlier writers, as one number.
     pub(super) former: u64,
-    /// Whether the own writer was told of as one of a start that has not announced itself.
+    /// Whether the own writer was stored as one of a start that has not announced itself.
     pub(super) early: bool,
     pub(super) keyed: KeyedMark,
 }
 
-/// Fresh local changes. It is taken apart at once: a box would only be more to download.
+/// Fresh local changes. It is taken apart at once: a box would only add to the download.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Push {
     Nothing,
@@ -38,17 +38,17 @@ pub(crate) enum Push {
     TooLarge,
 }
 
-/// Which of what is said of writers goes into a message.
+/// Selects the membership records that go into a message.
 struct Said<'a, L> {
-    /// What is newer than this, by local number.
+    /// Records newer than this are selected, by local number.
     lows: &'a L,
-    /// The epoch from which on something of it may be newer than that.
+    /// The epoch from which on records may be newer than that.
     changed: u64,
 }
 
 impl Replica {
-    /// Everything that is held here and not in `since`, from
-    /// [`VersionVector::default`] the full state.
+    /// Everything that this replica has beyond `since`. From [`VersionVector::default`], this is the full
+    /// state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.membership.lows(&self.state, since);
         let mut message = self.build_all(&lows, &lows);
@@ -59,7 +59,7 @@ impl Replica {
         message
     }
 
-    /// Everything that a store keeps of this replica: it stands for all messages before it.
+    /// Everything that a store keeps of this replica. It replaces all messages before it.
     pub fn snapshot(&self) -> Message {
         let lows = alloc::vec![0; self.state.clocks.len()];
         let mut message = self.build_all(&lows, &lows);
@@ -69,9 +69,9 @@ impl Replica {
         message
     }
 
-    /// One encoding for one state, whichever way it came about: the full state as a message, without
-    /// what only this replica knows of itself, and without keyed operations, of which each replica
-    /// remembers what it can.
+    /// One encoding for one state, however the state came about: the full state as a message. It leaves out
+    /// this replica's local records. It also leaves out keyed operations, because each replica stores as many
+    /// as it can.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut state = self.delta(&VersionVector::default());
         state.facts.retain(|fact| !fact.is_local());
@@ -79,7 +79,7 @@ impl Replica {
         state.encode()
     }
 
-    /// Adds to a whole state what only a store keeps.
+    /// Adds the records that only a store keeps to a whole state.
     pub(super) fn tell_store(&self, message: &mut Message) {
         if GUESTS {
             *message.returns = self.membership.remembered(u64::MAX);
@@ -93,13 +93,16 @@ impl Replica {
         }
     }
 
-    /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
-    /// cursor after it, or `None` if that was the last one. Behind all pages, keyed operations are
-    /// told from the place `keyed` on, which is moved, if they are newer than the clocks that come with
-    /// it. The last chunk carries the table of all
-    /// writers, from `since` up to now, or from below if the chunk has older shards: `since` may have
-    /// been ahead of this replica when the transfer began. The others only name the writers they have
-    /// shards of. If `only` some writers are told of, it builds on all that is held of the others.
+    /// The next chunk, of about `budget` bytes, of everything newer than `lows`, from `cursor` on. Also
+    /// returns the cursor after it, or `None` after the last chunk.
+    ///
+    /// After all pages, it adds keyed operations from the place of `keyed` on, and moves this place. They are
+    /// those newer than the clocks that `keyed` began with.
+    ///
+    /// The last chunk has the table of all writers, from `since` up to now. The table begins lower if the
+    /// chunk has older shards, because `since` may have been ahead of this replica when the transfer began.
+    /// Other chunks only name the writers whose shards they have. If `only` is set, the message has some
+    /// writers only, and builds on everything here of the others.
     pub(super) fn chunk(
         &self,
         since: &VersionVector,
@@ -128,7 +131,7 @@ impl Replica {
             for (base, low) in base.iter_mut().zip(lows) {
                 *base = (*low).min(*base);
             }
-            // One that came late may be older than that.
+            // A keyed operation that arrived late may be older than that.
             for by in ops.iter().filter_map(|op| op.by) {
                 let base = &mut base[by.writer as usize];
                 *base = (by.clock - 1).min(*base);
@@ -146,7 +149,7 @@ impl Replica {
                 let message = self.assemble(&selection, Some(said), picked.handles, &base);
                 return (self.build_on(message, lows, &seen), None);
             }
-            // All of them, not only what is new since this walk began.
+            // All records, not only those that are new since this scan began.
             let said = Said {
                 lows: &base,
                 changed: 0,
@@ -170,7 +173,7 @@ impl Replica {
         &self.state.clocks
     }
 
-    /// Adds keyed operations to a message, whose table names their writers.
+    /// Adds keyed operations to a message whose table names their writers.
     fn put_keyed(&self, message: &mut Message, mut ops: KeyedOps) {
         if !MEMBERS {
             return;
@@ -185,13 +188,13 @@ impl Replica {
         }
         ops.retain(|op| op.by.is_none_or(|by| by.writer != u32::MAX));
         ops.sort_unstable_by_key(KeyedOp::place);
-        // Of several that were absorbed only the key is left.
+        // Only the key is left of several operations whose writers were retired.
         ops.dedup_by_key(|op| op.place());
         message.keyed = ops;
     }
 
-    /// Adds the keyed operations to a message that came since a mark and are newer than `lows`; false,
-    /// with some left out, if they take more than `budget` bytes.
+    /// Adds the keyed operations to a message that arrived since a mark and are newer than `lows`. Returns
+    /// false, with some left out, if they take more than `budget` bytes.
     fn tell_keyed(
         &self,
         message: &mut Message,
@@ -206,7 +209,7 @@ impl Replica {
         all
     }
 
-    /// Everything that is newer than `lows`; `base` as in [`assemble`](Replica::assemble).
+    /// Everything newer than `lows`, with `base` as in [`assemble`](Replica::assemble).
     fn build_all(&self, lows: &Vec<u64>, base: &Vec<u64>) -> Message {
         let selection = Selection::all(lows);
         let picked = self.state.select(&selection, usize::MAX);
@@ -214,8 +217,8 @@ impl Replica {
         self.assemble(&selection, Some(said), picked.handles, base)
     }
 
-    /// Puts what is selected of these counters into the order of the wire, with what is said of writers.
-    /// `base` has the low clocks of the writers that the message tells of.
+    /// Puts the selected records of these counters into wire order, and adds membership records. `base` has
+    /// the low clocks of the message's writers.
     fn assemble<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
@@ -227,7 +230,7 @@ impl Replica {
         let mut named = self
             .state
             .gather(selection, &mut handles, &mut message.delta);
-        // Before the space has members nothing is said of writers, whatever a peer has told of them.
+        // Before the space has members, a message has no membership records, whatever peers have sent.
         let closed = GUESTS && self.membership.configuration().is_some();
         let mut facts: GuestPart<Vec<Fact>> = GuestPart::default();
         if let Some(said) = said.filter(|_| closed) {
@@ -242,7 +245,7 @@ impl Replica {
                 });
             }
         }
-        // One that was taken in may have made nothing yet.
+        // An admitted writer may have made nothing yet.
         let taken_in =
             |number: u32| closed && self.membership.table.cards[number as usize].intro.is_some();
         let table = (base, &named);

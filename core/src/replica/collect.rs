@@ -16,11 +16,11 @@ use alloc::vec::Vec;
 use sweep::sweep;
 
 impl MembersMut<'_> {
-    /// Collects what is stable: dead slots, absorbed writers' amounts, the writers themselves.
-    /// Nothing that is newer than `kept`, what a store has written, is touched. Tells whether
+    /// Collects stable garbage: dead slots, amounts of retired writers, and these writers themselves. It
+    /// touches nothing that is newer than `kept`, the mark of the store's last write. Returns whether
     /// anything was collected.
     ///
-    /// That makes snapshots in parts void: nobody may walk over the state across a collection.
+    /// A collection makes snapshots in parts void, so no scan may span it.
     pub fn collect(&mut self, kept: &Mark) -> bool {
         let replica = &mut *self.replica;
         if replica.membership.configuration().is_none() {
@@ -43,8 +43,8 @@ impl MembersMut<'_> {
 }
 
 impl Replica {
-    /// Sweeps each counter that has more than rows, of what is stable and not newer than the clocks
-    /// `kept`; tells whether anything went.
+    /// Sweeps each counter with more than plain shards, as far as they are stable and not newer than the
+    /// clocks `kept`. Returns whether anything was removed.
     fn sweep_counters(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
         let mut changed = false;
         for at in 0..self.state.pages.len() {
@@ -82,8 +82,7 @@ impl Replica {
         numbers.any(waits_for_keys) || self.quota.waits(&self.state, &self.membership)
     }
 
-    /// Drops everything but the keys that are interned, to begin again as `writer`; which counters
-    /// there were.
+    /// Drops everything but the interned keys, to begin again as `writer`. Returns the counters that existed.
     pub(super) fn clear(&mut self, writer: WriterId) -> Vec<KeyId> {
         if GUESTS {
             self.rejoin.note_former(&self.state, &self.membership);

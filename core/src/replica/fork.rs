@@ -11,9 +11,8 @@ pub struct ForksMut<'a> {
 }
 
 impl ForksMut<'_> {
-    /// A digest of everything that is held here: equal at replicas with equal version vectors,
-    /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
-    /// built without them.
+    /// A digest of everything here. It is equal at replicas with equal version vectors, unless a writer was
+    /// forked. It looks only at changes since the last call. It is 0 in a program built without forks.
     #[inline]
     pub fn content_digest(self) -> u64 {
         let closed = self.replica.membership.configuration().is_some();
@@ -22,10 +21,11 @@ impl ForksMut<'_> {
             .content_digest(&mut self.replica.state, closed)
     }
 
-    /// Goes on under another writer id, freshly [minted](WriterId::mint), as somebody else writes
-    /// under the present one. What was written stays under the old id, which becomes one writer
-    /// among others. False, with nothing done, if the id is known already, or in a space with
-    /// members, who decide such things together.
+    /// Goes on under another writer id, freshly [minted](WriterId::mint), because another process writes
+    /// under the present one. Earlier records stay under the old id, which becomes one writer among others.
+    ///
+    /// Returns false and does nothing if the id is already in use. It does the same in a space with members,
+    /// which decide such changes together.
     pub fn renew(self, writer: WriterId) -> bool {
         if self.replica.state.numbers.get(&writer).is_some()
             || self.replica.membership.configuration().is_some()
@@ -44,12 +44,12 @@ impl ForksMut<'_> {
         self.replica.state.numbers.insert(old, number);
         self.replica.state.numbers.insert(writer, OWN);
         self.replica.state.writers[OWN as usize] = writer;
-        // A mark that knows the former owner of the number is void.
+        // A mark with the former owner of the number is void.
         self.replica.state.assigned[OWN as usize] = self.replica.state.epoch;
         self.replica.state.clocks[number as usize] =
             core::mem::take(&mut self.replica.state.clocks[OWN as usize]);
         self.replica.state.all_moved();
-        // The new writer's first transaction builds on all that is here.
+        // The new writer's first transaction builds on everything here.
         self.replica.state.merged_at.fill(0);
         for page in &mut self.replica.state.pages {
             if page.own.present != 0 {

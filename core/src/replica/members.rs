@@ -12,7 +12,7 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Changes of who is a member, and what this replica states of writers: see [`Replica::members_mut`].
+/// Changes of the members, and this replica's statements about writers: see [`Replica::members_mut`].
 ///
 /// It borrows the whole replica, because these operations span its parts: what is stated of writers, the
 /// state that they count in, the keys of retries, what earlier writers left.
@@ -62,9 +62,9 @@ impl MembersMut<'_> {
         Ok(())
     }
 
-    /// Announces this writer as an incarnation of a member, and declares the owner's earlier ones
-    /// dead, with itself as their heir. Those that ended before they had announced themselves are taken
-    /// in along with it: of a writer that nobody took in, others take it that they have forgotten it.
+    /// Announces this writer as an incarnation of a member. Declares the owner's earlier incarnations dead,
+    /// with this writer as their successor. Also admits earlier writers that ended before they had announced
+    /// themselves. Other replicas treat a writer that was not admitted as one that they have forgotten.
     ///
     /// # Errors
     /// [`Error::NotAMember`].
@@ -170,13 +170,13 @@ impl MembersMut<'_> {
             .admit(&mut self.replica.state, writer)
     }
 
-    /// Has the next [acknowledgement](crate::MembersMut::acknowledge) be made also if nobody waits, and ask
-    /// the other members for theirs.
+    /// Makes the next [acknowledgement](crate::MembersMut::acknowledge) even if no replica waits for it. It
+    /// then also requests those of the other members.
     pub fn request_acknowledgement(&mut self) {
         self.replica.membership.ask_for_acknowledgement()
     }
 
-    /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
+    /// Publishes what this member has merged, if a replica waits for it. Returns whether it did.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -190,7 +190,7 @@ impl MembersMut<'_> {
         if !membership.is_member() {
             return Ok(false);
         }
-        // A replica that hears of this acknowledgement must have heard of the withdrawals before it.
+        // A replica that receives this acknowledgement must have received the withdrawals before it.
         idempotency.withdraw(state, membership, &mut |_, _| ())?;
         idempotency.give_up_keys(state, membership);
         let seen = membership.seen(state);

@@ -1,6 +1,6 @@
 //! Merge: the only way in which another replica's shards get in.
 //!
-//! A message is refused whole or merged whole. `Replica::merge_staged` takes these steps, in this order:
+//! A message is rejected whole or merged whole. `Replica::merge_staged` takes these steps, in this order:
 //!
 //! 1. [`Membership::check`] refuses a message that builds on something missing here, or whose sender must not
 //!    say it.
@@ -42,15 +42,15 @@ use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// How many shards and cuts were installed: those newer than what was held.
+    /// How many shards and watermarks were installed: those newer than the ones here.
     pub shards: usize,
     /// Whether the version vector grew.
     pub new: bool,
-    /// Whether the message took the place of all that was held: nobody had waited for this replica,
-    /// and things that it held had been collected.
+    /// Whether the message replaced the whole state. Members had not waited for this replica, and had
+    /// collected records that it still had.
     pub replaced: bool,
 }
 
@@ -69,8 +69,8 @@ impl Replica {
         self.merge_with(message, None, &mut |_| ())
     }
 
-    /// Merges a message, and names each counter that changed. `live` is the writer in whose own session the
-    /// message came, if it came in one: that writer may be new.
+    /// Merges a message, and calls `changed` with each counter that changed. `live` is the writer in whose
+    /// own session the message arrived, if there is one. That writer may be new.
     ///
     /// # Errors
     /// As [`merge`](Replica::merge).
@@ -83,8 +83,7 @@ impl Replica {
         self.merge_staged(&[], message, live, changed)
     }
 
-    /// Merges a transfer, all of it at once: the chunks that came before the last one, encoded,
-    /// and the last one.
+    /// Merges a whole transfer at once: the encoded chunks before the last one, and the last one.
     pub(crate) fn merge_staged(
         &mut self,
         staged: &[Vec<u8>],
@@ -123,8 +122,8 @@ impl Replica {
         })
     }
 
-    /// Refuses the chunks of a transfer if the table of the last one does not cover them, because what it
-    /// does not cover must not become visible, or if there is no room for their keys.
+    /// Rejects the chunks of a transfer if the table of the last one does not cover them, or if there is no
+    /// room for their keys. An uncovered record must not become visible.
     #[inline(always)]
     fn check_chunks(&self, staged: &[Vec<u8>], last: &Message) -> Result<(), Error> {
         let covered = |entry: &Entry| {
@@ -146,8 +145,8 @@ impl Replica {
         self.state.keys.room_for(key_bytes)
     }
 
-    /// Joins the shards of a chunk that comes before the last one of its transfer, and remembers its
-    /// operations under keys. `forgotten` are the entries of the last one whose writers are forgotten here.
+    /// Joins the shards of a chunk before the last one of its transfer, and stores its operations under keys.
+    /// `forgotten` has the entries of the last chunk whose writers are forgotten here.
     #[inline(always)]
     fn install_chunk(
         &mut self,
@@ -162,8 +161,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Joins the message's shards without moving the version vector: visible to nobody who reads
-    /// only after [`conclude`](Replica::conclude), which must follow before anything else.
+    /// Joins the message's shards without moving the version vector. They are visible only after
+    /// [`conclude`](Replica::conclude), which must follow before anything else.
     pub(super) fn install(
         &mut self,
         message: &Message,
@@ -179,8 +178,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Ends what [`install`](Replica::install) began: takes in what is said of writers, moves the
-    /// version vector up to the message's `hi`, and tells how much was installed.
+    /// Completes [`install`](Replica::install). Merges the membership records, moves the version vector up to
+    /// the message's `hi`, and returns how much was installed.
     pub(super) fn conclude(
         &mut self,
         message: &Message,

@@ -14,24 +14,24 @@ use crate::state::slot::{Base, NEVER};
 use alloc::vec::Vec;
 
 impl Replica {
-    /// Makes one operation, as a transaction of its own. Tells whether the counter existed before,
-    /// or, of [`Op::Persist`], whether it had an expiry.
+    /// Makes one operation, as a transaction of its own. Returns whether the counter existed before. For
+    /// [`Op::Persist`], returns whether it had an expiry.
     ///
-    /// What does nothing is no transaction: deleting, expiring or persisting an absent counter. A
-    /// counter that has expired is deleted before anything else is done to it.
+    /// An operation without an effect makes no transaction: deleting, expiring or persisting an absent
+    /// counter. A counter that has expired is deleted before any other operation on it.
     ///
     /// # Errors
-    /// As [`add`](Replica::add), and [`Error::ExpiryRange`] over
-    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). Of one that [only adds](crate::MembersMut::set_adds_only)
-    /// `Error::BeyondRole` and `Error::Expired`.
+    /// The errors of [`add`](Replica::add), and [`Error::ExpiryRange`] over
+    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). `Error::BeyondRole` and `Error::Expired` if this replica
+    /// [only adds](crate::MembersMut::set_adds_only).
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])
     }
 
-    /// [Applies](Replica::apply) an operation to the counter that goes by `handle`.
+    /// [Applies](Replica::apply) an operation to the counter with the number `handle`.
     ///
     /// # Errors
-    /// As [`apply`](Replica::apply), and [`Error::UnknownHandle`].
+    /// The errors of [`apply`](Replica::apply), and [`Error::UnknownHandle`].
     pub fn apply_at(&mut self, handle: KeyId, op: Op) -> Result<bool, Error> {
         if self.state.keys.get(handle).is_none() {
             return Err(Error::UnknownHandle {
@@ -48,13 +48,13 @@ impl Replica {
         Ok(told)
     }
 
-    /// Makes several operations on any counters, as one transaction: every replica sees all of
-    /// them or none. Each sees what the ones before it did. Tells of each what
-    /// [`apply`](Replica::apply) does.
+    /// Makes several operations on any counters, as one transaction: every replica sees all of them or none.
+    /// Each operation sees the effects of those before it. Returns the result of [`apply`](Replica::apply)
+    /// for each.
     ///
     /// # Errors
-    /// As [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. Nothing of the transaction
-    /// is done then.
+    /// The errors of [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. After an error, nothing
+    /// of the transaction is done.
     pub fn transact<K: AsRef<str>>(&mut self, ops: &[(K, Op)]) -> Result<Vec<bool>, Error> {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge {
@@ -72,7 +72,7 @@ impl Replica {
         Ok(told)
     }
 
-    /// Makes operations on drafts of their counters. If one is refused, nothing is left of any.
+    /// Makes operations on drafts of their counters. If one is rejected, none has an effect.
     #[inline(always)]
     fn draft_all<K: AsRef<str>>(
         &mut self,
@@ -96,11 +96,11 @@ impl Replica {
         Ok(told)
     }
 
-    /// Adds to counters that go by their handles, as one transaction, if this writer has a plain shard of
-    /// each already. False, with nothing changed, if it has not, or something is wrong: a
-    /// [`Transaction`](Replica::begin) does all of it, and tells what is wrong.
+    /// Adds to counters, given by their handles, as one transaction, if this writer already has a plain shard
+    /// of each. Otherwise, or if an add fails, returns false and changes nothing. Then make a
+    /// [`Transaction`](Replica::begin), which handles all cases and reports the error.
     ///
-    /// It looks at no other writer's shards, of which a counter may have tens of thousands.
+    /// It does not look at shards of other writers, of which a counter may have tens of thousands.
     #[cfg(feature = "members")]
     pub fn add_together(&mut self, adds: &[(KeyId, i64)]) -> bool {
         let fits = adds.len() <= TRANSACTION_OPS_MAX;
@@ -126,13 +126,13 @@ impl Replica {
         true
     }
 
-    /// Whether an add needs no more than a plain shard of this writer's that is there.
+    /// Whether an add only needs an existing plain shard of this writer.
     #[cfg(feature = "members")]
     fn is_small(&self, handle: KeyId, by: i64) -> bool {
         self.state.is_small(handle, by) && Quota::check_at(&self.state, handle).is_ok()
     }
 
-    /// Makes an add that [is small](Self::is_small), and notes what it did, if that is to be kept.
+    /// Makes an add that [is small](Self::is_small), and adds it to the journal if there is one.
     #[cfg(feature = "members")]
     fn add_small(&mut self, handle: KeyId, by: i64, clock: u64, did: &mut Dids) {
         let (page_at, slot) = place(handle);
@@ -151,8 +151,8 @@ impl Replica {
         }
     }
 
-    /// Deletes the counter if it has expired; tells whether it had. One that
-    /// [only adds](crate::MembersMut::set_adds_only) deletes nothing.
+    /// Deletes the counter if it has expired, and returns whether it had. A replica that [only
+    /// adds](crate::MembersMut::set_adds_only) deletes nothing.
     ///
     /// # Errors
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
@@ -176,7 +176,7 @@ impl Replica {
         Ok(true)
     }
 
-    /// One operation on a draft of its counter; `drafts` ascend by handle.
+    /// Makes one operation on a draft of its counter. `drafts` ascend by handle.
     pub(super) fn step_key(
         &mut self,
         drafts: &mut Vec<Draft>,
@@ -201,8 +201,8 @@ impl Replica {
         self.step(&mut drafts[at], clock, op, did)
     }
 
-    /// Makes an operation on a draft; notes what it did, if that is to be kept. One that is refused
-    /// leaves the draft as it was: a counter that has just expired begins again, which fits.
+    /// Makes an operation on a draft, and adds it to the journal if there is one. A rejected operation leaves
+    /// the draft unchanged, except that a counter that has just expired begins again.
     pub(crate) fn step(
         &self,
         draft: &mut Draft,
@@ -250,7 +250,7 @@ impl Replica {
         })
     }
 
-    /// Makes what was drafted visible.
+    /// Makes a draft visible.
     pub(crate) fn commit(&mut self, clock: u64, draft: &mut Draft) {
         if draft.changed {
             let mut slots = core::mem::take(&mut draft.slots);

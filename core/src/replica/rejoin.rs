@@ -22,15 +22,16 @@ pub struct RejoinMut<'a> {
 }
 
 impl RejoinMut<'_> {
-    /// Drops everything but the keys that are interned, and goes on as `writer`, freshly minted, from
-    /// the whole state of another replica. Gives back the own transactions that may not be part of
-    /// that state, to be [made again](crate::RejoinMut::make_again) once it is certain which are not. Names
-    /// each counter that may have changed.
+    /// Drops everything but the interned keys, and goes on as `writer`, freshly minted, from the whole state
+    /// of another replica. Calls `changed` with each counter that may have changed.
+    ///
+    /// Returns the own transactions that may be missing in that state. They are [made
+    /// again](crate::RejoinMut::make_again) once it is certain which ones are missing.
     ///
     /// # Errors
-    /// [`Error::Outdated`] if the message is not a whole state of a closed space,
-    /// [`Error::Stranger`] if it has something of a writer that nobody took in, and as
-    /// [`merge`](Replica::merge). Nothing is changed then.
+    /// [`Error::Outdated`] if the message is not a whole state of a closed space. [`Error::Stranger`] if it
+    /// has records of a writer that no member admitted. The errors of [`merge`](Replica::merge). After an
+    /// error, nothing is changed.
     pub fn begin_again(
         &mut self,
         writer: WriterId,
@@ -40,7 +41,7 @@ impl RejoinMut<'_> {
         self.begin_again_staged(writer, &[], state, changed)
     }
 
-    /// As [`begin_again`](crate::RejoinMut::begin_again), from a state that came in encoded chunks.
+    /// Like [`begin_again`](crate::RejoinMut::begin_again), from a state that arrived in encoded chunks.
     pub(crate) fn begin_again_staged(
         &mut self,
         writer: WriterId,
@@ -89,11 +90,12 @@ impl RejoinMut<'_> {
         Ok(journal)
     }
 
-    /// Makes transactions of a former writer again, before any other of this one. `upto` is the last
-    /// of its clocks that [was taken over](crate::Members::retired_clock), 0 if none was; `None` if nobody
-    /// remembers: then what was published, up to the clock `published`, is left alone and reported
-    /// as unknown. Of a writer that began before the space had members, and of which nothing was
-    /// taken over, what is left is added.
+    /// Makes transactions of an earlier writer again, before any other transaction of this one.
+    ///
+    /// `upto` is the last of its clocks that [counted](crate::Members::retired_clock), or 0 if none did. It
+    /// is `None` if no member has a record of that. Then the transactions up to the clock `published` are not
+    /// made again, and are reported as unknown. If a writer began before the space had members and none of
+    /// its clocks counted, its surviving amounts are added.
     pub fn make_again(
         &mut self,
         journal: Journal,
@@ -101,7 +103,7 @@ impl RejoinMut<'_> {
         published: u64,
         changed: &mut dyn FnMut(KeyId),
     ) -> Returned {
-        // Of what nobody was told nothing counts.
+        // Transactions that no peer received do not count.
         let upto = upto.or((published == 0).then_some(0));
         if upto == Some(0) && !journal.survivors.is_empty() {
             let again = self.make_one_again(journal.open, journal.survivors, None, changed);
@@ -114,7 +116,7 @@ impl RejoinMut<'_> {
         let unknown = match upto {
             Some(upto) if upto < journal.open => Some((upto + 1, journal.open)),
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
-            // What was made while the space was open is not told apart.
+            // Transactions of the time when the space was open can't be told apart.
             None if from > journal.dropped => Some((journal.dropped + 1, from.max(journal.open))),
             _ => None,
         };
@@ -130,7 +132,7 @@ impl RejoinMut<'_> {
         }
     }
 
-    /// Makes the transaction that had the clock `was` again, unless somebody else has made it under its key.
+    /// Makes the transaction with the earlier clock `was` again, unless another one was made under its key.
     fn make_one_again(
         &mut self,
         was: u64,
@@ -152,8 +154,9 @@ impl RejoinMut<'_> {
         }
     }
 
-    /// Makes a transaction again, under its idempotency key if it had one. What can't be done is left
-    /// out; but of one that takes more of a budget than is held here nothing is made, and that is `None`.
+    /// Makes a transaction again, under its idempotency key if it had one. Operations that fail are left out.
+    /// If the transaction takes more of a budget than this replica holds, nothing is made, and it returns
+    /// `None`.
     fn transact_again(
         &mut self,
         did: Vec<Did>,
@@ -241,17 +244,18 @@ impl RejoinMut<'_> {
         Some(ops)
     }
 
-    /// Takes over what another process of the same owner left behind, which is gone: `left` is the
-    /// replica that was [restored](Replica::restore) from its store under a writer that never wrote.
-    /// What it had made and nobody may hold is made again in time, as what was made by earlier starts of
-    /// this replica's own; in an open space, all that it held is merged. A store has to have a
-    /// [snapshot](Replica::snapshot) of what comes of it, and the other store to be gone, before anybody
-    /// is told anything. Names each counter that changed.
+    /// Takes over the records of another process of the same owner, which has ended. `left` is the replica
+    /// that was [restored](Replica::restore) from its store under a writer that never wrote. Calls `changed`
+    /// with each counter that changed.
+    ///
+    /// Transactions of `left` that may be at no member are made again in time, like those of earlier starts
+    /// of this replica. In an open space, everything in `left` is merged. Before this replica sends anything,
+    /// its store must have a [snapshot](Replica::snapshot) of the result, and the other store must be gone.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space has members there and is open here: then this one is to be taken
-    /// over by that one, or to wait until it has heard of them; and as [`merge`](Replica::merge). Nothing
-    /// is taken over then.
+    /// [`Error::Closed`] if the space has members in `left` and is open here. Then let the other replica take
+    /// over this one, or wait until this one has received the members. The errors of
+    /// [`merge`](Replica::merge). After an error, nothing is taken over.
     pub fn take_over(
         &mut self,
         left: &mut Replica,

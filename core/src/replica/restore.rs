@@ -1,4 +1,4 @@
-//! Restoring: reading back what a store kept, or what another program held.
+//! Restoring: reading back a store's records, or another program's state.
 
 use super::Replica;
 use crate::error::Error;
@@ -11,14 +11,14 @@ use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
 
 impl Replica {
-    /// Takes back what this replica's store kept of an earlier start: the messages that
-    /// [`since`](Replica::since) gave, in order, into an empty replica. They were judged when they
-    /// were merged first, by more than was stored, so who sent them is not asked again.
+    /// Reads back a record that this replica's store has from an earlier start, into an empty replica.
+    /// Restore the messages of [`since`](Replica::since) in order. They were checked at their first merge,
+    /// with more data than was stored, so their senders are not checked again.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if a message between is missing, [`Error::CountersFull`] over 2^32 bytes of
-    /// keys. Nothing is changed then. A state that was merged once is never refused for its number of
-    /// writers.
+    /// [`Error::NotCovered`] if a message in between is missing, [`Error::CountersFull`] over 2^32 bytes of
+    /// keys. After an error, nothing is changed. A state that was merged once is never rejected for its
+    /// number of writers.
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();
@@ -26,7 +26,7 @@ impl Replica {
         self.take_stored(message, found)
     }
 
-    /// Refuses what builds on something that is not held, or what there is no room for.
+    /// Rejects a message that builds on something missing here, or that has no room.
     pub(super) fn check_stored(&self, message: &Message) -> Result<(), Error> {
         for entry in &message.delta.writers {
             let held = self.state.clock_of(entry);
@@ -37,7 +37,7 @@ impl Replica {
         self.state.room_for_keys(&message.delta, true)
     }
 
-    /// Takes in a message that was judged when it was merged first.
+    /// Merges a message that was checked at its first merge.
     pub(super) fn take_stored(
         &mut self,
         message: &Message,
@@ -57,30 +57,29 @@ impl Replica {
         Ok(())
     }
 
-    /// A replica that goes on where another one of this process ended: under its writer, with its
-    /// clock, and with all that it held. `state` is its whole state, of an open space. So a program
-    /// that was built without members, and meets a space that has some, goes on in one built with
-    /// them. The other one must never be used again: both would write under one id.
+    /// A replica that continues another one of this process: with its writer, its clock, and its whole state
+    /// `state`, of an open space. So a program built without members can continue in one built with them once
+    /// the space has members. Never use the other replica again, because both would write under one id.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space has members in that state: then more than the state is needed
-    /// to go on. [`Error::NotCovered`] if the state is not whole, [`Error::CountersFull`].
+    /// [`Error::Closed`] if the space has members in that state, because continuing then needs more than the
+    /// state. [`Error::NotCovered`] if the state is not whole, [`Error::CountersFull`].
     pub fn resume(space: Space, writer: WriterId, state: &Message) -> Result<Replica, Error> {
         if state.is_closed() {
             return Err(Error::Closed);
         }
         let mut replica = Replica::new(space, writer);
         replica.restore(state)?;
-        // What was merged after the last transaction is not told apart from what was merged before:
-        // the next push builds on all of it.
+        // Merges before and after the last transaction can't be told apart, so the next push builds on all of
+        // them.
         let clock = replica.clock();
         replica.state.merged_at.fill(clock);
         if GUESTS {
             *replica.state.seen_at_last = replica.state.clocks.clone();
         }
         if clock > 0 && replica.state.numbers.len() == 1 {
-            // It has seen nobody, so it had not at its first transaction either. Of any other it is
-            // not known, and nothing is claimed.
+            // A replica without other writers had none at its first transaction either. For any other
+            // replica, this is unknown, and nothing is claimed.
             replica.membership.table.cards[OWN as usize].base = Some(Box::default());
         }
         Ok(replica)

@@ -1,16 +1,16 @@
 //! Roles: which operations the role of this replica's owner allows.
 //!
-//! Peers refuse what is beyond a role. So a replica of such a role must not make it: it would be sent again and
-//! again, and with it everything that was made after it.
+//! Peers reject operations beyond a role. So a replica with a role must not make such an operation. It would
+//! be sent again and again, together with everything that was made after it.
 
 use super::{MembersMut, Op, Replica};
 use crate::error::Error;
 use crate::state::counter::Sum;
 
 impl MembersMut<'_> {
-    /// Lets this replica only add, as the role of a writer asks for: whatever cancels is refused with
-    /// [`Error::BeyondRole`], and an add to a counter that has to be deleted first, as it has expired,
-    /// with [`Error::Expired`]. What was made before stays.
+    /// Lets this replica only add, as the role of a writer requires. An operation that cancels is rejected
+    /// with [`Error::BeyondRole`]. An add to an expired counter, which would have to be deleted first, is
+    /// rejected with [`Error::Expired`]. Earlier operations stay.
     pub fn set_adds_only(&mut self, adds_only: bool) {
         self.replica.adds_only = adds_only;
     }
@@ -22,8 +22,8 @@ impl Replica {
         self.adds_only
     }
 
-    /// Refuses an operation that cancels, and an add that has to cancel first what the counter comes to:
-    /// all of it, or an expiry that would end the new life.
+    /// Rejects an operation that cancels, and an add that first has to cancel the counter's sum. This sum is
+    /// the whole value, or an expiry that would end the new lifetime.
     pub(super) fn check_role(&self, op: Op, sum: &Sum) -> Result<(), Error> {
         let left = !sum.exists() && sum.until.is_some();
         match op {
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(one.value("k"), Some(7));
     }
 
-    /// The expiry was made by somebody who had not seen the delete.
+    /// The expiry was made by a replica that had not seen the delete.
     #[test]
     fn whoever_only_adds_takes_no_expiry_away() {
         let (mut one, mut two) = (replica(1), replica(2));

@@ -1,5 +1,5 @@
-//! Snapshots in parts: a whole state that a store writes bit by bit, while local writes and merges
-//! go on, and takes back.
+//! Snapshots in parts: a store writes a whole state bit by bit while local writes and merges go on, and reads
+//! it back.
 
 use super::{Replica, Walk};
 use crate::error::{Error, Rule};
@@ -11,13 +11,13 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
-/// How often the parts may double: then they are as large as any state.
+/// Maximum number of doublings of the parts. Then a part is as large as any state.
 const DOUBLINGS_MAX: u32 = 31;
-/// Most counters for which memory is set aside before they are there: some 300 MB.
+/// Maximum number of counters for which memory is reserved in advance: some 300 MB.
 const ROOM_MAX: usize = 1 << 24;
 
-/// A snapshot that is being written: where it stands. It belongs to the replica that
-/// [began](Snapshot::begin) it.
+/// The progress of a snapshot that is being written. It belongs to the replica that [began](Snapshot::begin)
+/// it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// `None` once it is finished or void.
@@ -27,18 +27,18 @@ pub struct Snapshot {
 /// A part of a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// One of several; there are more.
+    /// One of several parts. More follow.
     More(Message),
-    /// The last one. The parts up to it are the state of the moment at which it was made.
+    /// The last part. All parts together are the state at the moment when this part was made.
     Last(Message),
-    /// There is no part: the snapshot was finished before, or something happened that the parts
-    /// made so far can't tell. They mean nothing then, and the snapshot is to be begun again.
+    /// There is no part. The snapshot was finished before, or something has happened that the parts so far
+    /// can't express. Then these parts mean nothing, and the snapshot has to begin again.
     Void,
 }
 
 impl Snapshot {
-    /// Begins a [`snapshot`](Replica::snapshot) of a replica that is made in parts, so that it holds up nothing
-    /// for long. Between two parts anything may be done here.
+    /// Begins a [`snapshot`](Replica::snapshot) of a replica in parts, so that it blocks nothing for long.
+    /// Between two parts, any operation is allowed.
     pub fn begin(replica: &Replica) -> Snapshot {
         Snapshot {
             walk: Some(Walk::new(replica, &VersionVector::default(), true)),
@@ -47,15 +47,15 @@ impl Snapshot {
 
     /// The next part of a snapshot, of about `bytes_target` bytes as estimated before encoding.
     ///
-    /// What changes meanwhile is told once more, in further walks over what is new, each with parts
-    /// twice as large as the one before, so that it comes to an end however much is written. Only a
-    /// collection, a state that takes the place of all that was held, another writer id, or a writer
-    /// that was found forked makes a snapshot [`Void`](Part::Void). A [collection](crate::MembersMut::collect)
-    /// is put off by giving it a mark of nothing.
+    /// Further scans send everything that changes meanwhile. Each of them has parts twice as large as the one
+    /// before. So the snapshot ends, however much is written.
     ///
-    /// The parts are to be [restored](Restoring) in order, and after them what
-    /// [`since`](Replica::since) gives from the [`mark`](Replica::mark) on that is made directly
-    /// after the last part.
+    /// Four events make a snapshot [`Void`](Part::Void): a collection, a state that replaces everything,
+    /// another writer id, and a writer that was found forked. To put a
+    /// [collection](crate::MembersMut::collect) off, pass it an empty mark.
+    ///
+    /// [Restore](Restoring) the parts in order. After them, restore the messages that
+    /// [`since`](Replica::since) returns from the [`mark`](Replica::mark) made directly after the last part.
     pub fn step(&mut self, replica: &Replica, bytes_target: usize) -> Part {
         let walk = self.walk.take();
         let Some(walk) = walk.filter(|walk| !walk.is_void(replica)) else {
@@ -73,14 +73,14 @@ impl Snapshot {
     }
 }
 
-/// A replica that takes the parts of a finished snapshot back, one by one.
+/// A replica that reads the parts of a finished snapshot back, one by one.
 ///
-/// It becomes a replica only with the last part: one that was not restored to the end is never seen.
+/// It becomes a replica only with the last part, so an incomplete one is never visible.
 pub struct Restoring {
     replica: Replica,
-    /// Counters with more than rows, which are normalized when all is there.
+    /// Counters with more than plain shards. They are normalized once all parts are there.
     odd: Vec<u32>,
-    /// Up to which clocks the parts tell of their writers, by local number.
+    /// The clocks up to which the parts have their writers, by local number.
     told: Vec<u64>,
 }
 
@@ -95,15 +95,14 @@ impl Restoring {
         }
     }
 
-    /// Sets memory aside for so many counters, which halves the time that it takes to take them back.
-    /// More or fewer may come.
+    /// Reserves memory for `counters` counters, which halves the time to read them back. There may be more or
+    /// fewer.
     pub fn with_room(mut self, counters: usize) -> Restoring {
         self.replica.state.keys.reserve(counters.min(ROOM_MAX));
         self
     }
 
-    /// Takes the next part, which is not the last one. Whoever stores parts has to see to it that
-    /// none is left out.
+    /// Reads the next part, which is not the last one. The caller must not leave out a part.
     ///
     /// # Errors
     /// [`Error::CountersFull`], as for [`Replica::restore`].
@@ -130,11 +129,11 @@ impl Restoring {
         Ok(self)
     }
 
-    /// Takes the last part: the replica is as the one was that made it.
+    /// Reads the last part. The result is the replica that made the parts.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if that is no last part, [`Error::Malformed`] if the parts are not of
-    /// its snapshot, [`Error::CountersFull`].
+    /// [`Error::NotCovered`] if the message is not a last part, [`Error::Malformed`] if the parts do not
+    /// belong to its snapshot, [`Error::CountersFull`].
     pub fn finish(self, last: &Message) -> Result<Replica, Error> {
         let mut replica = self.replica;
         replica.check_stored(last)?;

@@ -22,10 +22,11 @@ impl Replica {
         if !GUESTS || !new || !self.membership.is_replaced_by(&self.state, message)? {
             return Ok(false);
         }
-        // It must not take anything back: whom it does not name, its sender has forgotten. Or it never
-        // took them in, if this replica has not heard of members before: they come to terms with members
-        // themselves. To wait for that would be to stay apart for as long as they stay away; and for ever
-        // if the members have ended one of which they had heard less: its process goes on under another.
+        // The message must not take anything back. The sender has forgotten a writer that the message does
+        // not name. If the space was open here, the sender may never have admitted this writer, which then
+        // deals with members by itself. A replica that waited for such writers would stay apart while they
+        // are away. It would wait for ever if members had ended one of them at an earlier clock, because its
+        // process goes on under another writer.
         let open = self.membership.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.rejoin.is_former(&it.0)) {
             let ended = open && message.says_ended(&writer);
@@ -43,7 +44,7 @@ impl Replica {
         Ok(true)
     }
 
-    /// Takes in what is said of writers; who was absorbed, as is new.
+    /// Merges the membership records. Returns the writers that were retired by new records.
     pub(super) fn take_facts(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
         let mut retired = Vec::new();
         for fact in message.facts() {

@@ -1,5 +1,5 @@
-//! A transaction that is made step by step: each operation sees what the ones before it did, and
-//! its outcome can be looked at before the next one.
+//! A transaction that is made step by step. Each operation sees the effects of those before it, and its
+//! result is known before the next one.
 
 use super::quota::Noted;
 use super::{QuotaHooks, Replica};
@@ -11,8 +11,8 @@ use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
 use alloc::vec::Vec;
 
-/// A transaction that is being made. Nobody sees anything of it before it is
-/// [committed](Transaction::commit); if it is dropped, nothing has happened.
+/// A transaction that is being made. It is invisible until it is [committed](Transaction::commit). If it is
+/// dropped, nothing has happened.
 pub struct Transaction<'a> {
     pub(crate) replica: &'a mut Replica,
     pub(crate) clock: u64,
@@ -21,13 +21,12 @@ pub struct Transaction<'a> {
     pub(crate) did: Dids,
     /// How many operations were made.
     pub(crate) ops: usize,
-    /// What the quota is told once it is committed.
+    /// The notes that the quota receives at the commit.
     pub(crate) quota: Noted,
 }
 
 impl Replica {
-    /// Begins a transaction. It does what [`transact`](Replica::transact) does with the same
-    /// operations.
+    /// Begins a transaction. The result is that of [`transact`](Replica::transact) with the same operations.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
@@ -45,12 +44,12 @@ impl Replica {
 }
 
 impl Transaction<'_> {
-    /// Makes an operation on what the operations before it did. Tells what
-    /// [`Replica::apply`] does.
+    /// Makes an operation after the earlier operations of the transaction. Returns the result of
+    /// [`Replica::apply`].
     ///
     /// # Errors
-    /// As [`Replica::apply`], and [`Error::TransactionTooLarge`]. The transaction stays as it was
-    /// then, and may go on.
+    /// The errors of [`Replica::apply`], and [`Error::TransactionTooLarge`]. After an error, the transaction
+    /// is as it was before and may go on.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         let ops = self.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
@@ -62,7 +61,7 @@ impl Transaction<'_> {
         Ok(told)
     }
 
-    /// The replica, without what this transaction does.
+    /// The replica, without the operations of this transaction.
     pub fn replica(&self) -> &Replica {
         self.replica
     }
@@ -87,7 +86,7 @@ impl Transaction<'_> {
         expiry.filter(|_| !self.replica.is_past(expiry))
     }
 
-    /// What a counter comes to that an operation was made on.
+    /// The sum of a counter on which an operation was made.
     fn drafted(&self, key: &str) -> Option<Sum> {
         let handle = self.replica.state.keys.find(key)?;
         let at = self.drafts.binary_search_by_key(&handle, |it| it.handle);
@@ -95,13 +94,13 @@ impl Transaction<'_> {
         Some(counter::sum(slots, &self.replica.state.writers))
     }
 
-    /// Makes all of it visible at once, and adds each counter that changed to `changed`. If nothing
-    /// changed, no transaction is made.
+    /// Makes all operations visible at once, and adds each counter that changed to `changed`. If nothing
+    /// changed, makes no transaction.
     pub fn commit(mut self, changed: &mut Vec<KeyId>) {
         self.finish(changed);
     }
 
-    /// Makes all of it visible, and adds each counter that changed to `changed`.
+    /// Makes all operations visible, and adds each counter that changed to `changed`.
     pub(super) fn finish(&mut self, changed: &mut Vec<KeyId>) {
         for mut draft in core::mem::take(&mut self.drafts) {
             if draft.changed {

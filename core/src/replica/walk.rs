@@ -18,28 +18,28 @@ use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// A place in the walks over the shard map.
+/// A place in the scans over the shard map.
 ///
-/// It counts on local numbers, and on clocks that only grow: see `Replica::voided`. Once these do not
-/// hold any more it is [void](Walk::is_void), and must not be gone on with.
+/// It depends on local numbers, and on clocks that only grow: see `Replica::voided`. Once one of these fails,
+/// it is [void](Walk::is_void) and must not be continued.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
-    /// This walk tells what is newer than this, by the writers' local numbers.
+    /// This scan sends what is newer than this, by the writers' local numbers.
     lows: Vec<u64>,
-    /// The version vector when this walk began: the next walk's `lows`.
+    /// The version vector when this scan began: the next scan's `lows`.
     begin: Vec<u64>,
     cursor: Cursor,
     keyed: KeyedWalk,
-    /// How many walks were before this one.
+    /// How many scans came before this one.
     number: u32,
-    /// The writers that alone are told of, if that are not all.
+    /// The only writers whose records are sent, or `None` for all writers.
     only: GuestPart<Option<Vec<WriterId>>>,
-    /// How often walks had become void when the first one began.
+    /// How many times scans had become void when the first one began.
     voided: GuestPart<u64>,
 }
 
 impl Walk {
-    /// The first walk, over what is held and not in `since`, and over keyed operations if they are
+    /// The first scan, over what this replica has beyond `since`, and over keyed operations if they are
     /// wanted.
     pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Walk {
         let lows = replica.membership.lows(&replica.state, since);
@@ -54,13 +54,13 @@ impl Walk {
         }
     }
 
-    /// Whether something happened since the first walk began that the parts made so far can't tell.
+    /// Whether something has happened since the first scan began that the parts so far can't express.
     pub(crate) fn is_void(&self, replica: &Replica) -> bool {
         *self.voided != *replica.state.voided
     }
 
-    /// The first walk over what these writers alone made and is not in `since`. What it tells builds on
-    /// what they had seen of others: whoever lacks some of that takes it later.
+    /// The first scan over the records that only these writers made beyond `since`. They build on what their
+    /// writers had of others, so a replica that lacks some of that accepts them later.
     pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Walk {
         let mut walk = Walk::new(replica, since, false);
         walk.lows = replica.state.clocks_in(since);
@@ -68,22 +68,22 @@ impl Walk {
         walk
     }
 
-    /// How many walks were before this one. Later walks may use larger parts, so that a stream of
-    /// writes has to be fast to keep ahead.
+    /// How many scans came before this one. Later scans may use larger parts, so that only a very fast stream
+    /// of writes keeps ahead of them.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The part at which the walk stands, of about `budget` bytes, and where the next one begins;
-    /// `None` after the last one, which is complete. `since` is what the first walk began with.
+    /// The present part of the scan, of about `budget` bytes, and where the next one begins. The latter is
+    /// `None` after the last part, which is complete. `since` is the begin of the first scan.
     pub(crate) fn step(
         mut self,
         replica: &Replica,
         since: &VersionVector,
         budget: usize,
     ) -> (Message, Option<Walk>) {
-        // Writers that came since. They start from nothing even if the peer told of them: a part
-        // that is made again must not reach further than before, or what lies between is left out.
+        // Writers that arrived since start from nothing, even if the peer had something of them. A repeated
+        // part must not reach further than before, or the records in between are left out.
         let writers = replica.clocks().len();
         self.lows.resize(writers, 0);
         self.begin.resize(writers, 0);
@@ -101,7 +101,7 @@ impl Walk {
         let fresh = self.cursor == Cursor::default();
         let next = match cursor {
             Some(cursor) => Some(Walk { cursor, ..self }),
-            // This walk fits one part, so all of it is of this moment.
+            // This scan fits one part, so all of it is of this moment.
             None if fresh => None,
             None => Some(Walk {
                 lows: self.begin,
@@ -118,7 +118,7 @@ impl Walk {
 }
 
 impl Replica {
-    /// Lets nothing through but what these writers made.
+    /// Lets only the records of these writers through.
     pub(super) fn leave_out(&self, lows: &mut [u64], only: &[WriterId]) {
         for (low, writer) in lows.iter_mut().zip(&self.state.writers) {
             if !only.contains(writer) {
@@ -127,7 +127,7 @@ impl Replica {
         }
     }
 
-    /// What is held in `since` of the writers that `lows` lets through, and nothing of the others.
+    /// The part of `since` for the writers that `lows` lets through, and nothing for the others.
     pub(super) fn told_of(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
         let told = self.state.clocks_in(since).into_iter().zip(lows);
         let told = told.map(|(told, low)| match *low {
@@ -137,9 +137,9 @@ impl Replica {
         told.collect()
     }
 
-    /// What a message that tells only of the writers which `lows` lets through builds on of the others:
-    /// what the last own transaction had seen, or all that is held if there is something new of a writer
-    /// of whom that is not known. If there is nothing new at all, that is nothing.
+    /// The clocks of other writers on which a message builds that has only the writers which `lows` lets
+    /// through. These are the clocks that the last own transaction had. If another writer has something new,
+    /// it is everything here, because its base is not known. If there is nothing new at all, there are none.
     pub(super) fn built_on(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
         let told = self.told_of(since, lows);
         let news = |at: &usize| told[*at] < self.state.clocks[*at];
@@ -148,7 +148,8 @@ impl Replica {
             let clock = self.state.clocks[at];
             let seen = match last == Some(OWN as usize) && self.state.merged_at[at] >= self.clock()
             {
-                // Who takes in a start of a member's wants to know of everybody that he knows it.
+                // A peer that admits a member's start needs every other start in the message to be one that
+                // it has.
                 true if self.membership.table.cards[at].announce.is_some() => {
                     self.state.seen_at_last[at].max(clock.min(1))
                 }
@@ -167,7 +168,7 @@ impl Replica {
         of.collect()
     }
 
-    /// Lets a message build on this of the writers of which it tells nothing.
+    /// Makes a message build on `seen` for the writers of which it has no records.
     pub(super) fn build_on(&self, mut message: Message, lows: &[u64], seen: &[u64]) -> Message {
         for entry in &mut message.delta.writers {
             let at = self.state.numbers.get(&entry.writer).unwrap_or(OWN) as usize;

@@ -6,16 +6,16 @@ use alloc::string::String;
 /// Times and names that a sync machine works with.
 #[derive(Clone, Debug)]
 pub struct SyncConfig {
-    /// How long fresh changes are gathered before they are pushed, in milliseconds. 0 pushes at
-    /// the next tick; more costs latency and saves messages.
+    /// How long fresh changes are gathered before they are pushed, in milliseconds. 0 pushes at the next
+    /// tick. More costs latency and saves messages.
     pub push_delay_ms: u32,
     /// Mean time between two digests on a link, in milliseconds. It bounds how long a lost message
     /// goes unnoticed.
     pub interval_ms: u32,
-    /// How long an answer may take before somebody else is asked, in milliseconds.
+    /// How long an answer may take before the machine asks another peer, in milliseconds.
     pub pull_timeout_ms: u32,
-    /// How long what came of an answer that broke off is kept for its process to come back and go on,
-    /// in milliseconds; then it is let go, and the next pull begins anew. Up to
+    /// How long the chunks of a broken transfer are stored for its process to connect again, in milliseconds.
+    /// After that they are dropped, and the next pull begins anew. Up to
     /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
     pub resume_ms: u32,
     /// How long a member waits for a writer that it took in and that no link leads to, in

@@ -8,11 +8,12 @@ use crate::layers::MEMBERS;
 use crate::replica::Replica;
 use alloc::vec::Vec;
 
-/// Whether the time of the next digest is noted. A page has few peers, and looks at each.
+/// Whether the machine keeps the time of the next digest. A page has few peers, and looks at each.
 pub(super) const NOTES_DUE: bool = MEMBERS && !cfg!(target_family = "wasm");
 
 impl SyncMachine {
-    /// Sends a digest to each peer that is due for one, and if there is news, to all but who told it.
+    /// Sends a digest to each peer that is due for one. If there is news, sends it to all peers but its
+    /// source.
     pub(super) fn tell_digests(
         &mut self,
         now: Millis,

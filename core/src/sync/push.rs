@@ -99,13 +99,13 @@ impl Pushes {
         };
     }
 
-    /// Notes how many bytes the last push took, of what was written in so many milliseconds.
+    /// Records how many bytes the last push took, for changes of `took` milliseconds.
     fn weigh(&mut self, bytes: usize, took: Millis) {
         let most = PUSH_BYTES_MAX as Millis / 2;
         self.room = took.saturating_mul(most) / (bytes as Millis).max(1);
     }
 
-    /// When the next push is due, or somebody is to be asked.
+    /// When the next push is due, or when the machine asks a peer for missing transactions.
     pub(super) fn due(&self) -> Option<Millis> {
         let lacking = self.lacking.map(|(at, _)| at);
         [self.due, lacking].into_iter().flatten().min()

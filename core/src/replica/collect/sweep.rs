@@ -7,7 +7,7 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Collects what is stable in one counter; tells whether anything was, and whether anything waits.
+/// Collects the stable parts of one counter. Returns whether there were any, and whether anything waits.
 pub(super) fn sweep(
     slots: &mut Vec<Slot>,
     ids: &[WriterId],
@@ -34,8 +34,8 @@ pub(super) fn sweep(
                 clock: slot.row.clock,
             };
             let collected = match &*slot.side.moved {
-                // In order, and not before all know what takes its expiry away: so that all fold
-                // the same into the same.
+                // Slots fold in order, and only once the cancel of their expiry is stable, so that all
+                // replicas fold alike.
                 Some(moved) => {
                     let up = counter::find(slots, moved.to.writer);
                     let lift = up.ok().and_then(|up| slots[up].side.lift.as_ref());
@@ -82,7 +82,7 @@ fn first_children(slots: &[Slot]) -> Vec<Stamp> {
     first
 }
 
-/// Folds what a child comes to into its parent.
+/// Folds the amount of a child into its parent.
 pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
     let lift = parent.lift_clock();
     let mut fold = Fold {
@@ -95,7 +95,7 @@ pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
     if fold.is_empty() {
         return;
     }
-    // One that was taken away counts for the clock: others may have folded it before.
+    // A cancelled one counts for the clock, because other replicas may have folded it before.
     fold.until.take_if(|_| clock <= lift);
     if let Some(old) = &*parent.side.fold {
         fold.clock = fold.clock.max(old.clock);
@@ -107,8 +107,8 @@ pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
     *parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
 }
 
-/// Takes off a slot what all have seen and nobody needs: the begin of its life, expiries that were
-/// taken away.
+/// Removes the parts of a slot that are stable and not needed: the begin of its lifetime, and cancelled
+/// expiries.
 fn settle_slot(
     slot: &mut Slot,
     has_children: bool,
@@ -122,7 +122,7 @@ fn settle_slot(
     };
     let mut extra = slot.extra();
     if let Some(expiry) = extra.expiry {
-        // One that lives may still be needed where it is known to beat others.
+        // A live expiry may still be needed where it beats others.
         let dead = expiry.clock <= slot.cut_clock().max(slot.lift_clock());
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
         if dead && lifted && stable(own(expiry.clock)) {
@@ -152,7 +152,7 @@ fn settle_slot(
         if has_children || !stable(lift.by) {
             *waits = true;
         } else {
-            // What it lifts is gone, or goes now.
+            // The expiry that it cancels is gone, or goes now.
             let clock = lift.clock;
             if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
                 fold.until = None;
@@ -170,8 +170,8 @@ fn settle_slot(
     *slot != before
 }
 
-/// Makes one of several withdrawals that all have seen: whoever cancels one of them now cancels
-/// all. False if some are not seen by all yet. Those whose sum no message could tell stay apart.
+/// Joins stable withdrawals into one: from now on a cancel of one of them cancels all. Returns false if some
+/// are not stable yet. Withdrawals whose sum fits no message stay apart.
 fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) -> bool) -> bool {
     if withdrawals.len() < 2 {
         return true;

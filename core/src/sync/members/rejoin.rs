@@ -62,8 +62,9 @@ impl SyncMachine {
         }
         let member = it.member && !replica.membership.is_dropped_in(state, self.config.owner);
         if it.member && !member {
-            // Members must not wait for one who is none any more: it comes back as others do. Nor for the
-            // writer that it told of: its own end would wait for that.
+            // Members must not wait for a replica that is no member any more: it rejoins as a guest does.
+            // They must not wait for the writer that it announced either, because its own end would wait for
+            // that.
             if MEMBERS {
                 let owner = self.config.owner;
                 let intro = None;

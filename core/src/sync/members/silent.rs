@@ -1,4 +1,4 @@
-//! Silent guests: those that a member sponsors and has not heard of.
+//! Silent guests: guests that a member sponsors and from which it receives nothing.
 
 use crate::layers::Optional;
 use crate::replica::Replica;
@@ -6,13 +6,13 @@ use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// How long one that is away and has written nothing is waited for, in milliseconds, while a member that
-/// started again waits for that, or one that has to come back.
+/// Time in milliseconds for which an absent guest that has written nothing is waited for. It applies while a
+/// restarted member or a rejoining replica waits for that.
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
 impl SyncMachine {
-    /// Declares dead who is attached here, and was not heard or did not get on for a lease. One that has
-    /// written nothing has little to come back with.
+    /// Fences attached guests that were silent or made no progress for the guest timeout. A guest that has
+    /// written nothing loses little by it.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
         let lease = Millis::from(self.config.lease_ms);
         if lease == 0 || !replica.members().is_member() {
