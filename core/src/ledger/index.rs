@@ -110,19 +110,19 @@ impl QuotaIndex {
         handles.filter_map(|handle| Some((KeyId(*handle), keys.get(KeyId(*handle))?)))
     }
 
-    /// What is kept of periods, those that end first first, with the ends of their periods.
+    /// The counters of periods, with the ends of their periods, ascending by end.
     pub(crate) fn periods(&self) -> impl Iterator<Item = (u64, KeyId)> {
         self.periods
             .iter()
             .map(|(end, handle)| (*end, KeyId(*handle)))
     }
 
-    /// The writers for whom something is kept that they hold.
+    /// The writers that hold something here.
     pub(crate) fn holders(&self) -> impl Iterator<Item = WriterId> {
         self.reserved.keys().filter_map(|holder| *holder)
     }
 
-    /// The keys of what this writer holds.
+    /// The keys of everything that this writer holds.
     pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = KeyId> {
         let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
         handles.map(|handle| KeyId(*handle))
@@ -138,7 +138,7 @@ impl QuotaIndex {
         }
     }
 
-    /// What is kept of the leases of a budget.
+    /// The leases of a budget.
     pub(crate) fn leases_of<'a>(
         &'a self,
         keys: &'a Keys,
@@ -148,7 +148,7 @@ impl QuotaIndex {
         handles.filter_map(|handle| Self::account(keys, *handle))
     }
 
-    /// What is kept of all leases.
+    /// All leases.
     pub(crate) fn leases<'a>(
         &'a self,
         keys: &'a Keys,
@@ -173,12 +173,12 @@ impl QuotaIndex {
         handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(SequenceKey::parse)?)))
     }
 
-    /// The names of sequences of which there are keys.
+    /// The sequences with keys here.
     pub(crate) fn sequences(&self) -> impl Iterator<Item = &str> {
         self.sequences.keys().map(String::as_str)
     }
 
-    /// The sequences of which numbers may be watched.
+    /// The sequences that may have watched numbers.
     pub(crate) fn watched(&self) -> impl Iterator<Item = &str> {
         self.watched.keys().map(String::as_str)
     }

@@ -370,7 +370,7 @@ impl QuotaTransaction<'_, '_> {
         }
     }
 
-    /// Notes that this transaction hands out a number, if it is watched.
+    /// Records that this transaction hands out a number, if the number is watched.
     pub(super) fn note_watched(&mut self, name: &str, number: u64) -> Result<(), Error> {
         if !self.preview().is_watched(name, number) {
             return Ok(());
