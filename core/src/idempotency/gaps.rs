@@ -1,9 +1,9 @@
 //! Key gaps: transactions that are held here without their keys, because guests pass them on without.
 //!
-//! A member acknowledges a writer only as far as it knows the writer's keys. It pulls the rest from other
-//! members. If the writer is over, its keys may be gone with its disk. Then the member makes a transaction, and
-//! waits until all who count have acknowledged it. If none of them knows more, nobody ever will, and the
-//! member gives the gap up.
+//! A member acknowledges a writer only as far as it has the writer's keys. It pulls the rest from other
+//! members. If the writer is over, its keys may be gone with its disk. Then the member makes a transaction,
+//! and waits until all counted members have acknowledged it. If no member has more keys, they are lost, and
+//! the member gives the gap up.
 
 use super::IdempotencyLog;
 use crate::layers::State;

@@ -11,23 +11,23 @@ use crate::limits::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-/// Whom a peer's writers count for beside its owner.
+/// The groups beside its owner in which a peer's writers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Party {
-    /// The ticket by which it was let in, by any number that stands for it.
+    /// The ticket with which it connected, as any number that stands for it.
     pub ticket: Option<u128>,
-    /// The address that it came from, by any number that stands for it.
+    /// The address from which it connected, as any number that stands for it.
     pub address: Option<u128>,
 }
 
-/// For whom an operation under an idempotency key is made.
+/// The caller of an operation under an idempotency key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
     /// Its ticket and its address.
     pub party: Party,
-    /// Whether it may do less than a member. Members have a part of the room that others do not get.
+    /// Whether it has fewer rights than a member. Members have a part of the room to themselves.
     pub limited: bool,
-    /// The place before which operations were remembered for long enough to make room for others.
+    /// The place before which operations are old enough to make room for others.
     pub settled: u64,
 }
 
@@ -38,17 +38,17 @@ pub(crate) enum Group {
     Ticket(u128, Option<u128>),
     /// The clients of one address that have shown no ticket.
     Address(Option<u128>),
-    /// A writer, by its local number when the operation came.
+    /// A writer, by its local number when the operation arrived.
     Writer(u32),
 }
 
-/// How many keyed operations are remembered at most.
+/// Bounds on the number of stored keyed operations.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedBounds {
     /// The bound of all groups together.
     pub all: usize,
-    /// The bound of all that may do less than a member.
+    /// The bound of all callers with fewer rights than a member.
     pub guests: usize,
     /// The bound of the holders of one ticket.
     pub ticket: usize,
@@ -72,9 +72,9 @@ impl Default for KeyedBounds {
 pub(crate) struct Held {
     group: Group,
     limited: bool,
-    /// Where its operations are, in order. Some may be gone, but never the first.
+    /// The places of its operations, in order. Some may be gone, but never the first.
     places: VecDeque<u64>,
-    /// How many of these are there still.
+    /// How many of these are still there.
     live: usize,
 }
 
@@ -82,14 +82,14 @@ pub(crate) struct Held {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     pub(crate) bounds: KeyedBounds,
-    /// Numbers for groups, which are given again when a group holds nothing any more.
+    /// Numbers of groups. The number of an empty group is used again.
     numbers: BTreeMap<(Group, bool), u32>,
     pub(crate) free: Vec<u32>,
     pub(crate) held: Vec<Option<Held>>,
-    /// By how many they hold: of all, of those that may do less than a member, of each ticket's.
+    /// The groups by size: all of them, those with fewer rights than a member, and those of each ticket.
     sizes: [BTreeSet<(usize, u32)>; 2],
     pub(crate) tickets: BTreeMap<u128, (usize, BTreeSet<(usize, u32)>)>,
-    /// How many all hold, and those that may do less.
+    /// The number of all keys, and of those of callers with fewer rights.
     pub(crate) totals: [usize; 2],
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Shares {
 pub(crate) enum Room {
     /// Nothing.
     Free,
-    /// The operation at this place goes, the oldest of the group of this number.
+    /// Drop the operation at this place, the oldest of the group with this number.
     Drop(u64, u32),
 }
 
@@ -136,8 +136,8 @@ impl Shares {
         self.held.get(number as usize)?.as_ref()
     }
 
-    /// The key that has to go before this group takes another one, if any, and how many may be held of which
-    /// there are too many then.
+    /// The key that must go before this group takes another one, if any, and the bound that would be
+    /// exceeded.
     pub(crate) fn room(&self, group: Group, limited: bool) -> (Room, usize) {
         let bounds = &self.bounds;
         let number = self.numbers.get(&(group, limited)).copied();
@@ -179,7 +179,7 @@ impl Shares {
             .is_some_and(|it| (it.group, it.limited) == (group, limited))
     }
 
-    /// A group holds one more, at this place, which is after all others.
+    /// Adds a key of a group, at a place after all others.
     pub(crate) fn add(&mut self, number: u32, place: u64) {
         if let Some(Some(held)) = self.held.get_mut(number as usize) {
             held.places.push_back(place);
@@ -187,7 +187,7 @@ impl Shares {
         }
     }
 
-    /// The key that a group held at a place is gone. `is_there` tells of other places whether they are.
+    /// Removes the key of a group at a place. `is_there` returns whether another place still has one.
     pub(crate) fn remove(&mut self, number: u32, place: u64, is_there: impl Fn(u64) -> bool) {
         let Some(Some(held)) = self.held.get_mut(number as usize) else {
             return;
