@@ -135,7 +135,7 @@ pub enum Input<'a> {
         link: Link,
         /// The public key that the peer has proved to be its own.
         owner: Owner,
-        /// What its owner may do.
+        /// The owner's role.
         role: Role,
     },
     /// This writer has the same owner as the replica. It is the replica's present writer, an earlier one, or
@@ -147,7 +147,7 @@ pub enum Input<'a> {
     Own {
         /// The nonce with which it was [minted](WriterId::mint).
         writer: WriterId,
-        /// What it was [minted](WriterId::mint) with.
+        /// The nonce with which it was [minted](WriterId::mint).
         nonce: [u8; 16],
     },
     /// A link is closed.

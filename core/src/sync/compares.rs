@@ -41,7 +41,7 @@ impl Compares {
         true
     }
 
-    /// Forgets a peer's digests after a frame that tells more, or tells that the peer has another state.
+    /// Drops a peer's digests after a frame that shows more, or that shows another state of the peer.
     pub(super) fn outdate(&mut self, link: Link, body: &Body) {
         let outdates = matches!(
             body,

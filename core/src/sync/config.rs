@@ -18,10 +18,10 @@ pub struct SyncConfig {
     /// After that they are dropped, and the next pull begins anew. Up to
     /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
     pub resume_ms: u32,
-    /// How long a member waits for a writer that it took in and that no link leads to, in
-    /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
+    /// How long a member waits for an admitted writer without a link, in milliseconds. Then it fences the
+    /// writer, which has to rejoin. 0 waits for ever.
     pub lease_ms: u32,
-    /// Whose member this replica is to be, if the owner is one; `None` for one that never is.
+    /// The owner whose member this replica is to be, or `None` if it never is one.
     pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.

@@ -57,8 +57,8 @@ impl SyncMachine {
         self.note_digest_due();
     }
 
-    /// Notes when the next peer is due for a digest. A node has many peers, and would look at each of them
-    /// with each write.
+    /// Records when the next peer is due for a digest. A node has many peers, and would otherwise look at
+    /// each of them with each write.
     pub(super) fn note_digest_due(&mut self) {
         if NOTES_DUE {
             self.digest_due = self.first_digest();

@@ -174,8 +174,8 @@ impl SyncMachine {
     /// Opens a question that waits until members have stored these transactions durably. The next
     /// [`Input::Tick`](super::Input), which is due at once, asks them. See [`reach`](SyncMachine::reach).
     ///
-    /// This replica counts itself if it is a member and has merged them. What it has merged is durable once
-    /// the program has stored it.
+    /// This replica counts itself if it is a member and has merged them. Its merges are durable once the
+    /// program has stored them.
     pub fn ask_for_write(
         &mut self,
         now: Millis,

@@ -17,28 +17,28 @@ use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// How many runs of clocks are kept of a writer. With one, the next link that raises the clock would hide the
-/// link that forged it.
+/// Maximum number of stored runs of clocks for each writer. With one, the next link that raises the clock
+/// would hide the link that forged it.
 const RUNS: usize = 3;
-/// How often a replica denies clocks of one writer: each time all nodes are sent a frame.
+/// Maximum number of denials of one writer's clocks by a replica. Each one sends a frame to all nodes.
 const DENIALS_MAX: u32 = 8;
 
-/// Accusations of one link that wait to be taken. With fewer a second forger on a link that passes on could be
-/// missed; with more one link could fill what all links have.
+/// Maximum number of accusations of one link that wait to be taken. With fewer, a second forger on a link
+/// that passes records on could be missed. With more, one link could fill the room of all links.
 const OF_LINK_MAX: usize = 8;
 
-/// A fault, with the links of both sides: the one that brought what is held, and the one that contradicts it.
-/// Which of them is right is another question.
+/// A fault, with the links of both sides: the one that brought the present shard, and the one that
+/// contradicts it. It does not say which of them is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accusation {
     /// The evidence of the fault.
     pub fault: Fault,
-    /// The link on which what is held came first, if that is known since this process started. For the own
-    /// writer it is the link that contradicts it.
+    /// The link that first brought the present shard, if that was after the start of this process. For the
+    /// own writer, it is the link that contradicts it.
     pub first: Option<Link>,
-    /// The link whose peer said otherwise. None if this replica itself knows, as the writer is its own.
+    /// The link whose peer contradicted it. `None` if this replica did, because the writer is its own.
     pub denied: Option<Link>,
-    /// How often this link brought a fault of this kind and writer since accusations were last taken.
+    /// How many times this link brought a fault of this kind and writer since accusations were last taken.
     pub times: u64,
 }
 
@@ -49,27 +49,27 @@ impl Accusation {
     }
 }
 
-/// Clocks of a writer that came on one link, after those of the run before.
+/// Clocks of a writer that one link brought, after those of the run before.
 #[derive(Clone, Copy, Default)]
 struct Run {
     link: Option<Link>,
-    /// The clock that was held before; only a run with a link counts.
+    /// The clock before. Only a run with a link counts.
     since: u64,
 }
 
-/// Which link brought which clocks.
+/// The clocks that each link brought.
 #[derive(Clone, Default)]
 pub(super) struct Origins {
     /// The newest run first.
     of: BTreeMap<WriterId, [Run; RUNS]>,
     /// The oldest first.
     accusations: Vec<Accusation>,
-    /// The own writer whose clocks were denied, and how often.
+    /// The own writer whose clocks were denied, and how many times.
     denials: Option<(WriterId, u32)>,
 }
 
 impl Origins {
-    /// The link on which the first clock after this one came.
+    /// The link that brought the first clock after this one.
     fn after(&self, writer: &WriterId, clock: u64) -> Option<Link> {
         let runs = self.of.get(writer)?;
         let known = runs.iter().filter(|run| run.link.is_some());
@@ -87,7 +87,8 @@ impl Origins {
         }
     }
 
-    /// Keeps an accusation: the newest of each link, and no link's in place of another's that has fewer.
+    /// Stores an accusation: the newest of each link. No link's accusation replaces that of a link with
+    /// fewer.
     fn accuse(&mut self, new: Accusation) {
         let (all, by) = (&mut self.accusations, new.by());
         let same = |it: &&mut Accusation| it.by() == by && it.fault.repeats(&new.fault);
@@ -110,13 +111,13 @@ impl Origins {
 }
 
 impl SyncMachine {
-    /// The accusations since this was last called, the oldest first: the newest ones of each link.
+    /// The accusations since the last call, the oldest first: the newest ones of each link.
     pub fn take_accusations(&mut self) -> Vec<Accusation> {
         core::mem::take(&mut self.origins.accusations)
     }
 
-    /// Notes, after a merge, which link raised the clocks of which writers: these are the writers of the
-    /// message with the clocks that were held before.
+    /// Records after a merge which link raised the clocks of which writers. These are the writers of the
+    /// message, with their clocks before.
     pub(super) fn note_raised(
         &mut self,
         replica: &Replica,
@@ -138,7 +139,7 @@ impl SyncMachine {
         }
     }
 
-    /// Lays the faults that were noted since the last call to a link, which brought what showed them.
+    /// Attributes the faults since the last call to the link that brought their evidence.
     pub(super) fn attribute(&mut self, replica: &mut Replica, link: Option<Link>) {
         for fault in replica.forks.take_fresh_faults() {
             let own = fault.writer == replica.writer();
@@ -156,7 +157,7 @@ impl SyncMachine {
         }
     }
 
-    /// Tells all nodes that the own writer has come to no more than its clock.
+    /// Announces to all nodes that the own writer has reached no more than its clock.
     pub(super) fn deny(&mut self, replica: &Replica) {
         let writer = replica.writer();
         let times = match self.origins.denials {
@@ -183,7 +184,7 @@ impl SyncMachine {
         }
     }
 
-    /// A peer says of the writer that it writes under that it has come to no more than a clock.
+    /// Handles a peer's statement that its own writer has reached no more than a clock.
     pub(super) fn denied(&mut self, replica: &mut Replica, link: Link, body: &Body) {
         let Body::Contents {
             why: Why::Forked,
@@ -209,7 +210,8 @@ impl SyncMachine {
         }
     }
 
-    /// A push came whose clocks are held already, from another link: both must have said the same.
+    /// Handles a push whose clocks are here already, from another link. Both links must have brought the
+    /// same.
     pub(super) fn compare_known(
         &mut self,
         replica: &mut Replica,
@@ -221,7 +223,7 @@ impl SyncMachine {
         };
         let hi = message.hi(&writer).unwrap_or_default();
         let first = self.origins.after(&writer, hi.saturating_sub(1));
-        // The link that brought them says the same again.
+        // The link that brought them sends the same again.
         if writer != replica.writer() && first == link {
             return;
         }

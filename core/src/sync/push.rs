@@ -16,41 +16,41 @@ use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
 use alloc::vec::Vec;
 
-/// So many local transactions fit into a push, if their keys are of usual length.
+/// Number of local transactions that fit into a push if their keys have the usual length.
 const TRANSACTIONS_MAX: u64 = 2_000;
-/// With fewer of them within the delay of pushes, that is not doubled.
+/// With fewer transactions than this within the delay of pushes, the delay is not doubled.
 const TRANSACTIONS_MIN: u64 = TRANSACTIONS_MAX / 64;
-/// How often it may be doubled while they fit: a few large pushes are less work for all sides than
-/// many small ones.
+/// Maximum number of doublings of the delay while the changes fit. A few large pushes are less work for all
+/// sides than many small ones.
 const DOUBLINGS_MAX: u32 = 3;
-/// How often it is doubled while they do not. Then they are pulled.
+/// Maximum number of doublings while they do not fit. Then peers pull them.
 const BULK_DOUBLINGS: u32 = 7;
 
-/// A push takes a frame on each link: its delay is a millisecond at least for each so many links, as long
-/// as what is written meanwhile fits into one.
+/// A push takes a frame on each link. Its delay is at least a millisecond for each such number of links, as
+/// long as the changes meanwhile fit into one push.
 const LINKS_FOR_EACH_MS: Millis = 8;
 
-/// Bytes that the copies of a push may take for all links, if it has more than a push of counters has.
+/// Maximum size in bytes of the copies of a push for all links, if it has more than a push of counters has.
 const COPIES_BYTES_MAX: usize = 64 << 20;
 
-/// How often the delay of pushes is doubled for the time that one may wait for what it builds on.
+/// Number of doublings of the push delay that give the time for which a push may wait for a missing one.
 const PATIENCE_DOUBLINGS: u32 = 3;
 
-/// Local changes that are to be pushed, and pushes that wait for what they build on.
+/// Local changes that are to be pushed, and pushes that wait for missing transactions.
 #[derive(Clone)]
 pub(super) struct Pushes {
     mark: Mark,
     due: Option<Millis>,
-    /// When the last one was made, and the own clock then.
+    /// When the last push was made, and the own clock at that time.
     last: (Millis, u64),
-    /// How often the delay is doubled.
+    /// How many times the delay is doubled.
     doublings: u32,
-    /// For how long a push is expected to have room, in milliseconds, by the last one.
+    /// Time in milliseconds for which a push is expected to have room, computed from the last one.
     room: Millis,
     /// The oldest first.
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
-    /// Whom to ask for what they wait for, and when, if it has not come by then.
+    /// The link to ask for missing transactions, and when to ask, if they have not arrived by then.
     lacking: Option<(Millis, Link)>,
 }
 
@@ -76,7 +76,7 @@ impl Pushes {
         }
     }
 
-    /// Forgets what was pushed, after the replica began again under another writer.
+    /// Drops the record of earlier pushes, after the replica began again under another writer.
     pub(super) fn restart(&mut self) {
         self.mark = Mark::default();
         self.waiting.clear();
@@ -84,7 +84,7 @@ impl Pushes {
         self.lacking = None;
     }
 
-    /// Doubles the delay as it suits how much was written since the last push.
+    /// Adjusts the doublings of the delay to the amount of writes since the last push.
     fn pace(&mut self, delay: Millis, now: (Millis, u64)) {
         let (last, clock) = core::mem::replace(&mut self.last, now);
         let made = now.1.saturating_sub(clock).saturating_mul(delay);
@@ -130,13 +130,13 @@ impl SyncMachine {
         delay.max(for_links.min(self.pushes.room))
     }
 
-    /// Pushes the local changes since the last push to everybody, if it is time.
+    /// Pushes the local changes since the last push to all peers, if it is time.
     pub(super) fn push_changes(&mut self, now: Millis, replica: &mut Replica) {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {
             return;
         }
         if MEMBERS && self.greeted().next().is_none() {
-            // To put a push together takes long where much is held.
+            // Building a push takes long in a large state.
             self.pushes.mark = replica.mark();
             return;
         }
@@ -154,7 +154,7 @@ impl SyncMachine {
                     self.pushes.weigh(bytes.len(), took);
                 }
                 if MEMBERS && !self.has_room_for(bytes.len()) {
-                    // The estimate does not count statements about writers.
+                    // The estimate does not count membership records.
                     self.announce = Some((now, None));
                 } else if let Body::Push(message) = body {
                     self.pass_on(replica, None, false, &message, &bytes);
@@ -168,15 +168,15 @@ impl SyncMachine {
         }
     }
 
-    /// Whether a push of so many bytes may be sent on all links. Each takes a copy.
+    /// Whether a push of this size may be sent on all links. Each link takes a copy.
     fn has_room_for(&self, bytes: usize) -> bool {
         let links = self.greeted().filter(|peer| !peer.broadcast).count();
         let most = (COPIES_BYTES_MAX / links.max(1)).max(PUSH_BYTES_MAX);
         bytes <= most.min(FRAME_BYTES_MAX)
     }
 
-    /// Gives a push to all who may lack it: not to whom it came from, and not to those whom the
-    /// broadcast reaches, except by the broadcast. Keyed operations are for nodes only.
+    /// Sends a push to all peers that may lack it. These are not its source, and not the peers that the
+    /// broadcast reaches, which get it by the broadcast. Keyed operations are only for nodes.
     fn pass_on(
         &mut self,
         replica: &Replica,
@@ -213,7 +213,7 @@ impl SyncMachine {
         }
     }
 
-    /// A push came.
+    /// Handles a push.
     pub(super) fn pushed(
         &mut self,
         now: Millis,
@@ -238,7 +238,7 @@ impl SyncMachine {
         let pushes = &mut self.pushes;
         while pushes.waiting.len() > WAITING_PUSHES_MAX || pushes.waiting_bytes > WAITING_BYTES_MAX
         {
-            // Whatever is dropped here is pulled.
+            // A dropped push is pulled later.
             let oldest = pushes.waiting.remove(0);
             pushes.waiting_bytes -= oldest.bytes.len();
         }
@@ -248,14 +248,14 @@ impl SyncMachine {
         Ok(())
     }
 
-    /// A peer has pushed something that builds on what is missing here. Mostly that is under way, by
-    /// another way or behind.
+    /// Handles a push that builds on something missing here. Usually the missing part is under way, by
+    /// another link or behind this push.
     pub(super) fn lacks(&mut self, now: Millis, link: Link) {
         let patience = Millis::from(self.config.push_delay_ms) << PATIENCE_DOUBLINGS;
         self.pushes.lacking.get_or_insert((now + patience, link));
     }
 
-    /// Asks for what pushes have waited for long enough.
+    /// Asks for the missing transactions for which pushes have waited long enough.
     pub(super) fn ask_for_lacking(&mut self, now: Millis, replica: &Replica) {
         if let Some((_, link)) = self.pushes.lacking.take_if(|(at, _)| *at <= now) {
             self.end_rests();
@@ -263,8 +263,8 @@ impl SyncMachine {
         }
     }
 
-    /// A start that has announced itself has caught up: if it was refused before, as one that began from too
-    /// old a state, it may be asked again.
+    /// A start that has announced itself has caught up. It may have been rejected before for too old a state.
+    /// Then the machine may pull from it again.
     fn end_rests(&mut self) {
         for waiting in self.pushes.waiting.iter().filter(|_| GUESTS) {
             let message = &waiting.message;
@@ -280,7 +280,7 @@ impl SyncMachine {
         }
     }
 
-    /// Merges a push and passes it on; false if something that it builds on is missing.
+    /// Merges a push and passes it on. Returns false if it builds on something missing.
     fn take(
         &mut self,
         now: Millis,
@@ -329,7 +329,7 @@ impl SyncMachine {
         }
     }
 
-    /// Something was merged: perhaps a waiting push can follow.
+    /// Retries the waiting pushes after a merge.
     pub(super) fn retry_waiting(&mut self, now: Millis, replica: &mut Replica) {
         let mut progress = true;
         while progress {

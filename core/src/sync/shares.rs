@@ -1,11 +1,12 @@
 //! Shares of the room for writers.
 //!
-//! A space has room for a bounded number of writers, and in an open space they stay for ever. So a peer of limited
-//! rights is the reason for a bounded number of them. So are all peers with one ticket, and all of one address.
-//! [`membership::room`](crate::membership::room) judges how many all of them together leave to members.
+//! A space has room for a bounded number of writers. In an open space they stay for ever. So each peer of
+//! limited rights may bring only a bounded number of them. The same is true of all peers with one ticket, and
+//! of all peers of one address. [`membership::room`](crate::membership::room) decides how much room all of
+//! them together leave to members.
 //!
-//! A writer counts until it is forgotten. The counts begin anew with the process, because no store records who
-//! brought which writer.
+//! A writer counts until it is forgotten. The counts begin anew with the process, because no store records
+//! which peer brought a writer.
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Link, Millis, SyncMachine};
@@ -20,7 +21,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How often at most it is looked which writers were forgotten, in milliseconds.
+/// Shortest interval in milliseconds between two searches for forgotten writers.
 const SWEEP_MS: Millis = 5_000;
 
 /// A holder of a share of the room for writers.
@@ -35,7 +36,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// Most writers of it.
+    /// Maximum number of its writers.
     pub fn max(self) -> usize {
         match self {
             Share::Owner => OWN_WRITERS_MAX,
@@ -55,20 +56,20 @@ impl fmt::Display for Share {
     }
 }
 
-/// Whom writers count for: an owner's key, the ticket, the address.
+/// The shares in which a peer's writers count: its owner's key, the ticket, and the address.
 type Holders = [Option<[u8; 32]>; 3];
 
 const SHARES: [Share; 3] = [Share::Owner, Share::Ticket, Share::Address];
 
-/// The writers that peers with limited rights are the reason for.
+/// The writers that peers with limited rights brought.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     links: BTreeMap<Link, Holders>,
     writers: BTreeMap<WriterId, Holders>,
     counts: [BTreeMap<[u8; 32], usize>; 3],
-    /// The writers that were new in the chunks so far of the transfer that comes on a link.
+    /// The new writers in the chunks so far of the transfer on a link.
     staged: BTreeMap<Link, BTreeSet<WriterId>>,
-    /// When it is looked again which were forgotten.
+    /// When the next search for forgotten writers is due.
     due: Millis,
 }
 
@@ -82,7 +83,7 @@ impl Shares {
         self.staged.remove(&link);
     }
 
-    /// Whether there is room for so many more writers of a link's peer.
+    /// Whether there is room for `more` further writers of a link's peer.
     fn has_room(&self, link: Link, more: usize) -> Result<(), Share> {
         let Some(holders) = self.links.get(&link) else {
             return Ok(());
@@ -96,7 +97,7 @@ impl Shares {
         Ok(())
     }
 
-    /// A writer is known here by a link.
+    /// Counts a writer that arrived by a link.
     fn count(&mut self, link: Link, writer: WriterId) {
         let Some(holders) = self.links.get(&link).copied() else {
             return;
@@ -134,8 +135,8 @@ impl Shares {
 }
 
 impl SyncMachine {
-    /// Says whom the writers of a link's peer, which has limited rights, count for beside its owner. To be
-    /// called when the link is new.
+    /// Sets the shares, beside its owner's, in which the writers of a link's peer with limited rights count.
+    /// Call it when the link is new.
     pub fn set_party(&mut self, link: Link, party: Party) {
         let wide = |number: u128| {
             let mut wide = [0; 32];

@@ -1,4 +1,4 @@
-//! Coming back: a replica that can't go on begins again from a member's whole state, under a fresh writer.
+//! Rejoin: a replica that can't go on begins again from a member's whole state, under a fresh writer.
 
 use super::ComingBack;
 use crate::layers::{MEMBERS, Optional};
@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl SyncMachine {
-    /// Takes a fresh writer id to come back under; false if that is not what it is for.
+    /// Accepts a fresh writer id for the rejoin. Returns false if the id is for something else.
     pub(in crate::sync) fn fresh_writer(
         &mut self,
         now: Millis,
@@ -38,7 +38,7 @@ impl SyncMachine {
         true
     }
 
-    /// Begins again from the whole state, which came in chunks and a last one.
+    /// Begins again from the whole state, which arrived in chunks and a last one.
     pub(in crate::sync) fn begin_again(
         &mut self,
         now: Millis,
@@ -51,7 +51,7 @@ impl SyncMachine {
             return;
         };
         if replica.membership.knows_newer_members(state) {
-            // It is asked for again, of this peer or another one, with the next refusal.
+            // The next rejection causes another request, to this peer or another one.
             if let Some(peer) = self.peer_mut(link) {
                 peer.rests = true;
             }

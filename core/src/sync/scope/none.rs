@@ -1,4 +1,4 @@
-//! In place of the rights of peers, in programs that are never members. Nobody's rights are limited.
+//! In place of the rights of peers, in programs that are never members. No peer has limited rights.
 
 use super::{PeerScope, WriterShares};
 use crate::error::Error;
