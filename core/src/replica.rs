@@ -361,7 +361,8 @@ impl Replica {
         self.len() == 0
     }
 
-    /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
+    /// The shards of one counter, ascending by writer. Shards of a retired writer are part of its
+    /// successor's.
     pub fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
         self.state.shards(handle)
     }

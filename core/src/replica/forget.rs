@@ -9,7 +9,7 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Replica {
-    /// Forgets writers that were absorbed and of whom nothing is left.
+    /// Forgets writers that were retired and have nothing left.
     pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
         let mut left = alloc::vec![false; self.state.writers.len()];
         for page in self.state.pages.iter().filter(|page| page.odd.is_some()) {
@@ -44,8 +44,8 @@ impl Replica {
         !gone.is_empty()
     }
 
-    /// Forgets writers, which ascend and none of which is another one's heir, with the absorption and the
-    /// last clock of each; whatever they stamped is stamped by their absorptions from now on.
+    /// Forgets writers, which ascend, each with the stamp of its retirement and its last clock. None of them
+    /// is the successor of another one. Their stamps become those of their retirements.
     pub(super) fn forget_writers(&mut self, gone: &[(u32, Stamp, u64)]) {
         if gone.is_empty() {
             return;

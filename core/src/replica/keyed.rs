@@ -1,4 +1,4 @@
-//! Operations under idempotency keys, as a replica makes them and is asked for them.
+//! Operations under idempotency keys, as a replica makes them and as callers request them.
 
 use super::{QuotaHooks, Replica, Transaction};
 use crate::error::Error;
@@ -10,21 +10,23 @@ use crate::state::operation::Draft;
 use alloc::vec::Vec;
 
 impl Transaction<'_> {
-    /// As [`commit`](Transaction::commit), remembering that it was made under a key, which the caller
-    /// has found to be [new](crate::Keyed::lookup). It is a transaction also if nothing changed.
+    /// Like [`commit`](Transaction::commit), and records that the transaction was made under a key. The
+    /// caller has found this key to be [new](crate::Keyed::lookup). It makes a transaction even if nothing
+    /// changed.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
-    /// [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX); with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
+    /// [`Error::TooLarge`] if its adds take more than [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX)
+    /// with their keys. `NumberOnce` and `LeaseOnce` with the feature `budgets`. After an error, nothing is
+    /// done.
     pub fn commit_once(self, once: Once, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         self.commit_once_for(once, None, changed)
     }
 
-    /// As [`commit_once`](Transaction::commit_once), for a caller with whose other operations it shares
+    /// Like [`commit_once`](Transaction::commit_once), for a caller with whose other operations it shares
     /// room.
     ///
     /// # Errors
-    /// Also [`Error::KeyedFull`] if it would push out what this caller was answered lately.
+    /// Also [`Error::KeyedFull`] if it would drop an operation that this caller got a reply for recently.
     pub fn commit_once_for(
         mut self,
         once: Once,
@@ -43,11 +45,11 @@ impl Transaction<'_> {
 }
 
 impl Replica {
-    /// Remembers a transaction of this clock, which is not visible yet, as one that was made under a
-    /// key. It may share room with other operations of its caller.
+    /// Records that a transaction of this clock was made under a key. It is not visible yet. It may share
+    /// room with other operations of its caller.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and [`Error::KeyedFull`] where it shares room.
+    /// [`Error::TooLarge`], and [`Error::KeyedFull`] if it shares room and there is none.
     pub(super) fn remember_keyed(
         &mut self,
         clock: u64,

@@ -158,8 +158,8 @@ impl MembersMut<'_> {
             .fence_strays(&mut self.replica.state)
     }
 
-    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
-    /// for from the first one on. Whatever it is sent must be of afterwards.
+    /// Admits a writer that has requested it and has made no transaction yet. Members wait for this writer
+    /// from its first transaction on. Send it only state from after the admission.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,

@@ -70,7 +70,7 @@ impl Replica {
     }
 
     /// Merges a message, and calls `changed` with each counter that changed. `live` is the writer in whose
-    /// own session the message arrived, if there is one. That writer may be new.
+    /// own session the message arrived, or `None`. This writer may be new.
     ///
     /// # Errors
     /// As [`merge`](Replica::merge).

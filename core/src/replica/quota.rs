@@ -47,7 +47,7 @@ pub(crate) trait QuotaHooks: Clone + Default {
 
     // 2. A plain operation: it may not write to a key or a name of the quota.
 
-    /// Refuses a plain operation on a key.
+    /// Rejects a plain operation on a key.
     #[inline(always)]
     fn check(_state: &State, _key: &str) -> Result<(), Error> {
         Ok(())
@@ -61,7 +61,7 @@ pub(crate) trait QuotaHooks: Clone + Default {
 
     // 3. A commit.
 
-    /// Refuses a commit under an idempotency key if the transaction must not be withdrawn.
+    /// Rejects a commit under an idempotency key if the transaction must not be withdrawn.
     #[cfg(feature = "members")]
     #[inline(always)]
     fn check_once(_noted: &Self::Noted) -> Result<(), Error> {
@@ -83,19 +83,19 @@ pub(crate) trait QuotaHooks: Clone + Default {
     #[inline(always)]
     fn merged(_state: &State, _message: &Message, _accounts: &mut Self::Accounts) {}
 
-    /// After a merge: reports the accounts that have less than nothing.
+    /// After a merge: reports the accounts with a value below zero.
     #[inline(always)]
     fn report(_state: &State, _forks: &mut ForkLog, _accounts: Self::Accounts) {}
 
     // 5. Members: absorption, acknowledgements, configurations.
 
-    /// After each attempt of this replica to absorb writers.
+    /// After each attempt of this replica to retire writers.
     #[inline(always)]
     fn absorbed(_replica: &mut Replica) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Whether an absorbed writer, by its local number, can't be forgotten yet.
+    /// Whether a retired writer, by its local number, can't be forgotten yet.
     #[inline(always)]
     fn keeps(_state: &State, _number: u32) -> bool {
         false
@@ -121,7 +121,8 @@ pub(crate) trait QuotaHooks: Clone + Default {
     #[inline(always)]
     fn begun_again(&mut self, _owner: Option<Owner>, _membership: &Membership) {}
 
-    /// The operations of a former writer's transaction as this writer is to make them; `None` if it can't.
+    /// The operations of an earlier writer's transaction in the form in which this writer makes them. `None`
+    /// if it can't make them.
     #[inline(always)]
     fn made_again(_replica: &Replica, did: Vec<Did>) -> Option<Vec<Did>> {
         Some(did)

@@ -12,7 +12,7 @@ use crate::state::slot::Stamp;
 use alloc::vec::Vec;
 
 impl Replica {
-    /// Drops what a message takes the place of; tells whether it did.
+    /// Drops the state that a message replaces. Returns whether there was any.
     pub(super) fn make_way(
         &mut self,
         message: &Message,
@@ -104,7 +104,7 @@ impl Replica {
         retired
     }
 
-    /// The later configuration stands; of the same one, the least stamp.
+    /// Keeps the later configuration, and for the same one the least stamp.
     pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
         let rank = |by: Stamp| (self.state.writers[by.writer as usize], by.clock);
         let newer = self

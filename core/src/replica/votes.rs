@@ -46,7 +46,7 @@ impl MembersMut<'_> {
         self.vote().map(|_| ())
     }
 
-    /// Takes the next steps in deciding on a configuration; tells whether there was one to take.
+    /// Takes the next steps in deciding on a configuration. Returns whether there was one to take.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

@@ -22,8 +22,8 @@ impl Replica {
     /// cost follows the changes, not the state. A store that appends each such message can
     /// [restore](Replica::restore) them in order into an empty replica.
     ///
-    /// In a space with members a state may have taken the place of all that was held. Then it is
-    /// [whole](Message::is_whole), and stands for all messages before it.
+    /// In a space with members, another state may have replaced everything. Then the message is
+    /// [whole](Message::is_whole), and replaces all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
         if GUESTS
             && self.state.began >= mark.state.epoch
@@ -55,8 +55,7 @@ impl Replica {
         Some(few)
     }
 
-    /// The changes of these writers after a mark. No other writer has any. `lows` are the clocks that are
-    /// held.
+    /// The changes of these writers after a mark. No other writer has any. `lows` are the present clocks.
     fn told_since<L: Sheet<u64>>(
         &self,
         mark: &Mark,
