@@ -1,4 +1,4 @@
-//! What changed is told, whatever changed it.
+//! Every change of a counter is reported, whatever caused it.
 
 use super::collect::tests::space;
 use crate::{Moment, Op, Replica, Space, WriterId};

@@ -35,7 +35,7 @@ pub(crate) fn members() -> [Replica; 2] {
     both
 }
 
-/// What is held here, what is pending, and what is held elsewhere.
+/// The amount here, the pending amount, and the amount elsewhere.
 pub(in crate::quota) fn rights(replica: &Replica, name: &str) -> (i128, i128, i128) {
     let held = replica.quota().budget(name).unwrap().rights;
     (held.here, held.pending, held.elsewhere)
@@ -290,7 +290,7 @@ fn a_transfer_is_made_as_a_whole_or_not_at_all() {
     transaction.commit(&mut Vec::new());
     assert_eq!(one.canonical_bytes(), before);
     assert_eq!(one.quota().kind_of("new"), None);
-    // What came first may be spent by what comes later.
+    // A later operation may spend what an earlier one brought.
     let mut transaction = one.begin().unwrap();
     transaction
         .quota_mut()
@@ -489,7 +489,7 @@ fn what_came_in_under_a_key_is_spent_once_all_know_of_it() {
             refused.to_string(),
             "1 are asked for, and 0 are held here, 10 more once all members know of them, 0 elsewhere as far as is known here"
         );
-        // What comes in without a key can be spent.
+        // An amount that arrives without a key can be spent.
         replica.quota_mut().flow("gift", Flow::Mint(2)).unwrap();
         replica.quota_mut().flow("gift", Flow::Spend(1)).unwrap();
     }
@@ -513,7 +513,7 @@ fn what_a_transfer_under_a_key_brings_is_pending_and_what_it_spends_is_gone() {
     flow_once(&mut one, "order", &cashback);
     assert_eq!(rights(&one, "till"), (6, 0, 0));
     assert_eq!(rights(&one, "bonus"), (0, 4, 0));
-    // What a transaction itself brings and spends is not pending.
+    // An amount that a transaction itself brings and spends is not pending.
     flow_once(
         &mut one,
         "net",

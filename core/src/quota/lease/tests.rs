@@ -25,7 +25,7 @@ fn budget(replica: &Replica) -> Budget {
     replica.quota().budget("gift").unwrap()
 }
 
-/// What is left of a budget: the value, what is held here, and what is on lease.
+/// The amounts of a budget: the value, the rights here, and the rights on lease.
 fn left(replica: &Replica) -> (i128, i128, i128) {
     check_sums(replica);
     (
@@ -314,8 +314,8 @@ fn what_is_refused_of_a_lease_changes_nothing() {
     assert_eq!(held, Err(Error::NoBudget));
 }
 
-/// What a member that comes back had spent of a lease is spent again of its rights; that it had given one
-/// is not made again.
+/// A rejoining member spends again from its rights what it had spent of a lease. It does not give the lease
+/// again.
 #[test]
 fn what_was_spent_of_a_lease_is_made_again_of_the_rights() {
     let [mut one, mut two] = members();

@@ -287,7 +287,7 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
         .merge(&before.delta(&both[1].keyed().vector()))
         .unwrap();
     tend(&mut both);
-    // What the one before it held is its own, and no more.
+    // The amount of the start before is its own, and it has no more.
     assert_eq!(both[1].quota().period("a").unwrap().left.here, 3);
     let shares: Vec<(&str, i128)> = both[1].quota().period_shares().collect();
     assert_eq!(shares, [(&*name, 5)]);

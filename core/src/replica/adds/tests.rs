@@ -69,7 +69,7 @@ impl Store {
         }
         assert_eq!(self.copy.canonical_bytes(), replica.canonical_bytes());
         assert_eq!(self.copy.forks().contents(), replica.forks().contents());
-        // What is kept of former writers is the same too.
+        // The records of earlier writers are the same too.
         let all = |replica: &Replica| replica.snapshot().encode_stored();
         assert_eq!(all(&self.copy), all(other));
         assert!(replica.since(&mut self.mark.clone()).is_none());

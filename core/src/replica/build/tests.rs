@@ -1,4 +1,4 @@
-//! What is selected for a message, and how much of it fits.
+//! The selection for a message, and how much of it fits.
 
 use super::super::collect::tests::space;
 use super::*;

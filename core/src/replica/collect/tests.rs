@@ -50,7 +50,7 @@ fn lift(slot: &mut Slot, clock: u64, by: Stamp) {
     slot.side.lift = Some(Box::new(Lift { clock, by }));
 }
 
-/// What is left, whether anything was collected, and whether anything waits, if all have seen
+/// The remaining slots, whether anything was collected, and whether anything waits, if all members have
 /// everything but `unseen`.
 fn swept(slots: &[Slot], unseen: &[Stamp]) -> (Vec<Slot>, bool, bool) {
     let mut slots = slots.to_vec();
@@ -366,7 +366,7 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     assert_eq!(said(&mut one).of(OWN), seen);
     pass(&one, &mut tab);
     pass(&tab, &mut one);
-    // What it waits for itself it need not tell itself.
+    // A member need not acknowledge what only it waits for.
     one.membership.table.waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     let seen = tab.vector().get(&one.writer());
@@ -399,7 +399,7 @@ fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
     assert!(!one.membership.is_held_up(&one.state) && !tab.membership.is_held_up(&tab.state));
 }
 
-/// Who has said something new that others wait for is answered, once, and nobody else is.
+/// A replica gets one acknowledgement for new records for which others wait. No other replica gets one.
 #[test]
 fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     let [mut one, mut two, _] = space();
@@ -497,7 +497,7 @@ fn a_new_replica_takes_over_what_was_collected() {
     };
     assert!(!floor(&merged).is_empty());
     assert_eq!(floor(&staged), floor(&merged));
-    // Whoever is behind that gets all.
+    // A replica that is behind that gets everything.
     let old = tab.vector().without(&[two.writer()]);
     assert!(
         staged

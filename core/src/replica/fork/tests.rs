@@ -1,4 +1,4 @@
-//! What tells two histories of one writer apart, and what is noted of them.
+//! How replicas tell two histories of one writer apart, and what they record of them.
 
 use super::*;
 use crate::forks::{Contents, Fault};

@@ -91,7 +91,7 @@ fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.keyed().lookup(&once("a")), before);
     assert_eq!((one.keyed().count(), two.keyed().count()), (1, 1));
-    // Who answers a retry with a level has to ask for what the other made.
+    // A reply to a retry with a level depends on the other member's transaction.
     two.add("n", 1).unwrap();
     let upto = two.keyed().written_before(&once("a")).unwrap();
     assert_eq!(
@@ -113,7 +113,7 @@ fn of_two_that_were_taken_apart_one_counts() {
     let (first, later) = (dot(&one), dot(&two));
     assert_eq!(tell(&two, &mut one), [("n".into(), later)]);
     assert_eq!(one.value("n"), Some(1_105));
-    // Who withdraws it as well withdraws the same.
+    // Another replica that withdraws it makes the same withdrawal.
     let own = two.clone();
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.value("n"), Some(1_105));
@@ -179,7 +179,7 @@ fn a_cancel_covers_what_is_withdrawn_and_what_was_not_seen_stays() {
     add(&mut one, "a", 5);
     add(&mut two, "a", 5);
     two.apply("n", Op::Delete).unwrap();
-    // Of the one that counts nothing was seen there.
+    // That replica has not received the one that counts.
     assert_eq!(tell(&two, &mut one), []);
     assert_eq!(one.value("n"), Some(5));
     let [mut one, mut two] = members();
@@ -315,7 +315,7 @@ fn what_others_may_have_taken_too_is_not_dropped() {
         two.members_mut().acknowledge().unwrap();
         tell(&two, &mut one);
     }
-    // What came last need not be known to all yet.
+    // The last one need not be known to all yet.
     let known = one.keyed().end();
     add(&mut one, "b", 1);
     assert!(!one.keyed_mut().drop_before(u64::MAX));
@@ -483,8 +483,8 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     }
 }
 
-/// What the first member keeps, taken up by its next start, under a writer id less than another's, of
-/// whom it hears over a page.
+/// The next start of the first member, from its stored state, under a smaller writer id than the other's. It
+/// receives the other's state by a page.
 pub(super) fn start_again(member: &Replica, other: &Replica) -> Replica {
     let owner = [1; 32];
     let mint = |nonce| WriterId::mint(member.space(), &owner, &[nonce; 16]);
@@ -530,7 +530,7 @@ fn a_start_that_is_over_is_not_taken_over_before_others_know_its_keys() {
     for gone in [before, page.writer()] {
         one.members_mut().fence(&gone).unwrap();
     }
-    // Whoever does not ask for the missing keys is told of the start, and of the fence, all the same.
+    // A replica that does not ask for the missing keys still receives the start and the fence.
     let unasked = |from: &Replica, to: &mut Replica| {
         let message = from.delta(&to.vector());
         to.merge_with(&message, Some(from.writer()), &mut |_| ())
@@ -657,7 +657,7 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
     assert_eq!(two.value("n"), Some(5));
 }
 
-/// What decides how a replica goes on tells it apart from another one.
+/// The text of a replica differs wherever its later behaviour differs.
 #[cfg(feature = "explore")]
 #[test]
 fn replicas_that_remember_something_else_are_told_apart() {

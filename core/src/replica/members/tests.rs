@@ -209,7 +209,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let writer = one.state.writers[guest as usize];
     let gone = Err(Error::Gone { writer });
     assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
-    // That it was heard of is told, though nobody waits for it any more.
+    // The record that it was received is made, although no member waits for it any more.
     let attached = one.membership.table.attached.len();
     assert_eq!(one.membership.take_in(&mut one.state, writer, true), Ok(()));
     assert_eq!(card(&mut one, guest).home.map(|home| home.turn), Some(4));
@@ -260,7 +260,7 @@ fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
     tab.add("k", 1).unwrap();
     assert_ne!(held(&tab), base);
     assert_eq!(card(&mut tab, OWN).base.as_deref(), Some(&base[..]));
-    // Whoever took it in may have seen more than it had.
+    // The member that admitted it may have had more than it.
     let mut tab = Replica::new(one.space().clone(), id(78));
     card(&mut tab, OWN).intro = admit(0, by(OWN, 1));
     tab.add("k", 1).unwrap();

@@ -1,4 +1,4 @@
-//! What a space with members takes from a message, by hand.
+//! The parts of a message that a space with members accepts, by hand.
 
 use super::*;
 use crate::replica::Mark;
@@ -54,7 +54,7 @@ fn the_first_state_is_stored_whole_and_what_follows_is_not() {
     assert!(!record.is_whole());
 }
 
-/// What a peer has folded already, and is not folded here yet, is here.
+/// An amount that a peer has folded already is still here if this replica has not folded it yet.
 #[test]
 fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
@@ -95,7 +95,7 @@ fn a_fold_that_is_covered_is_not_taken() {
     assert_eq!((merged.shards, here.state.slots(handle)), (0, slots));
 }
 
-/// Whoever merges keeps the same one, whichever came first, and counts it once.
+/// Each replica that merges keeps the same one, whichever came first, and counts it once.
 #[test]
 fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let mut one = member();

@@ -1,5 +1,5 @@
-//! What is kept of own transactions, and what is made again of them after a return: of a cancel what
-//! can still be told apart of what it saw.
+//! The journal of own transactions, and the operations made again after a rejoin. A cancel is made again for
+//! the part of its observed state that can still be told apart.
 
 mod earlier;
 
@@ -83,9 +83,9 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
     let replica = replica();
     assert_eq!(again(&replica, &[slot(0)], 4), Some(4));
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));
-    // What is not held here can't be cancelled here.
+    // A shard that is not here can't be cancelled here.
     assert_eq!(again(&replica, &[slot(0)], 11), None);
-    // Of an earlier life all is gone.
+    // Nothing is left of an earlier lifetime.
     assert_eq!(again(&replica, &[slot(4)], 4), Some(4));
     assert_eq!(again(&replica, &[slot(5)], 4), Some(0));
     assert_eq!(again(&replica, &[], 4), Some(0));
@@ -192,7 +192,7 @@ fn whole(replica: &Replica) -> Message {
     replica.delta(&VersionVector::default())
 }
 
-/// What a writer did: one operation on the counter `key`.
+/// An operation of a writer: one operation on the counter `key`.
 fn op(key: &str, op: Op) -> Did {
     Did {
         key: key.into(),
@@ -388,7 +388,7 @@ fn a_cancel_tells_how_much_it_left() {
     assert_eq!((&op.cancels, op.left), (&vec![(id(1), 4)], 1));
 }
 
-/// Who was taken in is not judged any more by what it had seen; a member's incarnation still is.
+/// An admitted guest is not judged by its first view any more. A member's incarnation still is.
 #[test]
 fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
     let admit = crate::message::records::Admit {

@@ -24,7 +24,7 @@ enum Tried {
     Filled(fn(&mut Replica), fn(&Replica) -> String),
     /// It is filled with the bound of this name.
     With(&'static str),
-    /// What comes after a restart of it is looked at elsewhere, in the test of this name.
+    /// Another test, with this name, covers the state after its restart.
     By(&'static str),
     /// No state reaches it, for this reason.
     No(&'static str),

@@ -157,7 +157,7 @@ fn guest() -> Replica {
     replica
 }
 
-/// What 7 is in a message that names it from `lo` to `hi`, and 1, 8 and 9 beside it.
+/// The standing of 7 in a message that names it from `lo` to `hi`, beside 1, 8 and 9.
 fn standing(replica: &Replica, (lo, hi): (u64, u64), facts: &[(u32, Says)], live: u32) -> Standing {
     let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], facts);
     replica
@@ -183,7 +183,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     let mut knows = member();
     knows.membership.number(&mut knows.state, id(7));
     is(standing(&knows, (0, 3), &[], 1), Known);
-    // Who took it in.
+    // The member that admitted it.
     is(what((0, 3), &[(7, admit(1, 10))]), Forgotten);
     is(what((0, 3), &[(7, admit(1, 11))]), Known);
     is(what((0, 3), &[(7, admit(8, 2))]), Forgotten);
@@ -203,7 +203,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     );
     is(standing(&buried, (0, 3), &[(7, announce(7, 6))], 1), Known);
     is(standing(&buried, (1, 3), &[(8, announce(7, 5))], 1), Known);
-    // What it had seen, as it says itself to a member or as others say.
+    // Its first view, as it states it to a member or as others state it.
     let new = [(7, base(&[], false))];
     is(standing(&replica, (0, 3), &new, 7), Known);
     is(standing(&replica, (0, 3), &new, 1), Stranger);
@@ -217,7 +217,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
         Forgotten,
     );
     is(what((0, 3), &[(7, admit(1, 11)), new[0].clone()]), Known);
-    // What was taken over of it.
+    // Its part that was retired.
     let mut heir = member();
     heir.membership.remember(id(7), 3);
     is(standing(&heir, (1, 3), &[], 1), Forgotten);
@@ -348,7 +348,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     assert_eq!(make_way(&named(10, 11), false), (Ok(false), 2));
     assert_eq!(make_way(&named(9, 11), true), missing(1, 9, 10));
     assert_eq!(make_way(&named(10, 9), true), missing(2, 9, 10));
-    // Who is not named was forgotten, or is not known there.
+    // The sender has forgotten a writer that is not named, or does not have it.
     assert_eq!(make_way(&whole(&[(1, 0, 10)], &[]), true), (Ok(true), 0));
     assert_eq!(
         make_way(&whole(&[(2, 0, 10)], &[]), true),
@@ -371,7 +371,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         assert_eq!(make_way_new(&ended), (Ok(true), 0));
         assert_eq!(make_way(&ended, true), missing(2, 9, 10));
     }
-    // What a former writer made, and is kept, is not lost by that.
+    // Kept transactions of an earlier writer are not lost by that.
     for (open, made) in [(0, missing(2, 9, 10)), (10, (Ok(true), 0))] {
         let mut journal = Journal::EMPTY;
         journal.open = open;
@@ -426,7 +426,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
             .newcomer(&guest().state, &later, Some(id(7))),
         stranger
     );
-    // What another has seen is not for it.
+    // An acknowledgement of another writer does not count for it.
     learn(&mut replica, 0, ack(9, &[(1, 5)]));
     let behind = Err(Error::Behind);
     let other = [(1, 10, 10), (6, 1, 3), (7, 1, 3)];
@@ -440,7 +440,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     assert_eq!(with(&replica, 3, &[(7, base(&[(1, 4)], false))]), behind);
     let seen = (7, base(&[(1, 5)], false));
     assert_eq!(with(&replica, 3, &[seen]), Ok(Some(id(7))));
-    // Whoever was taken in before it was heard of may have begun before it knew.
+    // A writer that was admitted before this replica received it may have begun before the replica had that.
     replica.membership.number(&mut replica.state, id(7));
     assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
     let other = [new[0].clone(), (6, announce(6, 5))];

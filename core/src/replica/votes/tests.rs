@@ -98,7 +98,7 @@ fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accep
     }));
 }
 
-/// What the first member promised and accepted.
+/// The promise and the acceptance of the first member.
 fn own(replica: &Replica) -> Option<(Ballot, Accepted)> {
     let vote = replica.membership.table.cards[OWN as usize].vote.as_ref()?;
     let number = (PRESENT.0, PRESENT.1 + 1);
@@ -159,7 +159,7 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
     }
 }
 
-/// What a member of five says after some of the others said this; `before` is what it said itself.
+/// The vote of a member of five after these votes of others. `before` is its own earlier vote.
 #[track_caller]
 fn answer(before: Option<(Ballot, Accepted)>, others: &[(Ballot, Accepted)]) -> (Ballot, Accepted) {
     let mut replica = member(5);
@@ -205,7 +205,7 @@ fn a_member_promises_the_greatest_ballot_and_follows_its_proposer() {
     );
     let others = [proposers];
     assert_eq!(answer(None, &others), others[0]);
-    // What it accepted before stands until then.
+    // Its earlier acceptance stands until then.
     let before = ((1, one), of(1, one, &[7]));
     let asked = ((2, two), None);
     let after = ((2, two), of(1, one, &[7]));
@@ -260,7 +260,7 @@ fn only_votes_of_living_incarnations_on_this_number_count() {
     let mut replica = asked.clone();
     fence(&mut replica, 1);
     assert_eq!(replica.members_mut().vote(), Ok(false));
-    // Of two that live, the one counts that went further.
+    // The one with more progress counts among two that live.
     let mut replica = asked;
     let newer = incarnation(&mut replica, 1);
     let accepted = Some((ballot, owners([7])));
@@ -282,12 +282,12 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         };
         let mut replica = member(count);
         replica.membership.table.cards[OWN as usize].ack = ack(10);
-        // Of one that counts no more, nothing is heard.
+        // Nothing is accepted from one that does not count any more.
         let dead = incarnation(&mut replica, 0);
         replica.membership.table.cards[dead].ack = ack(10);
         fence(&mut replica, dead);
         assert!(replica.membership.has_vote(&replica.state));
-        // Its place is certain, as it was taken in before it announced itself. That is not enough.
+        // Its place is certain, because it was admitted before it announced itself. This is not enough.
         assert!(!replica.membership.table.cards[OWN as usize].is_unsure());
         replica.membership.table.settled[OWN as usize] = 3;
         for other in 1..usize::from(count) {

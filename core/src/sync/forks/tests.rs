@@ -1,4 +1,4 @@
-//! What is told of writers whose contents differ, and to whom.
+//! The statements about writers with differing contents, and their receivers.
 
 use super::super::pull::tests::{End, INTERVAL_MS, PUSH_DELAY_MS, full, id, replica};
 use super::*;
@@ -13,7 +13,7 @@ fn left_out(end: &End, pull: &Pull) -> Vec<WriterId> {
     out.map(|(writer, _)| writer).collect()
 }
 
-/// What was said of contents, and whole writers that were asked for, since the last look.
+/// The statements about contents, and the writers that were requested whole, since the last look.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     contents: Vec<(Link, Why, Vec<WriterId>)>,
@@ -62,7 +62,7 @@ fn end() -> (End, [Link; 2]) {
     (end, links)
 }
 
-/// What is held here of a writer, changed.
+/// The contents of a writer here, changed.
 fn contents(end: &End, byte: u8, change: impl Fn(&mut Contents)) -> Contents {
     let all = end.replica.forks().contents();
     let mut it = *all.iter().find(|it| it.writer == id(byte)).unwrap();
@@ -223,7 +223,7 @@ fn what_was_found_forked_is_pulled_whatever_its_clock() {
 
 #[test]
 fn what_is_found_forked_meanwhile_is_pulled_next() {
-    // What is held of the own id comes once there is another one.
+    // The contents of the own id come once there is another id.
     for (byte, clock, next) in [(2, 1, vec![vec![id(2)]]), (100, 3, vec![])] {
         let (mut end, [one, _]) = end();
         end.differs(one);
@@ -241,7 +241,7 @@ fn what_is_found_forked_meanwhile_is_pulled_next() {
 
 #[test]
 fn a_replica_that_is_not_alone_under_its_id_asks_for_another_one() {
-    // What a peer has of it: the clock, whether other contents, and what that shows.
+    // The peer's version: its clock, whether its contents differ, and what this shows.
     for (clock, differs, shows) in [
         (1, false, None),
         (1, true, None),

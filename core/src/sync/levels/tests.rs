@@ -1,4 +1,4 @@
-//! What is asked and answered, frame by frame.
+//! Questions and answers, frame by frame.
 
 use super::*;
 use crate::replica::Mark;
@@ -125,7 +125,7 @@ impl End {
         answers.collect()
     }
 
-    /// What is asked after so long.
+    /// The questions that are asked after this time.
     fn asks(&mut self, after: Millis) -> Vec<(Link, Ask)> {
         self.now += after;
         self.input(Input::Tick);
@@ -398,7 +398,7 @@ fn a_read_waits_until_it_has_seen_what_members_hold() {
     let asked = end.asks(0)[0].1.id;
     two.add("a", 1).unwrap();
     let read = end.read(Level::Quorum);
-    // What was asked before the second one began tells that one nothing.
+    // An answer to a question from before the second one began does not count for the second one.
     end.frame(
         link,
         Body::Answer(answer(asked, true, end.replica.vector())),

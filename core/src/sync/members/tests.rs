@@ -1,4 +1,4 @@
-//! What a machine says to guests and members, and when.
+//! The frames of a machine to guests and members, and when it sends them.
 
 mod duties;
 mod returns;
@@ -106,7 +106,7 @@ impl End {
         core::iter::from_fn(|| self.sync.poll()).collect()
     }
 
-    /// What was sent since the last look, and how many writer ids were asked for.
+    /// The frames sent since the last look, and how many writer ids were requested.
     fn sent(&mut self) -> (Vec<(Link, Body)>, usize) {
         let outputs = self.outputs();
         let renewed = outputs.iter().filter(|it| **it == Output::Renew).count();
@@ -207,7 +207,7 @@ fn what_is_told_of_a_link_is_kept_with_it() {
     };
     assert_eq!(told(&end), (end.replica.clock(), 0));
     assert_eq!(end.sync.writer_of(one), Some(id(1)));
-    // Of a guest, and of one whose owner is a member and that has not announced itself.
+    // A guest, and a start whose owner is a member and that has not announced itself.
     for (owner, as_guest) in [(OTHER, 1), (OWNER, 0)] {
         let mut end = End::guest();
         end.sync.config.owner = Some(owner);
@@ -611,7 +611,7 @@ fn second() -> [Replica; 3] {
     [early, new, known]
 }
 
-/// Who may have been judged as a guest, and is none, sees for itself.
+/// A member that may have been judged as a guest checks this by itself.
 #[test]
 fn a_member_does_not_believe_that_it_has_to_come_back() {
     let [early, new, known] = second();

@@ -118,7 +118,7 @@ impl End {
         core::iter::from_fn(|| self.sync.poll()).collect()
     }
 
-    /// What was sent since the last look, but for hellos.
+    /// The frames sent since the last look, except hellos.
     pub(in crate::sync) fn sent(&mut self) -> Vec<(Link, Body)> {
         let sent = self
             .outputs()
@@ -131,7 +131,7 @@ impl End {
         sent.collect()
     }
 
-    /// Who was asked since the last look, under which number, and from which chunk on.
+    /// The pulls since the last look: the link, the number and the first chunk of each.
     pub(in crate::sync) fn asked(&mut self) -> Vec<(Link, u32, u32)> {
         let sent = self.sent().into_iter().map(|(link, body)| match body {
             Body::Pull(Pull { id, chunk, .. }) => (link, id, chunk),
@@ -207,7 +207,7 @@ fn peers_are_asked_one_after_the_other_while_they_are_there() {
     assert_eq!(end.asked(), [(three, 2, 0)]);
 }
 
-/// Who tells twice of what is asked for already is not asked twice.
+/// A peer that announces twice what is already requested gets no second request.
 #[test]
 fn what_is_late_or_repeated_changes_nothing() {
     let mut end = End::new();
@@ -217,7 +217,7 @@ fn what_is_late_or_repeated_changes_nothing() {
         end.differs(link);
     }
     assert_eq!(end.asked(), [(one, 1, 0)]);
-    // Of another link, of another request, of another chunk.
+    // A chunk of another link, of another request, or of another number.
     for (link, id, chunk) in [(two, 1, 0), (one, 2, 0), (one, 1, 1)] {
         assert_eq!(end.chunk(link, id, chunk, &state), None);
     }
@@ -504,7 +504,7 @@ fn a_slow_transfer_yields_to_others_and_goes_on() {
     assert_eq!(end.replica.value("key:00"), Some(2));
 }
 
-/// What was refused would come again at once; what lacked something comes with that.
+/// A rejected message would come again at once. A message that lacked something comes with the missing part.
 #[test]
 fn who_was_refused_is_not_asked_before_the_next_digest() {
     let mut end = End::new();

@@ -186,7 +186,7 @@ fn waiting(sync: &SyncMachine) -> Vec<usize> {
     bytes
 }
 
-/// What all adds came to, and how many pushes wait.
+/// The sum of all adds, and how many pushes wait.
 fn state(end: &End) -> (Option<i128>, usize) {
     (end.replica.value("key"), waiting(&end.sync).len())
 }
@@ -285,8 +285,7 @@ fn pushes_of_so_many_bytes_wait_and_the_oldest_are_dropped() {
     }
 }
 
-/// What was passed on since the last look: on which link, `None` for the broadcast, and the clock of
-/// the push.
+/// The pushes passed on since the last look: the link, `None` for the broadcast, and the clock of each push.
 fn passed(end: &mut End) -> Vec<(Option<u32>, u64)> {
     let pushes = end.outputs().into_iter().filter_map(|output| {
         let (link, bytes) = match output {
@@ -326,13 +325,13 @@ fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
     assert_eq!(passed(&mut end), [(one, 2), (two, 2), (broadcast, 2)]);
     comes(&mut end, Link(2), &it[1]);
     assert_eq!(passed(&mut end), [], "it is known");
-    // What came by broadcast is not given to it again, even if it had to wait.
+    // A push that arrived by broadcast is not broadcast again, even if it had to wait.
     for (at, from) in [(3, None), (2, Some(Link(3)))] {
         let bytes = &encoded(&it[at]);
         end.input(Input::Broadcast { from, bytes });
     }
     assert_eq!(passed(&mut end), [(one, 3), (two, 3), (one, 4), (two, 4)]);
-    // Whoever else the broadcast reaches is gone.
+    // All other peers that the broadcast reaches are gone.
     end.cut(Link(4));
     comes(&mut end, Link(3), &it[4]);
     assert_eq!(passed(&mut end), [(one, 5), (two, 5)]);

@@ -1,4 +1,4 @@
-//! What a peer of each role may tell, part by part, and by which writer it is known.
+//! The records that a peer of each role may send, part by part, and the writer by which it is identified.
 
 use super::super::pull::tests::{End, full};
 use super::*;
@@ -45,7 +45,7 @@ fn peer(end: &End) -> Replica {
     peer
 }
 
-/// What the peer has that the member lacks.
+/// The records that the peer has and the member lacks.
 fn told(end: &End, peer: &Replica) -> Message {
     let since = end.replica.vector();
     let (message, more) =
@@ -54,7 +54,7 @@ fn told(end: &End, peer: &Replica) -> Message {
     message
 }
 
-/// What comes of the message of a peer of each role that added to a counter, after this change.
+/// The result of the message of a peer of each role that added to a counter, after this change.
 fn outcomes(change: impl Fn(&mut Message, u32)) -> [&'static str; 3] {
     ROLES.map(|role| {
         let end = linked(role);
@@ -149,7 +149,7 @@ fn nobody_but_a_member_says_what_members_say() {
     assert_eq!(leaves(|own| own), NOBODY, "its heir is a member");
 }
 
-/// Whoever is no member has no rights, whatever it says that it was given, nor room.
+/// A peer that is no member has no rights and no room, whatever gifts it claims.
 #[cfg(feature = "budgets")]
 #[test]
 fn nobody_but_a_member_says_anything_of_budgets() {
@@ -169,7 +169,7 @@ fn nobody_but_a_member_says_anything_of_budgets() {
     }
 }
 
-/// What is told beside the row of the counter.
+/// The result of records beside the shard of the counter.
 fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
     outcomes(|message, writer| {
         let mut side = Side::new(writer);
@@ -428,7 +428,7 @@ fn a_peer_is_known_by_the_writer_that_it_proved() {
     end.frame(LINK, Body::Writer(other));
     assert_eq!(end.sync.writer_of(LINK), None);
     assert!(!end.replica.state.knows(&other), "it is nobody's guest");
-    // Of too many the first is forgotten.
+    // The first of too many is forgotten.
     for number in 0..OWN_WRITERS_MAX {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&(number as u64).to_le_bytes());

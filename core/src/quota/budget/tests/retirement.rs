@@ -1,4 +1,4 @@
-//! What becomes of rights when writers go and come back.
+//! Rights of writers that go and rejoin.
 
 use super::*;
 use crate::Owner;
@@ -53,7 +53,7 @@ fn the_next_start_gets_what_the_one_before_held_once_all_know_of_it() {
     check_sums(one);
 }
 
-/// What one grants before it has heard that the other is over comes after all has been taken over.
+/// A grant by a member that has not received the other's end arrives after everything was inherited.
 #[test]
 fn what_was_on_the_way_to_a_writer_that_is_over_is_not_stranded() {
     let [mut one, mut two] = members();
@@ -110,7 +110,7 @@ fn a_replica_takes_its_rights_along_to_another_writer() {
     let fresh = WriterId::from_bytes([77; 16]);
     two.quota_mut().hand_over(fresh).unwrap();
     assert_eq!(rights(&two, "gift"), (0, 0, 10));
-    // What may have been made twice stays until that is certain.
+    // An amount that may be a duplicate stays until that is certain.
     assert_eq!(rights(&two, "bonus"), (0, 3, 0));
     pass(&two, &mut one);
     let holders = one.quota().holders_of("gift");
@@ -179,7 +179,7 @@ fn what_can_not_be_spent_again_is_handed_back() {
     check_sums(&two);
 }
 
-/// What a member left to itself by absorbing others is left again: nobody had heard of it.
+/// A member that inherited rights by retiring others inherits them again: no other replica had received that.
 #[test]
 fn what_was_inherited_is_not_inherited_again() {
     let [mut one, mut two] = members();
@@ -206,7 +206,7 @@ fn what_was_inherited_is_not_inherited_again() {
     check_sums(&one);
 }
 
-/// What made the budget was lost with who made it.
+/// The transaction that made the budget was lost with its writer.
 #[test]
 fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
     let [mut one, mut two] = members();

@@ -35,7 +35,7 @@ fn a_watch_tells_what_became_of_its_number_until_it_is_ended() {
         reached(&replica, 2),
         Some(Reached::HandedOut { by, below: 0 })
     );
-    // Who had not heard of it before.
+    // A writer that had not received it before.
     replica
         .quota_mut()
         .watch_number("visits", 1, changed)

@@ -147,7 +147,7 @@ fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing(
     let mut both = vec![(gone, 3), (left, 2)];
     both.sort_unstable();
     assert_eq!(base_of(OWN, &both), [(left, 2)]);
-    // Of others only members' incarnations are kept, which ask nobody to take them in.
+    // For other writers, only incarnations of members are kept, which ask no member to admit them.
     assert!(base_of(left, &[(gone, 3)]).is_empty());
     assert_eq!(base_of(left, &both), [(left, 2)]);
 }

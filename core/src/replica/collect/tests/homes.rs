@@ -60,7 +60,7 @@ fn is_collected(replica: &Replica) -> bool {
     !sides.iter().any(|side| side.side.cut.is_some())
 }
 
-/// What somebody made who had seen less than was acknowledged is not taken in.
+/// A record of a writer that had less than was acknowledged is not accepted.
 #[test]
 fn whoever_began_from_less_than_its_home_believes_is_refused() {
     let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
@@ -94,7 +94,7 @@ fn whoever_was_sent_all_but_an_acknowledgement_goes_on() {
     assert!(merged.is_ok(), "{merged:?}");
 }
 
-/// Whoever heard of a guest first waits for it, whatever others believe who took it in unseen.
+/// The replica that received a guest first waits for it, whatever others that admitted it later believe.
 #[test]
 fn whoever_heard_of_a_guest_first_waits_for_it() {
     let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
@@ -117,8 +117,8 @@ fn whoever_heard_of_a_guest_first_waits_for_it() {
     assert!(is_collected(&home) && is_collected(&other));
 }
 
-/// What a guest began from is told by itself alone: nobody takes what it made first from another guest,
-/// nor does another guest, before a member has heard of it.
+/// Only a guest itself states what it began from. No replica accepts its first records from another guest.
+/// Another guest does not accept them before a member has them.
 #[test]
 fn what_a_guest_made_first_is_taken_by_a_member_first() {
     let [mut home, mut other, mut tab, mut guest] = taken_in_twice();

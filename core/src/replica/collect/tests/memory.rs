@@ -1,4 +1,4 @@
-//! What is remembered of forgotten writers, told to others, and stored.
+//! The record of forgotten writers, sent to others and stored.
 
 use super::*;
 use crate::Owner;
@@ -52,7 +52,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     };
     let message = since(&VersionVector::default());
     assert_eq!(since(&one.vector()).returns, message.returns);
-    // What is no complete message tells nothing of it.
+    // A message that is not complete has nothing of it.
     let mut part = Message {
         complete: false,
         ..one.delta(&VersionVector::default())
@@ -104,7 +104,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     assert!(with(3).is_err());
 }
 
-/// What a replica remembers of writers that others have forgotten, by what it began from.
+/// The record of writers that others have forgotten, by the state from which a replica began.
 #[test]
 fn who_begins_knows_whether_it_remembers_all() {
     let [one, ..] = space();
@@ -121,7 +121,7 @@ fn who_begins_knows_whether_it_remembers_all() {
         );
         fresh.merge(&with(gaps)).unwrap();
         assert_eq!(fresh.membership.remembers_all(), all);
-        // What is told later makes up for it, and takes nothing back.
+        // A later message completes it, and takes nothing back.
         for (more, all) in [(None, all), (Some(true), all), (Some(false), true)] {
             let mut fresh = fresh.clone();
             fresh.merge(&with(more)).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever has not answered yet may know them.
+/// A member that has not answered yet may have them.
 #[test]
 fn missing_keys_are_given_up_when_all_have_answered_and_not_before() {
     let [mut one, mut two, page] = space();

@@ -1,5 +1,4 @@
-//! Who begins again, goes by another id, or forgets a writer, and what is known then of what was made
-//! under keys.
+//! Keyed operations of replicas that begin again, go on under another id, or forget a writer.
 
 use super::*;
 use crate::WriterId;

@@ -54,8 +54,8 @@ fn a_store_is_told_keys_that_came_later() {
     );
 }
 
-/// The sender of a transfer hears of a transaction without its key, and later of the key. Whoever asks
-/// holds the transaction, so by that the table at the end would tell nothing of its writer.
+/// The sender of a transfer receives a transaction without its key, and the key later. The requester has the
+/// transaction, so without this rule the table at the end would not name its writer.
 #[test]
 fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
     let [mut one, mut two] = members();
@@ -118,7 +118,7 @@ fn keys_of_a_writer_that_comes_during_a_transfer_are_told() {
     for at in 0..3 {
         add(&mut two, &alloc::format!("{at}"), 1);
     }
-    // Who asks holds of the other member what is not known here yet.
+    // The requester has records of the other member that are missing here.
     let since = two.vector();
     for at in 0..80 {
         one.add(&alloc::format!("key:{at}"), 1).unwrap();

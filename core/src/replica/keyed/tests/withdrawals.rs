@@ -1,4 +1,5 @@
-//! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
+//! Withdrawals, and operations that are not withdrawn: they may belong to another lifetime, or were withdrawn
+//! before.
 
 use super::*;
 use crate::idempotency::Instance;
@@ -37,7 +38,7 @@ fn settled(replica: &mut Replica, writer: u32, clock: u64) {
     assert_eq!(replica.membership.known_to_all(writer), clock);
 }
 
-/// What became of its slot is noted from when it is heard of; before, it may have been collected.
+/// The log records the history of its slot from its arrival on. Earlier history may have been collected.
 #[test]
 fn what_came_when_all_had_seen_it_is_not_withdrawn() {
     for (before, watched) in [(1, true), (0, false)] {
@@ -155,11 +156,11 @@ fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
     };
     let noted = |upto| BTreeMap::from([(1, upto)]);
     assert_eq!(reborn(&[], &[slot(5)], &[slot(0)]), noted(5));
-    // Of one that has ended nothing is left, its last add included.
+    // Nothing is left of one that has ended, its last add included.
     assert_eq!(reborn(&[], &[slot(5)], &[]), noted(10));
     assert_eq!(reborn(&[(1, 7)], &[slot(5)], &[slot(0)]), noted(7));
     assert_eq!(reborn(&[(1, 7)], &[slot(8)], &[slot(0)]), noted(8));
-    // What is still told says itself which adds are its own.
+    // A slot that still has the begin shows itself which adds are its own.
     assert_eq!(reborn(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
     assert_eq!(reborn(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
     let [mut one, ..] = space();
@@ -206,7 +207,7 @@ fn what_counts_for_certain_is_not_made_again_by_who_began_without_keys() {
     assert_eq!(one.value("n"), Some(5));
 }
 
-/// Of those whose keys are missing, one may have made it too, and counted.
+/// A writer whose keys are missing may have made it too, and that one may have counted.
 #[test]
 fn nothing_counts_for_certain_where_keys_are_missing() {
     for lacks in [false, true] {

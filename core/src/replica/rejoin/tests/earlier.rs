@@ -1,4 +1,4 @@
-//! What is kept of former writers, and what a store is told of them.
+//! Records of earlier writers, and the form in which a store gets them.
 
 use super::*;
 use crate::Journal;
@@ -75,7 +75,7 @@ fn a_store_is_told_what_others_may_know_once() {
     assert_eq!(kept(&replica.snapshot()), [(id(7), 3), (id(0), 4)]);
 }
 
-/// What a store was told, and not again: it would take back what was dropped since.
+/// A store gets a transaction once. A repetition would take back later removals.
 #[test]
 fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
     let mut replica = with(&[]);
@@ -104,7 +104,7 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
     assert_eq!((kept[0].journal.told, kept[0].last()), (0, 0));
 }
 
-/// What is told of one, while as much is forgotten with another, is news.
+/// A change of one writer is news, even if as much is forgotten of another.
 #[test]
 fn a_store_is_told_of_each_former_writer_what_others_may_know() {
     let mut replica = with(&[(8, 2)]);
@@ -260,7 +260,8 @@ fn a_doubt_outlives_the_process() {
     }
 }
 
-/// What a member holds of one whose place is not certain is forgotten when it is certain how much counts.
+/// A member may have transactions of an unsure writer. Their record here is dropped once it is certain how
+/// much counts.
 #[test]
 fn what_an_unsure_one_made_is_kept() {
     let mut replica = with(&[(7, 3), (8, 3), (9, 3)]);
@@ -433,7 +434,7 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     assert_eq!(next.rejoin.left_behind(&next.state, &next.membership), []);
     next.rejoin.drop_former(&next.state, &next.membership, true);
     assert_eq!(next.rejoin.earlier().len(), 1);
-    // Whoever took it in tells of it.
+    // The member that admitted it names it.
     member.members_mut().admit(&id(2)).unwrap();
     next.merge(&member.snapshot()).unwrap();
     next.rejoin
@@ -442,7 +443,7 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
         next.rejoin.left_behind(&next.state, &next.membership)[0].0,
         id(2)
     );
-    // Of another nobody tells.
+    // No member names another one.
     let mut other = replica(4);
     other.restore(&record).unwrap();
     other

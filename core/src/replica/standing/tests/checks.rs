@@ -1,4 +1,4 @@
-//! What is refused of a message, and what is taken of what it says of writers.
+//! Rejected messages, and the membership records that are accepted from others.
 
 use super::*;
 use crate::limits::WRITERS_MERGED_MAX;
@@ -58,7 +58,7 @@ fn of_an_open_space_nothing_new_is_taken() {
             Ok(())
         );
     }
-    // Of whom it was forgotten is no news, whoever passes it on.
+    // A forgotten writer is no news, whichever peer passes it on.
     let message = open(&[ONE, (8, 0, 3)]);
     assert_eq!(
         replica.membership.check(&replica.state, &message, None),
@@ -287,7 +287,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     }
     message.facts.sort_by_key(Fact::place);
     assert_eq!(judge(&message), Ok(()));
-    // What is said of others, or of guests, is not of it.
+    // Records about others, or about guests, are not about it.
     let more = [ONE, (6, 0, 1), (7, 0, 3)];
     let [announced, based] = [announce(1, 6), base(&[(1, 5)], true)];
     let of = |a, b| told(&more, &[(a, announced.clone()), (b, based.clone())]);
@@ -351,7 +351,7 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     };
     assert_eq!(floor(0, 4), Ok(()));
     assert_eq!(floor(0, 5), Err(Error::Outdated));
-    // Of one that was forgotten here all was seen; not of a new one.
+    // A writer that was forgotten here has been received as a whole. A new one has not.
     assert_eq!(floor(8, 2), Ok(()));
     assert_eq!(floor(9, 2), Err(Error::Outdated));
     let other_facts = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
@@ -409,7 +409,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     assert_eq!(take(&mut replica, 2, retired(1, 10, 3)), (vec![], false));
     assert_eq!(take(&mut replica, 2, retired(1, 11, 10)), (vec![2], true));
     assert_eq!(take(&mut replica, 2, retired(1, 11, 10)), (vec![], false));
-    // Of the space.
+    // Records about the space.
     assert_eq!(take(&mut replica, 1, decided(2, &[0])), (vec![], false));
     let configuration = configuration(2, &[0]);
     let by_one = by(1, 11);
@@ -419,7 +419,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     assert_eq!(replica.membership.table.gone, [(owner(7), 4, by_one)]);
     assert_eq!(take(&mut replica, 1, Says::Floor(11)), (vec![], false));
     assert_eq!(replica.membership.table.floor.iter().max(), None);
-    // What was collected there is taken for collected here.
+    // A collection there counts as one here.
     let floor = |clock| {
         [
             (0, Says::Floor(2)),

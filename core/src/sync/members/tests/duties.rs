@@ -360,7 +360,7 @@ fn no_transfer_goes_on_across_a_collection() {
     end.replica
         .merge_with(&full(&other), Some(id(2)), &mut |_| ())
         .unwrap();
-    // What is cancelled of the new one is told of it, whose clock is below the forgotten one's.
+    // A cancel of the new writer's shard is sent, although this writer's clock is below the forgotten one's.
     end.replica.apply(&name(10_000), crate::Op::Delete).unwrap();
     let link = again(&mut end, link, 3);
     assert!(!end.sync.is_serving(&end.replica));

@@ -115,7 +115,7 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     assert_eq!((it.fresh, it.link), (None, links[1]));
 }
 
-/// What a guest counted that was not taken in, put aside under another end's id.
+/// The counts of a guest that was not admitted, stored under another end's id.
 fn aside(intro: Option<Intro>, before: u64) -> Former {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
@@ -258,7 +258,7 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
     }
 }
 
-/// What a member holds need not be made again.
+/// A transaction that a member has need not be made again.
 #[test]
 fn the_journal_ends_where_a_member_holds_all() {
     let state = full(&End::member().replica);
@@ -288,7 +288,7 @@ fn the_journal_ends_where_a_member_holds_all() {
     }
 }
 
-/// That a part was taken over shows that it is remembered.
+/// A part that was retired shows that members have a record of it.
 #[test]
 fn the_rest_of_what_was_taken_over_is_made_again() {
     let mut end = End::member();
@@ -431,7 +431,7 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
     }
 }
 
-/// What an old copy kept may have been made again: it is told, and not added.
+/// A transaction of an old copy may have been made again. It is reported, and not added.
 #[test]
 fn what_is_doubtful_is_told() {
     let mut end = End::member();
@@ -448,7 +448,7 @@ fn what_is_doubtful_is_told() {
     assert_eq!(returned(&end.outputs()), [Some((1, 1))]);
 }
 
-/// What a member told of a former writer counts, unless it may have forgotten some.
+/// A member's answer about an earlier writer counts, unless the member may have forgotten some of it.
 #[test]
 fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
     for (last, value, unknown) in [
@@ -518,8 +518,8 @@ fn a_guest_has_those_ended_that_it_left_behind() {
     assert_eq!(asked(&mut early), []);
 }
 
-/// Whoever is to tell what counts of a guest that comes back may wait for what its former writers
-/// acknowledge: they are ended meanwhile, and made again after it came back.
+/// A member that has to answer what counts of a rejoining guest may wait for acknowledgements of its earlier
+/// writers. These are ended meanwhile, and made again after the rejoin.
 #[test]
 fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
     let (mut end, links) = returning(Last::Upto(0));
@@ -569,7 +569,7 @@ fn what_all_have_forgotten_is_known_of_nobody() {
         assert_eq!(end.asked(), asked);
         end.sync.guests.resuming
     };
-    // Of another writer, whose end it did not ask for.
+    // An answer about another writer, whose end it did not request.
     end.sync.former_ended(links[0], id(8), Last::Upto(1));
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
@@ -582,7 +582,7 @@ fn what_all_have_forgotten_is_known_of_nobody() {
     assert!(end.sync.guests.resuming);
 }
 
-/// What it still holds is not what its next writer will hold.
+/// Its present state is not the state of its next writer.
 #[test]
 fn who_has_said_by_which_writer_it_will_go_answers_only_who_begins_again() {
     let (mut end, links) = returning(Last::Upto(0));

@@ -1,10 +1,10 @@
-//! What was made by one whose place among the members is not certain yet.
+//! Records of a start whose place among the members is not certain yet.
 
 use super::*;
 use crate::replica::Push;
 
-/// Others may refuse what a start made whose place is not certain. Who took it in comes back without it
-/// then, so that it is kept here.
+/// Others may reject the records of a start whose place is not certain. Then the replica that admitted it
+/// rejoins without them, so they are kept here.
 #[test]
 fn what_a_start_made_is_kept_until_its_place_is_certain() {
     let [_, new, known] = second();
