@@ -2,12 +2,12 @@
 //!
 //! # What it adds
 //! A client that got no answer repeats its request under the same *idempotency key* ([`Once`](crate::Once): a
-//! digest of the key, and one of the request). A replica remembers the keys of the transactions that it made or
-//! merged. A keyed transaction is an ordinary one,
-//! and its key travels in the same message. A replica that has a member's transaction therefore has its key.
+//! digest of the key, and one of the request). A replica remembers the keys of the transactions that it made
+//! or merged. A keyed transaction is an ordinary one, and its key travels in the same message. A replica that
+//! has a member's transaction therefore has its key.
 //!
-//! If two members accept one request before they hear of each other, both transactions count for a while. Then
-//! one of the two is withdrawn.
+//! If two members accept one request before they hear of each other, both transactions count for a while.
+//! Then one of the two is withdrawn.
 //!
 //! | file | holds |
 //! |---|---|
@@ -38,25 +38,26 @@
 //!
 //! # Withdrawal
 //! **The rule.** Let several transactions with one [`Once`](crate::Once) be known. The one that counts is the
-//! least by writer id and clock. For every other one, and for each counter that it added to, the replica writes
-//! a [`Withdrawal`](crate::state::slot::Withdrawal) into the slot of *that transaction's writer*: its clock, the
-//! amount that it added there, and the clock of the add before it. There, and nowhere else, a duplicate add is
-//! withdrawn. Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one
-//! counts anyway.
+//! least by writer id and clock. For every other one, and for each counter that it added to, the replica
+//! writes a [`Withdrawal`](crate::state::slot::Withdrawal) into the slot of *that transaction's writer*: its
+//! clock, the amount that it added there, and the clock of the add before it. There, and nowhere else, a
+//! duplicate add is withdrawn. Its cancels stay, because a cancel that is made twice is one, and of two equal
+//! assignments one counts anyway.
 //!
-//! **When.** An insertion into the log that meets another transaction of the same request marks the key as due.
+//! **When.** An insertion into the log that meets another transaction of the same request marks the key as
+//! due.
 //! [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge. A
 //! member's duties, `acknowledge` and `absorb`, call it first.
 //!
 //! **Why that is exact.**
-//! 1. *The amount is the right one.* A member works it out when it makes the transaction: the difference of its
-//!    slot's total before and after, within one life (`keyed_add`). It travels with the key.
+//! 1. *The amount is the right one.* A member works it out when it makes the transaction: the difference of
+//!    its slot's total before and after, within one life (`keyed_add`). It travels with the key.
 //! 2. *All replicas choose the same one.* Writer ids and clocks never change, so the least is the least
 //!    everywhere. There is one exception. A forgotten writer's transaction counts for certain if no
 //!    duplicate and no key gap was known when it was forgotten (`Instance::sole`). All who count had
 //!    acknowledged it by then, so every other one came later and is withdrawn.
-//! 3. *Several replicas may withdraw the same.* A withdrawal is named by slot and clock. The join keeps one of
-//!    two alike, so the amount is subtracted once.
+//! 3. *Several replicas may withdraw the same.* A withdrawal is named by slot and clock. The join keeps one
+//!    of two alike, so the amount is subtracted once.
 //! 4. *Cancels and withdrawals do not disturb each other.* A withdrawal leaves totals alone. A watermark that
 //!    reaches the transaction's clock has removed its amount already, and makes the withdrawal void. A
 //!    watermark before it leaves both alone. So the order in which they arrive does not matter.

@@ -50,7 +50,7 @@ fn a_transaction_stands_for_all_that_its_writer_had_seen() {
     three.add("a", 1).unwrap();
     take(&three, &mut one);
     assert_eq!(token(&one, &none), of(&[(id(1), 1), (id(3), 1)]));
-    // What is seen here needs no mention, what is not does.
+    // A token leaves out transactions that are here, and names those that are missing.
     let elsewhere = Token::new(of(&[(id(2), 1), (id(3), 2), (id(4), 5)])).unwrap();
     let both = of(&[(id(1), 1), (id(3), 2), (id(4), 5)]);
     assert_eq!(token(&one, &elsewhere), both);
@@ -73,7 +73,7 @@ fn a_token_has_room_for_64_writers() {
     seen.add("a", 1).unwrap();
     take(&seen, &mut one);
     assert_eq!(one.consistency().room_in_token(&before(64)), Ok(()));
-    // What everybody holds is left out, but only if there is no room.
+    // Stable transactions are left out, but only if there is no room.
     *one.membership.table = crate::membership::table::Roster::new();
     one.membership
         .table

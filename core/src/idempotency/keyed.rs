@@ -1,7 +1,7 @@
 //! Keyed transactions: what the log stores of one, and how replicas send and receive them.
 //!
-//! A key travels in the message that has its transaction, and ends where the version vector ends. So a replica
-//! knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
+//! A key travels in the message that has its transaction, and ends where the version vector ends. So a
+//! replica knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
 //! ([gaps](super::gaps)).
 
 use super::IdempotencyLog;

@@ -4,9 +4,9 @@ use super::{QuotaHooks, Replica};
 use alloc::format;
 use alloc::string::String;
 
-/// The private state of a replica as text. Two replicas of one writer in a space with members behave the
-/// same if this text and their [`canonical_bytes`](Replica::canonical_bytes) are equal, but for faults, marks
-/// and key ids.
+/// The private state of a replica as text. Let two replicas of one writer in a space with members have equal
+/// texts and equal [`canonical_bytes`](Replica::canonical_bytes). Then they behave the same, except for
+/// faults, marks and key ids.
 pub fn local_text(replica: &Replica) -> String {
     let (own, collected) = (replica.writer(), replica.state.collected);
     let members = replica.membership.local_text(&replica.state);

@@ -147,8 +147,8 @@ impl MembersMut<'_> {
             .fence(&mut self.replica.state, writer)
     }
 
-    /// Declares the incarnations dead of owners that are members no more, and those before this one of
-    /// its own owner's, of which it did not know when it announced itself.
+    /// Fences the incarnations of owners that are no members any more. Also fences earlier incarnations of
+    /// this replica's own owner that it had not received when it announced itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].

@@ -7,15 +7,17 @@
 //! 2. `check_chunks` refuses chunks that the last one does not cover, or whose keys have no room.
 //! 3. [`Membership::newcomer`] finds the writer that is to be admitted, or refuses it.
 //! 4. `make_way` drops what is held here, if a whole state takes its place.
-//! 5. `install` joins the shards of each chunk and of the last one ([`State::install`]). No reader sees them yet,
-//!    because the version vector has not moved.
+//! 5. `install` joins the shards of each chunk and of the last one ([`State::install`]). No reader sees them
+//!    yet, because the version vector has not moved.
 //! 6. `conclude` makes all of it visible:
-//!    1. [`IdempotencyLog::take_keyed`] remembers the operations under keys, and marks those that were withdrawn.
+//!    1. [`IdempotencyLog::take_keyed`] remembers the operations under keys, and marks those that were
+//!       withdrawn.
 //!    2. `take_facts` takes in the membership records.
 //!    3. [`State::normalize`] brings counters with more than rows into their normal form.
 //!    4. [`ForkLog::report_all`] keeps the evidence of forks.
 //!    5. [`Membership::advance`] moves the version vector.
-//!    6. [`Membership::take_floor`] takes over the GC horizon of a whole state, where it is the first one here.
+//!    6. [`Membership::take_floor`] takes over the GC horizon of a whole state, where it is the first one
+//!       here.
 //! 7. [`Membership::greet`] admits the newcomer, and notes what the sender has seen.
 //! 8. [`Membership::take_memory`] remembers which writers were forgotten elsewhere.
 //!

@@ -5,8 +5,8 @@
 //! last part is taken at one moment, and carries the version vector of that moment. By then the parts have
 //! everything that the vector covers, and nothing else.
 //!
-//! It is a fuzzy checkpoint, as of main-memory databases (Hagmann 1986), whose log is the state itself: clocks
-//! find what changed meanwhile.
+//! It is a fuzzy checkpoint, as of main-memory databases (Hagmann 1986), whose log is the state itself:
+//! clocks find what changed meanwhile.
 
 use super::Replica;
 use crate::idempotency::KeyedWalk;

@@ -20,8 +20,8 @@
 //!   and so before the read was asked for. One of them would be in the read's majority, and its answer
 //!   does not count.
 //!
-//! A start of a member counts once it has its vote. Then it has caught up with one member of each majority that
-//! an earlier start can have been part of. This holds for disks that were put back, too.
+//! A start of a member counts once it has its vote. Then it has caught up with one member of each majority
+//! that an earlier start can have been part of. This holds for disks that were put back, too.
 //!
 //! # Where it ends
 //! The argument needs members that keep what they answered for. A member that rejoins does not: it drops what

@@ -1,9 +1,9 @@
 //! Attribution: the link on which each writer's clocks came first, and which writer contradicts it.
 //!
-//! The machine believes a member, so a member can push shards in another's name, and no version vector says who
-//! did. The machine therefore keeps, for each writer, the links that raised its clock last, as runs of clocks. A
-//! replica that receives a clock of its own writer which it has not made denies it to all nodes. Earlier
-//! versions skip the frame. Each node that has that clock then knows which link brought it.
+//! The machine believes a member, so a member can push shards in another's name, and no version vector says
+//! who did. The machine therefore keeps, for each writer, the links that raised its clock last, as runs of
+//! clocks. A replica that receives a clock of its own writer which it has not made denies it to all nodes.
+//! Earlier versions skip the frame. Each node that has that clock then knows which link brought it.
 //!
 //! An accusation is a testimony, no proof: the writer, or the link, lies. Shards are not signed.
 

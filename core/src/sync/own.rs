@@ -1,13 +1,13 @@
 //! Links to peers that accept only this owner's own records, or none at all.
 //!
-//! Such a peer says so in its hello. The machine sends it [`Body::Own`], which lists this owner's writers, and
-//! the peer answers with the same once it has accepted the proof. Frames may be lost and overtake each other, so
-//! nothing of a writer is sent before that answer.
+//! Such a peer says so in its hello. The machine sends it [`Body::Own`], which lists this owner's writers,
+//! and the peer answers with the same once it has accepted the proof. Frames may be lost and overtake each
+//! other, so nothing of a writer is sent before that answer.
 //!
-//! The peer never receives what others made: they send it themselves, or a peer that is trusted with it does. A
-//! record builds on what its writer had seen of others, so a peer that lacks some of that accepts it later. The
-//! two may differ for ever in records that cannot be handed over. So a pull that brought nothing is not repeated
-//! before either side has something else.
+//! The peer never receives what others made: they send it themselves, or a peer that is trusted with it does.
+//! A record builds on what its writer had seen of others, so a peer that lacks some of that accepts it later.
+//! The two may differ for ever in records that cannot be handed over. So a pull that brought nothing is not
+//! repeated before either side has something else.
 
 use super::scope::PeerScope;
 use super::{Body, Link, Millis, SyncMachine};

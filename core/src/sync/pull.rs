@@ -1,8 +1,8 @@
 //! Pulls: requesting from a peer what is missing here, chunk by chunk.
 //!
 //! One pull is open at a time, so the same shards are not fetched from two peers. A peer that does not answer
-//! holds up no other one: after a while its pull is laid aside, and the next peer is asked. A late answer still
-//! counts.
+//! holds up no other one: after a while its pull is laid aside, and the next peer is asked. A late answer
+//! still counts.
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};

@@ -1,8 +1,8 @@
 //! Pushes: sending fresh local changes, and receiving those of others.
 //!
-//! A push names what it builds on. One that builds on something missing waits, within bounds, while the machine
-//! asks its source. The delay before a push grows with the rate of writes, so that one large push replaces many
-//! small ones.
+//! A push names what it builds on. One that builds on something missing waits, within bounds, while the
+//! machine asks its source. The delay before a push grows with the rate of writes, so that one large push
+//! replaces many small ones.
 
 use super::members::origin;
 use super::scope::WriterShares;

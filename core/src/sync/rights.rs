@@ -1,9 +1,9 @@
 //! Peers of limited rights: a message beyond their rights is refused before anything is merged or passed on.
 //!
-//! Such a peer speaks for the writers that it has proved to be its owner's, and for nobody else. Their ids are
-//! hashes of the owner's key, which the link has authenticated, and a nonce that the peer shows. So all that it
-//! sends must be stamped by them: shards, cancels, and membership records. Records that only members make are
-//! refused under its own stamp, too. It receives everything.
+//! Such a peer speaks for the writers that it has proved to be its owner's, and for nobody else. Their ids
+//! are hashes of the owner's key, which the link has authenticated, and a nonce that the peer shows. So all
+//! that it sends must be stamped by them: shards, cancels, and membership records. Records that only members
+//! make are refused under its own stamp, too. It receives everything.
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Body, Link, Millis, SyncMachine};

@@ -179,7 +179,7 @@ fn a_cancel_covers_what_is_withdrawn_and_what_was_not_seen_stays() {
     add(&mut one, "a", 5);
     add(&mut two, "a", 5);
     two.apply("n", Op::Delete).unwrap();
-    // That replica has not received the one that counts.
+    // The replica there has not received the one that counts.
     assert_eq!(tell(&two, &mut one), []);
     assert_eq!(one.value("n"), Some(5));
     let [mut one, mut two] = members();
