@@ -240,7 +240,7 @@ impl<'a> Consistency<'a> {
 
     /// Whether a peer that merges this replica's transactions also merges what this replica had of a writer.
     /// In a space with members, this is not certain of a writer that was not admitted, or that is over and
-    /// not yet retired. For guests, they accept only a member's word.
+    /// not yet retired. About guests, peers accept only a member's word.
     #[cfg(feature = "tokens")]
     fn comes_along(self, number: u32) -> bool {
         let card = &self.membership.table.cards[number as usize];

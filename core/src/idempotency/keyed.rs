@@ -248,7 +248,7 @@ impl IdempotencyLog {
     }
 
     /// Keeps the keyed operations of forgotten writers, which ascend, except those with a duplicate. Only one
-    /// duplicate counts, and it need not be the last known one.
+    /// duplicate counts, and it need not be the one that stays recorded.
     ///
     /// The others certainly count if no keys are missing here. The successor waited until all members had
     /// acknowledged them, and would have received a duplicate by then.

@@ -148,8 +148,7 @@ impl Replica {
             let clock = self.state.clocks[at];
             let seen = match last == Some(OWN as usize) && self.state.merged_at[at] >= self.clock()
             {
-                // A peer that admits a member's start needs every other start in the message to be one that
-                // it has.
+                // A member that admits a start requires the message to name each other start that it has.
                 true if self.membership.table.cards[at].announce.is_some() => {
                     self.state.seen_at_last[at].max(clock.min(1))
                 }

@@ -418,7 +418,7 @@ impl SyncMachine {
                 let last = Last::Forgotten(!before);
                 return self.send(replica, link, Body::Ended { writer, last });
             }
-            // Members did not forget it before this member knew it, and perhaps it sends nothing more.
+            // No member has forgotten it before this one received it. Perhaps no member receives more of it.
             if !replica.members().is_established() {
                 return;
             }

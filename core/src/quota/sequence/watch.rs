@@ -323,9 +323,9 @@ impl QuotaTransaction<'_, '_> {
     /// watch is [ended](QuotaTransaction::end_watch). A number that is watched already is left as it is.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. [`Error::NumberRange`] for a
-    /// number that is not from 1 to [`SEQUENCE_NUMBER_MAX`], and [`Error::WatchesFull`] over [`WATCHES_MAX`].
-    /// After an error, the transaction is as it was before and may go on.
+    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. [`Error::NumberRange`]
+    /// for a number that is not from 1 to [`SEQUENCE_NUMBER_MAX`]. [`Error::WatchesFull`] over
+    /// [`WATCHES_MAX`]. After an error, the transaction is as it was before and may go on.
     pub fn watch_number(&mut self, name: &str, number: u64) -> Result<(), Error> {
         let known = self.known_sequence(name)?;
         if !(1..=SEQUENCE_NUMBER_MAX).contains(&number) {

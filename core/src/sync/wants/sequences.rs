@@ -107,7 +107,7 @@ struct Open {
 struct Proof {
     name: String,
     given: Given,
-    /// None after the proof has failed, until `again`.
+    /// None after it had no result, until `again`.
     question: Option<Question>,
     /// Whether the question is the read, which comes after the write.
     reads: bool,
