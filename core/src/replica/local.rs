@@ -1,12 +1,15 @@
 //! Reads and settings of a replica for tests alone, with the feature `explore`.
 
-use super::{QuotaHooks, Replica};
-use alloc::format;
-use alloc::string::String;
+#[cfg(feature = "explore")]
+use super::QuotaHooks;
+use super::Replica;
+#[cfg(feature = "explore")]
+use alloc::{format, string::String};
 
 /// The private state of a replica as text. Let two replicas of one writer in a space with members have equal
 /// texts and equal [`canonical_bytes`](Replica::canonical_bytes). Then they behave the same, except for
 /// faults, marks and key ids.
+#[cfg(feature = "explore")]
 pub fn local_text(replica: &Replica) -> String {
     let (own, collected) = (replica.writer(), replica.state.collected);
     let members = replica.membership.local_text(&replica.state);
