@@ -53,7 +53,7 @@ pub(crate) mod stability;
 pub(crate) mod table;
 pub(crate) mod votes;
 
-use crate::layers::{GUESTS, GuestPart};
+use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::message::records::Card;
 use table::Roster;
 
@@ -66,17 +66,25 @@ pub(crate) struct Membership {
 impl Membership {
     /// The membership of an open space of one writer.
     pub(crate) fn new() -> Membership {
-        let mut table = GuestPart::default();
+        let mut table = GuestPart::<Roster>::default();
         if GUESTS {
-            *table = Roster::new();
+            table.set(Roster::new());
         }
         Membership { table }
     }
 
+    /// Changes the table, if the program has one.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Roster)) {
+        self.table.update(change);
+    }
+
     /// Extends the table to at least this many local numbers.
     pub(crate) fn fit(&mut self, writers: usize) {
-        if GUESTS && self.table.cards.len() < writers {
-            self.table.cards.resize_with(writers, Card::default);
+        if let Some(table) = self.table.get_mut()
+            && table.cards.len() < writers
+        {
+            table.cards.resize_with(writers, Card::default);
         }
     }
 }

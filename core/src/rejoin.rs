@@ -57,7 +57,7 @@ impl Rejoin {
 #[cfg(test)]
 impl Rejoin {
     pub(crate) fn earlier_mut(&mut self) -> &mut Vec<Former> {
-        &mut self.former
+        crate::layers::Optional::stored(&mut self.former)
     }
 
     pub(crate) fn journal(&self) -> &Journal {

@@ -312,7 +312,7 @@ impl<I: KeyIndex> State<I> {
                 if let Some(lift) = &mut side.lift {
                     again(&mut lift.by);
                 }
-                for withdrawal in side.withdrawals.iter_mut() {
+                for withdrawal in side.withdrawals.get_mut().into_iter().flatten() {
                     again(&mut withdrawal.by);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Replica;
+use crate::layers::Optional;
 use crate::message::records::{Ack, Fence, Retired, Ruling, Vote};
 use crate::replica::collect::tests::space;
 use crate::state::slot::Stamp;
@@ -74,15 +75,18 @@ fn a_token_has_room_for_64_writers() {
     take(&seen, &mut one);
     assert_eq!(one.consistency().room_in_token(&before(64)), Ok(()));
     // Stable transactions are left out, but only if there is no room.
-    *one.membership.table = crate::membership::table::Roster::new();
     one.membership
         .table
+        .set(crate::membership::table::Roster::new());
+    one.membership
+        .table
+        .stored()
         .cards
         .resize_with(one.state.writers.len(), Default::default);
     let number = one.state.numbers.get(&id(64)).unwrap() as usize;
-    one.membership.table.settled.resize(number + 1, 0);
+    one.membership.table.stored().settled.resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
-    one.membership.table.settled[number] = 1;
+    one.membership.table.stored().settled[number] = 1;
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     assert_eq!(token(&one, &before(63)).get(&id(64)), 0);
     assert_eq!(token(&one, &before(63)).len(), 64);
@@ -102,7 +106,7 @@ fn what_may_not_come_along_is_named() {
     let over = |number: u32| {
         let mut one = one.clone();
         let (turn, heir) = (0, OWN);
-        one.membership.table.cards[number as usize].fence = Some(Fence { turn, by, heir });
+        one.membership.table.stored().cards[number as usize].fence = Some(Fence { turn, by, heir });
         one
     };
     for dead in [other, guest] {
@@ -113,15 +117,15 @@ fn what_may_not_come_along_is_named() {
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
-        one.membership.table.cards[dead as usize].retired = Some(retired);
+        one.membership.table.stored().cards[dead as usize].retired = Some(retired);
         assert!(one.consistency().comes_along(dead));
     }
     // Nobody has taken it in.
     let mut stray = one.clone();
-    stray.membership.table.cards[guest as usize].intro = None;
+    stray.membership.table.stored().cards[guest as usize].intro = None;
     assert!(!stray.consistency().comes_along(guest));
     // A guest's word for other guests need not be taken.
-    one.membership.table.cards[OWN as usize].announce = None;
+    one.membership.table.stored().cards[OWN as usize].announce = None;
     assert!(!one.consistency().comes_along(guest));
 }
 
@@ -149,7 +153,7 @@ fn of_who_is_over_only_what_counts_is_held() {
         writer: OWN,
         clock: 1,
     };
-    one.membership.table.cards[number].retired = Some(Retired {
+    one.membership.table.stored().cards[number].retired = Some(Retired {
         to,
         upto: clock - 1,
     });
@@ -187,9 +191,9 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         want: 0,
         seen: Vec::from([(OWN, own)]),
     };
-    one.membership.table.cards[number as usize].ack = Some(Box::new(ack));
-    one.membership.table.cards[number as usize].base = None;
-    one.membership.table.settled = alloc::vec![100; one.state.writers.len()];
+    one.membership.table.stored().cards[number as usize].ack = Some(Box::new(ack));
+    one.membership.table.stored().cards[number as usize].base = None;
+    one.membership.table.stored().settled = alloc::vec![100; one.state.writers.len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| {
         one.consistency()
@@ -203,11 +207,11 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         "its own word is no word"
     );
     let mut unsure = one.clone();
-    unsure.membership.table.cards[number as usize].base = Some(Box::default());
+    unsure.membership.table.stored().cards[number as usize].base = Some(Box::default());
     assert!(!acked(&unsure, own));
     unsure = one.clone();
-    unsure.membership.table.settled.clear();
-    unsure.membership.table.floor.clear();
+    unsure.membership.table.stored().settled.clear();
+    unsure.membership.table.stored().floor.clear();
     assert!(!acked(&unsure, own));
     let (era, next) = one.membership.next_number().unwrap();
     let ballot = (1, owner);
@@ -225,12 +229,12 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         members: Vec::from([owner]),
         ..Ruling::default()
     };
-    one.membership.table.cards[number as usize].vote = vote(None);
+    one.membership.table.stored().cards[number as usize].vote = vote(None);
     assert!(acked(&one, own));
-    one.membership.table.cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table.stored().cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(!acked(&one, own));
     assert!(!footing(&one).accepted, "another one did");
-    one.membership.table.cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table.stored().cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(footing(&one).accepted);
     assert_eq!(footing(&one).present, (era, next - 1));
     assert_eq!(

@@ -46,7 +46,7 @@ impl IdempotencyLog {
             let upto = members.held_with_keys(state, writer);
             let knows = |member: &u32| members.seen_by(&quorum, *member, writer) > upto;
             if state.clocks[writer as usize] == clock && !quorum.members.iter().any(knows) {
-                members.table.stop_holding_back(writer);
+                members.change(|it| it.stop_holding_back(writer));
             }
         }
     }

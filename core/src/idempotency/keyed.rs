@@ -8,7 +8,7 @@ use super::IdempotencyLog;
 use crate::error::Error;
 use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::idempotency::{Asker, Instance, KeyedBounds};
-use crate::layers::{GuestPart, State};
+use crate::layers::{GuestPart, Optional, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
@@ -257,7 +257,7 @@ impl IdempotencyLog {
         if gone.iter().any(|it| self.of_writer.contains_key(it)) {
             self.settle_keys_of(members, gone);
         }
-        members.table.held_back.retain(|it| !is_gone(it.0));
+        members.change(|it| it.held_back.retain(|it| !is_gone(it.0)));
         self.reborn.retain(|writer, _| !is_gone(*writer));
         if let Some((_, asked)) = &mut self.asked {
             asked.retain(|it| !is_gone(it.0));
@@ -269,7 +269,7 @@ impl IdempotencyLog {
         let writers: Vec<u32> = self.of_writer.keys().copied().collect();
         self.renumber(&writers, UNSURE);
         self.due.clear();
-        members.table.held_back.clear();
+        members.change(|it| it.held_back.clear());
         self.reborn.clear();
         self.asked = None;
     }
@@ -316,7 +316,7 @@ impl IdempotencyLog {
             });
         }
         if upto <= last {
-            members.table.stop_holding_back(as_writer);
+            members.change(|it| it.stop_holding_back(as_writer));
         }
     }
 
@@ -487,7 +487,7 @@ impl IdempotencyLog {
                 return (ops, place);
             }
             let adds = decode_adds(&instance.adds);
-            ops.push(KeyedOp { once, by, adds });
+            ops.update(|it| it.push(KeyedOp { once, by, adds }));
         }
         (ops, self.end)
     }

@@ -28,7 +28,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 
 /// Whether the program can take part in spaces with members, at least as their guest.
 pub(crate) const GUESTS: bool = cfg!(feature = "guests");
@@ -85,6 +85,12 @@ pub(crate) trait Optional<T: Empty>: Default + Deref<Target = T> {
 
     /// The value, to be changed. `None` if the part is absent.
     fn get_mut(&mut self) -> Option<&mut T>;
+
+    /// The value of a part that a test knows to be present.
+    #[cfg(test)]
+    fn stored(&mut self) -> &mut T {
+        self.get_mut().expect("the part is present")
+    }
 
     /// Changes the value, and returns what `change` does. An absent part is not changed.
     #[inline(always)]
@@ -178,24 +184,6 @@ impl<T: Empty> Optional<T> for Absent<T> {
 impl<T: Empty + fmt::Debug> fmt::Debug for Absent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
-    }
-}
-
-// Until all folders write by the methods of `Optional`.
-impl<T: Empty> DerefMut for Present<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
-
-// Until all folders write by the methods of `Optional`. A program with the feature `guests` writes nothing
-// that it lacks, and does not compile if it does.
-#[cfg(not(feature = "guests"))]
-impl<T: Empty> DerefMut for Absent<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        unreachable!("a program writes a part that it lacks")
     }
 }
 

@@ -17,7 +17,7 @@
 
 use super::Membership;
 use crate::error::{Error, detail};
-use crate::layers::{GUESTS, GuestPart, State};
+use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{Card, Fact, HEARD, Owner, Says, of};
@@ -57,7 +57,7 @@ pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotte
         };
         let writers = chunk.delta.writers.iter().enumerate();
         let writers = writers.filter(|(_, entry)| is_gone(&entry.writer));
-        *gone = writers.map(|(at, _)| at).collect();
+        gone.set(writers.map(|(at, _)| at).collect());
     }
     gone
 }
@@ -277,7 +277,7 @@ impl Membership {
             let writers = 0..message.delta.writers.len();
             let is_one =
                 |at: &usize| self.standing(state, message, *at, live, 0) == Standing::Forgotten;
-            *forgotten = writers.filter(is_one).collect();
+            forgotten.set(writers.filter(is_one).collect());
         }
         forgotten
     }

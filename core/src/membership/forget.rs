@@ -4,7 +4,7 @@
 //! comes back under such a writer learns which of its transactions count, and makes the others again.
 
 use super::Membership;
-use crate::layers::{GUESTS, State};
+use crate::layers::{GUESTS, Optional, State};
 use crate::limits::RETURNS_MAX;
 use crate::message::Message;
 use crate::state::page::OWN;
@@ -18,8 +18,9 @@ impl Membership {
     pub(crate) fn forget_writers(&mut self, state: &State, gone: &[(u32, Stamp, u64)]) {
         let is_gone = |number: u32| absorption(gone, number).is_some();
         for (number, to, _) in gone {
-            let card = core::mem::take(&mut self.table.cards[*number as usize]);
-            if let Some(announce) = card.announce {
+            let at = *number as usize;
+            let card = self.table.update(|it| core::mem::take(&mut it.cards[at]));
+            if let Some(announce) = card.and_then(|card| card.announce) {
                 self.take_gone(*to, announce.owner, announce.generation);
             }
         }
@@ -28,9 +29,12 @@ impl Membership {
                 *stamp = to;
             }
         };
-        self.table.vouched.retain(|it| !is_gone(it.1));
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
+        table.vouched.retain(|it| !is_gone(it.1));
         let mut renamed = Vec::new();
-        for (card, of) in self.table.cards.iter_mut().zip(0u32..) {
+        for (card, of) in table.cards.iter_mut().zip(0u32..) {
             if let Some(base) = &mut card.base
                 && base.iter().any(|entry| is_gone(entry.0))
             {
@@ -65,20 +69,20 @@ impl Membership {
         }
         let gone_too = gone.iter().map(|it| it.0);
         for number in renamed.into_iter().chain(gone_too) {
-            self.table.changed(number, state.epoch);
+            table.changed(number, state.epoch);
         }
-        if let Some((by, _)) = &mut self.table.configuration {
+        if let Some((by, _)) = &mut table.configuration {
             again(by);
         }
-        for (_, _, by) in &mut self.table.gone {
+        for (_, _, by) in &mut table.gone {
             again(by);
         }
-        for attached in &mut self.table.attached {
+        for attached in &mut table.attached {
             attached.seen.retain(|entry| !is_gone(entry.0));
         }
-        self.table.attached.retain(|it| !is_gone(it.writer));
-        self.table.floor.resize(state.writers.len(), 0);
-        if let Some(prospect) = &mut self.table.prospect {
+        table.attached.retain(|it| !is_gone(it.writer));
+        table.floor.resize(state.writers.len(), 0);
+        if let Some(prospect) = &mut table.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));
         }
     }
@@ -86,18 +90,21 @@ impl Membership {
     /// Forgets a writer's clocks and its number.
     pub(crate) fn forget_clocks(&mut self, state: &mut State, number: u32, to: Stamp) {
         let at = number as usize;
-        self.table.floor[at] = 0;
-        let floor = &mut self.table.floor[to.writer as usize];
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
+        table.floor[at] = 0;
+        let floor = &mut table.floor[to.writer as usize];
         *floor = to.clock.max(*floor);
-        if let Some((_, held)) = &mut self.table.pending
+        if let Some((_, held)) = &mut table.pending
             && let Some(clock) = held.get_mut(at)
         {
             *clock = 0;
         }
-        if let Some(clock) = self.table.settled.get_mut(at) {
+        if let Some(clock) = table.settled.get_mut(at) {
             *clock = 0;
         }
-        if let Some(prospect) = &mut self.table.prospect {
+        if let Some(prospect) = &mut table.prospect {
             let held = prospect.held.iter_mut().filter_map(|it| it.get_mut(at));
             let least = prospect.least.get_mut(at).into_iter();
             held.chain(least).for_each(|clock| *clock = 0);
@@ -105,12 +112,14 @@ impl Membership {
         state.clocks[at] = 0;
         state.merged_at[at] = 0;
         state.note_moved(number);
-        state.free.push(number);
+        state.free.update(|it| it.push(number));
     }
 
     /// Remembers up to which clock a forgotten writer was taken over, in case its process rejoins.
     pub(crate) fn remember(&mut self, writer: WriterId, upto: u64) {
-        let roster = &mut *self.table;
+        let Some(roster) = self.table.get_mut() else {
+            return;
+        };
         let returns = &mut roster.returns;
         if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
             returns.insert(at, (writer, upto));
@@ -129,7 +138,9 @@ impl Membership {
     /// Remembers writers that are forgotten at once. The result is that of [`remember`](Self::remember) for
     /// one after the other. But that one moves all later entries for each writer.
     pub(crate) fn remember_all(&mut self, forgotten: Vec<(WriterId, u64)>) {
-        let roster = &mut *self.table;
+        let Some(roster) = self.table.get_mut() else {
+            return;
+        };
         let returns = &roster.returns;
         let is_known = |writer: &WriterId| returns.binary_search_by(|it| it.0.cmp(writer)).is_ok();
         let fresh = forgotten.into_iter().filter(|it| !is_known(&it.0));
@@ -151,10 +162,12 @@ impl Membership {
     /// Remembers the forgotten writers that a message names. `begins` says whether this replica learns of the
     /// space's members by this message.
     pub(crate) fn take_memory(&mut self, state: &State, message: &Message, begins: bool) {
-        self.table.gaps = match message.gaps {
-            Some(false) => false,
-            _ => self.table.gaps || begins,
-        };
+        self.table.update(|it| {
+            it.gaps = match message.gaps {
+                Some(false) => false,
+                _ => it.gaps || begins,
+            };
+        });
         for (writer, upto) in message.returns.iter() {
             if state.numbers.get(writer).is_none() {
                 self.remember(*writer, *upto);
@@ -165,7 +178,7 @@ impl Membership {
     /// Adds the last `most` forgotten writers to the message that completes a transfer.
     pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
         if GUESTS && message.is_complete() {
-            *message.returns = self.remembered(most as u64);
+            message.returns.set(self.remembered(most as u64));
             let more = self.table.returned.len() > most;
             message.gaps = Some(self.table.gaps || more);
         }

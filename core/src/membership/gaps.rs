@@ -6,7 +6,7 @@
 
 use super::Membership;
 use super::admission::Forgotten;
-use crate::layers::{GUESTS, MEMBERS, State};
+use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::message::Message;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
@@ -26,10 +26,10 @@ impl Membership {
                 .writers
                 .binary_search_by_key(id, |it| it.writer)
             {
-                message.lacking.push(at as u32);
+                message.lacking.update(|it| it.push(at as u32));
             }
         }
-        message.lacking.sort_unstable();
+        message.lacking.update(|it| it.sort_unstable());
     }
 
     /// Makes the joined part of a message visible. It moves the version vector up to the message's clocks,
@@ -67,15 +67,15 @@ impl Membership {
         if lacking {
             let announced = self.table.cards[writer as usize].announce.is_some();
             if announced && entry.hi > held {
-                self.table.hold_back(writer, held);
+                self.table.update(|it| it.hold_back(writer, held));
             }
         } else if let Some(upto) = self.table.acknowledgeable(writer)
             && entry.lo <= upto
         {
             let upto = entry.hi.max(upto);
-            self.table.stop_holding_back(writer);
+            self.table.update(|it| it.stop_holding_back(writer));
             if upto < held {
-                self.table.hold_back(writer, upto);
+                self.table.update(|it| it.hold_back(writer, upto));
             }
         }
     }

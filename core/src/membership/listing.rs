@@ -1,7 +1,7 @@
 //! Views of a space with members, for people: who the members are, and what became of each writer.
 
 use super::Membership;
-use crate::layers::State;
+use crate::layers::{Optional, State};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Limit, Owner};
 use crate::state::page::OWN;
@@ -358,7 +358,7 @@ impl Membership {
     /// waits.
     pub(crate) fn ask_for_acknowledgement(&mut self) {
         if self.is_member() {
-            self.table.waiting = true;
+            self.table.update(|it| it.waiting = true);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use super::Membership;
 use crate::error::{Error, detail};
-use crate::layers::{GUESTS, MEMBERS, State};
+use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{
@@ -115,11 +115,14 @@ impl Membership {
 
     /// Notes a record that an own transaction makes.
     pub(crate) fn note(&mut self, state: &State, writer: u32, says: Says) {
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
         if matches!(says, Says::Announce(_)) {
-            self.table.prospect = None;
+            table.prospect = None;
         }
-        self.table.cards[writer as usize].take(&says, &state.writers);
-        self.table.changed(writer, state.epoch);
+        table.cards[writer as usize].take(&says, &state.writers);
+        table.changed(writer, state.epoch);
     }
 
     /// The members' starts in the table, by local number, ascending.
@@ -202,7 +205,8 @@ impl Membership {
             let seen = state.clocks.iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
-            self.table.cards[OWN as usize].base = Some(seen);
+            self.table
+                .update(|it| it.cards[OWN as usize].base = Some(seen));
         }
         state.clocks[OWN as usize] = clock;
     }
@@ -212,7 +216,7 @@ impl Membership {
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
         let card = &self.table.cards[OWN as usize];
         let announced = card.announce.as_ref().map(|it| it.clock);
-        self.table.established |= match announced {
+        let established = match announced {
             Some(_) if sole => true,
             None => card.intro.is_some(),
             Some(clock) => self
@@ -220,6 +224,7 @@ impl Membership {
                 .filter(|it| it.1 != OWN)
                 .any(|it| it.0.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
         };
+        self.table.update(|it| it.established |= established);
     }
 
     /// Whether a member's start, or the end of one, is delayed by this member's acknowledgement. The
@@ -283,7 +288,7 @@ impl Membership {
             let writer = &state.writers[number as usize];
             hi(writer).max(of(before, number))
         });
-        self.table.attach(number, seen);
+        self.table.update(|it| it.attach(number, seen));
     }
 
     /// The clocks of those writers that are members' incarnations.
@@ -483,8 +488,11 @@ impl Membership {
 
     /// Notes that an owner's incarnations up to a generation were forgotten.
     pub(crate) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
-        self.table.prospect = None;
-        let gone = &mut self.table.gone;
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
+        table.prospect = None;
+        let gone = &mut table.gone;
         match gone.binary_search_by(|entry| entry.0.cmp(&owner)) {
             Ok(at) if gone[at].1 >= generation => {}
             Ok(at) => gone[at] = (owner, generation, by),
@@ -558,7 +566,7 @@ impl Membership {
     /// Notes whether this is a member's start that has not announced itself yet. Until then others admit it
     /// as a guest.
     pub(crate) fn note_early(&mut self, early: bool) {
-        self.table.early = early;
+        self.table.update(|it| it.early = early);
     }
 
     /// The generation of an owner's newest start here, this writer excepted. 0 if there is none.

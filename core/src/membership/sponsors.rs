@@ -7,7 +7,7 @@
 
 use super::Membership;
 use crate::error::{Error, detail};
-use crate::layers::State;
+use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
@@ -71,7 +71,7 @@ impl Membership {
             && state.clocks[number as usize] == 0
             && self.table.told_by(number).is_some()
         {
-            self.table.attach(number, seen);
+            self.table.update(|it| it.attach(number, seen));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Membership {
             return Ok(()); // no member waits for it any more
         }
         let seen = self.acked();
-        self.table.attach(number, seen);
+        self.table.update(|it| it.attach(number, seen));
         Ok(())
     }
 
@@ -198,8 +198,11 @@ impl Membership {
         };
         let named = self.starts().filter(is_unsure).filter(is_named);
         let named: Vec<u32> = named.collect();
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
         for number in named {
-            let vouched = &mut self.table.vouched;
+            let vouched = &mut table.vouched;
             if !vouched.contains(&(live, number)) {
                 vouched.push((live, number));
             }

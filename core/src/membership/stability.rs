@@ -66,7 +66,7 @@
 //! - `tests/src/closed.rs`: random histories with restarts and disks that are put back, against an oracle.
 //! - `core/src/replica/collect/tests/homes.rs`: guests that come and go put off nothing for ever.
 
-use crate::layers::{GUESTS, State};
+use crate::layers::{GUESTS, Optional, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
@@ -121,10 +121,10 @@ impl Membership {
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
                 let says = Says::Floor(clock);
-                message.facts.push(Fact { writer, says });
+                message.facts.update(|it| it.push(Fact { writer, says }));
             }
         }
-        message.facts.sort_by_key(Fact::place);
+        message.facts.update(|it| it.sort_by_key(Fact::place));
     }
 
     /// Returns a version vector by local number, no higher than the clocks here. All clocks are 0 if the
@@ -251,7 +251,7 @@ impl Membership {
     pub(crate) fn note_asked(&mut self, state: &State, clock: u64) {
         let mut held = state.clocks.clone();
         held[OWN as usize] = clock;
-        self.table.pending = Some((clock, held));
+        self.table.update(|it| it.pending = Some((clock, held)));
     }
 
     /// The own clock of the transaction that requested acknowledgements, until all have arrived. Otherwise 0.
@@ -330,17 +330,18 @@ impl Membership {
             return;
         }
         let left_out: Vec<u32> = self.left_out(quorum).collect();
-        let prospect = self.table.prospect.take();
+        let prospect = self.table.update(|it| it.prospect.take()).flatten();
         let prospect = prospect.filter(|it| it.members == quorum.members);
         let mut prospect = prospect.unwrap_or_else(|| self.prospect(state, quorum, &left_out));
         prospect
             .fences
             .retain(|guest| left_out.binary_search(guest).is_ok());
         if !prospect.fences.is_empty() {
-            self.table.prospect = Some(prospect);
+            self.table.update(|it| it.prospect = Some(prospect));
             return;
         }
-        let mut settled = core::mem::take(&mut self.table.settled);
+        let settled = self.table.update(|it| core::mem::take(&mut it.settled));
+        let mut settled = settled.unwrap_or_default();
         settled.resize(state.writers.len(), 0);
         // All acknowledge members' writers themselves, and only as far as they have the writers' keyed
         // operations.
@@ -357,15 +358,17 @@ impl Membership {
         for (settled, clock) in settled.iter_mut().zip(held) {
             *settled = clock.max(*settled);
         }
-        self.table.settled = settled;
+        self.table.update(|it| it.settled = settled);
         let starts: Vec<u32> = self.starts().collect();
         for number in starts {
             let number = number as usize;
             let card = &self.table.cards[number];
             let clock = card.announce.as_ref().map_or(0, |it| it.clock);
             if card.is_unsure() && self.table.settled[number] >= clock {
-                self.table.cards[number].base = None;
-                self.table.vouched.retain(|it| it.1 != number as u32);
+                self.table.update(|it| {
+                    it.cards[number].base = None;
+                    it.vouched.retain(|it| it.1 != number as u32);
+                });
             }
         }
     }
@@ -383,7 +386,7 @@ impl Membership {
             clock: *clock,
         });
         let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
-        let held = self.table.pending.take_if(|_| is_held);
+        let held = self.table.update(|it| it.pending.take_if(|_| is_held));
         let mut least = alloc::vec![0; state.writers.len()];
         for number in self.starts() {
             least[number as usize] = self.least_seen(quorum, number);
@@ -391,7 +394,7 @@ impl Membership {
         Prospect {
             members: quorum.members.clone(),
             least,
-            held: held.map(|(_, held)| held),
+            held: held.flatten().map(|(_, held)| held),
             fences: left_out.to_vec(),
         }
     }
@@ -409,14 +412,17 @@ impl Membership {
         message: &Message,
         forgotten: &Forgotten,
     ) {
-        self.table.floor.resize(state.writers.len(), 0);
+        self.table
+            .update(|it| it.floor.resize(state.writers.len(), 0));
         for fact in message.facts() {
             if let Says::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
             {
                 let number = self.number(state, message.delta.writers[fact.writer as usize].writer);
-                let floor = &mut self.table.floor[number as usize];
-                *floor = clock.max(*floor);
+                self.table.update(|it| {
+                    let floor = &mut it.floor[number as usize];
+                    *floor = clock.max(*floor);
+                });
             }
         }
     }
@@ -427,7 +433,7 @@ impl Membership {
         for (number, clock) in self.horizons() {
             floor[number as usize] = clock;
         }
-        self.table.floor = floor;
+        self.table.update(|it| it.floor = floor);
     }
 
     /// Everything that this replica has found to be stable. A member can send it to its guests. These cannot
@@ -457,10 +463,13 @@ impl Membership {
         {
             return;
         }
-        self.table.settled.resize(state.writers.len(), 0);
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
+        table.settled.resize(state.writers.len(), 0);
         for (writer, clock) in settled.iter() {
             if let Some(number) = state.numbers.get(&writer) {
-                let ours = &mut self.table.settled[number as usize];
+                let ours = &mut table.settled[number as usize];
                 *ours = clock.max(*ours);
             }
         }

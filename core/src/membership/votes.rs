@@ -11,7 +11,7 @@
 
 use super::Membership;
 use crate::error::{Error, detail};
-use crate::layers::State;
+use crate::layers::{Optional, State};
 use crate::limits::MEMBERS_MAX;
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::state::page::OWN;
@@ -133,7 +133,7 @@ impl Membership {
         if promised == Some(ballot) && accepted_now == held {
             return Ok(Step::Nothing);
         }
-        self.table.asked |= asks;
+        self.table.update(|it| it.asked |= asks);
         self.record(state, OWN, |by| {
             Says::Vote(Box::new(Vote {
                 clock: by.clock,

@@ -16,7 +16,7 @@
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::error::{Error, Short};
-use crate::layers::State;
+use crate::layers::{Optional, State};
 use crate::ledger::Holding;
 use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
@@ -442,7 +442,7 @@ impl QuotaTransaction<'_, '_> {
                 }
             }
         }
-        self.transaction.did.truncate(did);
+        self.transaction.did.update(|it| it.truncate(did));
         self.transaction.quota.uses.truncate(uses);
         self.transaction.ops = ops;
         done

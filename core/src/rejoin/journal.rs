@@ -1,7 +1,7 @@
 //! The journal: own transactions that are unconfirmed, with what their cancels saw.
 
 use super::Rejoin;
-use crate::layers::{Empty, Optional, State};
+use crate::layers::{Optional, State};
 use crate::membership::Membership;
 use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::message::records::Configuration;
@@ -116,7 +116,7 @@ impl Rejoin {
 
     /// Removes and returns the journal of the present writer, which the replica leaves.
     pub(crate) fn take_journal(&mut self, state: &State) -> Journal {
-        let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
+        let mut journal = self.journal.take();
         journal.writer = Some(state.writer());
         if journal.open > 0 {
             journal.survivors = self.survivors(state, OWN);
@@ -127,7 +127,7 @@ impl Rejoin {
     /// Stores the key of a transaction.
     #[cfg(feature = "members")]
     pub(crate) fn keep_key(&mut self, clock: u64, once: Once) {
-        self.journal.keyed.push((clock, once));
+        self.journal.update(|it| it.keyed.push((clock, once)));
     }
 
     /// Stores a transaction.

@@ -8,7 +8,7 @@
 use super::Replica;
 use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
-use crate::layers::Quota;
+use crate::layers::{Optional, Quota};
 use crate::message::records::{Card, Retired, Says};
 use crate::state::counter;
 use crate::state::keys::KeyId;
@@ -81,7 +81,7 @@ impl MembersMut<'_> {
         };
         let stuck = self.misfits(&parts);
         stuck.iter().for_each(|it| chosen[*it as usize] = false);
-        self.replica.membership.table.stuck = stuck.len();
+        self.replica.membership.change(|it| it.stuck = stuck.len());
         let ready = ready.into_iter().filter(|it| chosen[*it as usize]);
         let ready: Vec<u32> = ready.collect();
         if ready.is_empty() {
@@ -184,7 +184,7 @@ impl MembersMut<'_> {
         let to = Stamp { writer: OWN, clock };
         for slot in slots.iter_mut() {
             if let Some(amount) = amount(slot.writer()).flatten() {
-                *slot.side.moved = Some(Box::new(Moved { to, amount }));
+                slot.side.moved.set(Some(Box::new(Moved { to, amount })));
             }
         }
         counter::normalize(slots);

@@ -4,7 +4,7 @@ mod since;
 
 use super::Replica;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
-use crate::layers::{GUESTS, GuestPart, MEMBERS};
+use crate::layers::{GUESTS, GuestPart, MEMBERS, Optional};
 use crate::message::records::Fact;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfFormer;
@@ -74,7 +74,7 @@ impl Replica {
     /// as it can.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut state = self.delta(&VersionVector::default());
-        state.facts.retain(|fact| !fact.is_local());
+        state.facts.update(|it| it.retain(|fact| !fact.is_local()));
         state.keyed = GuestPart::default();
         state.encode()
     }
@@ -82,14 +82,15 @@ impl Replica {
     /// Adds the records that only a store keeps to a whole state.
     pub(super) fn tell_store(&self, message: &mut Message) {
         if GUESTS {
-            *message.returns = self.membership.remembered(u64::MAX);
+            message.returns.set(self.membership.remembered(u64::MAX));
             message.gaps = self
                 .membership
                 .configuration()
                 .map(|_| self.membership.table.gaps);
-            *message.kept = self
+            let kept = self
                 .rejoin
                 .to_keep(&self.state, &self.membership, 0, OfFormer::All);
+            message.kept.set(kept);
         }
     }
 
@@ -178,7 +179,10 @@ impl Replica {
         if !MEMBERS {
             return;
         }
-        for by in ops.iter_mut().filter_map(|op| op.by.as_mut()) {
+        let Some(named) = ops.get_mut() else {
+            return;
+        };
+        for by in named.iter_mut().filter_map(|op| op.by.as_mut()) {
             let id = &self.state.writers[by.writer as usize];
             let at = message
                 .delta
@@ -186,10 +190,10 @@ impl Replica {
                 .binary_search_by_key(id, |it| it.writer);
             by.writer = at.map_or(u32::MAX, |at| at as u32);
         }
-        ops.retain(|op| op.by.is_none_or(|by| by.writer != u32::MAX));
-        ops.sort_unstable_by_key(KeyedOp::place);
+        named.retain(|op| op.by.is_none_or(|by| by.writer != u32::MAX));
+        named.sort_unstable_by_key(KeyedOp::place);
         // Only the key is left of several operations whose writers were retired.
-        ops.dedup_by_key(|op| op.place());
+        named.dedup_by_key(|op| op.place());
         message.keyed = ops;
     }
 
@@ -234,7 +238,7 @@ impl Replica {
         let closed = GUESTS && self.membership.configuration().is_some();
         let mut facts: GuestPart<Vec<Fact>> = GuestPart::default();
         if let Some(said) = said.filter(|_| closed) {
-            *facts = self.membership.facts_since(said.changed, said.lows);
+            facts.set(self.membership.facts_since(said.changed, said.lows));
             for fact in facts.iter() {
                 let by = fact.stamp().writer;
                 named.set(by, said.lows.at(by));
@@ -253,10 +257,12 @@ impl Replica {
             .state
             .assemble(selection, &handles, &mut message.delta, table, &taken_in);
         if GUESTS {
-            for fact in facts.iter_mut() {
-                fact.renumber(|number| index.at(number));
+            if let Some(facts) = facts.get_mut() {
+                for fact in facts.iter_mut() {
+                    fact.renumber(|number| index.at(number));
+                }
+                facts.sort_by_key(Fact::place);
             }
-            facts.sort_by_key(Fact::place);
             message.facts = facts;
             message.closed = closed;
             message.keyless = closed && !MEMBERS;

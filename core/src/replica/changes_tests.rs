@@ -1,6 +1,7 @@
 //! Every change of a counter is reported, whatever caused it.
 
 use super::collect::tests::space;
+use crate::layers::Optional;
 use crate::{Moment, Op, Replica, Space, WriterId};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -120,7 +121,7 @@ fn nothing_that_changed_is_left_out() {
 /// Members acknowledge what a guest and they have seen, and collect it.
 fn settle(all: &mut [Replica; 3]) {
     for member in &mut all[..2] {
-        member.membership.table.waiting = true;
+        member.membership.table.stored().waiting = true;
     }
     for _ in 0..6 {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {

@@ -4,7 +4,7 @@
 mod sweep;
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::{GUESTS, MEMBERS, Quota};
+use crate::layers::{GUESTS, MEMBERS, Optional, Quota};
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
 use crate::state::counter;
@@ -29,10 +29,11 @@ impl MembersMut<'_> {
         let quorum = replica.membership.quorum(&replica.state);
         replica.membership.settle(&replica.state, &quorum);
         let kept = replica.state.lows(&kept.state);
-        replica.membership.table.waiting = false;
+        replica.membership.change(|it| it.waiting = false);
         let mut changed = replica.sweep_counters(&quorum, &kept);
         changed |= replica.forget(&quorum, &kept);
-        replica.membership.table.waiting |= replica.waits_for_others(&quorum);
+        let waits = replica.waits_for_others(&quorum);
+        replica.membership.change(|it| it.waiting |= waits);
         replica.state.collected |= changed;
         if changed {
             replica.state.void_walks();
@@ -62,11 +63,12 @@ impl Replica {
                     self.idempotency
                         .note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
-                    *self.state.dropped += u64::from(MEMBERS && slots.is_empty());
+                    let dropped = u64::from(MEMBERS && slots.is_empty());
+                    self.state.dropped.update(|it| *it += dropped);
                     self.state.put_slots(handle, slots);
                     self.state.forget_unused(handle);
                 }
-                self.membership.table.waiting |= waits;
+                self.membership.change(|it| it.waiting |= waits);
             }
         }
         changed

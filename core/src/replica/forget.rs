@@ -37,7 +37,7 @@ impl Replica {
             let free = free && !Quota::keeps(&self.state, number);
             match free {
                 true => gone.push((number, to, upto)),
-                false => self.membership.table.waiting = true,
+                false => self.membership.change(|it| it.waiting = true),
             }
         }
         self.forget_writers(&gone);

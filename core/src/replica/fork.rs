@@ -2,6 +2,7 @@
 //! [forks](crate::forks).
 
 use super::Replica;
+use crate::layers::Optional;
 use crate::state::page::{Column, OWN};
 use crate::writer_id::WriterId;
 
@@ -45,7 +46,11 @@ impl ForksMut<'_> {
         self.replica.state.numbers.insert(writer, OWN);
         self.replica.state.writers[OWN as usize] = writer;
         // A mark with the former owner of the number is void.
-        self.replica.state.assigned[OWN as usize] = self.replica.state.epoch;
+        let epoch = self.replica.state.epoch;
+        self.replica
+            .state
+            .assigned
+            .update(|it| it[OWN as usize] = epoch);
         self.replica.state.clocks[number as usize] =
             core::mem::take(&mut self.replica.state.clocks[OWN as usize]);
         self.replica.state.all_moved();

@@ -54,11 +54,15 @@ impl MembersMut<'_> {
                 Says::Admit(Admit { turn: 0, by }),
             );
         }
-        self.replica.membership.table.configuration = Some((by, configuration));
+        self.replica
+            .membership
+            .change(|it| it.configuration = Some((by, configuration)));
         self.replica.quota.configured(&self.replica.membership);
-        self.replica.membership.table.established = true;
+        self.replica.membership.change(|it| it.established = true);
         self.replica.membership.made(&mut self.replica.state, clock);
-        self.replica.membership.table.cards[OWN as usize].base = None;
+        self.replica
+            .membership
+            .change(|it| it.cards[OWN as usize].base = None);
         Ok(())
     }
 
@@ -94,10 +98,12 @@ impl MembersMut<'_> {
         }
         membership.made(state, clock);
         // A member that admitted a start as it greeted waits for it from what the member had acknowledged.
-        let card = &mut membership.table.cards[OWN as usize];
-        if begins && card.intro.is_some() {
-            card.base = None;
-        }
+        membership.change(|it| {
+            let card = &mut it.cards[OWN as usize];
+            if begins && card.intro.is_some() {
+                card.base = None;
+            }
+        });
         membership.establish();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{QuotaHooks, Replica, place};
 use crate::error::{Error, detail};
-use crate::layers::Quota;
+use crate::layers::{Optional, Quota};
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter;
@@ -144,10 +144,10 @@ impl Replica {
             self.state.touch(page_at, 1 << slot);
         }
         if self.membership.keeps_journal() {
-            did.push(
-                self.rejoin
-                    .did(&self.state, handle, Op::Add(by), clock, &[]),
-            );
+            let made = self
+                .rejoin
+                .did(&self.state, handle, Op::Add(by), clock, &[]);
+            did.update(|it| it.push(made));
         }
     }
 
@@ -220,10 +220,10 @@ impl Replica {
             act.cancel(slots, None);
             draft.changed = true;
             if self.membership.keeps_journal() {
-                did.push(
-                    self.rejoin
-                        .did(&self.state, draft.handle, Op::Delete, clock, slots),
-                );
+                let made = self
+                    .rejoin
+                    .did(&self.state, draft.handle, Op::Delete, clock, slots);
+                did.update(|it| it.push(made));
             }
             sum = counter::Sum::default();
         }
@@ -242,7 +242,8 @@ impl Replica {
         }
         draft.changed = true;
         if self.membership.keeps_journal() {
-            did.push(self.rejoin.did(&self.state, draft.handle, op, clock, slots));
+            let made = self.rejoin.did(&self.state, draft.handle, op, clock, slots);
+            did.update(|it| it.push(made));
         }
         Ok(match op {
             Op::Persist => sum.expiry().is_some(),

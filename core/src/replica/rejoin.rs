@@ -3,7 +3,7 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::{Error, detail};
-use crate::layers::Quota;
+use crate::layers::{Optional, Quota};
 use crate::message::Message;
 use crate::message::journal::{Did, Dids, Journal};
 use crate::once::Once;
@@ -212,13 +212,14 @@ impl RejoinMut<'_> {
                         .act(clock)
                         .cancel_own(&mut draft.slots, base, own_alive);
                     draft.changed = true;
-                    again.push(self.replica.rejoin.did(
+                    let made = self.replica.rejoin.did(
                         &self.replica.state,
                         handle,
                         it.op,
                         clock,
                         &draft.slots,
-                    ));
+                    );
+                    again.update(|it| it.push(made));
                 }
             }
             changed(handle);

@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::layers::GUESTS;
+use crate::layers::{GUESTS, Optional};
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::state::join::Found;
@@ -75,12 +75,14 @@ impl Replica {
         let clock = replica.clock();
         replica.state.merged_at.fill(clock);
         if GUESTS {
-            *replica.state.seen_at_last = replica.state.clocks.clone();
+            replica.state.seen_at_last.set(replica.state.clocks.clone());
         }
         if clock > 0 && replica.state.numbers.len() == 1 {
             // A replica without other writers had none at its first transaction either. For any other
             // replica, this is unknown, and nothing is claimed.
-            replica.membership.table.cards[OWN as usize].base = Some(Box::default());
+            replica
+                .membership
+                .change(|it| it.cards[OWN as usize].base = Some(Box::default()));
         }
         Ok(replica)
     }

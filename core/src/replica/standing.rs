@@ -2,7 +2,7 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
-use crate::layers::GUESTS;
+use crate::layers::{GUESTS, Optional};
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Configuration, Says};
@@ -92,12 +92,15 @@ impl Replica {
                 self.membership.take_gone(by, it.0, it.1);
                 continue;
             }
-            let card = &mut self.membership.table.cards[fact.writer as usize];
+            let Some(table) = self.membership.table.get_mut() else {
+                break;
+            };
+            let card = &mut table.cards[fact.writer as usize];
             let news = card.take(&fact.says, &self.state.writers);
-            self.membership.table.changed(fact.writer, self.state.epoch);
+            table.changed(fact.writer, self.state.epoch);
             match (news, &fact.says) {
                 (true, Says::Retired(_)) => retired.push(fact.writer),
-                (true, Says::Announce(_)) => self.membership.table.prospect = None,
+                (true, Says::Announce(_)) => table.prospect = None,
                 _ => {}
             }
         }
@@ -118,10 +121,13 @@ impl Replica {
                 self.rejoin.begin_journal(&self.state);
             }
             if self.membership.configuration() != Some(theirs) {
-                self.membership.table.proposal = None; // its number is taken
-                self.membership.table.prospect = None;
+                self.membership.change(|it| {
+                    it.proposal = None; // its number is taken
+                    it.prospect = None;
+                });
             }
-            self.membership.table.configuration = Some((by, theirs.clone()));
+            self.membership
+                .change(|it| it.configuration = Some((by, theirs.clone())));
             self.quota.configured(&self.membership);
         }
     }

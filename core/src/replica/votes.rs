@@ -41,8 +41,10 @@ impl MembersMut<'_> {
         if !self.replica.membership.is_member() {
             return Err(Error::NotAMember);
         }
-        self.replica.membership.table.proposal = Some(ruling);
-        self.replica.membership.table.asked = false;
+        self.replica.membership.change(|it| {
+            it.proposal = Some(ruling);
+            it.asked = false;
+        });
         self.vote().map(|_| ())
     }
 
@@ -70,8 +72,10 @@ impl MembersMut<'_> {
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
         let by = crate::state::slot::Stamp { writer: OWN, clock };
         let replica = &mut *self.replica;
-        replica.membership.table.configuration = Some((by, next));
-        replica.membership.table.proposal = None;
+        replica.membership.change(|it| {
+            it.configuration = Some((by, next));
+            it.proposal = None;
+        });
         replica.quota.configured(&replica.membership);
         replica.membership.made(&mut replica.state, clock);
         Ok(())

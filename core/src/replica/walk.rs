@@ -10,7 +10,7 @@
 
 use super::Replica;
 use crate::idempotency::KeyedWalk;
-use crate::layers::{GUESTS, GuestPart};
+use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::message::Message;
 use crate::state::build::{Cursor, NOTHING};
 use crate::state::page::OWN;
@@ -64,7 +64,7 @@ impl Walk {
     pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Walk {
         let mut walk = Walk::new(replica, since, false);
         walk.lows = replica.state.clocks_in(since);
-        *walk.only = Some(only);
+        walk.only.set(Some(only));
         walk
     }
 

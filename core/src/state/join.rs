@@ -131,7 +131,8 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn advance(&mut self, number: usize, hi: u64) {
         if hi > self.clocks[number] {
             if MEMBERS && self.merged_at[number] < self.clock() {
-                self.seen_at_last[number] = self.clocks[number];
+                self.seen_at_last
+                    .update(|it| it[number] = self.clocks[number]);
             }
             self.clocks[number] = hi;
             self.note_moved(number as u32);

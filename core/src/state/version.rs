@@ -91,6 +91,7 @@ impl<I: KeyIndex> State<I> {
 #[cfg(feature = "guests")]
 mod tests {
     use super::*;
+    use crate::layers::Optional;
     use crate::state::page::Row;
     use crate::state::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
     use crate::writer_id::{Space, WriterId};
@@ -130,8 +131,10 @@ mod tests {
             by,
         });
         slot.side.lift = Some(Box::new(Lift { clock: 3, by }));
-        *slot.side.moved = Some(Box::new(Moved { to: by, amount: 11 }));
-        *slot.side.fold = Some(Box::new(Fold {
+        slot.side
+            .moved
+            .set(Some(Box::new(Moved { to: by, amount: 11 })));
+        slot.side.fold.set(Some(Box::new(Fold {
             clock: 8,
             amount: 12,
             adds: true,
@@ -142,8 +145,8 @@ mod tests {
                 value: 14,
             }),
             until: Some(15),
-        }));
-        slot.side.withdrawals.push(Withdrawal {
+        })));
+        slot.side.withdrawals.stored().push(Withdrawal {
             clock: 5,
             amount: 16,
             before: 3,
@@ -178,18 +181,19 @@ mod tests {
         |slot| slot.side.lift = None,
         |slot| slot.side.lift.as_mut().unwrap().clock = 1,
         |slot| slot.side.lift.as_mut().unwrap().by.clock = 1,
-        |slot| *slot.side.moved = None,
-        |slot| slot.side.moved.as_mut().unwrap().amount = 1,
-        |slot| slot.side.moved.as_mut().unwrap().amount += 1 << 64,
-        |slot| slot.side.moved.as_mut().unwrap().to.clock = 1,
-        |slot| *slot.side.fold = None,
-        |slot| slot.side.fold.as_mut().unwrap().clock = 1,
-        |slot| slot.side.fold.as_mut().unwrap().amount += 1 << 64,
-        |slot| slot.side.fold.as_mut().unwrap().adds = false,
-        |slot| slot.side.fold.as_mut().unwrap().base = None,
+        |slot| slot.side.moved.set(None),
+        |slot| slot.side.moved.stored().as_mut().unwrap().amount = 1,
+        |slot| slot.side.moved.stored().as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.moved.stored().as_mut().unwrap().to.clock = 1,
+        |slot| slot.side.fold.set(None),
+        |slot| slot.side.fold.stored().as_mut().unwrap().clock = 1,
+        |slot| slot.side.fold.stored().as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.fold.stored().as_mut().unwrap().adds = false,
+        |slot| slot.side.fold.stored().as_mut().unwrap().base = None,
         |slot| {
             slot.side
                 .fold
+                .stored()
                 .as_mut()
                 .unwrap()
                 .base
@@ -197,15 +201,25 @@ mod tests {
                 .unwrap()
                 .value = 1
         },
-        |slot| slot.side.fold.as_mut().unwrap().base.as_mut().unwrap().set = false,
-        |slot| slot.side.fold.as_mut().unwrap().until = None,
-        |slot| slot.side.withdrawals.clear(),
-        |slot| slot.side.withdrawals[0].clock = 6,
-        |slot| slot.side.withdrawals[0].amount = 1,
-        |slot| slot.side.withdrawals[0].amount += 1 << 64,
-        |slot| slot.side.withdrawals[0].before = 1,
-        |slot| slot.side.withdrawals[0].several = true,
-        |slot| slot.side.withdrawals[0].by.clock = 1,
+        |slot| {
+            slot.side
+                .fold
+                .stored()
+                .as_mut()
+                .unwrap()
+                .base
+                .as_mut()
+                .unwrap()
+                .set = false
+        },
+        |slot| slot.side.fold.stored().as_mut().unwrap().until = None,
+        |slot| slot.side.withdrawals.stored().clear(),
+        |slot| slot.side.withdrawals.stored()[0].clock = 6,
+        |slot| slot.side.withdrawals.stored()[0].amount = 1,
+        |slot| slot.side.withdrawals.stored()[0].amount += 1 << 64,
+        |slot| slot.side.withdrawals.stored()[0].before = 1,
+        |slot| slot.side.withdrawals.stored()[0].several = true,
+        |slot| slot.side.withdrawals.stored()[0].by.clock = 1,
     ];
 
     #[test]
@@ -229,8 +243,8 @@ mod tests {
             let mut slot = slot(at(1));
             slot.side.cut.as_mut().unwrap().by.writer = at(2);
             slot.side.lift.as_mut().unwrap().by.writer = at(3);
-            slot.side.moved.as_mut().unwrap().to.writer = at(2);
-            slot.side.withdrawals[0].by.writer = at(3);
+            slot.side.moved.stored().as_mut().unwrap().to.writer = at(2);
+            slot.side.withdrawals.stored()[0].by.writer = at(3);
             of.slot_version(&slot)
         };
         let mut other = State::new(Space::default(), id(3));

@@ -3,7 +3,7 @@
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
 use super::{Mark, OfFormer, Push, Said};
-use crate::layers::GUESTS;
+use crate::layers::{GUESTS, Optional};
 use crate::limits::PUSH_BYTES_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
@@ -101,7 +101,7 @@ impl Replica {
         let picked = self.state.select(&selection, usize::MAX);
         let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
         if GUESTS {
-            *message.returns = self.membership.remembered(forgotten);
+            message.returns.set(self.membership.remembered(forgotten));
             message.gaps = self
                 .membership
                 .configuration()
@@ -110,9 +110,10 @@ impl Replica {
                 true => OfFormer::Nothing,
                 false => OfFormer::Clocks,
             };
-            *message.kept =
-                self.rejoin
-                    .to_keep(&self.state, &self.membership, lows.at(OWN), former);
+            let kept = self
+                .rejoin
+                .to_keep(&self.state, &self.membership, lows.at(OWN), former);
+            message.kept.set(kept);
             self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
         }
         Some(message)

@@ -1,6 +1,7 @@
 //! The sweep of one counter: which slots go, and what is left of them. The table in
 //! [stability](crate::membership::stability#collection) has each case.
 
+use crate::layers::Optional;
 use crate::state::counter;
 use crate::state::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;
@@ -104,7 +105,8 @@ pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
         fold.base = fold.base.max(old.base);
         fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
-    *parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
+    let fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
+    parent.side.fold.set(fold);
 }
 
 /// Removes the parts of a slot that are stable and not needed: the begin of its lifetime, and cancelled
@@ -147,17 +149,21 @@ fn settle_slot(
     }
     let (clock, total) = (slot.row.clock, slot.total());
     slot.set_shard(clock, total, extra);
-    *waits |= !join_withdrawals(&mut slot.side.withdrawals, stable);
+    let withdrawals = &mut slot.side.withdrawals;
+    let joined = withdrawals.update(|it| join_withdrawals(it, stable));
+    *waits |= joined == Some(false);
     if let Some(lift) = &slot.side.lift {
         if has_children || !stable(lift.by) {
             *waits = true;
         } else {
             // The expiry that it cancels is gone, or goes now.
             let clock = lift.clock;
-            if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
-                fold.until = None;
-            }
-            slot.side.fold.take_if(|fold| fold.is_empty());
+            slot.side.fold.update(|it| {
+                if let Some(fold) = it.as_mut().filter(|fold| fold.clock <= clock) {
+                    fold.until = None;
+                }
+                it.take_if(|fold| fold.is_empty());
+            });
             if slot
                 .extra()
                 .expiry

@@ -38,7 +38,7 @@ fn slot(writer: u32, clock: u64, extra: Extra) -> Slot {
 }
 
 fn child(mut slot: Slot, to: Stamp, amount: i128) -> Slot {
-    *slot.side.moved = Some(Box::new(Moved { to, amount }));
+    slot.side.moved.set(Some(Box::new(Moved { to, amount })));
     slot
 }
 
@@ -99,12 +99,12 @@ fn withdrawal(clock: u64, amount: i128, before: u64, by: Stamp) -> Withdrawal {
 fn withdrawals_are_joined_when_all_have_seen_them() {
     let mut one = plain(1, 12, 100);
     let (first, last) = (withdrawal(5, 2, 3, by(2, 9)), withdrawal(8, 4, 5, by(3, 9)));
-    *one.side.withdrawals = vec![first];
+    one.side.withdrawals.set(vec![first]);
     assert_eq!(
         swept(&[one.clone()], &[]),
         (vec![one.clone()], false, false)
     );
-    *one.side.withdrawals = vec![first, last];
+    one.side.withdrawals.set(vec![first, last]);
     for unseen in [by(2, 9), by(3, 9)] {
         let same = vec![one.clone()];
         assert_eq!(swept(&[one.clone()], &[unseen]), (same, false, true));
@@ -119,7 +119,7 @@ fn withdrawals_are_joined_when_all_have_seen_them() {
     assert_eq!(*left[0].side.withdrawals, vec![joined(3)]);
     assert!(changed && !waits);
     // An add between them was not withdrawn.
-    one.side.withdrawals[1].before = 6;
+    one.side.withdrawals.stored()[1].before = 6;
     let (left, ..) = swept(&[one], &[]);
     assert_eq!(*left[0].side.withdrawals, vec![joined(6)]);
 }
@@ -127,7 +127,9 @@ fn withdrawals_are_joined_when_all_have_seen_them() {
 #[test]
 fn a_slot_stays_until_all_have_seen_what_was_withdrawn_of_it() {
     let mut dead = plain(1, 5, 7);
-    *dead.side.withdrawals = vec![withdrawal(5, 7, 0, by(2, 9))];
+    dead.side
+        .withdrawals
+        .set(vec![withdrawal(5, 7, 0, by(2, 9))]);
     let one = [dead];
     assert_eq!(swept(&one, &[]), (vec![], true, false));
     assert_eq!(swept(&one, &[by(2, 9)]), (one.to_vec(), false, true));
@@ -201,7 +203,7 @@ fn what_is_folded_adds_up() {
         lift(&mut parent, lifted, by(1, 1));
         fold(&mut parent, 9, &counter::Sum::default(), -1);
         assert_eq!(fold_of(&parent).until, Some(100).filter(|_| lifted < 8));
-        *parent.side.fold = None;
+        parent.side.fold.set(None);
         fold(&mut parent, 8, &sum(0, false, 9, 300), 0);
         assert_eq!(fold_of(&parent).until, until);
     }
@@ -289,13 +291,13 @@ fn a_lift_goes_with_what_it_lifts() {
     let with = |clock, amount| {
         let mut one = plain(0, 9, 20);
         lift(&mut one, 6, by(2, 9));
-        *one.side.fold = Some(Box::new(Fold {
+        one.side.fold.set(Some(Box::new(Fold {
             clock,
             amount,
             adds: false,
             base: None,
             until: Some(100),
-        }));
+        })));
         one
     };
     for (clock, until) in [(5, None), (6, None), (7, Some(100))] {
@@ -308,7 +310,7 @@ fn a_lift_goes_with_what_it_lifts() {
     // A child that is not folded yet may have an expiry that it lifts.
     let heir = {
         let mut one = with(7, 3);
-        *one.side.fold = None;
+        one.side.fold.set(None);
         one
     };
     let both = [heir, child(plain(1, 3, 5), by(0, 8), 4)];
@@ -346,8 +348,8 @@ fn pass(from: &Replica, to: &mut Replica) {
 }
 
 fn said(replica: &mut Replica) -> Ack {
-    replica.membership.table.waiting = true;
-    replica.membership.table.pending = None;
+    replica.membership.table.stored().waiting = true;
+    replica.membership.table.stored().pending = None;
     assert!(replica.members_mut().acknowledge().unwrap());
     (**replica.membership.table.cards[OWN as usize]
         .ack
@@ -367,7 +369,7 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     pass(&one, &mut tab);
     pass(&tab, &mut one);
     // A member need not acknowledge what only it waits for.
-    one.membership.table.waiting = false;
+    one.membership.table.stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     let seen = tab.vector().get(&one.writer());
     assert_eq!(said(&mut one).of(OWN), seen + 1);
@@ -381,12 +383,12 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
 fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
     let [mut one, mut two, mut tab] = space();
     for replica in [&mut one, &mut two] {
-        replica.membership.table.waiting = false;
+        replica.membership.table.stored().waiting = false;
     }
     assert!(!one.membership.is_held_up(&one.state));
     said(&mut two);
     pass(&two, &mut one);
-    one.membership.table.waiting = false;
+    one.membership.table.stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     assert!(one.membership.is_held_up(&one.state));
     pass(&one, &mut tab);
@@ -404,7 +406,7 @@ fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
 fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     let [mut one, mut two, _] = space();
     for replica in [&mut one, &mut two] {
-        replica.membership.table.waiting = false;
+        replica.membership.table.stored().waiting = false;
         assert!(!replica.members_mut().acknowledge().unwrap());
     }
     one.add("k", 1).unwrap();
@@ -415,7 +417,7 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     assert!(two.members_mut().acknowledge().unwrap());
     assert!(!two.members_mut().acknowledge().unwrap());
     pass(&two, &mut one);
-    one.membership.table.waiting = false;
+    one.membership.table.stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     // Another owner's first incarnation.
     let owners = [[1; 32], [2; 32], [3; 32]];
@@ -440,13 +442,13 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
 #[test]
 fn what_is_heard_of_a_dead_member_is_acknowledged() {
     let [mut one, mut two, mut tab] = space();
-    one.membership.table.waiting = false;
+    one.membership.table.stored().waiting = false;
     one.members_mut().fence(&two.writer()).unwrap();
     let mut heard = |one: &mut Replica| {
         // A member speaks for its tabs, too.
         pass(one, &mut tab);
         pass(&tab, one);
-        one.membership.table.waiting = false;
+        one.membership.table.stored().waiting = false;
         one.members_mut().acknowledge().unwrap()
     };
     assert!(heard(&mut one), "it is heard of for the first time");
@@ -525,7 +527,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
         settled: true,
     };
     let all = vec![u64::MAX; replica.state.writers.len()];
-    replica.membership.table.settled = all.clone();
+    replica.membership.table.stored().settled = all.clone();
     (quorum, all)
 }
 
@@ -541,11 +543,11 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     for (settled, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
         let mut one = one.clone();
         let (quorum, _) = all_settled(&mut one);
-        one.membership.table.pending = None;
-        one.membership.table.settled = vec![settled; 3];
-        one.membership.table.cards[member as usize].base = Some([].into());
-        one.membership.table.cards[guest as usize].base = Some([].into());
-        one.membership.table.vouched = vec![(two.writer(), member), (two.writer(), guest)];
+        one.membership.table.stored().pending = None;
+        one.membership.table.stored().settled = vec![settled; 3];
+        one.membership.table.stored().cards[member as usize].base = Some([].into());
+        one.membership.table.stored().cards[guest as usize].base = Some([].into());
+        one.membership.table.stored().vouched = vec![(two.writer(), member), (two.writer(), guest)];
         one.membership.settle(&one.state, &quorum);
         assert_eq!(
             one.membership.table.cards[member as usize].base.is_none(),
@@ -555,7 +557,7 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
         let kept = if certain { 1 } else { 2 };
         assert_eq!(one.membership.table.vouched.len(), kept);
         assert_eq!(one.membership.table.vouched[kept - 1].1, guest);
-        one.membership.table.settled = vec![0, 5, 0];
+        one.membership.table.stored().settled = vec![0, 5, 0];
         assert_eq!(one.members().stable().len(), 1);
     }
 }

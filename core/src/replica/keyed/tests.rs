@@ -10,6 +10,7 @@ pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::error::Limited;
 use crate::idempotency::Asked;
+use crate::layers::Optional;
 use crate::limits::KEYED_BYTES_MAX;
 use crate::message::KeyedAdd;
 use crate::message::records::Says;
@@ -467,7 +468,7 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     // From one who has not concluded yet that all have seen it.
     let mut whole = all[one].delta(&VersionVector::default());
     let floor = |says: &Says| matches!(says, Says::Floor(_));
-    whole.facts.retain(|fact| !floor(&fact.says));
+    whole.facts.stored().retain(|fact| !floor(&fact.says));
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {
         assert_eq!(replica.keyed().makers(&once("a")).len(), 2);
@@ -579,7 +580,7 @@ fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
     let at = all[1].clock();
     more(&mut all[1]);
     for member in &mut all {
-        member.membership.table.waiting = true;
+        member.membership.table.stored().waiting = true;
     }
     settle(&mut all);
     let [_, two, _] = all;
@@ -678,7 +679,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
         assert_ne!(crate::explore::local_text(&other), text, "{number}");
     }
     let mut other = one.clone();
-    other.membership.table.hold_back(OWN, 1);
+    other.membership.table.stored().hold_back(OWN, 1);
     assert_ne!(crate::explore::local_text(&other), text);
     // Wherever they stand.
     add(&mut two, "b", 5);

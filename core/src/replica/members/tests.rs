@@ -2,6 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
+use crate::layers::Optional;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::membership::table::Attached;
 use crate::message::records::{Ack, Bye, Card, Fence, Intro, Retired};
@@ -39,7 +40,7 @@ fn member() -> (Replica, u32, u32) {
 }
 
 fn card(replica: &mut Replica, number: u32) -> &mut Card {
-    &mut replica.membership.table.cards[number as usize]
+    &mut replica.membership.table.stored().cards[number as usize]
 }
 
 fn left(clock: u64) -> Option<Bye> {
@@ -106,12 +107,13 @@ fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
     card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
     card(&mut one, other).ack = ack(&[(other, 9)]);
     card(&mut one, guest).ack = None;
-    (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
+    let table = one.membership.table.stored();
+    (table.floor, table.settled) = (vec![0; 3], vec![0; 3]);
     assert_eq!(one.membership.horizons().collect::<Vec<_>>(), []);
     assert_eq!(one.membership.given_up(), [(OWN, 4)]);
     let mut given_up = one.clone();
-    given_up.membership.table.floor[other as usize] = 2;
-    given_up.membership.table.settled = vec![3; 3];
+    given_up.membership.table.stored().floor[other as usize] = 2;
+    given_up.membership.table.stored().settled = vec![3; 3];
     let mut horizons = vec![(OWN, 3), (other, 3)];
     assert_eq!(given_up.membership.horizons().collect::<Vec<_>>(), horizons);
     horizons.insert(0, (OWN, 4));
@@ -125,7 +127,8 @@ fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
 fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
     let (mut one, ..) = member();
     card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
-    (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
+    let table = one.membership.table.stored();
+    (table.floor, table.settled) = (vec![0; 3], vec![0; 3]);
     let may = |lonely, seen: u64| {
         one.membership
             .may_admit(&one.state, &id(50), lonely, &|_| seen)
@@ -175,7 +178,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         let mut one = one.clone();
         card(&mut one, number).home = home;
         let (writer, before) = (one.state.writers[number as usize], one.clock());
-        one.membership.table.attached = [other, guest]
+        one.membership.table.stored().attached = [other, guest]
             .map(|writer| Attached {
                 writer,
                 seen: vec![],
@@ -277,9 +280,10 @@ fn a_writer_is_established_when_others_have_taken_it_in() {
         .clock;
     let established = |change: &dyn Fn(&mut Replica)| {
         let mut one = one.clone();
-        one.membership.table.established = false;
+        one.membership.table.stored().established = false;
         one.membership
             .table
+            .stored()
             .cards
             .iter_mut()
             .for_each(|card| card.ack = None);
@@ -297,7 +301,8 @@ fn a_writer_is_established_when_others_have_taken_it_in() {
         &|one| card(one, OWN).ack = ack(&[(OWN, clock)])
     ));
     let sole = |one: &mut Replica| {
-        let (_, it) = one.membership.table.configuration.as_mut().unwrap();
+        let table = one.membership.table.stored();
+        let (_, it) = table.configuration.as_mut().unwrap();
         it.members.truncate(1);
     };
     assert!(established(&sole));
@@ -318,7 +323,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
     let (one, other, guest) = member();
     let heard = |number: u32, announced: bool, home: Option<Admit>| {
         let mut one = one.clone();
-        one.membership.table.attached.clear();
+        one.membership.table.stored().attached.clear();
         if !announced {
             card(&mut one, number).announce = None;
         }
@@ -341,7 +346,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
 fn of_what_was_heard_the_most_is_kept() {
     let (mut one, other, guest) = member();
     let writer = one.state.writers[guest as usize];
-    one.membership.table.attached = vec![Attached {
+    one.membership.table.stored().attached = vec![Attached {
         writer: guest,
         seen: vec![(OWN, 2)],
     }];
@@ -379,7 +384,8 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
 fn a_forced_configuration_begins_an_era() {
     let (mut one, ..) = member();
     let at = |one: &Replica| one.members().configuration().map(|it| (it.era, it.number));
-    let configuration = &mut one.membership.table.configuration.as_mut().unwrap().1;
+    let table = one.membership.table.stored();
+    let configuration = &mut table.configuration.as_mut().unwrap().1;
     (configuration.era, configuration.number) = (0, 1);
     one.members_mut().force(&OWNERS).unwrap();
     assert_eq!(at(&one), Some((1, 2)));
@@ -463,7 +469,7 @@ fn a_guest_gets_on_with_what_members_made() {
     let writer = one.state.writers[guest as usize];
     let held = [OWN, other].map(|number| one.state.clocks[number as usize]);
     let mut told = |seen: Vec<(u32, u64)>| {
-        one.membership.table.attached = Vec::from([Attached {
+        one.membership.table.stored().attached = Vec::from([Attached {
             writer: guest,
             seen,
         }]);
@@ -486,7 +492,7 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         generation: announce.generation,
     };
     for (established, intro) in [(true, Some(own)), (false, None)] {
-        one.membership.table.established = established;
+        one.membership.table.stored().established = established;
         assert_eq!(one.membership.intro(&one.state), intro);
         assert_eq!(
             (one.members().is_established(), one.membership.is_counted()),
@@ -494,7 +500,7 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         );
     }
     // One that has left is no member, whoever took it in.
-    one.membership.table.established = true;
+    one.membership.table.stored().established = true;
     card(&mut one, OWN).bye = left(9);
     assert!(!one.members().is_established() && !one.membership.is_counted());
     card(&mut one, OWN).bye = None;
@@ -585,7 +591,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
         ([own, others - 1], [true, false, false]),
         ([own, others], [true, true, false]),
     ] {
-        one.membership.table.settled = settled.to_vec();
+        one.membership.table.stored().settled = settled.to_vec();
         assert_eq!(sure(&one), known);
     }
     card(&mut one, other).base = Some([(OWN, 1)].into());
@@ -616,7 +622,7 @@ fn a_member_is_acknowledged_by_another_living_one() {
         assert!(!one.membership.is_acknowledged(), "it is over");
     }
     card(&mut one, other).ack = ack(&[(OWN, own)]);
-    one.membership.table.established = false;
+    one.membership.table.stored().established = false;
     assert!(!one.membership.is_acknowledged());
 }
 
@@ -626,8 +632,9 @@ fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
     let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut Card)| {
         let mut one = one.clone();
         card(&mut one, OWN).ack = ack(&[(other, acked)]);
-        (one.membership.table.floor, one.membership.table.settled) = (vec![0; 3], vec![0; 3]);
-        one.membership.table.settled[other as usize] = settled;
+        let table = one.membership.table.stored();
+        (table.floor, table.settled) = (vec![0; 3], vec![0; 3]);
+        one.membership.table.stored().settled[other as usize] = settled;
         card(&mut one, guest).fence = dead(by(other, 5));
         change(card(&mut one, guest));
         one.membership.has_buried(guest)

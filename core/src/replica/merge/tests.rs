@@ -1,6 +1,7 @@
 //! The parts of a message that a space with members accepts, by hand.
 
 use super::*;
+use crate::layers::Optional;
 use crate::replica::Mark;
 use crate::state::page::{OWN, PAGE, Row};
 use crate::state::slot::{Cut, Fold, Moved, Slot, Stamp, Withdrawal};
@@ -68,7 +69,10 @@ fn a_fold_that_is_covered_is_not_taken() {
         clock: 8,
     };
     let mut child = plain(gone, 3, 5);
-    *child.side.moved = Some(Box::new(Moved { to, amount: 5 }));
+    child
+        .side
+        .moved
+        .set(Some(Box::new(Moved { to, amount: 5 })));
     child.side.cut = Some(Cut {
         clock: 2,
         total: 2,
@@ -82,13 +86,13 @@ fn a_fold_that_is_covered_is_not_taken() {
     let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
     here.state.put_slots(handle, slots.clone());
     let mut folded = plain(heir, 8, 20);
-    *folded.side.fold = Some(Box::new(Fold {
+    folded.side.fold.set(Some(Box::new(Fold {
         clock: 8,
         amount: -2,
         adds: true,
         base: None,
         until: None,
-    }));
+    })));
     there.state.put_slots(handle, [own, vec![folded]].concat());
     assert_eq!(here.value("k"), there.value("k"));
     let merged = here.merge(&whole(&there)).unwrap();
@@ -109,7 +113,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
         replica.state.clocks[by as usize] = 5;
         let row = Row { clock: 8, total: 7 };
         let mut slot = Slot::new(made, row, None);
-        *slot.side.withdrawals = vec![Withdrawal {
+        slot.side.withdrawals.set(vec![Withdrawal {
             clock: 8,
             amount: 7,
             before: 0,
@@ -118,7 +122,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
                 writer: by,
                 clock: 5,
             },
-        }];
+        }]);
         replica
             .state
             .put_slots(handle, [own.clone(), vec![slot]].concat());

@@ -116,20 +116,20 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
 #[test]
 fn nothing_is_cancelled_of_who_was_given_up() {
     let mut fenced = replica();
-    fenced.membership.table.cards[1].fence = Some(Fence {
+    fenced.membership.table.stored().cards[1].fence = Some(Fence {
         turn: 0,
         by: by(2, 3),
         heir: 2,
     });
     assert_eq!(again(&fenced, &[slot(0)], 4), None);
     let mut retired = replica();
-    retired.membership.table.cards[1].retired = Some(Retired {
+    retired.membership.table.stored().cards[1].retired = Some(Retired {
         to: by(2, 3),
         upto: 10,
     });
     assert_eq!(again(&retired, &[slot(0)], 4), None);
     let mut left = replica();
-    left.membership.table.cards[1].bye = Some(Bye { clock: 10, heir: 2 });
+    left.membership.table.stored().cards[1].bye = Some(Bye { clock: 10, heir: 2 });
     assert_eq!(again(&left, &[slot(0)], 4), Some(4));
 }
 
@@ -138,7 +138,10 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
     let replica = replica();
     let child = |to: Stamp| {
         let mut child = Slot::new(2, Row { clock: 3, total: 1 }, None);
-        *child.side.moved = Some(Box::new(Moved { to, amount: 1 }));
+        child
+            .side
+            .moved
+            .set(Some(Box::new(Moved { to, amount: 1 })));
         child
     };
     let with = |to| again(&replica, &[slot(0), child(to)], 4);
@@ -148,13 +151,13 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
     assert_eq!(with(by(OWN, 5)), Some(4));
     for (clock, done) in [(3, Some(4)), (4, Some(4)), (5, None)] {
         let mut folded = slot(0);
-        *folded.side.fold = Some(Box::new(Fold {
+        folded.side.fold.set(Some(Box::new(Fold {
             clock,
             amount: 1,
             adds: false,
             base: None,
             until: None,
-        }));
+        })));
         assert_eq!(again(&replica, &[folded], 4), done);
     }
 }
@@ -168,8 +171,8 @@ fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
         nonce: [1; 16],
         generation: 1,
     };
-    replica.membership.table.cards[2].announce = Some(Box::new(announce));
-    replica.membership.table.floor = vec![0, 0, 5];
+    replica.membership.table.stored().cards[2].announce = Some(Box::new(announce));
+    replica.membership.table.stored().floor = vec![0, 0, 5];
     assert!(replica.membership.horizons().next().is_some());
     assert_eq!(again(&replica, &[slot(0)], 4), None);
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));
@@ -410,7 +413,7 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         (0, true, false, false),
     ] {
         let mut replica = replica();
-        let card = &mut replica.membership.table.cards[OWN as usize];
+        let card = &mut replica.membership.table.stored().cards[OWN as usize];
         card.base = Some(Box::default());
         card.announce = announced.then(|| Box::new(announce.clone()));
         card.intro = taken_in.then_some(admit);

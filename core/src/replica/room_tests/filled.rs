@@ -2,6 +2,7 @@
 //! start; and of each other one why its state can't.
 
 use super::*;
+use crate::layers::Optional;
 use crate::ledger::account::LeaseId;
 use crate::ledger::sequence::{Piece, SequenceKey};
 use crate::limits::*;
@@ -327,7 +328,7 @@ fn what_a_peer_tells_under_one_idempotency_key_is_bounded() {
             by: Some(by),
             adds: adds.to_vec(),
         };
-        message.keyed.push(op);
+        message.keyed.stored().push(op);
         message.encode()
     };
     assert!(Message::decode(&message(&adds)).is_ok());

@@ -106,9 +106,9 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
     for (writer, says) in facts.iter().cloned() {
         let mut fact = Fact { writer, says };
         fact.renumber(place);
-        message.facts.push(fact);
+        message.facts.stored().push(fact);
     }
-    message.facts.sort_by_key(Fact::place);
+    message.facts.stored().sort_by_key(Fact::place);
     message
 }
 
@@ -143,17 +143,17 @@ fn member() -> Replica {
     learn(&mut replica, 0, announce(0, 5));
     learn(&mut replica, 1, announce(1, 5));
     learn(&mut replica, 2, admit(1, 5));
-    replica.membership.table.configuration = Some((by(0, 1), configuration(1, &[0, 1])));
-    replica.membership.table.established = true;
+    replica.membership.table.stored().configuration = Some((by(0, 1), configuration(1, &[0, 1])));
+    replica.membership.table.stored().established = true;
     replica
 }
 
 /// A guest of 1, else as a member.
 fn guest() -> Replica {
     let mut replica = member();
-    replica.membership.table.cards[0] = Card::default();
+    replica.membership.table.stored().cards[0] = Card::default();
     learn(&mut replica, 0, admit(1, 5));
-    replica.membership.table.established = false;
+    replica.membership.table.stored().established = false;
     replica
 }
 
@@ -178,7 +178,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     is(what((0, 3), &[]), Forgotten);
     is(what((1, 3), &[]), Known);
     let mut open = member();
-    open.membership.table.configuration = None;
+    open.membership.table.stored().configuration = None;
     is(standing(&open, (0, 3), &[], 1), Known);
     let mut knows = member();
     knows.membership.number(&mut knows.state, id(7));
@@ -288,7 +288,7 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
 fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     let state = whole(&[(1, 0, 20)], &[]);
     let mut unknown = guest();
-    unknown.membership.table.cards[0] = Card::default();
+    unknown.membership.table.stored().cards[0] = Card::default();
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Err(Error::Outdated)
@@ -299,7 +299,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
     );
-    unknown.membership.table.cards[0] = Card::default();
+    unknown.membership.table.stored().cards[0] = Card::default();
     unknown.state.clocks[0] = 0;
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
@@ -331,7 +331,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 #[test]
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
-    reader.membership.table.cards[0] = Card::default();
+    reader.membership.table.stored().cards[0] = Card::default();
     reader.state.clocks[0] = 0;
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();
@@ -357,7 +357,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
     // One that had not heard of members may hold what they never took in.
     let mut new = reader.clone();
-    new.membership.table.configuration = None;
+    new.membership.table.stored().configuration = None;
     let make_way_new = |state: &Message| {
         let mut new = new.clone();
         let made = new.make_way(state, true, &mut |_| ());
@@ -416,7 +416,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
         Ok(None)
     );
     let mut open = replica.clone();
-    open.membership.table.configuration = None;
+    open.membership.table.stored().configuration = None;
     assert_eq!(with(&open, 3, &new), Ok(None));
     let later = told(&[(7, 1, 3)], &[]);
     let stranger = Err(Error::Stranger { writer: id(7) });
@@ -510,6 +510,6 @@ fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     learn(&mut dead, 1, fence(2, 9));
     assert!(orphan(&dead, &[]));
     let mut dropped = replica.clone();
-    dropped.membership.table.configuration = Some((by(0, 1), configuration(1, &[0])));
+    dropped.membership.table.stored().configuration = Some((by(0, 1), configuration(1, &[0])));
     assert!(orphan(&dropped, &[]));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Replica;
+use crate::layers::Optional;
 use crate::limits::MEMBERS_MAX;
 use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
 use crate::state::slot::Stamp;
@@ -43,9 +44,9 @@ fn member(count: u8) -> Replica {
         let number = replica.membership.number(&mut replica.state, id(byte)) as usize;
         assert_eq!(number, usize::from(byte));
         replica.state.clocks[number] = 10;
-        replica.membership.table.cards[number].announce = announce(byte, 4);
+        replica.membership.table.stored().cards[number].announce = announce(byte, 4);
     }
-    replica.membership.table.settled = vec![4; usize::from(count)];
+    replica.membership.table.stored().settled = vec![4; usize::from(count)];
     let (era, number) = PRESENT;
     let members = owners(0..count);
     let present = Configuration {
@@ -58,14 +59,14 @@ fn member(count: u8) -> Replica {
         writer: OWN,
         clock: 1,
     };
-    replica.membership.table.configuration = Some((by, present));
+    replica.membership.table.stored().configuration = Some((by, present));
     replica
 }
 
 /// One more writer of a member's.
 fn incarnation(replica: &mut Replica, of: u8) -> usize {
     let number = replica.membership.number(&mut replica.state, id(100 + of)) as usize;
-    replica.membership.table.cards[number].announce = announce(of, 4);
+    replica.membership.table.stored().cards[number].announce = announce(of, 4);
     number
 }
 
@@ -74,7 +75,7 @@ fn fence(replica: &mut Replica, number: usize) {
         writer: OWN,
         clock: 2,
     };
-    replica.membership.table.cards[number].fence = Some(Fence {
+    replica.membership.table.stored().cards[number].fence = Some(Fence {
         turn: 0,
         by,
         heir: OWN,
@@ -89,7 +90,7 @@ fn of(members: Vec<Owner>) -> Ruling {
 }
 
 fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
-    replica.membership.table.cards[number].vote = Some(Box::new(Vote {
+    replica.membership.table.stored().cards[number].vote = Some(Box::new(Vote {
         clock: 9,
         era: PRESENT.0,
         number: PRESENT.1 + 1,
@@ -225,8 +226,8 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
     let ballot = (5, owner(0));
     let [first, last] = [7, 6].map(|byte| owners([byte]));
     let mut replica = member(5);
-    replica.membership.table.proposal = Some(of(owners([8])));
-    replica.membership.table.asked = true;
+    replica.membership.table.stored().proposal = Some(of(owners([8])));
+    replica.membership.table.stored().asked = true;
     says(&mut replica, 0, ballot, &None);
     says(&mut replica, 1, ballot, &Some(((2, two), last.clone())));
     // Too few have promised.
@@ -253,7 +254,10 @@ fn only_votes_of_living_incarnations_on_this_number_count() {
     says(&mut replica, 1, ballot, &None);
     let asked = replica.clone();
     for (era, number) in [(PRESENT.0, PRESENT.1), (PRESENT.0 + 1, PRESENT.1 + 1)] {
-        let vote = replica.membership.table.cards[1].vote.as_mut().unwrap();
+        let vote = replica.membership.table.stored().cards[1]
+            .vote
+            .as_mut()
+            .unwrap();
         (vote.era, vote.number) = (era, number);
         assert_eq!(replica.members_mut().vote(), Ok(false));
     }
@@ -281,21 +285,21 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
             }))
         };
         let mut replica = member(count);
-        replica.membership.table.cards[OWN as usize].ack = ack(10);
+        replica.membership.table.stored().cards[OWN as usize].ack = ack(10);
         // Nothing is accepted from one that does not count any more.
         let dead = incarnation(&mut replica, 0);
-        replica.membership.table.cards[dead].ack = ack(10);
+        replica.membership.table.stored().cards[dead].ack = ack(10);
         fence(&mut replica, dead);
         assert!(replica.membership.has_vote(&replica.state));
         // Its place is certain, because it was admitted before it announced itself. This is not enough.
         assert!(!replica.membership.table.cards[OWN as usize].is_unsure());
-        replica.membership.table.settled[OWN as usize] = 3;
+        replica.membership.table.stored().settled[OWN as usize] = 3;
         for other in 1..usize::from(count) {
-            replica.membership.table.cards[other].ack = ack(3);
+            replica.membership.table.stored().cards[other].ack = ack(3);
         }
         for heard in 0..usize::from(count) {
             if heard > 0 {
-                replica.membership.table.cards[heard].ack = ack(4);
+                replica.membership.table.stored().cards[heard].ack = ack(4);
             }
             assert_eq!(
                 replica.membership.has_vote(&replica.state),
@@ -307,7 +311,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         assert!(!replica.membership.has_vote(&replica.state));
     }
     let mut new = member(3);
-    new.membership.table.settled.clear();
+    new.membership.table.stored().settled.clear();
     says(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.members_mut().vote(), own(&new)), (Ok(false), None));
 }
@@ -315,7 +319,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
 #[test]
 fn an_incarnation_takes_over_the_vote_of_the_one_before() {
     let mut replica = member(3);
-    replica.membership.table.cards[OWN as usize].announce = None;
+    replica.membership.table.stored().cards[OWN as usize].announce = None;
     let before = incarnation(&mut replica, 0);
     let promised = (4, owner(2));
     let accepted = Some(((2, owner(1)), owners([7])));
@@ -349,7 +353,7 @@ fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() 
     let mut replica = member(2);
     let empty = Err(Error::MembersFull { members: 0 });
     assert_eq!(replica.members_mut().propose(&[]), empty);
-    replica.membership.table.cards[OWN as usize].announce = None;
+    replica.membership.table.stored().cards[OWN as usize].announce = None;
     let proposed = replica.members_mut().propose(&owners([0]));
     assert_eq!(proposed, Err(Error::NotAMember));
     assert_eq!(replica.members().proposal(), None);

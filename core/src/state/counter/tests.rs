@@ -31,7 +31,7 @@ fn plain(writer: u32, clock: u64, total: i64) -> Slot {
 /// The slot of a writer that this replica absorbed at `clock`.
 fn child(mut slot: Slot, clock: u64, amount: i128) -> Slot {
     let to = Stamp { writer: OWN, clock };
-    *slot.side.moved = Some(Box::new(Moved { to, amount }));
+    slot.side.moved.set(Some(Box::new(Moved { to, amount })));
     slot
 }
 
@@ -132,7 +132,7 @@ fn a_child_counts_from_its_parents_life_on_and_until_a_cut_reaches_it() {
 fn children_of_children_count_and_circles_do_not() {
     let under = |slot: Slot, writer| {
         let mut slot = child(slot, 5, 0);
-        slot.side.moved.as_mut().unwrap().to.writer = writer;
+        slot.side.moved.stored().as_mut().unwrap().to.writer = writer;
         slot
     };
     let chain = [
@@ -210,7 +210,7 @@ fn a_fold_is_a_child_like_any_other() {
     };
     let of = |at, cut_at, lift_at| {
         let mut own = slot(OWN, 9, 20, added(0));
-        *own.side.fold = Some(Box::new(fold(at)));
+        own.side.fold.set(Some(Box::new(fold(at))));
         if cut_at > 0 {
             cut(&mut own, cut_at, 0);
         }
@@ -436,12 +436,12 @@ fn what_can_mean_nothing_any_more_is_dropped() {
     };
     one.side.cut = None;
     for (clock, stays) in [(7, false), (8, true), (9, true)] {
-        *one.side.fold = fold(clock);
+        one.side.fold.set(fold(clock));
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
     }
     cut(&mut one, 8, 1);
     for (clock, stays) in [(8, false), (9, true)] {
-        *one.side.fold = fold(clock);
+        one.side.fold.set(fold(clock));
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
     }
 }
@@ -475,17 +475,17 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
         // Another's child is none of its business.
         let mut other = one.clone();
         other.side.writer = 2;
-        other.side.moved.as_mut().unwrap().to.writer = 1;
+        other.side.moved.stored().as_mut().unwrap().to.writer = 1;
         assert!(!lifts(&[own.clone(), plain(1, 9, 0), other]));
         for until in [Some(50), None] {
             let mut folded = own.clone();
-            *folded.side.fold = Some(Box::new(Fold {
+            folded.side.fold.set(Some(Box::new(Fold {
                 clock,
                 amount: 3,
                 adds: true,
                 base: None,
                 until,
-            }));
+            })));
             assert_eq!(lifts(&[folded]), stays && until.is_some());
         }
     }

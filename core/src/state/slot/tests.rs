@@ -35,17 +35,17 @@ fn full() -> Side {
         })),
         ..Side::new(3)
     };
-    *side.moved = Some(Box::new(Moved {
+    side.moved.set(Some(Box::new(Moved {
         to: by(4, 40),
         amount: 5,
-    }));
-    *side.fold = Some(Box::new(Fold {
+    })));
+    side.fold.set(Some(Box::new(Fold {
         clock: 30,
         amount: 1,
         adds: false,
         base: None,
         until: None,
-    }));
+    })));
     side
 }
 

@@ -151,7 +151,12 @@ impl End {
     }
 
     fn coming_back(&mut self) -> &mut ComingBack {
-        self.sync.guests.coming_back.as_mut().expect("it does")
+        self.sync
+            .guests
+            .stored()
+            .coming_back
+            .as_mut()
+            .expect("it does")
     }
 
     /// The member gives a writer up, and forgets it.
@@ -315,7 +320,7 @@ fn a_member_comes_back_from_what_members_have() {
             generation: 9,
         };
         let mut message = message.clone();
-        message.facts.push(Fact {
+        message.facts.stored().push(Fact {
             writer: 0,
             says: Says::Announce(Box::new(announce)),
         });
@@ -651,7 +656,7 @@ fn who_was_perhaps_taken_in_does_not_believe_that_nothing_of_it_counts() {
         sync.ended(0, replica, link, (own, Last::Upto(upto)));
         assert_eq!(end.coming_back().last, Some(last));
         // Nor does it go on, before it is told.
-        end.sync.guests.coming_back = None;
+        end.sync.guests.stored().coming_back = None;
         let End { replica, sync, .. } = &mut end;
         sync.doubt(0, replica, link);
         let doubts = end.sync.guests.coming_back.is_some();

@@ -96,11 +96,11 @@ fn nobody_but_a_member_tells_of_all() {
     assert_eq!(outcomes(|message, _| message.gaps = Some(false)), NOBODY);
     let remembers = outcomes(|message, own| {
         let entry = message.delta.writers[own as usize];
-        message.returns.push((entry.writer, 1));
+        message.returns.stored().push((entry.writer, 1));
     });
     assert_eq!(remembers, NOBODY);
     let keyed = outcomes(|message, _| {
-        message.keyed.push(KeyedOp {
+        message.keyed.stored().push(KeyedOp {
             once: Once::new(b"k", b""),
             by: None,
             adds: Vec::new(),
@@ -114,7 +114,7 @@ fn nobody_but_a_member_says_what_members_say() {
     let says = |says: fn(u32) -> Says| {
         outcomes(|message, writer| {
             let says = says(writer);
-            message.facts.push(Fact { writer, says });
+            message.facts.stored().push(Fact { writer, says });
         })
     };
     let announce = says(|_| {
@@ -142,7 +142,7 @@ fn nobody_but_a_member_says_what_members_say() {
         outcomes(|message, writer| {
             let heir = heir(writer);
             let says = Says::Bye(Bye { clock: 1, heir });
-            message.facts.push(Fact { writer, says });
+            message.facts.stored().push(Fact { writer, says });
         })
     };
     assert_eq!(leaves(|own| 1 - own), ADDS);
@@ -347,18 +347,18 @@ fn nobody_but_a_member_takes_over_or_withdraws() {
             ..Extra::default()
         }));
     });
-    let moved = beside(|side, to| *side.moved = Some(Box::new(Moved { to, amount: 5 })));
+    let moved = beside(|side, to| side.moved.set(Some(Box::new(Moved { to, amount: 5 }))));
     let fold = beside(|side, by| {
-        *side.fold = Some(Box::new(Fold {
+        side.fold.set(Some(Box::new(Fold {
             clock: by.clock,
             amount: 5,
             adds: true,
             base: None,
             until: None,
-        }));
+        })));
     });
     let withdrawals = beside(|side, by| {
-        side.withdrawals.push(Withdrawal {
+        side.withdrawals.stored().push(Withdrawal {
             clock: 1,
             amount: 1,
             before: 0,

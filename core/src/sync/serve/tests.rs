@@ -2,6 +2,7 @@
 
 use super::super::pull::tests::{End, id};
 use super::super::{Body, Input, Pull, Rights, Role};
+use crate::layers::Optional;
 use crate::limits::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
 use crate::message::Message;
 use crate::state::delta::{Delta, Entry};
@@ -37,7 +38,7 @@ fn the_last_chunk_fits_a_frame_however_many_were_forgotten() {
     // Their clocks and admissions, and as many forgotten writers, take more than a frame.
     let mut message = known(WRITERS_MAX - 10, 1 << 62);
     let returns = (0..RETURNS_SENT_MAX).map(|at| (writer(1 << 20 | at), u64::MAX - 2));
-    *message.returns = returns.collect();
+    message.returns.set(returns.collect());
     end.replica.restore(&message).expect("stored");
     end.replica
         .members_mut()

@@ -8,7 +8,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     let (gone, left) = (number(&one, &two), number(&one, &tab));
     let to = by(OWN, 50);
     let admit = |by| Admit { turn: 0, by };
-    let roster = &mut one.membership.table;
+    let roster = one.membership.table.stored();
     roster.vouched = vec![(two.writer(), gone), (two.writer(), left)];
     roster.cards[OWN as usize].base = Some([(gone, 3)].into());
     roster.cards[gone as usize].announce = None;
@@ -85,14 +85,14 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
     let absorbed = || {
         let mut one = one.clone();
         let (to, upto) = (by(OWN, 5), 3);
-        one.membership.table.cards[at].retired = Some(Retired { to, upto });
-        one.membership.table.attached.clear();
+        one.membership.table.stored().cards[at].retired = Some(Retired { to, upto });
+        one.membership.table.stored().attached.clear();
         one
     };
     let forgets = |one: &mut Replica, kept: &dyn Fn(&mut Vec<u64>)| {
         let (quorum, mut all) = all_settled(one);
         kept(&mut all);
-        one.membership.table.waiting = false;
+        one.membership.table.stored().waiting = false;
         let done = one.forget(&quorum, &all);
         assert_eq!(one.membership.table.waiting, !done);
         assert_eq!(one.state.numbers.get(&tab.writer()).is_none(), done);
@@ -135,7 +135,7 @@ fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing(
     let (gone, left) = (number(&one, &two), number(&one, &tab));
     let base_of = |of: u32, base: &[(u32, u64)]| {
         let mut one = one.clone();
-        one.membership.table.cards[of as usize].base = Some(base.into());
+        one.membership.table.stored().cards[of as usize].base = Some(base.into());
         one.forget_writer(gone, by(OWN, 50), 4);
         one.membership.table.cards[of as usize]
             .base

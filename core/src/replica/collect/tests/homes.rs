@@ -46,7 +46,7 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
                 pass(member, tab);
                 pass(tab, member);
             }
-            member.membership.table.waiting = true;
+            member.membership.table.stored().waiting = true;
             member.members_mut().acknowledge().unwrap();
             let kept = member.mark();
             member.members_mut().collect(&kept);
@@ -183,7 +183,7 @@ fn guests_that_go_all_the_time_put_off_nothing() {
                 true => (&mut one, &mut two),
                 false => (&mut two, &mut one),
             };
-            from.membership.table.waiting = true;
+            from.membership.table.stored().waiting = true;
             from.members_mut().acknowledge().unwrap();
             from.members_mut().retire().unwrap();
             let kept = from.mark();

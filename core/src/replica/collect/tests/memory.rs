@@ -33,7 +33,7 @@ fn so_many_that_were_forgotten_are_remembered() {
 impl Replica {
     /// Makes it one that may not remember all who were forgotten.
     pub(crate) fn lose_memory(&mut self) {
-        self.membership.table.gaps = true;
+        self.membership.table.stored().gaps = true;
     }
 }
 
@@ -72,7 +72,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     assert!(one.membership.remembers_all() && !fresh.membership.remembers_all());
     // A writer that is known is not forgotten.
     let mut message = fresh.delta(&VersionVector::default());
-    *message.returns = vec![(id(77), 1), (id(78), 2)];
+    message.returns.set(vec![(id(77), 1), (id(78), 2)]);
     fresh.merge(&message).unwrap();
     let known = [77, 78].map(|byte| fresh.members().retired_clock(&id(byte)));
     assert_eq!(known, [None, Some(2)]);

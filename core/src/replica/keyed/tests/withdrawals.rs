@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::idempotency::Instance;
+use crate::layers::Optional;
 use crate::state::counter;
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{Extra, Slot, Stamp, Withdrawal};
@@ -33,8 +34,8 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 
 /// All have seen what a writer made up to this clock.
 fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.membership.table.settled = vec![0; replica.state.writers.len()];
-    replica.membership.table.settled[writer as usize] = clock;
+    replica.membership.table.stored().settled = vec![0; replica.state.writers.len()];
+    replica.membership.table.stored().settled[writer as usize] = clock;
     assert_eq!(replica.membership.known_to_all(writer), clock);
 }
 
@@ -87,13 +88,13 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
         let handle = one.handle("n").unwrap();
         let mut slots = one.state.slots(handle);
         let at = counter::find(&slots, writer).unwrap();
-        *slots[at].side.withdrawals = vec![Withdrawal {
+        slots[at].side.withdrawals.set(vec![Withdrawal {
             clock: clocks[1],
             amount: 10,
             before: 0,
             several,
             by: Stamp { writer, clock: 1 },
-        }];
+        }]);
         one.state.put_slots(handle, slots);
         let made: Vec<u64> = withdrawn(&mut one).iter().map(|it| it.1).collect();
         let expected = [clocks[0], clocks[2]];
@@ -174,8 +175,8 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.membership.table.floor = vec![0; one.state.writers.len()];
-        one.membership.table.floor[OWN as usize] = one.clock() - known;
+        one.membership.table.stored().floor = vec![0; one.state.writers.len()];
+        one.membership.table.stored().floor[OWN as usize] = one.clock() - known;
         one.idempotency.note_unwatched(&one.membership);
         one.idempotency.instances().values().last().unwrap().watched
     };
@@ -217,7 +218,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
         let key = once("a").key;
         one.idempotency.renumber(&[OWN], number);
         if lacks {
-            one.membership.table.hold_back(OWN, 0);
+            one.membership.table.stored().hold_back(OWN, 0);
         }
         one.idempotency.forget_keyed(&mut one.membership, &[number]);
         let later = one.idempotency.insert(Instance {

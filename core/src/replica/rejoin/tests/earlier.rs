@@ -143,7 +143,7 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
         generation: 1,
     };
     let number = replica.membership.number(&mut replica.state, id(8)) as usize;
-    replica.membership.table.cards[number] = Default::default();
+    replica.membership.table.stored().cards[number] = Default::default();
     replica.rejoin.earlier_mut()[1].intro = Some(heard);
     replica.rejoin.keep_former(former(9, 3));
     replica
@@ -279,7 +279,7 @@ fn what_an_unsure_one_made_is_kept() {
         replica
             .membership
             .note(&replica.state, number, Says::Announce(Box::new(announce)));
-        replica.membership.table.cards[number as usize].base = Some(Box::default());
+        replica.membership.table.stored().cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
         let last = replica.rejoin.earlier().iter().map(Former::last);
@@ -289,7 +289,7 @@ fn what_an_unsure_one_made_is_kept() {
         .rejoin
         .former_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 3, 0]);
-    replica.membership.table.cards[eight as usize].base = None;
+    replica.membership.table.stored().cards[eight as usize].base = None;
     replica
         .rejoin
         .former_held(&replica.state, &replica.membership, |_| 3);

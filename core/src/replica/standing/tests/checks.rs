@@ -43,7 +43,7 @@ fn of_an_open_space_nothing_new_is_taken() {
             expected
         );
         let mut unaware = member();
-        unaware.membership.table.configuration = None;
+        unaware.membership.table.stored().configuration = None;
         assert_eq!(
             unaware
                 .membership
@@ -194,7 +194,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     // The state takes the place of what one held for whom nobody waits, and who wrote nothing.
     for (clock, expected) in [(0, Ok(())), (1, outdated())] {
         let mut alone = guest();
-        alone.membership.table.cards[0] = Card::default();
+        alone.membership.table.stored().cards[0] = Card::default();
         alone.state.clocks[0] = clock;
         assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
     }
@@ -217,14 +217,14 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
     let mut alone = guest();
-    alone.membership.table.cards[0] = Card::default();
+    alone.membership.table.stored().cards[0] = Card::default();
     assert_eq!(hear(&alone, true, 11), Ok(()));
 }
 
 #[test]
 fn there_may_be_so_many_writers() {
     let mut replica = member();
-    replica.membership.table.configuration = None;
+    replica.membership.table.stored().configuration = None;
     let entry = |at: usize| {
         let mut bytes = [255; 16];
         bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
@@ -253,7 +253,7 @@ fn there_may_be_so_many_writers() {
 #[test]
 fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut replica = member();
-    replica.membership.table.floor = vec![0, 6];
+    replica.membership.table.stored().floor = vec![0, 6];
     let unsure = || Err(Error::Unsure { writer: id(7) });
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
@@ -283,9 +283,9 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     for (_, says) in &forgot {
         let writer = u32::from(!matches!(says, Says::Gone(..)));
         let says = says.clone();
-        message.facts.push(Fact { writer, says });
+        message.facts.stored().push(Fact { writer, says });
     }
-    message.facts.sort_by_key(Fact::place);
+    message.facts.stored().sort_by_key(Fact::place);
     assert_eq!(judge(&message), Ok(()));
     // Records about others, or about guests, are not about it.
     let more = [ONE, (6, 0, 1), (7, 0, 3)];
@@ -339,7 +339,7 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
         ((id(3), 1), unsure.clone()),
     ] {
         let mut replica = replica.clone();
-        replica.membership.table.vouched.push(vouched);
+        replica.membership.table.stored().vouched.push(vouched);
         assert_eq!(judge(&replica, 2, &part), expected);
     }
     let floor = |writer, clock| {
@@ -385,7 +385,7 @@ fn who_names_an_unsure_incarnation_has_taken_it_in() {
 fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     let named = [(0, 0, 10), (1, 0, 12), (2, 0, 10), (3, 0, 1), (7, 0, 3)];
     let mut forgotten = Forgotten::default();
-    forgotten.push(4);
+    forgotten.stored().push(4);
     let mut replica = member();
     replica.membership.number(&mut replica.state, id(3));
     learn(&mut replica, 3, announce(1, 6));
@@ -450,8 +450,8 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
     ] {
         let mut replica = member();
         let before = (by(1, 5), present.clone());
-        replica.membership.table.configuration = Some(before.clone());
-        replica.membership.table.proposal = Some(Ruling {
+        replica.membership.table.stored().configuration = Some(before.clone());
+        replica.membership.table.stored().proposal = Some(Ruling {
             members: vec![owner(0)],
             ..Ruling::default()
         });
@@ -471,8 +471,8 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
 fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in() {
     // It writes under 0, had seen 4 of 1's transactions before its first one, and holds all 10.
     let mut early = guest();
-    early.membership.table.cards[0] = Card::default();
-    early.membership.table.cards[0].base = Some([(1, 4)].into());
+    early.membership.table.stored().cards[0] = Card::default();
+    early.membership.table.stored().cards[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
         let facts = [(1, Says::Floor(clock))];
         let message = Message {
@@ -488,7 +488,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     assert_eq!(hear(&early, false, 5), Ok(()));
     let but = |change: fn(&mut Card)| {
         let mut replica = early.clone();
-        change(&mut replica.membership.table.cards[0]);
+        change(&mut replica.membership.table.stored().cards[0]);
         hear(&replica, true, 5)
     };
     // Nothing that it had not seen can be cancelled by one that had seen nothing.
@@ -508,7 +508,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
 #[test]
 fn a_whole_state_of_replaced_members_is_known_by_its_number() {
     let (mut replica, known) = (member(), configuration(2, &[0, 1]));
-    replica.membership.table.configuration = Some((by(0, 1), known.clone()));
+    replica.membership.table.stored().configuration = Some((by(0, 1), known.clone()));
     let is_replaced = |number, era| {
         let it = Configuration {
             era,
@@ -531,7 +531,7 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
         "it says of none"
     );
     let mut open = replica.clone();
-    open.membership.table.configuration = None;
+    open.membership.table.stored().configuration = None;
     assert!(
         !open
             .membership

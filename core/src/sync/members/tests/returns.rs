@@ -334,7 +334,7 @@ fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
         end.replica.add("key", 5).unwrap();
         end.replica.rejoin.note_told(&end.replica.state, false);
         let told = end.replica.clock();
-        end.sync.guests.resuming = true;
+        end.sync.guests.stored().resuming = true;
         let End { replica, sync, now } = &mut end;
         assert!(sync.fresh_writer(*now, replica, id(8)));
         assert_eq!(end.replica.value("key"), Some(5));
@@ -534,7 +534,7 @@ fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert!(!end.sync.guests.resuming);
-    end.sync.guests.coming_back = None;
+    end.sync.guests.stored().coming_back = None;
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert!(end.sync.guests.resuming);

@@ -23,7 +23,14 @@ fn members_are_asked_before_others() {
 fn the_whole_state_is_asked_for_at_once() {
     for asked in [0, 1] {
         let (mut guest, links) = returning(Last::Upto(1));
-        guest.sync.guests.coming_back.as_mut().unwrap().fresh = None;
+        guest
+            .sync
+            .guests
+            .stored()
+            .coming_back
+            .as_mut()
+            .unwrap()
+            .fresh = None;
         let End { replica, sync, now } = &mut guest;
         sync.want(*now, replica, links[asked]);
         sync.want(*now, replica, links[1 - asked]);
@@ -51,8 +58,16 @@ fn a_chunk_of_the_whole_state_alone_gives_time() {
     for (fresh, asked) in [(None, 0), (Some(id(8)), 1)] {
         let (mut guest, links) = returning(Last::Upto(1));
         guest.coming_back().fresh = fresh;
-        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[0]);
-        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[1]);
+        guest
+            .sync
+            .guests
+            .stored()
+            .chunk_came(PATIENCE_MS - 1, links[0]);
+        guest
+            .sync
+            .guests
+            .stored()
+            .chunk_came(PATIENCE_MS - 1, links[1]);
         let End { replica, sync, .. } = &mut guest;
         sync.ask_to_end(PATIENCE_MS, replica);
         assert_eq!(guest.coming_back().link, links[asked]);
@@ -68,7 +83,14 @@ fn the_whole_state_may_take_longer_than_a_lease() {
         member.replica.add(&key, 1).unwrap();
     }
     let (mut guest, links) = returning(Last::Upto(1));
-    guest.sync.guests.coming_back.as_mut().unwrap().fresh = None;
+    guest
+        .sync
+        .guests
+        .stored()
+        .coming_back
+        .as_mut()
+        .unwrap()
+        .fresh = None;
     let home = member.link(links[1].0, guest.replica.writer());
     let End { replica, sync, now } = &mut guest;
     assert!(sync.fresh_writer(*now, replica, id(8)));
