@@ -22,7 +22,7 @@ pub(crate) const SECTIONS: [&str; 2] = ["open", "members"];
 
 /// How full a node is made. `WRITERS` is the most that a space holds of what guests bring.
 const COUNTERS: usize = 1_000_000;
-const WRITERS: usize = tallymesh_core::limits::WRITERS_MAX;
+const WRITERS: usize = tallymesh_core::bounds::WRITERS_MAX;
 const LINKS: usize = 1_000;
 
 /// The latency of a full node in that of an empty one, at most.

@@ -6,10 +6,10 @@
 //! Terry et al. (1994).
 
 #[cfg(feature = "tokens")]
+use crate::bounds::TOKEN_WRITERS_MAX;
+#[cfg(feature = "tokens")]
 use crate::error::Error;
 use crate::layers::State;
-#[cfg(feature = "tokens")]
-use crate::limits::TOKEN_WRITERS_MAX;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::message::records::Owner;

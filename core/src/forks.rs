@@ -31,9 +31,9 @@
 //! The state's half is here. The sync machine's half, which tells and heals, is `sync/forks.rs`. `replica/fork.rs`
 //! leaves an id behind. A program without the feature `members` looks for no forks.
 
+use crate::bounds::FAULTS_KEPT_MAX;
 use crate::hash::{fold, hash_bytes};
 use crate::layers::{Empty, MEMBERS, MemberPart, Optional, State};
-use crate::limits::FAULTS_KEPT_MAX;
 #[cfg(feature = "members")]
 use crate::message::Message;
 use crate::state::join::Fork;

@@ -151,7 +151,7 @@
 //! # Errors
 //! An operation, a message or a frame that is refused with an [`Error`] has changed nothing.
 //! [`Error::code`] is a stable name for programs, and `docs/errors.md` lists all of them for people.
-//! Every size and count has a bound in [`limits`], which is checked before memory is allocated for it.
+//! Every size and count has a bound in [`bounds`], which is checked before memory is allocated for it.
 //! Arithmetic is checked: an add that does not fit is refused, and no total ever wraps.
 //!
 //! # Features
@@ -177,7 +177,7 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `limits`, `hash`, `sort`, `list`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `forks/` | one writer, one clock, two contents: how that shows |
@@ -200,6 +200,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bounds;
 mod consistency;
 mod error;
 mod forks;
@@ -210,7 +211,6 @@ mod json;
 mod layers;
 #[cfg(feature = "budgets")]
 mod ledger;
-pub mod limits;
 mod list;
 mod membership;
 mod message;

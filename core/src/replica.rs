@@ -344,7 +344,7 @@ impl Replica {
         self.state.handles_end()
     }
 
-    /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX)
+    /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX)
     /// no new key has room any more ([`Error::CountersFull`]).
     pub fn key_bytes(&self) -> usize {
         self.state.keys.bytes() as usize

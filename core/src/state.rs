@@ -45,7 +45,7 @@
 //! [idempotency](crate::idempotency). They lie here because each read of a counter has to respect them.
 //!
 //! # What it needs
-//! It names no module of the core but seven of the ground: `error` (four variants), `limits`, `hash`, `sort`,
+//! It names no module of the core but seven of the ground: `error` (four variants), `bounds`, `hash`, `sort`,
 //! `list`, `closed` and `writer_id`. The crate `tests/state-alone` compiles it with these alone, without any
 //! feature, and runs its laws, which are in `state/tests.rs`.
 

@@ -1,8 +1,8 @@
 //! Names: the space that counters live in, and the writers that own shards.
 
+use crate::bounds::SPACE_BYTES_MAX;
 use crate::error::{Error, detail};
 use crate::hash::sha256_half;
-use crate::limits::SPACE_BYTES_MAX;
 use alloc::boxed::Box;
 use core::fmt;
 

@@ -101,7 +101,7 @@ pub fn bound(profile: &Profile) -> Millis {
     let waits = MEND_MS.max(Millis::from(sync.pull_timeout_ms)) + late;
     let interval = Millis::from(sync.interval_ms) * 3 / 2;
     let state: usize = profile.keys.iter().map(|key| key.len() + 60).sum();
-    let chunks = 2 + state / tallymesh_core::limits::CHUNK_BYTES_TARGET;
+    let chunks = 2 + state / tallymesh_core::bounds::CHUNK_BYTES_TARGET;
     let trip = 2 * (CALM_DELAY_MS + profile.flush_delay_max);
     let pulls = (profile.degree() * chunks) as Millis * trip;
     let hop = Millis::from(sync.push_delay_ms) + trip + pulls;

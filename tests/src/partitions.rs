@@ -11,7 +11,7 @@ use crate::sim::{self, Cause, Mesh, Scenario, Settings, Trouble, text};
 use clients::{Client, Waiting};
 use cuts::Cuts;
 use std::collections::{BTreeSet, VecDeque};
-use tallymesh_core::limits::WATCHES_MAX;
+use tallymesh_core::bounds::WATCHES_MAX;
 use tallymesh_core::{Error, Flow};
 
 const NAME: &str = "gift";

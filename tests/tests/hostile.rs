@@ -1,7 +1,7 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
-use tallymesh_core::limits::ASKS_WAITING_MAX;
+use tallymesh_core::bounds::ASKS_WAITING_MAX;
 use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::closed::{Delivery, deliveries};
 use tallymesh_tests::hostile::{

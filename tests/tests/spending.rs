@@ -1,7 +1,7 @@
 //! Members that request rights of each other while clients spend. All of a budget can be spent at any member,
 //! and never more than there is. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
-use tallymesh_core::limits::SKEW_MS_MAX;
+use tallymesh_core::bounds::SKEW_MS_MAX;
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
 use tallymesh_tests::spending::{Figures, Plan, Policy, Strike, play};

@@ -2,7 +2,7 @@
 
 use super::Error;
 #[cfg(feature = "guests")]
-use crate::limits;
+use crate::bounds;
 use core::fmt;
 
 #[cfg(not(feature = "guests"))]
@@ -19,12 +19,12 @@ impl fmt::Display for Error {
             Error::KeyLength { bytes } => write!(
                 f,
                 "a key has 1 to {} bytes, this one has {bytes}",
-                limits::KEY_BYTES_MAX
+                bounds::KEY_BYTES_MAX
             ),
             Error::SpaceName { bytes } => write!(
                 f,
                 "a space's name has 1 to {} of the characters A-Z a-z 0-9 . _ -, this one of {bytes} bytes does not",
-                limits::SPACE_BYTES_MAX
+                bounds::SPACE_BYTES_MAX
             ),
             Error::Overflow { total, by } => write!(
                 f,
@@ -35,12 +35,12 @@ impl fmt::Display for Error {
             Error::ExpiryRange { at } => write!(
                 f,
                 "an expiry is at most {} milliseconds after 1970, not {at}",
-                limits::EXPIRY_MAX
+                bounds::EXPIRY_MAX
             ),
             Error::TransactionTooLarge { ops } => write!(
                 f,
                 "a transaction has at most {} operations, this one {ops}",
-                limits::TRANSACTION_OPS_MAX
+                bounds::TRANSACTION_OPS_MAX
             ),
             Error::ClockExhausted => {
                 f.write_str("this writer has made some 2^64 transactions; start a new writer")
@@ -72,7 +72,7 @@ impl fmt::Display for Error {
             Error::MembersFull { members } => write!(
                 f,
                 "a space has 1 to {} members, and this would be {members}",
-                limits::MEMBERS_MAX
+                bounds::MEMBERS_MAX
             ),
             Error::UnknownWriter { writer } => write!(f, "no writer {writer} is known here"),
             Error::Gone { writer } => write!(
@@ -152,13 +152,13 @@ impl fmt::Display for Error {
             Error::NumberRange { number } => write!(
                 f,
                 "numbers go from 1 to {}, and {number} is none of them",
-                limits::SEQUENCE_NUMBER_MAX
+                bounds::SEQUENCE_NUMBER_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::WatchesFull => write!(
                 f,
                 "{} numbers of the sequence are watched, and no more can be; end one of these watches first",
-                limits::WATCHES_MAX
+                bounds::WATCHES_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::AmountRange { amount } => {
@@ -180,8 +180,8 @@ impl fmt::Display for Error {
             Error::LeaseRange { ms } => write!(
                 f,
                 "a lease is {} to {} milliseconds long, not {ms}",
-                limits::LEASE_MS_MIN,
-                limits::LEASE_MS_MAX
+                bounds::LEASE_MS_MIN,
+                bounds::LEASE_MS_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::LeaseId { bytes } => write!(
@@ -204,7 +204,7 @@ impl fmt::Display for Error {
             Error::LimitName { bytes } => write!(
                 f,
                 "a limit's name has 1 to {} bytes and does not begin with U+0000, this one of {bytes} bytes does not fit",
-                limits::LIMIT_NAME_BYTES_MAX
+                bounds::LIMIT_NAME_BYTES_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::LimitRange { limit } => {
@@ -214,14 +214,14 @@ impl fmt::Display for Error {
             Error::PeriodRange { ms } => write!(
                 f,
                 "a period is {} to {} milliseconds long, not {ms}",
-                limits::PERIOD_MS_MIN,
-                limits::PERIOD_MS_MAX
+                bounds::PERIOD_MS_MIN,
+                bounds::PERIOD_MS_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::LimitsFull { limits } => write!(
                 f,
                 "{limits} limits are more than the {} that a space may have",
-                limits::LIMITS_MAX
+                bounds::LIMITS_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::LimitReached(ref short) => write!(
@@ -254,7 +254,7 @@ impl fmt::Display for Error {
                 f,
                 "a token names at most {} writers, and this session depends on {writers}; go on where \
                  it wrote last, or read at level quorum instead",
-                limits::TOKEN_WRITERS_MAX
+                bounds::TOKEN_WRITERS_MAX
             ),
         }
     }

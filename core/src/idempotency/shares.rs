@@ -7,7 +7,7 @@
 //! So a caller pushes out its own keys first, and another's only while that one holds more. A caller whose
 //! oldest key is still young is refused instead, so its recent requests stay remembered.
 
-use crate::limits::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED_MAX};
+use crate::bounds::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED_MAX};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 

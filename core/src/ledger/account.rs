@@ -13,8 +13,8 @@
 //!
 //! The writer comes before the name, so the keys of one writer have a common beginning.
 
+use crate::bounds::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
 use crate::error::{Error, Limited};
-use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;

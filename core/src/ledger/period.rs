@@ -7,9 +7,9 @@
 //! each owner brought in, so replicas see that the owner did so. A third one stores when all members had
 //! received a configuration.
 
+use crate::bounds::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::error::{Error, Limited};
 use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
-use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use crate::message::records::{Configuration, Owner};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;

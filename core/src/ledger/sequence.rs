@@ -8,16 +8,16 @@
 //! - For each range that was lost with its writer: how many numbers were lost.
 //! - For each watched number: the watch, and the writer that handed the number out.
 
+use crate::bounds::SEQUENCE_NAME_BYTES_MAX;
 use crate::error::{Error, Limited};
 use crate::ledger::account::{NUMBER_CHARS, held, is_reserved, number};
-use crate::limits::SEQUENCE_NAME_BYTES_MAX;
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
 
 const _: () =
-    assert!(SEQUENCE_NAME_BYTES_MAX + NUMBER_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
+    assert!(SEQUENCE_NAME_BYTES_MAX + NUMBER_CHARS == crate::bounds::BUDGET_NAME_BYTES_MAX);
 
 /// A part of a sequence, each of which is a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub(crate) fn check_sequence(name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::KEY_BYTES_MAX;
+    use crate::bounds::KEY_BYTES_MAX;
     use alloc::vec::Vec;
 
     fn id(byte: u8) -> WriterId {

@@ -4,8 +4,8 @@
 //! comes back under such a writer learns which of its transactions count, and makes the others again.
 
 use super::Membership;
+use crate::bounds::RETURNS_MAX;
 use crate::layers::{GUESTS, Optional, State};
-use crate::limits::RETURNS_MAX;
 use crate::message::Message;
 use crate::state::page::OWN;
 use crate::state::slot::{Stamp, absorption};

@@ -6,20 +6,20 @@
 //!
 //! | brought by | writers | bytes of keys |
 //! |---|---|---|
-//! | peers of limited rights, admissions | [`WRITERS_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
-//! | peers of full rights | [`WRITERS_MERGED_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
-//! | this replica's own start; what a peer may tell | [`WRITERS_TOLD_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX) |
+//! | peers of limited rights, admissions | [`WRITERS_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX) |
+//! | peers of full rights | [`WRITERS_MERGED_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX) |
+//! | this replica's own start; what a peer may tell | [`WRITERS_TOLD_MAX`] | [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX) |
 //! | its store | no bound | 2^32 |
 //!
 //! The own writer has its place from the begin on, also before its first transaction. But it takes no
 //! place in what is told or stored until then, so a start that adds nothing leaves nothing.
 //!
-//! [`KEY_TABLE_BYTES_MAX`]: crate::limits::KEY_TABLE_BYTES_MAX
+//! [`KEY_TABLE_BYTES_MAX`]: crate::bounds::KEY_TABLE_BYTES_MAX
 
 use super::Membership;
+use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::error::{Error, detail};
 use crate::layers::State;
-use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::writer_id::WriterId;
 
 /// Whether the replica checks its own start. A page merges only messages that leave room for its writer, and

@@ -10,9 +10,9 @@
 //! earlier incarnation can have been part of. Then it takes over the vote that they know of.
 
 use super::Membership;
+use crate::bounds::MEMBERS_MAX;
 use crate::error::{Error, detail};
 use crate::layers::{Optional, State};
-use crate::limits::MEMBERS_MAX;
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;

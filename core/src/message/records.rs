@@ -18,9 +18,9 @@
 //! | [`Retired`] | a successor took the writer's totals over, up to a clock |
 //! | [`Configuration`] | who the members are, and the rate limits |
 
+use crate::bounds::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
 #[cfg(feature = "budgets")]
 use crate::error::Error;
-use crate::limits::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
 use crate::reserved::RESERVED;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

@@ -15,13 +15,13 @@
 //! Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
+use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, Short};
 use crate::layers::{Optional, State};
 use crate::ledger::Holding;
 use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
-use crate::limits::TRANSACTION_OPS_MAX;
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
 use crate::state::place;
@@ -388,7 +388,7 @@ impl QuotaTransaction<'_, '_> {
     /// and [`Error::RoomShort`] if this replica holds too little. [`Error::UnknownWriter`] if the operation
     /// moves something to a writer that is no other member's present writer. For a name, the errors of
     /// [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
-    /// [`BUDGET_NAME_BYTES_MAX`](crate::limits::BUDGET_NAME_BYTES_MAX).
+    /// [`BUDGET_NAME_BYTES_MAX`](crate::bounds::BUDGET_NAME_BYTES_MAX).
     ///
     /// After an error, the transaction is as it was before and may go on.
     pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {

@@ -10,9 +10,9 @@
 
 use super::budget::Flow;
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
+use crate::bounds::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::error::Error;
 use crate::ledger::account::{Account, LeaseId, LeaseKey, Part};
-use crate::limits::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
 use crate::membership::stability::Quorum;
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -149,7 +149,7 @@ impl QuotaTransaction<'_, '_> {
     ///
     /// # Errors
     /// [`Error::LeaseRange`], and the errors of [`flow`](QuotaTransaction::flow). [`Error::TooLarge`] for a
-    /// name over [`LEASED_NAME_BYTES_MAX`](crate::limits::LEASED_NAME_BYTES_MAX). After an error, the
+    /// name over [`LEASED_NAME_BYTES_MAX`](crate::bounds::LEASED_NAME_BYTES_MAX). After an error, the
     /// transaction is as it was before and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
         let until = lease_until(self.transaction.replica.state.time, ms)?;

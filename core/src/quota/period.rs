@@ -19,13 +19,13 @@ mod over;
 pub(super) use over::is_over;
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
+use crate::bounds::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::error::{Error, Short};
 use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
     share_key,
 };
 use crate::ledger::{Holding, Stock};
-use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::membership::Membership;
 use crate::message::records::{Configuration, Limit, Owner, Ruling};
 use crate::state::keys::KeyId;
@@ -136,7 +136,7 @@ impl<'a> QuotaRef<'a> {
     /// # Errors
     /// [`Error::NoLimit`] if no limit covers the key, [`Error::NotAMember`] if this replica is no member. For
     /// a key, the errors of [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
-    /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
+    /// [`WINDOW_KEY_BYTES_MAX`](crate::bounds::WINDOW_KEY_BYTES_MAX).
     pub fn period(self, key: &str) -> Result<Period, Error> {
         check_period_key(key)?;
         let limit = self

@@ -23,9 +23,9 @@ pub(crate) use watch::Watching;
 pub use watch::{Reached, Watched};
 
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
+use crate::bounds::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
 use crate::error::Error;
 use crate::ledger::sequence::{Piece, SequenceKey, check_sequence};
-use crate::limits::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::vector::VersionVector;
@@ -422,7 +422,7 @@ impl QuotaTransaction<'_, '_> {
     /// # Errors
     /// [`Error::NotAMember`], [`Error::SequenceExists`], [`Error::TransactionTooLarge`]. For a name, the
     /// errors of [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
-    /// [`SEQUENCE_NAME_BYTES_MAX`](crate::limits::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
+    /// [`SEQUENCE_NAME_BYTES_MAX`](crate::bounds::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
     /// is as it was before and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
         check_sequence(name)?;

@@ -15,7 +15,7 @@ impl Transaction<'_> {
     /// changed.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if its adds take more than [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX)
+    /// [`Error::TooLarge`] if its adds take more than [`KEYED_BYTES_MAX`](crate::bounds::KEYED_BYTES_MAX)
     /// with their keys. `NumberOnce` and `LeaseOnce` with the feature `budgets`. After an error, nothing is
     /// done.
     pub fn commit_once(self, once: Once, changed: &mut Vec<KeyId>) -> Result<(), Error> {

@@ -21,7 +21,7 @@ pub fn local_text(replica: &Replica) -> String {
 }
 
 /// Bounds the bytes of all keys, in place of
-/// [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX).
+/// [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX).
 pub fn set_key_bytes_max(replica: &mut Replica, bytes: u32) {
     replica.state.keys.bytes_max = bytes;
 }

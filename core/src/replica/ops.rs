@@ -1,9 +1,9 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
 use super::{QuotaHooks, Replica, place};
+use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, detail};
 use crate::layers::{Optional, Quota};
-use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter;
 use crate::state::keys::KeyId;
@@ -22,7 +22,7 @@ impl Replica {
     ///
     /// # Errors
     /// The errors of [`add`](Replica::add), and [`Error::ExpiryRange`] over
-    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). `Error::BeyondRole` and `Error::Expired` if this replica
+    /// [`EXPIRY_MAX`](crate::bounds::EXPIRY_MAX). `Error::BeyondRole` and `Error::Expired` if this replica
     /// [only adds](crate::MembersMut::set_adds_only).
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])

@@ -4,7 +4,7 @@ mod filled;
 
 use super::super::Op;
 use super::*;
-use crate::limits::{
+use crate::bounds::{
     EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX, WRITERS_MAX,
     WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };

@@ -3,8 +3,8 @@
 
 use super::quota::Noted;
 use super::{QuotaHooks, Replica};
+use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, detail};
-use crate::limits::TRANSACTION_OPS_MAX;
 use crate::message::journal::Dids;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::KeyId;

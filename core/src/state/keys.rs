@@ -4,8 +4,8 @@
 //! another process may give it to another key. Strings are compared only when a message or a caller brings
 //! one.
 
+use crate::bounds::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
 use crate::error::{Error, detail};
-use crate::limits::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
 use crate::state::delta::SortedKeys;
 use alloc::string::String;
 use alloc::vec::Vec;

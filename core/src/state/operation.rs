@@ -6,8 +6,8 @@
 use super::keys::{KeyId, KeyIndex};
 use super::slot::Slot;
 use super::{State, place};
+use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, detail};
-use crate::limits::EXPIRY_MAX;
 use alloc::vec::Vec;
 
 /// One operation on a counter.

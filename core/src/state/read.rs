@@ -8,9 +8,9 @@ use super::slot::Side;
 use super::slot::Slot;
 use super::vector::VersionVector;
 use super::{State, counter, place};
-use crate::error::Error;
 #[cfg(feature = "members")]
-use crate::limits::TRANSACTION_OPS_MAX;
+use crate::bounds::TRANSACTION_OPS_MAX;
+use crate::error::Error;
 use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;

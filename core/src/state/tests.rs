@@ -478,7 +478,7 @@ fn keys_and_their_ids_are_one_to_one() {
         let bytes: usize = model.keys().map(String::len).sum();
         assert_eq!(here.keys.bytes(), bytes as u64);
         assert!(here.keys.find_or_insert("").is_err());
-        let longest = "k".repeat(crate::limits::KEY_BYTES_MAX);
+        let longest = "k".repeat(crate::bounds::KEY_BYTES_MAX);
         assert!(here.keys.find_or_insert(&longest).is_ok());
         assert!(
             here.keys

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// and in code than a tree.
 ///
 /// An insertion moves the entries after it. These are at most
-/// [`WRITERS_TOLD_MAX`](crate::limits::WRITERS_TOLD_MAX) or few more. A message brings its writers in order.
+/// [`WRITERS_TOLD_MAX`](crate::bounds::WRITERS_TOLD_MAX) or few more. A message brings its writers in order.
 #[derive(Clone)]
 pub(crate) struct Numbers(Vec<(WriterId, u32)>);
 

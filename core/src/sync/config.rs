@@ -16,7 +16,7 @@ pub struct SyncConfig {
     pub pull_timeout_ms: u32,
     /// How long the chunks of a broken transfer are stored for its process to connect again, in milliseconds.
     /// After that they are dropped, and the next pull begins anew. Up to
-    /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
+    /// [`STAGE_BYTES_MAX`](crate::bounds::STAGE_BYTES_MAX) bytes stay in memory for it.
     pub resume_ms: u32,
     /// How long a member waits for an admitted writer without a link, in milliseconds. Then it fences the
     /// writer, which has to rejoin. 0 waits for ever.
@@ -24,7 +24,7 @@ pub struct SyncConfig {
     /// The owner whose member this replica is to be, or `None` if it never is one.
     pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
-    /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.
+    /// [`AGENT_BYTES_MAX`](crate::bounds::AGENT_BYTES_MAX) bytes is not sent.
     pub agent: String,
 }
 

@@ -3,10 +3,10 @@
 use super::digests::NOTES_DUE;
 use super::scope::{Limits, PeerScope};
 use super::{Greeting, Link, Millis, Peer, SyncMachine};
+use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::layers::Empty;
 use crate::layers::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
-use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::wire::{

@@ -34,8 +34,8 @@
 //! A process that begins from its own store does not rejoin for that alone.
 
 use super::{Link, Millis, SyncMachine};
+use crate::bounds::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
 use crate::consistency::newest;
-use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
 use crate::message::records::Owner;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;

@@ -9,8 +9,8 @@
 
 use super::members::origin;
 use super::{Body, Link, SyncMachine, Why};
+use crate::bounds::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::forks::{Contents, Evidence, Fault};
-use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::writer_id::WriterId;

@@ -11,10 +11,10 @@
 
 use super::scope::PeerScope;
 use super::{Body, Link, Millis, SyncMachine};
+#[cfg(feature = "guests")]
+use crate::bounds::OWN_WRITERS_MAX;
 use crate::error::Error;
 use crate::layers::{Empty, GUESTS, Optional};
-#[cfg(feature = "guests")]
-use crate::limits::OWN_WRITERS_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::wire::{TAKES_NOTHING, TAKES_OWN};

@@ -6,9 +6,9 @@
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
+use crate::bounds::STAGE_BYTES_MAX;
 use crate::error::{Error, Limited, detail};
 use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
-use crate::limits::STAGE_BYTES_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;

@@ -7,9 +7,9 @@
 use super::members::origin;
 use super::scope::WriterShares;
 use super::{Greeting, Link, Millis, Output, SyncMachine};
+use crate::bounds::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::error::Error;
 use crate::layers::{GUESTS, MEMBERS};
-use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::message::Message;
 use crate::message::records::Says;
 use crate::replica::{Mark, Push, Replica};

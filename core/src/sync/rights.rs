@@ -7,9 +7,9 @@
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Body, Link, Millis, SyncMachine};
+use crate::bounds::OWN_WRITERS_MAX;
 use crate::error::Error;
 use crate::layers::{Empty, Optional};
-use crate::limits::OWN_WRITERS_MAX;
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{Fact, Owner, Says};

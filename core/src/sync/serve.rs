@@ -3,8 +3,8 @@
 
 use super::scope::PeerScope;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
+use crate::bounds::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::layers::MEMBERS;
-use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::replica::{Replica, Walk};
 use crate::state::vector::VersionVector;
 use crate::wire::encode;

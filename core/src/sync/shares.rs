@@ -10,9 +10,9 @@
 
 use super::scope::{PeerScope, WriterShares};
 use super::{Link, Millis, SyncMachine};
+use crate::bounds::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::error::Error;
 use crate::idempotency::Party;
-use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::message::Message;
 use crate::message::records::Owner;
 use crate::replica::Replica;

@@ -14,9 +14,9 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigzag};
 use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
+use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{Error, Limited};
 use crate::layers::Optional;
-use crate::limits::KEY_BYTES_MAX;
 use crate::message::Message;
 use crate::message::journal::Former;
 use crate::state::delta::Entry;

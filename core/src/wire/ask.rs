@@ -2,8 +2,8 @@
 
 use super::bytes::{Fail, Reader, put_varint};
 use super::message::{put_vector, read_vector};
+use crate::bounds::ASK_WRITERS_MAX;
 use crate::error::{Error, Limited, Rule};
-use crate::limits::ASK_WRITERS_MAX;
 use crate::state::vector::VersionVector;
 
 /// The longest entry of a vector: a writer, and a clock of 64 bits.

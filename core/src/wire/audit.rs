@@ -3,11 +3,11 @@
 //! They are no frames: nothing of them is merged, and they go beside the sync machine.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
-use crate::error::{Error, Limited, Rule};
-use crate::limits::{
+use crate::bounds::{
     AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, AUDIT_REFUSAL_BYTES_MAX, AUDIT_SHARDS_MIN,
     FRAME_BYTES_MAX, KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_TOLD_MAX,
 };
+use crate::error::{Error, Limited, Rule};
 use crate::state::page::Shard;
 use crate::writer_id::{Space, WriterId};
 use alloc::borrow::ToOwned;

@@ -3,9 +3,9 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
+use crate::bounds::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional};
-use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::message::Message;
 use crate::message::records::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,

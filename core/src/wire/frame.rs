@@ -9,10 +9,10 @@ use super::message::find_told_writer;
 use super::message::{put_vector, read_memory, read_told, read_vector};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
+use crate::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::forks::Contents;
 use crate::layers::{GUESTS, MEMBERS};
-use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::message::Message;
 use crate::message::records::{Intro, Owner};
 use crate::state::vector::VersionVector;

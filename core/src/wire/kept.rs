@@ -4,8 +4,8 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
 use super::frame::{put_intro, read_intro};
 use super::keyed::{put_once, read_once};
+use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{Limited, Rule};
-use crate::limits::KEY_BYTES_MAX;
 use crate::message::journal::{Did, Former, Journal, Saw};
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;

@@ -4,13 +4,13 @@
 use super::bytes::read_all;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide};
 use super::side::read_clock;
+use crate::bounds::KEY_BYTES_MAX;
+#[cfg(feature = "members")]
+use crate::bounds::KEYED_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::error::Error;
 use crate::error::{Limited, Rule};
 use crate::layers::Optional;
-use crate::limits::KEY_BYTES_MAX;
-#[cfg(feature = "members")]
-use crate::limits::KEYED_BYTES_MAX;
 use crate::message::{KeyedAdd, KeyedOp, Message};
 use crate::once::Once;
 use crate::state::slot::Stamp;

@@ -9,9 +9,9 @@ use super::keyed::put_keyed;
 #[cfg(feature = "members")]
 use super::keyed::room_for_keyed;
 use super::side::{put_sides, read_sides};
+use crate::bounds::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::layers::{GUESTS, GuestPart, Optional};
-use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 use crate::message::Message;
 use crate::state::delta::{Delta, Entry, KeySide, SortedKeys};
 use crate::state::page::{Column, PAGE, Row};

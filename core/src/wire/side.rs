@@ -1,9 +1,9 @@
 //! The encoding of the records that slots have beside their rows. Plain messages have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
+use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, Rule};
 use crate::layers::{GUESTS, Optional};
-use crate::limits::EXPIRY_MAX;
 use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;

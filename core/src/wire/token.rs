@@ -7,8 +7,8 @@
 
 use super::bytes::read_all;
 use super::message::{put_vector, read_vector};
+use crate::bounds::TOKEN_WRITERS_MAX;
 use crate::error::{Error, Rule};
-use crate::limits::TOKEN_WRITERS_MAX;
 use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec::Vec;

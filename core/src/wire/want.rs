@@ -1,12 +1,12 @@
 //! The frames by which a member asks another for rights of a budget, and for numbers of a sequence.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
+use crate::bounds::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
 use crate::error::{Error, Limited, Rule};
 use crate::ledger::Stock;
 use crate::ledger::account::check_name;
 use crate::ledger::period::PeriodId;
 use crate::ledger::sequence::check_sequence;
-use crate::limits::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
 

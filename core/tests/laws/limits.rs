@@ -1,7 +1,7 @@
 //! Limits: what is refused changes nothing.
 
 use crate::support::{cases, full, observer, replica, writer};
-use tallymesh_core::limits::{
+use tallymesh_core::bounds::{
     KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };
 use tallymesh_core::{Error, Mark, Message, Space, WriterId};

@@ -2,7 +2,7 @@
 //! far.
 
 use crate::support::{Random, cases, replica, world};
-use tallymesh_core::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
+use tallymesh_core::bounds::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
 use tallymesh_core::{Error, Op, Replica};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

@@ -4,7 +4,7 @@
 use super::OwnerKey;
 use crate::problems;
 use std::fmt;
-use tallymesh_core::limits::{
+use tallymesh_core::bounds::{
     BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
 };
 use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Stock, Transaction, WriterId};

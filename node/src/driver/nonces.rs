@@ -9,7 +9,7 @@ use crate::store::{self, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tallymesh_core::limits::OWN_WRITERS_MAX;
+use tallymesh_core::bounds::OWN_WRITERS_MAX;
 use tallymesh_core::{Space, WriterId};
 
 /// The version of the file that this build writes, and the only one that it reads.

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::time::Instant;
-use tallymesh_core::limits::{AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
+use tallymesh_core::bounds::{AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage};
 use tokio::sync::{mpsc, oneshot};
 

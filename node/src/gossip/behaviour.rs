@@ -33,7 +33,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Space;
-use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tallymesh_core::bounds::FRAME_BYTES_MAX;
 
 /// Room for gossipsub's own fields around a frame.
 const GOSSIP_OVERHEAD_BYTES: usize = 4096;

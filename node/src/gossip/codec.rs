@@ -13,7 +13,7 @@ use libp2p::{PeerId, StreamProtocol};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tallymesh_core::bounds::FRAME_BYTES_MAX;
 
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/2");

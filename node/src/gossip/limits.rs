@@ -4,7 +4,7 @@ use super::pace::Rate;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tallymesh_core::bounds::FRAME_BYTES_MAX;
 
 /// Bounds on the resources that peers and strangers may use. Configured peers and members may
 /// exceed the bounds on connections.

@@ -10,7 +10,7 @@ use crate::problems;
 use axum::Json;
 use serde::Deserialize;
 use tallymesh_core::Space;
-use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::bounds::KEY_BYTES_MAX;
 use tallymesh_core::wire::AuditQuestion;
 use utoipa::IntoParams;
 

@@ -13,7 +13,7 @@ use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::bounds::KEY_BYTES_MAX;
 use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
 

@@ -15,7 +15,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use serde_json::Value;
-use tallymesh_core::limits::TRANSACTION_OPS_MAX;
+use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
 

@@ -30,7 +30,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tallymesh_core::bounds::FRAME_BYTES_MAX;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use utoipa::IntoParams;

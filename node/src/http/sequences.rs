@@ -10,7 +10,7 @@ use crate::problems;
 use axum::Json;
 use serde::Serialize;
 use tallymesh_core::Error;
-use tallymesh_core::limits::SEQUENCE_NUMBER_MAX;
+use tallymesh_core::bounds::SEQUENCE_NUMBER_MAX;
 use utoipa::ToSchema;
 
 type Key = Route<(String, String)>;

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Link;
-use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tallymesh_core::bounds::FRAME_BYTES_MAX;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 

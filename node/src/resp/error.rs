@@ -465,7 +465,7 @@ impl ReplyError<'_> {
                     "what is added under this idempotency key takes {bytes} bytes with the keys of \
                      the counters, over the limit of {}; send it in several parts, each under a key \
                      of its own",
-                    tallymesh_core::limits::KEYED_BYTES_MAX
+                    tallymesh_core::bounds::KEYED_BYTES_MAX
                 ),
             ),
             ReplyError::NameLength(bytes) => show(

@@ -1,7 +1,7 @@
 //! All bounds of the Redis protocol, in one place. Each is checked before memory is used for what
 //! it bounds.
 
-pub use tallymesh_core::limits::{EXPIRY_MAX, KEY_BYTES_MAX, TRANSACTION_OPS_MAX};
+pub use tallymesh_core::bounds::{EXPIRY_MAX, KEY_BYTES_MAX, TRANSACTION_OPS_MAX};
 
 /// Most arguments of one command: an `MSET` of as many counters as one transaction may change,
 /// under an idempotency key.

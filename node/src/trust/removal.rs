@@ -13,7 +13,7 @@ use crate::gossip::Identity;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;
-use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::bounds::KEY_BYTES_MAX;
 
 /// The prefix of keys of the address book that are removals.
 pub(crate) const REMOVED_KEY: &str = "removed/";

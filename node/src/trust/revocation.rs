@@ -10,7 +10,7 @@ use crate::gossip::Identity;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;
-use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::bounds::KEY_BYTES_MAX;
 
 /// The prefix of keys of the address book that are revocations.
 pub(crate) const KEY: &str = "revoked/";

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output};
 use tallymesh_core::Space;
-use tallymesh_core::limits::{WRITERS_MAX, WRITERS_TOLD_MAX};
+use tallymesh_core::bounds::{WRITERS_MAX, WRITERS_TOLD_MAX};
 use tallymesh_node::store::{Kind, Log, Record, Store};
 
 const ADD: &str = "/v1/spaces/default/counters/k/add";

@@ -3,7 +3,7 @@
 use super::once::once;
 use super::{Counter, Key, Kind, OnceId, Oracle, View};
 use std::collections::{BTreeMap, BTreeSet};
-use tallymesh_core::limits::EXPIRY_MAX;
+use tallymesh_core::bounds::EXPIRY_MAX;
 use tallymesh_core::{Error, Replica, WriterId};
 
 /// The expected effect of a transaction at its replica.

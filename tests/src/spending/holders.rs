@@ -1,7 +1,7 @@
 //! Holders: they spend on a lease without requests. They have clocks of their own, and some of them vanish.
 
 use super::{Dot, Event, MEMBERS, NAME, THINK_MS, World};
-use tallymesh_core::limits::SKEW_MS_MAX;
+use tallymesh_core::bounds::SKEW_MS_MAX;
 use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, Once};
 
 /// Units of one lease.

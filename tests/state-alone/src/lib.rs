@@ -13,10 +13,10 @@ extern crate std;
 /// Files of the core, in place.
 #[path = "../../../core/src"]
 mod core_src {
+    pub(crate) mod bounds;
     pub(crate) mod hash;
     #[path = "layers/optional.rs"]
     pub(crate) mod layers;
-    pub(crate) mod limits;
     pub(crate) mod list;
     pub(crate) mod sort;
     pub(crate) mod state;
@@ -24,7 +24,7 @@ mod core_src {
 }
 
 pub(crate) use core_src::list::list;
-pub(crate) use core_src::{hash, layers, limits, sort, state, writer_id};
+pub(crate) use core_src::{bounds, hash, layers, sort, state, writer_id};
 
 /// The errors that these files make, of those in `core/src/error.rs`.
 mod error {

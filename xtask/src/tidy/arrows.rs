@@ -8,7 +8,7 @@ const GROUND: [&str; 9] = [
     "error",
     "hash",
     "layers",
-    "limits",
+    "bounds",
     "list",
     "once",
     "reserved",

@@ -36,7 +36,7 @@ const WORDS: [Word; 9] = [
     Word {
         but_in: &[
             "core/src/idempotency/shares.rs",
-            "core/src/limits.rs",
+            "core/src/bounds.rs",
             "core/src/sync/shares.rs",
         ],
         ..left(

@@ -1,6 +1,6 @@
 use super::*;
+use crate::bounds::LEASED_NAME_BYTES_MAX;
 use crate::error::Short;
-use crate::limits::LEASED_NAME_BYTES_MAX;
 use crate::quota::budget::tests::{check_sums, flow_once, members, pass, rights, settle, value};
 use crate::quota::budget::{Budget, Flow};
 use crate::replica::Replica;

@@ -5,9 +5,9 @@
 //! member that receives a late change deletes it. Once all members have acknowledged a delete, garbage
 //! collection removes the counter like any other.
 
+use crate::bounds::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::error::Error;
 use crate::layers::State;
-use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::quota::{QuotaMut, QuotaRef};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;

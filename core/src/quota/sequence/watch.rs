@@ -12,8 +12,8 @@
 //! `sync/wants/sequences.rs` decides how long a number is kept back.
 
 use super::{Left, Piece, Sequence, SequenceKey};
+use crate::bounds::{SEQUENCE_NUMBER_MAX, WATCHES_MAX};
 use crate::error::Error;
-use crate::limits::{SEQUENCE_NUMBER_MAX, WATCHES_MAX};
 use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;

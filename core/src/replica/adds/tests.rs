@@ -2,8 +2,8 @@
 //! adds is left to a message.
 
 use super::*;
+use crate::bounds::KEY_BYTES_MAX;
 use crate::error::Error;
-use crate::limits::KEY_BYTES_MAX;
 use crate::message::Message;
 use crate::state::page::Row;
 use crate::wire::Adds;

@@ -3,8 +3,8 @@
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
 use super::{Mark, OfFormer, Push, Said};
+use crate::bounds::PUSH_BYTES_MAX;
 use crate::layers::{GUESTS, Optional};
-use crate::limits::PUSH_BYTES_MAX;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::state::build::{END, NOTHING, Selection};

@@ -3,7 +3,7 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
-use crate::limits::PUSH_BYTES_MAX;
+use crate::bounds::PUSH_BYTES_MAX;
 use crate::state::build::{NOTHING, ROW_BYTES, SIDE_BYTES};
 use crate::state::page::PAGE;
 use crate::state::place;

@@ -1,8 +1,8 @@
 //! How replicas tell two histories of one writer apart, and what they record of them.
 
 use super::*;
+use crate::bounds::FAULTS_KEPT_MAX;
 use crate::forks::{Contents, Fault};
-use crate::limits::FAULTS_KEPT_MAX;
 use crate::state::page::{PAGE, Row};
 use crate::state::slot::{Cut, Extra, Slot, Stamp};
 use crate::{Evidence, Op, Space};

@@ -8,10 +8,10 @@ mod withdrawals;
 
 pub(super) use super::super::collect::tests::space;
 use super::*;
+use crate::bounds::KEYED_BYTES_MAX;
 use crate::error::Limited;
 use crate::idempotency::Asked;
 use crate::layers::Optional;
-use crate::limits::KEYED_BYTES_MAX;
 use crate::message::KeyedAdd;
 use crate::message::records::Says;
 #[cfg(feature = "explore")]

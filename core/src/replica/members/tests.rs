@@ -2,8 +2,8 @@
 
 use super::super::collect::tests::space;
 use super::*;
+use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::layers::Optional;
-use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::membership::table::Attached;
 use crate::message::records::{Ack, Bye, Card, Fence, Intro, Retired};
 use alloc::vec;

@@ -1,7 +1,7 @@
 //! Which operations are refused, and which come to nothing.
 
 use super::*;
-use crate::limits::EXPIRY_MAX;
+use crate::bounds::EXPIRY_MAX;
 use crate::{Space, WriterId};
 use alloc::vec;
 

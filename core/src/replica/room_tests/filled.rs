@@ -1,11 +1,11 @@
-//! Every bound of `limits.rs` that a replica's state can reach, filled, stored and read back by the next
+//! Every bound of `bounds.rs` that a replica's state can reach, filled, stored and read back by the next
 //! start; and of each other one why its state can't.
 
 use super::*;
+use crate::bounds::*;
 use crate::layers::Optional;
 use crate::ledger::account::LeaseId;
 use crate::ledger::sequence::{Piece, SequenceKey};
-use crate::limits::*;
 use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::quota::budget::Flow;
@@ -209,7 +209,7 @@ const TESTS: [&str; 2] = [include_str!("../room_tests.rs"), include_str!("filled
 
 #[test]
 fn every_bound_is_in_the_table() {
-    let source = include_str!("../../limits.rs");
+    let source = include_str!("../../bounds.rs");
     let lines = source
         .lines()
         .filter_map(|line| line.strip_prefix("pub const "));
@@ -217,7 +217,7 @@ fn every_bound_is_in_the_table() {
     let mut listed: Vec<&str> = TABLE.iter().map(|it| it.0).collect();
     declared.sort_unstable();
     listed.sort_unstable();
-    assert_eq!(listed, declared, "limits.rs, and the table of this test");
+    assert_eq!(listed, declared, "bounds.rs, and the table of this test");
     for (name, tried) in &TABLE {
         match tried {
             By(test) => {

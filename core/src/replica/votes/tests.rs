@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::Replica;
+use crate::bounds::MEMBERS_MAX;
 use crate::layers::Optional;
-use crate::limits::MEMBERS_MAX;
 use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};

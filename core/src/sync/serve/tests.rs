@@ -2,8 +2,8 @@
 
 use super::super::pull::tests::{End, id};
 use super::super::{Body, Input, Pull, Rights, Role};
+use crate::bounds::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
 use crate::layers::Optional;
-use crate::limits::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
 use crate::message::Message;
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;

@@ -10,7 +10,7 @@ use exposure::{open_http, open_network, open_resp};
 use faults::faults;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use tallymesh_core::limits::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
+use tallymesh_core::bounds::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
 
 /// One check: its stable code, its text without findings, and its function.
 pub(super) struct Check {

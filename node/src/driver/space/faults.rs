@@ -10,7 +10,7 @@ use crate::driver::origins::{Origin, Origins};
 use crate::driver::{FaultReport, News, OwnerKey, Side};
 use crate::handle::PeerKind;
 use std::sync::Arc;
-use tallymesh_core::limits::FAULTS_KEPT_MAX;
+use tallymesh_core::bounds::FAULTS_KEPT_MAX;
 use tallymesh_core::{Accusation, Evidence};
 
 /// Most reports that are kept of one peer: one ticket, owner or machine. With fewer, a second

@@ -6,7 +6,7 @@ use crate::driver::{
     Wanted,
 };
 use std::collections::{BTreeSet, BinaryHeap};
-use tallymesh_core::limits::AUDIT_SHARDS_MIN;
+use tallymesh_core::bounds::AUDIT_SHARDS_MIN;
 use tallymesh_core::{KeyId, RESERVED, Shard};
 
 /// Most counters in one part of the changes since a position, and most that are looked at for it.

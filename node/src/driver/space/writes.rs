@@ -5,7 +5,7 @@ use crate::driver::budgets::Made;
 use crate::driver::{Counter, Done, Keyed, Operation, OperationError, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
-use tallymesh_core::limits::TRANSACTION_OPS_MAX;
+use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{Asked, Asker, Error, Op, Party, RESERVED, Transaction};
 
 /// Most counters that one batch deletes because they have expired. With more, other requests would

@@ -11,7 +11,7 @@ use super::{Fate, Row, Stage, id, is_heard_out};
 use crate::process::eventually;
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tallymesh_core::limits::{AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
+use tallymesh_core::bounds::{AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
 use tallymesh_core::wire::{AuditQuestion, Body, Frame};
 use tallymesh_core::{Space, WriterId};
 use tokio::net::TcpSocket;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::Owner;
+use crate::bounds::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::error::Error;
-use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::wire::{Body, Delta, Frame};
 
 #[test]

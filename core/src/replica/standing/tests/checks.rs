@@ -1,7 +1,7 @@
 //! Rejected messages, and the membership records that are accepted from others.
 
 use super::*;
-use crate::limits::WRITERS_MERGED_MAX;
+use crate::bounds::WRITERS_MERGED_MAX;
 use crate::message::records::{Card, Fact};
 use crate::state::delta::Entry;
 
