@@ -29,7 +29,7 @@ pub const LIMITS_MAX: usize = 256;
 pub const LIMIT_NAME_BYTES_MAX: usize = 128;
 /// Longest key that such a limit covers, in bytes of UTF-8. The keys of its counters have a writer and a
 /// period beside it.
-pub const WINDOW_KEY_BYTES_MAX: usize = 445;
+pub const PERIOD_KEY_BYTES_MAX: usize = 445;
 /// Shortest period of a limit, in milliseconds.
 pub const PERIOD_MS_MIN: u64 = 1_000;
 /// Longest period of a limit, in milliseconds: 366 days.

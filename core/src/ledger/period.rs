@@ -7,7 +7,7 @@
 //! each owner brought in, so replicas see that the owner did so. A third one stores when all members had
 //! received a configuration.
 
-use crate::bounds::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
+use crate::bounds::{KEY_BYTES_MAX, PERIOD_KEY_BYTES_MAX};
 use crate::error::{Error, Limited};
 use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::message::records::{Configuration, Owner};
@@ -16,7 +16,7 @@ use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
 
-const _: () = assert!(WINDOW_KEY_BYTES_MAX + WRITER_CHARS + 2 * NUMBER_CHARS + 3 == KEY_BYTES_MAX);
+const _: () = assert!(PERIOD_KEY_BYTES_MAX + WRITER_CHARS + 2 * NUMBER_CHARS + 3 == KEY_BYTES_MAX);
 
 /// A period, parsed from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,11 +139,11 @@ pub(crate) fn check_period_key(key: &str) -> Result<(), Error> {
     match key.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),
         _ if is_reserved(key) => Err(Error::ReservedKey),
-        1..=WINDOW_KEY_BYTES_MAX => Ok(()),
+        1..=PERIOD_KEY_BYTES_MAX => Ok(()),
         size => Err(Error::TooLarge {
             what: Limited::PeriodKey,
             size,
-            max: WINDOW_KEY_BYTES_MAX,
+            max: PERIOD_KEY_BYTES_MAX,
         }),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_apart_into_what_it_was_made_of() {
-        let long = "x".repeat(WINDOW_KEY_BYTES_MAX);
+        let long = "x".repeat(PERIOD_KEY_BYTES_MAX);
         let mut keys = Vec::new();
         for key in ["login", "ü:\0w", "r", long.as_str()] {
             let period = PeriodId {
@@ -201,7 +201,7 @@ mod tests {
             format!("\0wr{id}{}", name("\0a")),
             format!("\0wr{id}{}", name("a").replace('9', "A")),
             format!("\0wr{}", name("a")),
-            format!("\0wr{id}{}", name(&"x".repeat(WINDOW_KEY_BYTES_MAX + 1))),
+            format!("\0wr{id}{}", name(&"x".repeat(PERIOD_KEY_BYTES_MAX + 1))),
         ];
         for key in keys {
             assert_eq!(PeriodKey::parse(&key), None, "{key:?}");

@@ -136,7 +136,7 @@ impl<'a> QuotaRef<'a> {
     /// # Errors
     /// [`Error::NoLimit`] if no limit covers the key, [`Error::NotAMember`] if this replica is no member. For
     /// a key, the errors of [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
-    /// [`WINDOW_KEY_BYTES_MAX`](crate::bounds::WINDOW_KEY_BYTES_MAX).
+    /// [`PERIOD_KEY_BYTES_MAX`](crate::bounds::PERIOD_KEY_BYTES_MAX).
     pub fn period(self, key: &str) -> Result<Period, Error> {
         check_period_key(key)?;
         let limit = self

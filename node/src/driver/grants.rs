@@ -5,7 +5,7 @@ use super::OwnerKey;
 use crate::problems;
 use std::fmt;
 use tallymesh_core::bounds::{
-    BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
+    BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, PERIOD_KEY_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX,
 };
 use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
@@ -140,7 +140,7 @@ impl fmt::Display for OperationError {
             ),
             OperationError::LimitKey(bytes) => write!(
                 f,
-                "a key that a limit covers has at most {WINDOW_KEY_BYTES_MAX} bytes, not {bytes}"
+                "a key that a limit covers has at most {PERIOD_KEY_BYTES_MAX} bytes, not {bytes}"
             ),
             OperationError::NeedsMesh => f.write_str(problems::NEEDS_MESH),
             OperationError::CatchingUp => f.write_str(

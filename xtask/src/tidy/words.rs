@@ -32,7 +32,7 @@ const fn left(was: &'static str, write: &'static str, left: usize) -> Word {
 const WORDS: [Word; 9] = [
     gone("Sync", "SyncMachine"),
     gone("Handle", "KeyId"),
-    left("window", "period", 5),
+    gone("window", "period"),
     Word {
         but_in: &[
             "core/src/idempotency/shares.rs",

@@ -111,7 +111,7 @@ const TABLE: [(&str, Tried); 52] = [
     ),
     ("LIMIT_NAME_BYTES_MAX", With("LIMITS_MAX")),
     (
-        "WINDOW_KEY_BYTES_MAX",
+        "PERIOD_KEY_BYTES_MAX",
         Filled(longest_period, |it| {
             format!("{:?}", it.quota().period_counters())
         }),
@@ -479,11 +479,11 @@ fn longest_period(one: &mut Replica) {
     let key = |bytes: usize| format!("limited:{}", long(bytes - "limited:".len()));
     let longer = one
         .quota_mut()
-        .allow(&key(WINDOW_KEY_BYTES_MAX + 1), 1, &mut Vec::new());
+        .allow(&key(PERIOD_KEY_BYTES_MAX + 1), 1, &mut Vec::new());
     assert!(longer.is_err());
     let longest = one
         .quota_mut()
-        .allow(&key(WINDOW_KEY_BYTES_MAX), 1, &mut Vec::new());
+        .allow(&key(PERIOD_KEY_BYTES_MAX), 1, &mut Vec::new());
     assert!(longest.is_ok() && one.quota().period_counters() > 0);
 }
 
