@@ -23,13 +23,13 @@ impl QuotaRef<'_> {
         // allowed then, whatever is left of it now. Both are dropped. A watch belongs to no writer and is
         // kept.
         let is_watch = |it: &Did| SequenceKey::parse(&it.key).is_some_and(|key| key.is_watch());
-        let is_ticket = |it: &Did| {
+        let is_draw = |it: &Did| {
             !is_watch(it)
                 && (SequenceKey::parse(&it.key).is_some()
                     || PeriodKey::parse(&it.key).is_some()
                     || is_known_key(&it.key))
         };
-        let did: Vec<Did> = did.into_iter().filter(|it| !is_ticket(it)).collect();
+        let did: Vec<Did> = did.into_iter().filter(|it| !is_draw(it)).collect();
         let is_account = |it: &Did| Account::parse(&it.key).is_some();
         if !did.iter().any(is_account) {
             return Some(did);

@@ -39,10 +39,9 @@ const WORDS: [Word; 9] = [
             "core/src/bounds.rs",
             "core/src/sync/shares.rs",
         ],
-        ..left(
+        ..gone(
             "ticket",
             "sequence or number; a ticket is a signed token of access",
-            2,
         )
     },
     left("Roster", "WriterTable", 18),
