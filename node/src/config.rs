@@ -67,7 +67,7 @@ pub struct Config {
     pub join: Vec<String>,
     /// How long a member waits for a guest before it takes over the guest's transactions, in
     /// milliseconds.
-    pub lease_ms: u32,
+    pub guest_timeout_ms: u32,
     /// How long an idempotency key is stored. With too short a time, a client that retries late
     /// counts twice; longer takes memory.
     pub key_window: Duration,
@@ -219,7 +219,7 @@ impl UpArgs {
                 },
                 spaces: spaces?,
                 join: join?,
-                lease_ms: lease?.as_millis() as u32, // 30 days are fewer than 2^32
+                guest_timeout_ms: lease?.as_millis() as u32, // 30 days are fewer than 2^32
                 key_window: key_window?,
                 demo: args.demo.unwrap_or_default(),
                 ready_file: args.ready_file,

@@ -199,7 +199,7 @@ pub(crate) struct Start {
     /// The public key under which writer ids are minted.
     pub owner: [u8; 32],
     /// The guest timeout: how long a member waits for a silent guest, in milliseconds.
-    pub lease_ms: u32,
+    pub guest_timeout_ms: u32,
     /// How long this node remembers an idempotency key.
     pub key_window: Duration,
     pub durability: Durability,
@@ -229,7 +229,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     };
     let Start {
         owner,
-        lease_ms,
+        guest_timeout_ms,
         key_window,
         durability,
         mut store,
@@ -243,7 +243,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         spaces.push(OpenSpace::load(
             space,
             &owner,
-            lease_ms,
+            guest_timeout_ms,
             key_window,
             store.as_mut(),
             durable,

@@ -279,7 +279,7 @@ impl Node {
         let driver = driver::start(driver::Start {
             spaces,
             owner: identity.public_key(),
-            lease_ms: config.lease_ms,
+            guest_timeout_ms: config.guest_timeout_ms,
             key_window: config.key_window,
             durability: config.durability,
             store,

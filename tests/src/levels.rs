@@ -81,7 +81,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
     };
     let mut settings = Settings::under(trouble);
     settings.sync.pull_timeout_ms = 400;
-    settings.sync.lease_ms = 3_000;
+    settings.sync.guest_timeout_ms = 3_000;
     settings.delay_ms = (1, 20);
     settings.tend_ms = 300;
     settings.fault_ms = (50, 1_000);

@@ -149,7 +149,7 @@ fn play(seed: u64, traced: bool, kind: Kind) -> Result<Figures, String> {
     };
     let mut settings = Settings::under(trouble);
     settings.sync.pull_timeout_ms = 400;
-    settings.sync.lease_ms = LEASE_MS;
+    settings.sync.guest_timeout_ms = LEASE_MS;
     settings.delay_ms = (1, 20 + lost / 2);
     settings.tend_ms = 500;
     settings.fault_ms = (100, 1_200);

@@ -143,7 +143,7 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figu
     if plan.strike == Some(Strike::Copied) {
         // The members wait for new starts of the copy that is gone.
         settings.sync = SyncConfig {
-            lease_ms: 10_000,
+            guest_timeout_ms: 10_000,
             ..settings.sync
         };
         // The bound on the amount that two copies overdraw requires that members can mostly exchange

@@ -20,7 +20,7 @@ pub struct SyncConfig {
     pub resume_ms: u32,
     /// How long a member waits for an admitted writer without a link, in milliseconds. Then it fences the
     /// writer, which has to rejoin. 0 waits for ever.
-    pub lease_ms: u32,
+    pub guest_timeout_ms: u32,
     /// The owner whose member this replica is to be, or `None` if it never is one.
     pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
@@ -35,7 +35,7 @@ impl Default for SyncConfig {
             interval_ms: 5_000,
             pull_timeout_ms: 10_000,
             resume_ms: 120_000,
-            lease_ms: 600_000,
+            guest_timeout_ms: 600_000,
             owner: None,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
         }

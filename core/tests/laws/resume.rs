@@ -200,7 +200,7 @@ impl Peer {
     fn new(replica: Replica) -> Peer {
         let config = SyncConfig {
             interval_ms: 200,
-            lease_ms: 2_000,
+            guest_timeout_ms: 2_000,
             ..SyncConfig::default()
         };
         Peer {

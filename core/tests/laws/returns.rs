@@ -251,7 +251,7 @@ fn mint(owner: &Owner, nonce: u8) -> WriterId {
 
 fn machine(owner: Option<Owner>, seed: u64) -> SyncMachine {
     let config = SyncConfig {
-        lease_ms: LEASE_MS,
+        guest_timeout_ms: LEASE_MS,
         interval_ms: 500,
         owner,
         ..SyncConfig::default()

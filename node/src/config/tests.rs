@@ -17,7 +17,7 @@ fn what_is_not_named_has_a_default() {
     assert_eq!(config.spaces, None);
     assert_eq!(config.gossip.listen.len(), 2);
     assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
-    assert_eq!(config.lease_ms, 600_000);
+    assert_eq!(config.guest_timeout_ms, 600_000);
     assert_eq!(config.key_window, Duration::from_secs(86_400));
     assert_eq!(config.durability, Durability::Always);
     assert!(config.resp.is_none());
@@ -29,7 +29,7 @@ fn a_lease_and_a_window_are_durations() {
         let mut args = args();
         (args.lease, args.key_window) = (Some(text.into()), Some(text.into()));
         let config = args.config().expect(text);
-        assert_eq!(config.lease_ms, millis);
+        assert_eq!(config.guest_timeout_ms, millis);
         assert_eq!(config.key_window, Duration::from_millis(millis.into()));
     }
 }

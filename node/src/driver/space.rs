@@ -105,7 +105,7 @@ impl OpenSpace {
     pub(super) fn load(
         space: Space,
         owner: &[u8; 32],
-        lease_ms: u32,
+        guest_timeout_ms: u32,
         key_window: Duration,
         store: &mut dyn Store,
         durable: bool,
@@ -134,7 +134,7 @@ impl OpenSpace {
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
             owner: durable.then_some(*owner),
-            lease_ms,
+            guest_timeout_ms,
             ..SyncConfig::default()
         };
         // Everything that was replayed is already stored.

@@ -200,7 +200,7 @@ impl Bench {
         let running = start(Start {
             spaces: vec![Space::default()],
             owner: [7; 32],
-            lease_ms: 0,
+            guest_timeout_ms: 0,
             key_window: Duration::from_secs(60),
             durability,
             store: Box::new(gate.clone()),

@@ -37,7 +37,7 @@ fn config(owner: Option<Owner>) -> SyncConfig {
     SyncConfig {
         push_delay_ms: 1,
         interval_ms: 1_000,
-        lease_ms: 60_000,
+        guest_timeout_ms: 60_000,
         owner,
         ..SyncConfig::default()
     }

@@ -99,7 +99,7 @@ impl World {
         let config = SyncConfig {
             interval_ms: INTERVAL_MS,
             pull_timeout_ms: 400,
-            lease_ms: LEASE_MS,
+            guest_timeout_ms: LEASE_MS,
             owner: (at < 2).then_some(owner),
             ..SyncConfig::default()
         };

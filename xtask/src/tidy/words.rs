@@ -48,7 +48,7 @@ const WORDS: [Word; 9] = [
     left("Card", "WriterState", 28),
     left("Fact", "MembershipRecord", 28),
     left("Walk", "Scan", 18),
-    left("lease_ms", "guest_timeout_ms", 3),
+    gone("lease_ms", "guest_timeout_ms"),
 ];
 
 /// The first words that hide the subject of a sentence.

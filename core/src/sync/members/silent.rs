@@ -14,7 +14,7 @@ impl SyncMachine {
     /// Fences attached guests that were silent or made no progress for the guest timeout. A guest that has
     /// written nothing loses little by it.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
-        let lease = Millis::from(self.config.lease_ms);
+        let lease = Millis::from(self.config.guest_timeout_ms);
         if lease == 0 || !replica.members().is_member() {
             return;
         }

@@ -39,7 +39,7 @@ struct End {
 impl End {
     fn of(replica: Replica) -> End {
         let config = SyncConfig {
-            lease_ms: LEASE_MS as u32,
+            guest_timeout_ms: LEASE_MS as u32,
             owner: Some(OTHER),
             ..SyncConfig::default()
         };

@@ -78,7 +78,7 @@ impl Cluster {
             let running = start(Start {
                 spaces: vec![Space::default()],
                 owner: owner(at).0,
-                lease_ms: 0,
+                guest_timeout_ms: 0,
                 key_window: Duration::from_secs(60),
                 durability,
                 store: Box::new(Disk(Memory::default())),

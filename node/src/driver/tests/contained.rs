@@ -121,7 +121,7 @@ fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
     let running = start(Start {
         spaces: vec![Space::default()],
         owner: [7; 32],
-        lease_ms: 0,
+        guest_timeout_ms: 0,
         key_window: Duration::from_secs(60),
         durability: Durability::Memory,
         store: Box::new(Memory::default()),

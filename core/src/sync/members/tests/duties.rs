@@ -63,7 +63,7 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     assert_eq!(lives, [false, false]);
     // Without a lease nobody is.
     let mut patient = End::member();
-    patient.sync.config.lease_ms = 0;
+    patient.sync.config.guest_timeout_ms = 0;
     patient.replica.members_mut().admit(&id(1)).unwrap();
     assert!(alive(&mut patient, 1_000_000)[0]);
     assert!(alive(&mut patient, 2_000_000)[0]);
@@ -94,7 +94,7 @@ fn three() -> (End, [WriterId; 2]) {
 fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() {
     let (mut held_up, _) = three();
     for (end, is_short) in [(&mut held_up, true), (&mut End::member(), false)] {
-        end.sync.config.lease_ms = 600_000;
+        end.sync.config.guest_timeout_ms = 600_000;
         let mut page = Replica::new(Space::default(), id(6));
         for writer in [id(5), id(6)] {
             end.replica.members_mut().admit(&writer).unwrap();
