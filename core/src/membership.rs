@@ -55,27 +55,27 @@ pub(crate) mod votes;
 
 use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::message::records::Card;
-use table::Roster;
+use table::WriterTable;
 
 /// The membership of a space, as one replica has it.
 #[derive(Clone)]
 pub(crate) struct Membership {
-    pub(crate) table: GuestPart<Roster>,
+    pub(crate) table: GuestPart<WriterTable>,
 }
 
 impl Membership {
     /// The membership of an open space of one writer.
     pub(crate) fn new() -> Membership {
-        let mut table = GuestPart::<Roster>::default();
+        let mut table = GuestPart::<WriterTable>::default();
         if GUESTS {
-            table.set(Roster::new());
+            table.set(WriterTable::new());
         }
         Membership { table }
     }
 
     /// Changes the table, if the program has one.
     #[inline(always)]
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Roster)) {
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut WriterTable)) {
         self.table.update(change);
     }
 

@@ -77,7 +77,7 @@ fn a_token_has_room_for_64_writers() {
     // Stable transactions are left out, but only if there is no room.
     one.membership
         .table
-        .set(crate::membership::table::Roster::new());
+        .set(crate::membership::table::WriterTable::new());
     one.membership
         .table
         .stored()

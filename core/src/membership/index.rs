@@ -3,7 +3,7 @@
 //! Most writers of a space are guests that go on, and nothing is to be done about them. So a round of duties
 //! looks at the lists, and not at every guest. Debug builds compare the lists with the whole table.
 
-use super::table::{Attached, Roster};
+use super::table::{Attached, WriterTable};
 use crate::layers::MEMBERS;
 use crate::message::records::Card;
 use crate::state::recent::Recent;
@@ -39,7 +39,7 @@ fn set(numbers: &mut Vec<u32>, number: u32, listed: bool) {
     }
 }
 
-impl Roster {
+impl WriterTable {
     /// Notes that the records about a writer changed in this epoch.
     pub(crate) fn changed(&mut self, number: u32, epoch: u64) {
         if !MEMBERS {

@@ -1,7 +1,7 @@
 //! The local knowledge of members, which a replica never sends: for tests that must distinguish replicas.
 
 use super::Membership;
-use super::table::{Attached, Roster};
+use super::table::{Attached, WriterTable};
 use crate::layers::State;
 use alloc::format;
 use alloc::string::String;
@@ -11,7 +11,7 @@ impl Membership {
     /// Returns as text everything that decides what a replica does with members, and that it never sends.
     pub(crate) fn local_text(&self, state: &State) -> String {
         // Each field is named, so that a new field does not compile until it is handled here.
-        let Roster {
+        let WriterTable {
             cards: _,
             index: _,
             configuration: _,

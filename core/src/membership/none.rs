@@ -1,14 +1,14 @@
 //! The empty writer table: of an open space, and of a program without members.
 
 use super::index::Index;
-use super::table::Roster;
+use super::table::WriterTable;
 use crate::layers::Empty;
 use crate::message::records::Card;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-impl Empty for Roster {
-    const EMPTY: Roster = Roster {
+impl Empty for WriterTable {
+    const EMPTY: WriterTable = WriterTable {
         cards: Vec::new(),
         index: Index::EMPTY,
         configuration: None,
@@ -31,15 +31,15 @@ impl Empty for Roster {
         remembered: 0,
         held_back: Vec::new(),
     };
-    const NOTHING: &'static Roster = &Roster::EMPTY;
+    const NOTHING: &'static WriterTable = &WriterTable::EMPTY;
 }
 
-impl Roster {
+impl WriterTable {
     /// The table of an open space of one writer.
-    pub(crate) fn new() -> Roster {
-        Roster {
+    pub(crate) fn new() -> WriterTable {
+        WriterTable {
             cards: Vec::from([Card::default()]),
-            ..Roster::EMPTY
+            ..WriterTable::EMPTY
         }
     }
 }

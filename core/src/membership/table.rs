@@ -19,7 +19,7 @@ pub(crate) struct Attached {
 
 /// The records about the writers of a closed space, and the state of collection.
 #[derive(Clone, Debug)]
-pub(crate) struct Roster {
+pub(crate) struct WriterTable {
     /// The writer states, by local number.
     pub(crate) cards: Vec<Card>,
     /// Lists of numbers: members' starts, writers that are over, and writers that changed last.

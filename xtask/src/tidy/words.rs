@@ -44,7 +44,7 @@ const WORDS: [Word; 9] = [
             "sequence or number; a ticket is a signed token of access",
         )
     },
-    left("Roster", "WriterTable", 18),
+    gone("Roster", "WriterTable"),
     left("Card", "WriterState", 28),
     left("Fact", "MembershipRecord", 28),
     left("Walk", "Scan", 18),
