@@ -54,7 +54,7 @@ pub(crate) mod table;
 pub(crate) mod votes;
 
 use crate::layers::{GUESTS, GuestPart, Optional};
-use crate::message::records::Card;
+use crate::message::records::WriterState;
 use table::WriterTable;
 
 /// The membership of a space, as one replica has it.
@@ -84,7 +84,7 @@ impl Membership {
         if let Some(table) = self.table.get_mut()
             && table.cards.len() < writers
         {
-            table.cards.resize_with(writers, Card::default);
+            table.cards.resize_with(writers, WriterState::default);
         }
     }
 }

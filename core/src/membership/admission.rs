@@ -20,7 +20,7 @@ use crate::error::{Error, detail};
 use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{Card, Fact, HEARD, Owner, Says, of};
+use crate::message::records::{Fact, HEARD, Owner, Says, WriterState, of};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -454,7 +454,7 @@ impl Membership {
                     });
                 }
                 Some(number) if GUESTS => {
-                    let Card { retired, fence, .. } = self.table.cards[number as usize];
+                    let WriterState { retired, fence, .. } = self.table.cards[number as usize];
                     if held == 0 && entry.hi > 0 {
                         self.check_base(state, message, at as u32)?;
                         let first = self.check_first(state, message, at as u32, live);

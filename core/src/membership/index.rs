@@ -5,7 +5,7 @@
 
 use super::table::{Attached, WriterTable};
 use crate::layers::MEMBERS;
-use crate::message::records::Card;
+use crate::message::records::WriterState;
 use crate::state::recent::Recent;
 use alloc::vec::Vec;
 
@@ -66,14 +66,14 @@ impl WriterTable {
 
     /// The writers that are over, ascending.
     pub(crate) fn ended(&self) -> impl Iterator<Item = u32> {
-        self.listed(&self.index.ended, Card::is_over)
+        self.listed(&self.index.ended, WriterState::is_over)
     }
 
     #[cfg(all(feature = "members", not(test)))]
     fn listed<'a>(
         &'a self,
         listed: &'a [u32],
-        is: fn(&Card) -> bool,
+        is: fn(&WriterState) -> bool,
     ) -> impl Iterator<Item = u32> + 'a {
         debug_assert!({
             let cards = self.cards.iter().zip(0u32..);
@@ -85,7 +85,11 @@ impl WriterTable {
 
     /// A guest has few writers, and its code is downloaded. Unit tests change the table by hand.
     #[cfg(any(not(feature = "members"), test))]
-    fn listed<'a>(&'a self, _: &'a [u32], is: fn(&Card) -> bool) -> impl Iterator<Item = u32> + 'a {
+    fn listed<'a>(
+        &'a self,
+        _: &'a [u32],
+        is: fn(&WriterState) -> bool,
+    ) -> impl Iterator<Item = u32> + 'a {
         let cards = self.cards.iter().zip(0u32..);
         cards.filter(move |it| is(it.0)).map(|it| it.1)
     }

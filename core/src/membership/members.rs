@@ -13,7 +13,7 @@ use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{
-    Admit, Announce, Bye, Card, Configuration, Fact, Fence, Intro, Owner, Says, of,
+    Admit, Announce, Bye, Configuration, Fact, Fence, Intro, Owner, Says, WriterState, of,
 };
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
@@ -108,7 +108,8 @@ impl Membership {
 
     /// The owner's incarnations in the table.
     pub(crate) fn incarnations(&self, owner: &Owner) -> impl Iterator<Item = u32> {
-        let of = move |card: &Card| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
+        let of =
+            move |card: &WriterState| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
         let starts = self.starts();
         starts.filter(move |number| of(&self.table.cards[*number as usize]))
     }
@@ -131,14 +132,14 @@ impl Membership {
     }
 
     /// The members' starts in the table, with the records about them.
-    pub(crate) fn start_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
+    pub(crate) fn start_cards(&self) -> impl Iterator<Item = (&WriterState, u32)> {
         let starts = self.starts();
         starts.map(|number| (&self.table.cards[number as usize], number))
     }
 
     /// The writers that have left, were declared dead or were absorbed, and are not forgotten yet. They come
     /// with their records, by local number, ascending.
-    pub(crate) fn ended_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
+    pub(crate) fn ended_cards(&self) -> impl Iterator<Item = (&WriterState, u32)> {
         let ended = self.table.ended();
         ended.map(|number| (&self.table.cards[number as usize], number))
     }
@@ -173,7 +174,7 @@ impl Membership {
     /// Returns the clocks up to which anything may have been collected, here or elsewhere. Nothing beyond
     /// them was acknowledged by this member or found to be stable.
     pub(crate) fn given_up(&self) -> Vec<(u32, u64)> {
-        let owner = |card: &Card| card.announce.as_ref().map(|it| it.owner);
+        let owner = |card: &WriterState| card.announce.as_ref().map(|it| it.owner);
         let own = owner(&self.table.cards[OWN as usize]);
         // Earlier incarnations of the owner acknowledged for it too.
         let cards = self.start_cards().filter(|it| owner(it.0) == own);
@@ -437,7 +438,7 @@ impl Membership {
         let Some((owner, generation)) = own.filter(|_| self.is_member()) else {
             return Ok(());
         };
-        let is_stray = |card: &Card| {
+        let is_stray = |card: &WriterState| {
             let announce = card.announce.as_ref().filter(|_| !card.is_over());
             announce.is_some_and(|it| {
                 let before = it.owner == owner && it.generation < generation;
@@ -533,7 +534,7 @@ impl Membership {
         let announce = self.table.cards[OWN as usize].announce.as_ref();
         let clock = announce.map_or(u64::MAX, |it| it.clock);
         let mut others = self.start_cards().filter(|it| it.1 != OWN);
-        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock);
+        let acked = |card: &WriterState| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock);
         self.is_established() && others.any(|(card, _)| !card.is_over() && acked(card))
     }
 

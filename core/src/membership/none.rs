@@ -3,7 +3,7 @@
 use super::index::Index;
 use super::table::WriterTable;
 use crate::layers::Empty;
-use crate::message::records::Card;
+use crate::message::records::WriterState;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ impl WriterTable {
     /// The table of an open space of one writer.
     pub(crate) fn new() -> WriterTable {
         WriterTable {
-            cards: Vec::from([Card::default()]),
+            cards: Vec::from([WriterState::default()]),
             ..WriterTable::EMPTY
         }
     }

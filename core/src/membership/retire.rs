@@ -9,7 +9,7 @@
 
 use super::Membership;
 use crate::layers::State;
-use crate::message::records::{Admit, Card, Fence, HEIRS_MAX, Says};
+use crate::message::records::{Admit, Fence, HEIRS_MAX, Says, WriterState};
 use crate::state::counter;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -36,7 +36,7 @@ impl Membership {
 
     /// Returns the only writer that may absorb a writer. It is the successor, or the writer that absorbed the
     /// successor. A successor that was only declared dead may still have absorbed the writer itself.
-    pub(crate) fn absorber_of(&self, card: &Card) -> Option<u32> {
+    pub(crate) fn absorber_of(&self, card: &WriterState) -> Option<u32> {
         let mut at = card.successor()?;
         for _ in 0..HEIRS_MAX {
             match self.table.cards[at as usize].retired {

@@ -10,7 +10,7 @@ use crate::error::{Error, detail};
 use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
+use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Says, WriterState, of};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -112,7 +112,7 @@ impl Membership {
     }
 
     /// Whether this replica answers for a writer: it is the sponsor, or took over from the sponsor.
-    pub(crate) fn is_home_of(&self, card: &Card) -> bool {
+    pub(crate) fn is_home_of(&self, card: &WriterState) -> bool {
         card.home
             .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
     }

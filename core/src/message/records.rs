@@ -5,7 +5,7 @@
 //!
 //! Everything here is a [`Fact`]: one statement, made in a transaction of some writer and stamped with it. A
 //! message contains it if it contains its stamp. So records travel with the shards, in causal order. All that is
-//! known of one writer is its [`Card`].
+//! known of one writer is its [`WriterState`].
 //!
 //! | record | says |
 //! |---|---|
@@ -222,7 +222,7 @@ pub(crate) struct Retired {
 
 /// The records about one writer in a closed space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Card {
+pub(crate) struct WriterState {
     pub(crate) announce: Option<Box<Announce>>,
     /// The clocks that the writer had seen at its first transaction, by number, until its place is certain.
     ///
@@ -240,7 +240,7 @@ pub(crate) struct Card {
     pub(crate) retired: Option<Retired>,
 }
 
-impl Card {
+impl WriterState {
     /// Whether it is a member's incarnation whose place is not certain yet.
     pub(crate) fn is_unsure(&self) -> bool {
         self.announce.is_some() && self.base.is_some()
@@ -385,7 +385,7 @@ impl Fact {
     }
 }
 
-impl Card {
+impl WriterState {
     /// The writer's records, as statements about `writer`.
     pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = Fact> {
         let moved = self.home.filter(|home| Some(*home) != self.intro);

@@ -9,7 +9,7 @@ use super::Replica;
 use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
 use crate::layers::{Optional, Quota};
-use crate::message::records::{Card, Retired, Says};
+use crate::message::records::{Retired, Says, WriterState};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE, bits};
@@ -47,7 +47,7 @@ impl MembersMut<'_> {
 
     fn retire_ready(&mut self) -> Result<usize, Error> {
         let quorum = self.replica.membership.quorum(&self.replica.state);
-        let ready = |(card, number): (&Card, u32)| {
+        let ready = |(card, number): (&WriterState, u32)| {
             let over = match card.fence {
                 // A member that has acknowledged the fence accepts more of the writer only from members.
                 Some(fence) => {

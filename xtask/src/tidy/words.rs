@@ -45,7 +45,7 @@ const WORDS: [Word; 9] = [
         )
     },
     gone("Roster", "WriterTable"),
-    left("Card", "WriterState", 28),
+    gone("Card", "WriterState"),
     left("Fact", "MembershipRecord", 28),
     left("Walk", "Scan", 18),
     gone("lease_ms", "guest_timeout_ms"),

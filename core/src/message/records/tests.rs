@@ -149,7 +149,7 @@ fn a_list_knows_the_clocks_that_are_in_it() {
 
 #[test]
 fn a_card_says_all_that_it_took() {
-    let mut card = Card::default();
+    let mut card = WriterState::default();
     let ids = ids();
     let kept = |says: &Says| {
         !matches!(
@@ -180,7 +180,7 @@ fn of_two_the_right_one_stands_in_any_order() {
     let ids = ids();
     let both = |one: &Says, other: &Says| {
         let play = |says: [&Says; 2]| {
-            let mut card = Card::default();
+            let mut card = WriterState::default();
             for says in says {
                 card.take(says, &ids);
             }
@@ -229,7 +229,7 @@ fn of_two_the_right_one_stands_in_any_order() {
 fn the_base_of_an_incarnation_is_kept_until_it_is_certain() {
     let ids = ids();
     let base = Says::Base(vec![(1, 2)].into(), false);
-    let mut card = Card::default();
+    let mut card = WriterState::default();
     card.take(&base, &ids);
     assert!(card.base.is_none() && !card.is_unsure());
     card.take(&Says::Announce(Box::new(announce(1, 1))), &ids);
@@ -249,7 +249,7 @@ fn the_base_of_an_incarnation_is_kept_until_it_is_certain() {
 
 #[test]
 fn what_was_done_beats_what_was_declared_beats_what_was_asked() {
-    let mut card = Card::default();
+    let mut card = WriterState::default();
     assert!(!card.is_over());
     assert_eq!(card.successor(), None);
     card.bye = Some(Bye { clock: 3, heir: 1 });

@@ -5,7 +5,7 @@ use super::*;
 use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::layers::Optional;
 use crate::membership::table::Attached;
-use crate::message::records::{Ack, Bye, Card, Fence, Intro, Retired};
+use crate::message::records::{Ack, Bye, Fence, Intro, Retired, WriterState};
 use alloc::vec;
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
@@ -39,7 +39,7 @@ fn member() -> (Replica, u32, u32) {
     (one, other, guest)
 }
 
-fn card(replica: &mut Replica, number: u32) -> &mut Card {
+fn card(replica: &mut Replica, number: u32) -> &mut WriterState {
     &mut replica.membership.table.stored().cards[number as usize]
 }
 
@@ -83,7 +83,7 @@ fn incarnations_are_told_by_their_owners() {
 #[test]
 fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
     let (one, other, guest) = member();
-    let announced = |over: &dyn Fn(&mut Card)| {
+    let announced = |over: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         over(card(&mut one, other));
         one.members_mut().announce(&OWNERS[1], &NONCE, 1).unwrap();
@@ -240,7 +240,7 @@ fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
         let now = card(&mut one, guest).clone();
         let turn = |admit: Option<Admit>| admit.unwrap().turn;
         assert_eq!((turn(now.intro), turn(now.home)), turns);
-        let mut begins = Card::default();
+        let mut begins = WriterState::default();
         for says in [now.home, now.intro].into_iter().flatten() {
             begins.take(&Says::Admit(says), &one.state.writers);
         }
@@ -364,7 +364,7 @@ fn of_what_was_heard_the_most_is_kept() {
 #[test]
 fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
     let (one, other, guest) = member();
-    let attached = |number: u32, change: &dyn Fn(&mut Card)| {
+    let attached = |number: u32, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         card(&mut one, guest).home = None;
         card(&mut one, number).home = admit(0, by(OWN, 1));
@@ -396,7 +396,7 @@ fn a_forced_configuration_begins_an_era() {
 #[test]
 fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     let (one, other, guest) = member();
-    let fenced = |number: u32, change: &dyn Fn(&mut Card)| {
+    let fenced = |number: u32, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         change(card(&mut one, number));
         let (writer, before) = (one.state.writers[number as usize], one.clock());
@@ -629,7 +629,7 @@ fn a_member_is_acknowledged_by_another_living_one() {
 #[test]
 fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
     let (one, other, guest) = member();
-    let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut Card)| {
+    let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         card(&mut one, OWN).ack = ack(&[(other, acked)]);
         let table = one.membership.table.stored();

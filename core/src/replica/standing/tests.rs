@@ -8,7 +8,7 @@ use crate::layers::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::message::journal::{Former, Journal};
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Card, Fact, Fence, Owner, Retired, Ruling,
+    Ack, Admit, Announce, Bye, Fact, Fence, Owner, Retired, Ruling, WriterState,
 };
 use crate::state::delta::{Delta, Entry};
 use crate::writer_id::{Space, WriterId};
@@ -151,7 +151,7 @@ fn member() -> Replica {
 /// A guest of 1, else as a member.
 fn guest() -> Replica {
     let mut replica = member();
-    replica.membership.table.stored().cards[0] = Card::default();
+    replica.membership.table.stored().cards[0] = WriterState::default();
     learn(&mut replica, 0, admit(1, 5));
     replica.membership.table.stored().established = false;
     replica
@@ -288,7 +288,7 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
 fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     let state = whole(&[(1, 0, 20)], &[]);
     let mut unknown = guest();
-    unknown.membership.table.stored().cards[0] = Card::default();
+    unknown.membership.table.stored().cards[0] = WriterState::default();
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Err(Error::Outdated)
@@ -299,7 +299,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
     );
-    unknown.membership.table.stored().cards[0] = Card::default();
+    unknown.membership.table.stored().cards[0] = WriterState::default();
     unknown.state.clocks[0] = 0;
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
@@ -331,7 +331,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 #[test]
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
-    reader.membership.table.stored().cards[0] = Card::default();
+    reader.membership.table.stored().cards[0] = WriterState::default();
     reader.state.clocks[0] = 0;
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();

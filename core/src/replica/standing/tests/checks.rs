@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bounds::WRITERS_MERGED_MAX;
-use crate::message::records::{Card, Fact};
+use crate::message::records::{Fact, WriterState};
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
@@ -194,7 +194,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     // The state takes the place of what one held for whom nobody waits, and who wrote nothing.
     for (clock, expected) in [(0, Ok(())), (1, outdated())] {
         let mut alone = guest();
-        alone.membership.table.stored().cards[0] = Card::default();
+        alone.membership.table.stored().cards[0] = WriterState::default();
         alone.state.clocks[0] = clock;
         assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
     }
@@ -217,7 +217,7 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
     let mut alone = guest();
-    alone.membership.table.stored().cards[0] = Card::default();
+    alone.membership.table.stored().cards[0] = WriterState::default();
     assert_eq!(hear(&alone, true, 11), Ok(()));
 }
 
@@ -471,7 +471,7 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
 fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in() {
     // It writes under 0, had seen 4 of 1's transactions before its first one, and holds all 10.
     let mut early = guest();
-    early.membership.table.stored().cards[0] = Card::default();
+    early.membership.table.stored().cards[0] = WriterState::default();
     early.membership.table.stored().cards[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
         let facts = [(1, Says::Floor(clock))];
@@ -486,7 +486,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     assert_eq!(hear(&early, true, 4), Ok(()));
     assert_eq!(hear(&early, true, 5), Err(Error::Outdated));
     assert_eq!(hear(&early, false, 5), Ok(()));
-    let but = |change: fn(&mut Card)| {
+    let but = |change: fn(&mut WriterState)| {
         let mut replica = early.clone();
         change(&mut replica.membership.table.stored().cards[0]);
         hear(&replica, true, 5)
@@ -495,11 +495,11 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     assert_eq!(but(|card| card.base = Some([].into())), Ok(()));
     assert_eq!(but(|card| card.base = None), Ok(()));
     // Others wait for it, or judge it.
-    let taken_in = |card: &mut Card| {
+    let taken_in = |card: &mut WriterState| {
         card.take(&admit(1, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(taken_in), Ok(()));
-    let announced = |card: &mut Card| {
+    let announced = |card: &mut WriterState| {
         card.take(&announce(0, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(announced), Ok(()));
