@@ -11,7 +11,7 @@ pub(crate) mod records;
 
 use crate::layers::{GUESTS, GuestPart};
 use crate::message::journal::Former;
-use crate::message::records::{Fact, Says};
+use crate::message::records::{MembershipRecord, Says};
 use crate::once::Once;
 use crate::state::delta::Delta;
 use crate::state::slot::Stamp;
@@ -38,7 +38,7 @@ pub struct Message {
     /// ascending.
     pub(crate) lacking: GuestPart<Vec<u32>>,
     /// The membership records, ascending by kind, writer and clock. Their writers index `writers`.
-    pub(crate) facts: GuestPart<Vec<Fact>>,
+    pub(crate) facts: GuestPart<Vec<MembershipRecord>>,
     /// For a store, and for a node that begins: forgotten writers with the last clock that was taken over.
     /// The writer that was forgotten first comes first.
     pub(crate) returns: GuestPart<Vec<(WriterId, u64)>>,
@@ -80,7 +80,7 @@ impl KeyedOp {
 
 impl Message {
     /// The membership records, ascending by kind, writer and clock.
-    pub(crate) fn facts(&self) -> &[Fact] {
+    pub(crate) fn facts(&self) -> &[MembershipRecord] {
         &self.facts
     }
 
@@ -88,9 +88,9 @@ impl Message {
     ///
     /// Records ascend by kind and writer, so a binary search for each kind finds them. A full space has tens
     /// of thousands of records.
-    pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &Fact> {
+    pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &MembershipRecord> {
         let facts = self.facts();
-        let place = |fact: &Fact| (fact.kind(), fact.writer);
+        let place = |fact: &MembershipRecord| (fact.kind(), fact.writer);
         let kinds = facts.last().map_or(0, |last| last.kind() + 1);
         (0..kinds).flat_map(move |kind| {
             let from = facts.partition_point(|fact| place(fact) < (kind, writer));
@@ -156,7 +156,7 @@ impl Message {
     /// Whether the message says that a writer is a member's. It counts the members of the first configuration
     /// in the message.
     pub(crate) fn tells_member(&self, writer: &WriterId) -> bool {
-        let says = |of: &Fact| self.delta.writers[of.writer as usize].writer == *writer;
+        let says = |of: &MembershipRecord| self.delta.writers[of.writer as usize].writer == *writer;
         let mut facts = self.facts().iter();
         let members = facts.find_map(|fact| match &fact.says {
             Says::Configuration(_, members) => Some(members),

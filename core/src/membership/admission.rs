@@ -20,7 +20,7 @@ use crate::error::{Error, detail};
 use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{Fact, HEARD, Owner, Says, WriterState, of};
+use crate::message::records::{HEARD, MembershipRecord, Owner, Says, WriterState, of};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -235,7 +235,7 @@ impl Membership {
 
     /// Whether a message's sender is unknown here, and no incarnation of a member.
     pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
-        let announces = |fact: &Fact| {
+        let announces = |fact: &MembershipRecord| {
             let writer = &message.delta.writers[fact.writer as usize].writer;
             writer == live && matches!(fact.says, Says::Announce(_))
         };

@@ -13,7 +13,8 @@ use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{
-    Admit, Announce, Bye, Configuration, Fact, Fence, Intro, Owner, Says, WriterState, of,
+    Admit, Announce, Bye, Configuration, Fence, Intro, MembershipRecord, Owner, Says, WriterState,
+    of,
 };
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
@@ -48,7 +49,7 @@ impl Membership {
 
     /// Returns the records about writers that are newer than `lows`, by local number. All of them must have
     /// been noted in this epoch or later.
-    pub(crate) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
+    pub(crate) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<MembershipRecord> {
         if !GUESTS {
             return Vec::new();
         }
@@ -57,18 +58,26 @@ impl Membership {
         let facts = numbers
             .flat_map(|number| self.table.cards[number as usize].facts(number))
             .filter(|fact| closed || !fact.is_local());
-        let configuration = self.table.configuration.as_ref().map(|(by, it)| Fact {
-            writer: by.writer,
-            says: Says::Configuration(by.clock, Box::new(it.clone())),
-        });
-        let newer = |fact: &Fact| {
+        let configuration = self
+            .table
+            .configuration
+            .as_ref()
+            .map(|(by, it)| MembershipRecord {
+                writer: by.writer,
+                says: Says::Configuration(by.clock, Box::new(it.clone())),
+            });
+        let newer = |fact: &MembershipRecord| {
             let by = fact.stamp();
             by.clock > lows.at(by.writer)
         };
-        let gone = self.table.gone.iter().map(|(owner, generation, by)| Fact {
-            writer: by.writer,
-            says: Says::Gone(by.clock, Box::new((*owner, *generation))),
-        });
+        let gone = self
+            .table
+            .gone
+            .iter()
+            .map(|(owner, generation, by)| MembershipRecord {
+                writer: by.writer,
+                says: Says::Gone(by.clock, Box::new((*owner, *generation))),
+            });
         facts
             .chain(configuration)
             .chain(gone)

@@ -70,7 +70,7 @@ use crate::layers::{GUESTS, Optional, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Fact, Fence, HEIRS_MAX, Owner, Says, of};
+use crate::message::records::{Fence, HEIRS_MAX, MembershipRecord, Owner, Says, of};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -121,10 +121,14 @@ impl Membership {
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
                 let says = Says::Floor(clock);
-                message.facts.update(|it| it.push(Fact { writer, says }));
+                message
+                    .facts
+                    .update(|it| it.push(MembershipRecord { writer, says }));
             }
         }
-        message.facts.update(|it| it.sort_by_key(Fact::place));
+        message
+            .facts
+            .update(|it| it.sort_by_key(MembershipRecord::place));
     }
 
     /// Returns a version vector by local number, no higher than the clocks here. All clocks are 0 if the

@@ -3,7 +3,7 @@
 //! A space is open until a [`Configuration`] names its members. In an open space nobody is admitted, has a
 //! successor or is retired, and nothing is dropped.
 //!
-//! Everything here is a [`Fact`]: one statement, made in a transaction of some writer and stamped with it. A
+//! Everything here is a [`MembershipRecord`]: one statement, made in a transaction of some writer and stamped with it. A
 //! message contains it if it contains its stamp. So records travel with the shards, in causal order. All that is
 //! known of one writer is its [`WriterState`].
 //!
@@ -271,7 +271,7 @@ impl WriterState {
 
 /// A membership record about a writer. Its writers are local numbers, or index a message's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct MembershipRecord {
     pub(crate) writer: u32,
     pub(crate) says: Says,
 }
@@ -297,7 +297,7 @@ pub(crate) enum Says {
     Floor(u64),
 }
 
-impl Fact {
+impl MembershipRecord {
     /// The transaction in which the record was made.
     pub(crate) fn stamp(&self) -> Stamp {
         let own = |clock| Stamp {
@@ -387,7 +387,7 @@ impl Fact {
 
 impl WriterState {
     /// The writer's records, as statements about `writer`.
-    pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = Fact> {
+    pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = MembershipRecord> {
         let moved = self.home.filter(|home| Some(*home) != self.intro);
         let told = self.intro.is_some();
         let base = self.base.clone().map(|seen| Says::Base(seen, told));
@@ -404,7 +404,7 @@ impl WriterState {
         ]
         .into_iter()
         .flatten()
-        .map(move |says| Fact { writer, says })
+        .map(move |says| MembershipRecord { writer, says })
     }
 
     /// Merges a record, and returns whether it was new. `ids` are the writers by number.

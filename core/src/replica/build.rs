@@ -5,7 +5,7 @@ mod since;
 use super::Replica;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
 use crate::layers::{GUESTS, GuestPart, MEMBERS, Optional};
-use crate::message::records::Fact;
+use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfFormer;
 use crate::state::build::{Cursor, END, Selection};
@@ -236,7 +236,7 @@ impl Replica {
             .gather(selection, &mut handles, &mut message.delta);
         // Before the space has members, a message has no membership records, whatever peers have sent.
         let closed = GUESTS && self.membership.configuration().is_some();
-        let mut facts: GuestPart<Vec<Fact>> = GuestPart::default();
+        let mut facts: GuestPart<Vec<MembershipRecord>> = GuestPart::default();
         if let Some(said) = said.filter(|_| closed) {
             facts.set(self.membership.facts_since(said.changed, said.lows));
             for fact in facts.iter() {
@@ -261,7 +261,7 @@ impl Replica {
                 for fact in facts.iter_mut() {
                     fact.renumber(|number| index.at(number));
                 }
-                facts.sort_by_key(Fact::place);
+                facts.sort_by_key(MembershipRecord::place);
             }
             message.facts = facts;
             message.closed = closed;

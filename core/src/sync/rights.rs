@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layers::{Empty, Optional};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{Fact, Owner, Says};
+use crate::message::records::{MembershipRecord, Owner, Says};
 use crate::replica::Replica;
 use crate::state::delta::KeySide;
 use crate::state::page::Row;
@@ -289,7 +289,7 @@ impl Proofs {
 
 /// Whether a record is one that a guest makes about its own writer. Such a record says what the writer had
 /// observed at first, or that the writer leaves with a member as its successor.
-fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
+fn is_of_guest(replica: &Replica, message: &Message, fact: &MembershipRecord) -> bool {
     match &fact.says {
         Says::Base(..) => true,
         Says::Bye(bye) => {

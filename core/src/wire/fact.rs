@@ -8,8 +8,8 @@ use crate::error::{Error, Limited, Rule, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{
-    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
-    Says, Vote,
+    Ack, Admit, Announce, Ballot, Bye, Configuration, Fence, Limit, MembershipRecord, Owner,
+    Retired, Ruling, Says, Vote,
 };
 use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
@@ -54,7 +54,7 @@ pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     }
 }
 
-fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
+fn put_fact(out: &mut Vec<u8>, fact: &MembershipRecord, writers: &[Entry]) {
     let after = |by: Stamp| by.clock - writers[by.writer as usize].lo - 1;
     let stamp = |out: &mut Vec<u8>, by: Stamp| {
         put_varint(out, u64::from(by.writer));
@@ -203,7 +203,7 @@ fn read_all_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), 
         let kind = reader.u8();
         let writer = read_index(reader, &message.delta.writers)?;
         let says = read_says(reader, kind, writer, &message.delta.writers)?;
-        let fact = Fact { writer, says };
+        let fact = MembershipRecord { writer, says };
         let place = fact.place();
         if before.is_some_and(|before| before >= place) {
             return Err(reader.malformed(Rule::FactsAscend));

@@ -46,7 +46,7 @@ const WORDS: [Word; 9] = [
     },
     gone("Roster", "WriterTable"),
     gone("Card", "WriterState"),
-    left("Fact", "MembershipRecord", 28),
+    gone("Fact", "MembershipRecord"),
     left("Walk", "Scan", 18),
     gone("lease_ms", "guest_timeout_ms"),
 ];

@@ -99,7 +99,7 @@ fn each_fact_has_a_stamp_and_a_place() {
             Says::Gone(..) => [4; 32],
             _ => [0; 32],
         };
-        let fact = Fact { writer: 3, says };
+        let fact = MembershipRecord { writer: 3, says };
         assert_eq!(fact.stamp(), stamp, "{fact:?}");
         assert_eq!(fact.kind(), kind, "{fact:?}");
         assert_eq!(fact.is_local(), local, "{fact:?}");
@@ -113,7 +113,7 @@ fn renumbering_reaches_each_number_and_keeps_lists_in_order() {
     // 1 and 2 change their order.
     let map = |number: u32| [0, 20, 10, 30][number as usize];
     for (says, stamp) in all() {
-        let mut fact = Fact { writer: 3, says };
+        let mut fact = MembershipRecord { writer: 3, says };
         fact.renumber(map);
         assert_eq!(fact.writer, 30);
         let moved = fact.stamp();
@@ -162,7 +162,7 @@ fn a_card_says_all_that_it_took() {
         assert_eq!(card.take(&says, &ids), kept(&says), "{says:?}");
         assert!(!card.take(&says, &ids), "{says:?} is known");
         if kept(&says) {
-            kinds.push(Fact { writer: 3, says }.kind());
+            kinds.push(MembershipRecord { writer: 3, says }.kind());
         }
     }
     let mut said: Vec<u8> = card.facts(3).map(|fact| fact.kind()).collect();

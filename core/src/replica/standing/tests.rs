@@ -8,7 +8,7 @@ use crate::layers::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::message::journal::{Former, Journal};
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Fact, Fence, Owner, Retired, Ruling, WriterState,
+    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Owner, Retired, Ruling, WriterState,
 };
 use crate::state::delta::{Delta, Entry};
 use crate::writer_id::{Space, WriterId};
@@ -104,11 +104,11 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
         at.expect("it is named") as u32
     };
     for (writer, says) in facts.iter().cloned() {
-        let mut fact = Fact { writer, says };
+        let mut fact = MembershipRecord { writer, says };
         fact.renumber(place);
         message.facts.stored().push(fact);
     }
-    message.facts.stored().sort_by_key(Fact::place);
+    message.facts.stored().sort_by_key(MembershipRecord::place);
     message
 }
 

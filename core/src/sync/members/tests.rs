@@ -8,7 +8,7 @@ mod whole;
 use super::*;
 use crate::error::Missing;
 use crate::layers::GuestPart;
-use crate::message::records::{Announce, Fact, Says};
+use crate::message::records::{Announce, MembershipRecord, Says};
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};
@@ -320,7 +320,7 @@ fn a_member_comes_back_from_what_members_have() {
             generation: 9,
         };
         let mut message = message.clone();
-        message.facts.stored().push(Fact {
+        message.facts.stored().push(MembershipRecord {
             writer: 0,
             says: Says::Announce(Box::new(announce)),
         });

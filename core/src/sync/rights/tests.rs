@@ -114,7 +114,10 @@ fn nobody_but_a_member_says_what_members_say() {
     let says = |says: fn(u32) -> Says| {
         outcomes(|message, writer| {
             let says = says(writer);
-            message.facts.stored().push(Fact { writer, says });
+            message
+                .facts
+                .stored()
+                .push(MembershipRecord { writer, says });
         })
     };
     let announce = says(|_| {
@@ -142,7 +145,10 @@ fn nobody_but_a_member_says_what_members_say() {
         outcomes(|message, writer| {
             let heir = heir(writer);
             let says = Says::Bye(Bye { clock: 1, heir });
-            message.facts.stored().push(Fact { writer, says });
+            message
+                .facts
+                .stored()
+                .push(MembershipRecord { writer, says });
         })
     };
     assert_eq!(leaves(|own| 1 - own), ADDS);

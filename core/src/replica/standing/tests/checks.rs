@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bounds::WRITERS_MERGED_MAX;
-use crate::message::records::{Fact, WriterState};
+use crate::message::records::{MembershipRecord, WriterState};
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
@@ -283,9 +283,12 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     for (_, says) in &forgot {
         let writer = u32::from(!matches!(says, Says::Gone(..)));
         let says = says.clone();
-        message.facts.stored().push(Fact { writer, says });
+        message
+            .facts
+            .stored()
+            .push(MembershipRecord { writer, says });
     }
-    message.facts.stored().sort_by_key(Fact::place);
+    message.facts.stored().sort_by_key(MembershipRecord::place);
     assert_eq!(judge(&message), Ok(()));
     // Records about others, or about guests, are not about it.
     let more = [ONE, (6, 0, 1), (7, 0, 3)];
