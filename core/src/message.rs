@@ -11,7 +11,7 @@ pub(crate) mod records;
 
 use crate::layers::{GUESTS, GuestPart};
 use crate::message::journal::Former;
-use crate::message::records::{MembershipRecord, Says};
+use crate::message::records::{MembershipRecord, Statement};
 use crate::once::Once;
 use crate::state::delta::Delta;
 use crate::state::slot::Stamp;
@@ -100,7 +100,7 @@ impl Message {
     }
 
     /// Whether the message has a record of this kind about the writer at this place among its writers.
-    pub(crate) fn tells(&self, writer: u32, kind: fn(&Says) -> bool) -> bool {
+    pub(crate) fn tells(&self, writer: u32, kind: fn(&Statement) -> bool) -> bool {
         self.facts_of(writer).any(|fact| kind(&fact.says))
     }
 
@@ -111,7 +111,7 @@ impl Message {
             .writers
             .binary_search_by_key(writer, |it| it.writer);
         at.is_ok_and(|at| {
-            let ends = |it: &Says| matches!(it, Says::Fence(_) | Says::Retired(_));
+            let ends = |it: &Statement| matches!(it, Statement::Fence(_) | Statement::Retired(_));
             self.tells(at as u32, ends)
         })
     }
@@ -145,7 +145,7 @@ impl Message {
     pub(crate) fn stranger(&self) -> Option<WriterId> {
         let taken_in = |at: u32| {
             self.tells(at, |says| {
-                matches!(says, Says::Announce(_) | Says::Admit(_))
+                matches!(says, Statement::Announce(_) | Statement::Admit(_))
             })
         };
         let mut named = self.delta.writers.iter().zip(0u32..);
@@ -159,11 +159,11 @@ impl Message {
         let says = |of: &MembershipRecord| self.delta.writers[of.writer as usize].writer == *writer;
         let mut facts = self.facts().iter();
         let members = facts.find_map(|fact| match &fact.says {
-            Says::Configuration(_, members) => Some(members),
+            Statement::Configuration(_, members) => Some(members),
             _ => None,
         });
         self.facts().iter().any(|fact| match &fact.says {
-            Says::Announce(it) => {
+            Statement::Announce(it) => {
                 says(fact) && members.is_some_and(|members| members.has(&it.owner))
             }
             _ => false,

@@ -20,7 +20,7 @@ use crate::error::{Error, detail};
 use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{HEARD, MembershipRecord, Owner, Says, WriterState, of};
+use crate::message::records::{HEARD, MembershipRecord, Owner, Statement, WriterState, of};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -65,7 +65,7 @@ pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotte
 /// Returns the clocks that a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
     message.facts_of(at).find_map(|fact| match &fact.says {
-        Says::Base(seen, _) => Some(&seen[..]),
+        Statement::Base(seen, _) => Some(&seen[..]),
         _ => None,
     })
 }
@@ -146,7 +146,7 @@ impl Membership {
     ) -> bool {
         let gone = |owner: Owner, generation: u64| {
             message.facts().iter().any(|fact| match &fact.says {
-                Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+                Statement::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
                 _ => false,
             })
         };
@@ -201,7 +201,7 @@ impl Membership {
             return Ok(None);
         };
         let number = state.numbers.get(&live);
-        let brought = |it: &Says| matches!(it, Says::Admit(_) | Says::Announce(_));
+        let brought = |it: &Statement| matches!(it, Statement::Admit(_) | Statement::Announce(_));
         let known = number.is_some() || message.tells(at, brought);
         if self.standing(state, message, at as usize, Some(live), 0) == Standing::Forgotten {
             return Err(gone);
@@ -211,7 +211,7 @@ impl Membership {
         let unheard = number.is_none_or(|it| state.clocks[it as usize] == 0);
         // An incarnation of a member, or a guest that a member admitted, needs no admission here.
         let early = unheard && base.is_some();
-        let early = early && !message.tells(at, |it| matches!(it, Says::Announce(_)));
+        let early = early && !message.tells(at, |it| matches!(it, Statement::Announce(_)));
         if hi == 0 || known && !early {
             return Ok(None);
         }
@@ -237,7 +237,7 @@ impl Membership {
     pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         let announces = |fact: &MembershipRecord| {
             let writer = &message.delta.writers[fact.writer as usize].writer;
-            writer == live && matches!(fact.says, Says::Announce(_))
+            writer == live && matches!(fact.says, Statement::Announce(_))
         };
         state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
     }
@@ -256,7 +256,7 @@ impl Membership {
     pub(crate) fn is_from_member(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         let members = self.configuration();
         let announces = message.facts().iter().any(|fact| match &fact.says {
-            Says::Announce(it) => {
+            Statement::Announce(it) => {
                 let writer = &message.delta.writers[fact.writer as usize].writer;
                 writer == live && members.is_some_and(|members| members.has(&it.owner))
             }
@@ -291,10 +291,10 @@ impl Membership {
         let id = state.writers[home as usize];
         let dead = message.facts().iter().any(|fact| {
             let writer = message.delta.writers[fact.writer as usize].writer;
-            writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
+            writer == id && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_))
         });
         let theirs = message.facts().iter().find_map(|fact| match &fact.says {
-            Says::Configuration(_, it) => Some(&**it),
+            Statement::Configuration(_, it) => Some(&**it),
             _ => None,
         });
         let members = theirs.max(self.configuration());
@@ -307,7 +307,7 @@ impl Membership {
     pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
         let owner = self.owner_of(OWN).or(owner);
         message.facts().iter().any(|fact| match &fact.says {
-            Says::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
+            Statement::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
             _ => false,
         })
     }
@@ -316,7 +316,7 @@ impl Membership {
     /// that state would forget what it agreed to.
     pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
         let numbers = state.facts().iter().filter_map(|fact| match &fact.says {
-            Says::Configuration(_, it) => Some((it.era, it.number)),
+            Statement::Configuration(_, it) => Some((it.era, it.number)),
             _ => None,
         });
         self.configuration().map(|it| (it.era, it.number)) > numbers.max()
@@ -325,7 +325,7 @@ impl Membership {
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     pub(crate) fn is_no_member(&self, message: &Message, at: usize) -> bool {
         message.facts().iter().any(|fact| match &fact.says {
-            Says::Announce(it) if fact.writer as usize == at => !self
+            Statement::Announce(it) if fact.writer as usize == at => !self
                 .configuration()
                 .is_some_and(|members| members.has(&it.owner)),
             _ => false,
@@ -347,7 +347,7 @@ impl Membership {
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
-        let base = message.tells(at as u32, |says| matches!(says, Says::Base(_, false)));
+        let base = message.tells(at as u32, |says| matches!(says, Statement::Base(_, false)));
         let held = |upto| message.delta.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
@@ -365,13 +365,13 @@ impl Membership {
             .filter(|fact| fact.writer as usize == at)
         {
             match &fact.says {
-                Says::Announce(it) => {
+                Statement::Announce(it) => {
                     return match self.gone(&it.owner) >= Some(it.generation) {
                         true => Standing::Forgotten,
                         false => Standing::Known,
                     };
                 }
-                Says::Admit(admit) => {
+                Statement::Admit(admit) => {
                     let by = admit.by.writer as usize;
                     let covered = admit.by.clock <= state.held(&message.delta.writers[by].writer)
                         || depth < ADMISSIONS_MAX
@@ -383,7 +383,7 @@ impl Membership {
                     standing = Standing::Known;
                 }
                 // No member has admitted it yet.
-                Says::Base(_, false) if standing == Standing::Forgotten => {
+                Statement::Base(_, false) if standing == Standing::Forgotten => {
                     standing = Standing::Stranger
                 }
                 _ => {}
@@ -491,13 +491,13 @@ impl Membership {
         }
         for fact in message.facts() {
             let writer = message.delta.writers[fact.writer as usize].writer;
-            if let Says::Retired(retired) = &fact.says
+            if let Statement::Retired(retired) = &fact.says
                 && state.held(&writer) > retired.upto
             {
                 return Err(Error::Outdated); // this replica has transactions that do not count
             }
             let own = writer == state.writer();
-            if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
+            if own && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_)) {
                 return Err(Error::Retired); // this replica's writer is over
             }
         }
@@ -544,7 +544,7 @@ impl Membership {
         if !message.is_closed() {
             return Ok(());
         }
-        let announces = message.tells(at, |it| matches!(it, Says::Announce(_)));
+        let announces = message.tells(at, |it| matches!(it, Statement::Announce(_)));
         let Some(base) = base_in(message, at).filter(|_| announces) else {
             return Ok(());
         };
@@ -589,8 +589,8 @@ impl Membership {
         let passes_on =
             |live: WriterId| live != entry.writer && self.is_from_guest(state, message, &live);
         let heard = message.tells(at, |it| match it {
-            Says::Admit(admit) => admit.turn >= HEARD,
-            says => matches!(says, Says::Announce(_)),
+            Statement::Admit(admit) => admit.turn >= HEARD,
+            says => matches!(says, Statement::Announce(_)),
         });
         if !live.is_some_and(passes_on) || heard {
             return Ok(());
@@ -653,7 +653,7 @@ impl Membership {
         base: &[(u32, u64)],
     ) -> bool {
         message.facts().iter().all(|fact| {
-            let Says::Floor(clock) = fact.says else {
+            let Statement::Floor(clock) = fact.says else {
                 return true;
             };
             let at = fact.writer as usize;

@@ -13,8 +13,8 @@ use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
 use crate::message::records::{
-    Admit, Announce, Bye, Configuration, Fence, Intro, MembershipRecord, Owner, Says, WriterState,
-    of,
+    Admit, Announce, Bye, Configuration, Fence, Intro, MembershipRecord, Owner, Statement,
+    WriterState, of,
 };
 use crate::state::page::OWN;
 use crate::state::sheet::Sheet;
@@ -64,7 +64,7 @@ impl Membership {
             .as_ref()
             .map(|(by, it)| MembershipRecord {
                 writer: by.writer,
-                says: Says::Configuration(by.clock, Box::new(it.clone())),
+                says: Statement::Configuration(by.clock, Box::new(it.clone())),
             });
         let newer = |fact: &MembershipRecord| {
             let by = fact.stamp();
@@ -76,7 +76,7 @@ impl Membership {
             .iter()
             .map(|(owner, generation, by)| MembershipRecord {
                 writer: by.writer,
-                says: Says::Gone(by.clock, Box::new((*owner, *generation))),
+                says: Statement::Gone(by.clock, Box::new((*owner, *generation))),
             });
         facts
             .chain(configuration)
@@ -124,11 +124,11 @@ impl Membership {
     }
 
     /// Notes a record that an own transaction makes.
-    pub(crate) fn note(&mut self, state: &State, writer: u32, says: Says) {
+    pub(crate) fn note(&mut self, state: &State, writer: u32, says: Statement) {
         let Some(table) = self.table.get_mut() else {
             return;
         };
-        if matches!(says, Says::Announce(_)) {
+        if matches!(says, Statement::Announce(_)) {
             table.prospect = None;
         }
         table.cards[writer as usize].take(&says, &state.writers);
@@ -158,7 +158,7 @@ impl Membership {
         &mut self,
         state: &mut State,
         writer: u32,
-        says: impl FnOnce(Stamp) -> Says,
+        says: impl FnOnce(Stamp) -> Statement,
     ) -> Result<(), Error> {
         let clock = self.next_clock(state)?;
         let by = Stamp { writer: OWN, clock };
@@ -359,7 +359,7 @@ impl Membership {
         };
         let heir = home.by.writer;
         self.record(state, OWN, |by| {
-            Says::Bye(Bye {
+            Statement::Bye(Bye {
                 clock: by.clock,
                 heir,
             })
@@ -393,14 +393,14 @@ impl Membership {
         }
         let by = Stamp { writer: OWN, clock };
         if card.intro.is_none() && card.announce.is_none() {
-            self.note(state, number, Says::Admit(Admit { turn: 0, by }));
+            self.note(state, number, Statement::Admit(Admit { turn: 0, by }));
         }
         let fence = Fence {
             turn: 0,
             by,
             heir: OWN,
         };
-        self.note(state, number, Says::Fence(fence));
+        self.note(state, number, Statement::Fence(fence));
         self.made(state, clock);
         Ok(())
     }
@@ -486,7 +486,7 @@ impl Membership {
         for (number, fence) in orphans {
             let turn = fence.turn.saturating_add(1);
             self.record(state, number, |by| {
-                Says::Fence(Fence {
+                Statement::Fence(Fence {
                     turn,
                     by,
                     heir: OWN,

@@ -9,7 +9,7 @@
 
 use super::Membership;
 use crate::layers::State;
-use crate::message::records::{Admit, Fence, HEIRS_MAX, Says, WriterState};
+use crate::message::records::{Admit, Fence, HEIRS_MAX, Statement, WriterState};
 use crate::state::counter;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -24,14 +24,14 @@ impl Membership {
             return;
         }
         if card.intro.is_none() && card.announce.is_none() {
-            self.note(state, writer, Says::Admit(Admit { turn: 0, by }));
+            self.note(state, writer, Statement::Admit(Admit { turn: 0, by }));
         }
         let fence = Fence {
             turn: 0,
             by,
             heir: OWN,
         };
-        self.note(state, writer, Says::Fence(fence));
+        self.note(state, writer, Statement::Fence(fence));
     }
 
     /// Returns the only writer that may absorb a writer. It is the successor, or the writer that absorbed the

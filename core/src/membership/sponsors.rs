@@ -10,7 +10,7 @@ use crate::error::{Error, detail};
 use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Says, WriterState, of};
+use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Statement, WriterState, of};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Membership {
             (Some(_), false) => return Ok(()),
             (Some(home), true) => (home.turn | 1) + 1,
         };
-        self.record(state, number, |by| Says::Admit(Admit { turn, by }))?;
+        self.record(state, number, |by| Statement::Admit(Admit { turn, by }))?;
         if leaves {
             return Ok(()); // no member waits for it any more
         }

@@ -70,7 +70,7 @@ use crate::layers::{GUESTS, Optional, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Fence, HEIRS_MAX, MembershipRecord, Owner, Says, of};
+use crate::message::records::{Fence, HEIRS_MAX, MembershipRecord, Owner, Statement, of};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -120,7 +120,7 @@ impl Membership {
             let number = state.numbers.get(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
-                let says = Says::Floor(clock);
+                let says = Statement::Floor(clock);
                 message
                     .facts
                     .update(|it| it.push(MembershipRecord { writer, says }));
@@ -419,7 +419,7 @@ impl Membership {
         self.table
             .update(|it| it.floor.resize(state.writers.len(), 0));
         for fact in message.facts() {
-            if let Says::Floor(clock) = fact.says
+            if let Statement::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
             {
                 let number = self.number(state, message.delta.writers[fact.writer as usize].writer);

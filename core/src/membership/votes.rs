@@ -13,7 +13,7 @@ use super::Membership;
 use crate::bounds::MEMBERS_MAX;
 use crate::error::{Error, detail};
 use crate::layers::{Optional, State};
-use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
+use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
 use crate::state::page::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -135,7 +135,7 @@ impl Membership {
         }
         self.table.update(|it| it.asked |= asks);
         self.record(state, OWN, |by| {
-            Says::Vote(Box::new(Vote {
+            Statement::Vote(Box::new(Vote {
                 clock: by.clock,
                 era,
                 number,

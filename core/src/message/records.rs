@@ -273,11 +273,11 @@ impl WriterState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MembershipRecord {
     pub(crate) writer: u32,
-    pub(crate) says: Says,
+    pub(crate) says: Statement,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum Statement {
     Announce(Box<Announce>),
     Admit(Admit),
     Ack(Box<Ack>),
@@ -305,17 +305,17 @@ impl MembershipRecord {
             clock,
         };
         match &self.says {
-            Says::Announce(announce) => own(announce.clock),
-            Says::Ack(ack) => own(ack.clock),
-            Says::Vote(vote) => own(vote.clock),
-            Says::Bye(bye) => own(bye.clock),
-            Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
-                own(*clock)
-            }
-            Says::Base(..) => own(1),
-            Says::Admit(admit) => admit.by,
-            Says::Fence(fence) => fence.by,
-            Says::Retired(retired) => retired.to,
+            Statement::Announce(announce) => own(announce.clock),
+            Statement::Ack(ack) => own(ack.clock),
+            Statement::Vote(vote) => own(vote.clock),
+            Statement::Bye(bye) => own(bye.clock),
+            Statement::Configuration(clock, _)
+            | Statement::Gone(clock, _)
+            | Statement::Floor(clock) => own(*clock),
+            Statement::Base(..) => own(1),
+            Statement::Admit(admit) => admit.by,
+            Statement::Fence(fence) => fence.by,
+            Statement::Retired(retired) => retired.to,
         }
     }
 
@@ -323,8 +323,8 @@ impl MembershipRecord {
     pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64, Owner) {
         let by = self.stamp();
         let (turn, owner) = match &self.says {
-            Says::Admit(admit) => (admit.turn, Owner::default()),
-            Says::Gone(_, gone) => (0, gone.0),
+            Statement::Admit(admit) => (admit.turn, Owner::default()),
+            Statement::Gone(_, gone) => (0, gone.0),
             _ => (0, Owner::default()),
         };
         (self.kind(), self.writer, by.clock, by.writer, turn, owner)
@@ -332,24 +332,24 @@ impl MembershipRecord {
 
     /// Whether it belongs to one replica, and not to the shared state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.says, Says::Base(..) | Says::Floor(_))
+        matches!(self.says, Statement::Base(..) | Statement::Floor(_))
     }
 
     /// The place of the record's kind in a message.
     pub(crate) fn kind(&self) -> u8 {
         match &self.says {
-            Says::Announce(_) => 0,
-            Says::Admit(_) => 1,
-            Says::Ack(_) => 2,
-            Says::Bye(_) => 3,
-            Says::Fence(_) => 4,
-            Says::Retired(_) => 5,
-            Says::Configuration(_, it) if it.limits.is_empty() => 6,
-            Says::Gone(..) => 7,
-            Says::Base(..) => 8,
-            Says::Floor(_) => 9,
-            Says::Vote(_) => 10,
-            Says::Configuration(..) => 11,
+            Statement::Announce(_) => 0,
+            Statement::Admit(_) => 1,
+            Statement::Ack(_) => 2,
+            Statement::Bye(_) => 3,
+            Statement::Fence(_) => 4,
+            Statement::Retired(_) => 5,
+            Statement::Configuration(_, it) if it.limits.is_empty() => 6,
+            Statement::Gone(..) => 7,
+            Statement::Base(..) => 8,
+            Statement::Floor(_) => 9,
+            Statement::Vote(_) => 10,
+            Statement::Configuration(..) => 11,
         }
     }
 
@@ -357,30 +357,30 @@ impl MembershipRecord {
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
         match &mut self.says {
-            Says::Announce(_)
-            | Says::Vote(_)
-            | Says::Configuration(..)
-            | Says::Gone(..)
-            | Says::Floor(_) => {}
-            Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
-            Says::Ack(ack) => {
+            Statement::Announce(_)
+            | Statement::Vote(_)
+            | Statement::Configuration(..)
+            | Statement::Gone(..)
+            | Statement::Floor(_) => {}
+            Statement::Admit(admit) => admit.by.writer = map(admit.by.writer),
+            Statement::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
                     *writer = map(*writer);
                 }
                 ack.seen.sort_unstable();
             }
-            Says::Base(seen, _) => {
+            Statement::Base(seen, _) => {
                 for (writer, _) in seen.iter_mut() {
                     *writer = map(*writer);
                 }
                 seen.sort_unstable();
             }
-            Says::Bye(bye) => bye.heir = map(bye.heir),
-            Says::Fence(fence) => {
+            Statement::Bye(bye) => bye.heir = map(bye.heir),
+            Statement::Fence(fence) => {
                 fence.by.writer = map(fence.by.writer);
                 fence.heir = map(fence.heir);
             }
-            Says::Retired(retired) => retired.to.writer = map(retired.to.writer),
+            Statement::Retired(retired) => retired.to.writer = map(retired.to.writer),
         }
     }
 }
@@ -390,17 +390,17 @@ impl WriterState {
     pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = MembershipRecord> {
         let moved = self.home.filter(|home| Some(*home) != self.intro);
         let told = self.intro.is_some();
-        let base = self.base.clone().map(|seen| Says::Base(seen, told));
+        let base = self.base.clone().map(|seen| Statement::Base(seen, told));
         [
-            self.announce.clone().map(Says::Announce),
+            self.announce.clone().map(Statement::Announce),
             base,
-            self.intro.map(Says::Admit),
-            moved.map(Says::Admit),
-            self.ack.clone().map(Says::Ack),
-            self.vote.clone().map(Says::Vote),
-            self.bye.map(Says::Bye),
-            self.fence.map(Says::Fence),
-            self.retired.map(Says::Retired),
+            self.intro.map(Statement::Admit),
+            moved.map(Statement::Admit),
+            self.ack.clone().map(Statement::Ack),
+            self.vote.clone().map(Statement::Vote),
+            self.bye.map(Statement::Bye),
+            self.fence.map(Statement::Fence),
+            self.retired.map(Statement::Retired),
         ]
         .into_iter()
         .flatten()
@@ -408,15 +408,15 @@ impl WriterState {
     }
 
     /// Merges a record, and returns whether it was new. `ids` are the writers by number.
-    pub(crate) fn take(&mut self, says: &Says, ids: &[WriterId]) -> bool {
+    pub(crate) fn take(&mut self, says: &Statement, ids: &[WriterId]) -> bool {
         let rank = |by: Stamp| (ids[by.writer as usize], by.clock);
         match says {
-            Says::Announce(announce) => {
+            Statement::Announce(announce) => {
                 let news = self.announce.is_none();
                 self.announce.get_or_insert_with(|| announce.clone());
                 news
             }
-            Says::Admit(admit) => {
+            Statement::Admit(admit) => {
                 // The least of concurrent admissions is the first one, by which the writer is introduced. The
                 // greatest is the sponsor's.
                 let key = |admit: &Admit| (admit.turn, rank(admit.by));
@@ -430,22 +430,22 @@ impl WriterState {
                 }
                 first || last
             }
-            Says::Ack(ack) => {
+            Statement::Ack(ack) => {
                 let news = self.ack.as_ref().is_none_or(|old| ack.clock > old.clock);
                 if news {
                     self.ack = Some(ack.clone());
                 }
                 news
             }
-            Says::Vote(vote) => {
+            Statement::Vote(vote) => {
                 let news = self.vote.as_ref().is_none_or(|old| vote.clock > old.clock);
                 if news {
                     self.vote = Some(vote.clone());
                 }
                 news
             }
-            Says::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
-            Says::Fence(fence) => {
+            Statement::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
+            Statement::Fence(fence) => {
                 // The least stamp of concurrent fences wins.
                 let wins = |old: Fence| {
                     fence.turn > old.turn || fence.turn == old.turn && rank(fence.by) < rank(old.by)
@@ -456,19 +456,19 @@ impl WriterState {
                 }
                 news
             }
-            Says::Retired(retired) => {
+            Statement::Retired(retired) => {
                 self.base = None; // all have acknowledged it
                 self.retired.replace(*retired) != Some(*retired)
             }
             // A guest's record is for the member that admits it.
-            Says::Base(seen, _) => {
+            Statement::Base(seen, _) => {
                 if self.announce.is_some() && self.retired.is_none() {
                     self.base.get_or_insert_with(|| seen.clone());
                 }
                 false
             }
             // These records are about the space, not about a writer.
-            Says::Configuration(..) | Says::Gone(..) | Says::Floor(_) => false,
+            Statement::Configuration(..) | Statement::Gone(..) | Statement::Floor(_) => false,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Replica;
 use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
 use crate::layers::{Optional, Quota};
-use crate::message::records::{Retired, Says, WriterState};
+use crate::message::records::{Retired, Statement, WriterState};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE, bits};
@@ -100,7 +100,7 @@ impl MembersMut<'_> {
             self.replica.membership.note(
                 &self.replica.state,
                 *number,
-                Says::Retired(Retired { to, upto }),
+                Statement::Retired(Retired { to, upto }),
             );
         }
         self.replica.membership.made(&mut self.replica.state, clock);

@@ -4,7 +4,7 @@
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
 use crate::membership::votes::checked;
-use crate::message::records::{Ack, Admit, Configuration, Owner, Says};
+use crate::message::records::{Ack, Admit, Configuration, Owner, Statement};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -43,15 +43,17 @@ impl MembersMut<'_> {
             .replica
             .membership
             .announcement(clock, owner, nonce, unix_ms);
-        self.replica
-            .membership
-            .note(&self.replica.state, OWN, Says::Announce(Box::new(announce)));
+        self.replica.membership.note(
+            &self.replica.state,
+            OWN,
+            Statement::Announce(Box::new(announce)),
+        );
         let by = Stamp { writer: OWN, clock };
         for writer in 1..self.replica.state.writers.len() as u32 {
             self.replica.membership.note(
                 &self.replica.state,
                 writer,
-                Says::Admit(Admit { turn: 0, by }),
+                Statement::Admit(Admit { turn: 0, by }),
             );
         }
         self.replica
@@ -87,9 +89,9 @@ impl MembersMut<'_> {
         let earlier: Vec<u32> = membership.incarnations(owner).collect();
         let announce = membership.announcement(clock, owner, nonce, unix_ms);
         let vote = membership.inherited_vote(owner, clock);
-        membership.note(state, OWN, Says::Announce(Box::new(announce)));
+        membership.note(state, OWN, Statement::Announce(Box::new(announce)));
         if let Some(vote) = vote {
-            membership.note(state, OWN, Says::Vote(vote));
+            membership.note(state, OWN, Statement::Vote(vote));
         }
         let silent = rejoin.left_behind(state, membership);
         let silent = silent.iter().filter_map(|it| state.numbers.get(&it.0));
@@ -215,7 +217,7 @@ impl MembersMut<'_> {
         let want = membership.asked().max(idempotency.asked_for_keys());
         let seen = membership.seen_up_to(state, seen, clock);
         membership.record(state, OWN, |by| {
-            Says::Ack(Box::new(Ack {
+            Statement::Ack(Box::new(Ack {
                 clock: by.clock,
                 want,
                 seen,

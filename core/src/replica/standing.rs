@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::layers::{GUESTS, Optional};
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Configuration, Says};
+use crate::message::records::{Configuration, Statement};
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -58,8 +58,8 @@ impl Replica {
                 continue;
             }
             match &mut fact.says {
-                Says::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
-                Says::Base(seen, _) => {
+                Statement::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
+                Statement::Base(seen, _) => {
                     let kept = seen.iter().copied();
                     *seen = kept.filter(|(at, _)| covered(*at) != u64::MAX).collect();
                 }
@@ -73,7 +73,7 @@ impl Replica {
                 number.unwrap_or(OWN) // all that are left have one
             };
             fact.renumber(numbers);
-            if let Says::Configuration(clock, it) = &fact.says {
+            if let Statement::Configuration(clock, it) = &fact.says {
                 let by = Stamp {
                     writer: fact.writer,
                     clock: *clock,
@@ -81,10 +81,10 @@ impl Replica {
                 self.take_configuration(by, it);
                 continue;
             }
-            if matches!(fact.says, Says::Floor(_)) {
+            if matches!(fact.says, Statement::Floor(_)) {
                 continue;
             }
-            if let Says::Gone(_, it) = &fact.says {
+            if let Statement::Gone(_, it) = &fact.says {
                 let by = Stamp {
                     writer: fact.writer,
                     clock: by.clock,
@@ -99,8 +99,8 @@ impl Replica {
             let news = card.take(&fact.says, &self.state.writers);
             table.changed(fact.writer, self.state.epoch);
             match (news, &fact.says) {
-                (true, Says::Retired(_)) => retired.push(fact.writer),
-                (true, Says::Announce(_)) => table.prospect = None,
+                (true, Statement::Retired(_)) => retired.push(fact.writer),
+                (true, Statement::Announce(_)) => table.prospect = None,
                 _ => {}
             }
         }

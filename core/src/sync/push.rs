@@ -11,7 +11,7 @@ use crate::bounds::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_
 use crate::error::Error;
 use crate::layers::{GUESTS, MEMBERS};
 use crate::message::Message;
-use crate::message::records::Says;
+use crate::message::records::Statement;
 use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
 use alloc::vec::Vec;
@@ -269,7 +269,7 @@ impl SyncMachine {
         for waiting in self.pushes.waiting.iter().filter(|_| GUESTS) {
             let message = &waiting.message;
             let mut facts = message.facts().iter();
-            let announced = facts.find(|fact| matches!(fact.says, Says::Announce(_)));
+            let announced = facts.find(|fact| matches!(fact.says, Statement::Announce(_)));
             let writer = announced.map(|fact| message.delta.writers[fact.writer as usize].writer);
             for peer in &mut self.peers {
                 let is_its = |it: &Greeting| Some(it.writer) == writer;

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layers::{Empty, Optional};
 use crate::membership::room::Bringer;
 use crate::message::Message;
-use crate::message::records::{MembershipRecord, Owner, Says};
+use crate::message::records::{MembershipRecord, Owner, Statement};
 use crate::replica::Replica;
 use crate::state::delta::KeySide;
 use crate::state::page::Row;
@@ -291,8 +291,8 @@ impl Proofs {
 /// observed at first, or that the writer leaves with a member as its successor.
 fn is_of_guest(replica: &Replica, message: &Message, fact: &MembershipRecord) -> bool {
     match &fact.says {
-        Says::Base(..) => true,
-        Says::Bye(bye) => {
+        Statement::Base(..) => true,
+        Statement::Bye(bye) => {
             let heir = &message.delta.writers[bye.heir as usize].writer;
             replica.members().incarnation(heir).is_some()
         }

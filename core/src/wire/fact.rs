@@ -9,7 +9,7 @@ use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fence, Limit, MembershipRecord, Owner,
-    Retired, Ruling, Says, Vote,
+    Retired, Ruling, Statement, Vote,
 };
 use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
@@ -62,22 +62,22 @@ fn put_fact(out: &mut Vec<u8>, fact: &MembershipRecord, writers: &[Entry]) {
     };
     let by = fact.stamp();
     match &fact.says {
-        Says::Announce(it) => {
+        Statement::Announce(it) => {
             put_varint(out, after(by));
             out.extend_from_slice(&it.owner);
             out.extend_from_slice(&it.nonce);
             put_varint(out, it.generation);
         }
-        Says::Admit(it) => {
+        Statement::Admit(it) => {
             put_varint(out, it.turn);
             stamp(out, by);
         }
-        Says::Ack(it) => {
+        Statement::Ack(it) => {
             put_varint(out, after(by));
             put_varint(out, it.want);
             put_seen(out, &it.seen);
         }
-        Says::Vote(it) => {
+        Statement::Vote(it) => {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
             put_ballot(out, &it.promised);
@@ -95,25 +95,25 @@ fn put_fact(out: &mut Vec<u8>, fact: &MembershipRecord, writers: &[Entry]) {
                 }
             }
         }
-        Says::Base(seen, told) => {
+        Statement::Base(seen, told) => {
             put_seen(out, seen);
             out.push(u8::from(*told));
         }
-        Says::Floor(clock) => put_varint(out, *clock),
-        Says::Bye(it) => {
+        Statement::Floor(clock) => put_varint(out, *clock),
+        Statement::Bye(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
         }
-        Says::Fence(it) => {
+        Statement::Fence(it) => {
             put_varint(out, it.turn);
             stamp(out, by);
             put_varint(out, u64::from(it.heir));
         }
-        Says::Retired(it) => {
+        Statement::Retired(it) => {
             stamp(out, by);
             put_varint(out, it.upto);
         }
-        Says::Configuration(_, it) => {
+        Statement::Configuration(_, it) => {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
             put_owners(out, &it.members);
@@ -121,7 +121,7 @@ fn put_fact(out: &mut Vec<u8>, fact: &MembershipRecord, writers: &[Entry]) {
                 put_limits(out, &it.limits);
             }
         }
-        Says::Gone(_, it) => {
+        Statement::Gone(_, it) => {
             put_varint(out, after(by));
             out.extend_from_slice(&it.0);
             put_varint(out, it.1);
@@ -234,30 +234,30 @@ fn read_says(
     kind: u8,
     writer: u32,
     writers: &[Entry],
-) -> Result<Says, Fail> {
+) -> Result<Statement, Fail> {
     let own = &writers[writer as usize];
     Ok(match kind {
-        0 => Says::Announce(Box::new(Announce {
+        0 => Statement::Announce(Box::new(Announce {
             clock: read_clock(reader, own),
             owner: reader.array(),
             nonce: reader.array(),
             generation: reader.varint(),
         })),
-        1 => Says::Admit(Admit {
+        1 => Statement::Admit(Admit {
             turn: reader.varint(),
             by: read_stamp(reader, writers),
         }),
-        2 => Says::Ack(Box::new(read_ack(reader, own, writers)?)),
-        3 => Says::Bye(Bye {
+        2 => Statement::Ack(Box::new(read_ack(reader, own, writers)?)),
+        3 => Statement::Bye(Bye {
             clock: read_clock(reader, own),
             heir: read_index(reader, writers)?,
         }),
-        4 => Says::Fence(Fence {
+        4 => Statement::Fence(Fence {
             turn: reader.varint(),
             by: read_stamp(reader, writers),
             heir: read_index(reader, writers)?,
         }),
-        5 => Says::Retired(Retired {
+        5 => Statement::Retired(Retired {
             to: read_stamp(reader, writers),
             upto: reader.varint(),
         }),
@@ -272,13 +272,13 @@ fn read_says(
                     _ => read_limits(reader)?,
                 },
             };
-            Says::Configuration(clock, Box::new(configuration))
+            Statement::Configuration(clock, Box::new(configuration))
         }
         7 => {
             let clock = read_clock(reader, own);
-            Says::Gone(clock, Box::new((reader.array(), reader.varint())))
+            Statement::Gone(clock, Box::new((reader.array(), reader.varint())))
         }
-        10 => Says::Vote(Box::new(Vote {
+        10 => Statement::Vote(Box::new(Vote {
             clock: read_clock(reader, own),
             era: reader.varint(),
             number: reader.varint(),
@@ -298,7 +298,7 @@ fn read_says(
             },
         })),
         9 => match reader.varint() {
-            clock if clock > 0 && clock <= own.hi => Says::Floor(clock),
+            clock if clock > 0 && clock <= own.hi => Statement::Floor(clock),
             _ => return Err(reader.malformed(Rule::FactKind)),
         },
         8 if own.lo == 0 && own.hi > 0 => {
@@ -307,7 +307,7 @@ fn read_says(
                 told @ (0 | 1) => told == 1,
                 _ => return Err(reader.malformed(Rule::Flag)),
             };
-            Says::Base(seen, told)
+            Statement::Base(seen, told)
         }
         _ => return Err(reader.malformed(Rule::FactKind)),
     })

@@ -42,7 +42,7 @@ fn ack(clock: u64, seen: Vec<(u32, u64)>) -> Ack {
 }
 
 /// Each sort of fact of the writer 3, with the stamp that it has.
-fn all() -> Vec<(Says, Stamp)> {
+fn all() -> Vec<(Statement, Stamp)> {
     let configuration = Configuration {
         era: 1,
         number: 2,
@@ -72,31 +72,38 @@ fn all() -> Vec<(Says, Stamp)> {
         upto: 9,
     };
     vec![
-        (Says::Announce(Box::new(announce(1, 11))), at(3, 11)),
-        (Says::Admit(admit), at(1, 12)),
+        (Statement::Announce(Box::new(announce(1, 11))), at(3, 11)),
+        (Statement::Admit(admit), at(1, 12)),
         (
-            Says::Ack(Box::new(ack(13, vec![(1, 5), (2, 6)]))),
+            Statement::Ack(Box::new(ack(13, vec![(1, 5), (2, 6)]))),
             at(3, 13),
         ),
-        (Says::Bye(Bye { clock: 16, heir: 1 }), at(3, 16)),
-        (Says::Fence(fence), at(1, 14)),
-        (Says::Retired(retired), at(2, 15)),
-        (Says::Configuration(17, Box::new(configuration)), at(3, 17)),
-        (Says::Gone(18, Box::new(([4; 32], 5))), at(3, 18)),
-        (Says::Base(vec![(1, 2), (2, 1)].into(), true), at(3, 1)),
-        (Says::Floor(19), at(3, 19)),
-        (Says::Vote(Box::new(vote(20))), at(3, 20)),
-        (Says::Configuration(21, Box::new(limited)), at(3, 21)),
+        (Statement::Bye(Bye { clock: 16, heir: 1 }), at(3, 16)),
+        (Statement::Fence(fence), at(1, 14)),
+        (Statement::Retired(retired), at(2, 15)),
+        (
+            Statement::Configuration(17, Box::new(configuration)),
+            at(3, 17),
+        ),
+        (Statement::Gone(18, Box::new(([4; 32], 5))), at(3, 18)),
+        (Statement::Base(vec![(1, 2), (2, 1)].into(), true), at(3, 1)),
+        (Statement::Floor(19), at(3, 19)),
+        (Statement::Vote(Box::new(vote(20))), at(3, 20)),
+        (Statement::Configuration(21, Box::new(limited)), at(3, 21)),
     ]
 }
 
 #[test]
 fn each_fact_has_a_stamp_and_a_place() {
     for ((says, stamp), kind) in all().into_iter().zip(0u8..) {
-        let local = matches!(says, Says::Base(..) | Says::Floor(_));
-        let turn = if matches!(says, Says::Admit(_)) { 2 } else { 0 };
+        let local = matches!(says, Statement::Base(..) | Statement::Floor(_));
+        let turn = if matches!(says, Statement::Admit(_)) {
+            2
+        } else {
+            0
+        };
         let owner = match says {
-            Says::Gone(..) => [4; 32],
+            Statement::Gone(..) => [4; 32],
             _ => [0; 32],
         };
         let fact = MembershipRecord { writer: 3, says };
@@ -122,10 +129,10 @@ fn renumbering_reaches_each_number_and_keeps_lists_in_order() {
             (map(stamp.writer), stamp.clock)
         );
         match &fact.says {
-            Says::Ack(ack) => assert_eq!(ack.seen, [(10, 6), (20, 5)]),
-            Says::Base(seen, _) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
-            Says::Bye(bye) => assert_eq!(bye.heir, 20),
-            Says::Fence(fence) => assert_eq!(fence.heir, 10),
+            Statement::Ack(ack) => assert_eq!(ack.seen, [(10, 6), (20, 5)]),
+            Statement::Base(seen, _) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
+            Statement::Bye(bye) => assert_eq!(bye.heir, 20),
+            Statement::Fence(fence) => assert_eq!(fence.heir, 10),
             _ => {}
         }
     }
@@ -151,10 +158,13 @@ fn a_list_knows_the_clocks_that_are_in_it() {
 fn a_card_says_all_that_it_took() {
     let mut card = WriterState::default();
     let ids = ids();
-    let kept = |says: &Says| {
+    let kept = |says: &Statement| {
         !matches!(
             says,
-            Says::Base(..) | Says::Configuration(..) | Says::Gone(..) | Says::Floor(_)
+            Statement::Base(..)
+                | Statement::Configuration(..)
+                | Statement::Gone(..)
+                | Statement::Floor(_)
         )
     };
     let mut kinds = Vec::new();
@@ -171,15 +181,15 @@ fn a_card_says_all_that_it_took() {
     assert!(card.facts(3).all(|fact| fact.writer == 3));
     // A move to another home is a second admission.
     let by = at(4, 30);
-    assert!(card.take(&Says::Admit(Admit { turn: 3, by }), &ids));
+    assert!(card.take(&Statement::Admit(Admit { turn: 3, by }), &ids));
     assert_eq!(card.facts(3).filter(|fact| fact.kind() == 1).count(), 2);
 }
 
 #[test]
 fn of_two_the_right_one_stands_in_any_order() {
     let ids = ids();
-    let both = |one: &Says, other: &Says| {
-        let play = |says: [&Says; 2]| {
+    let both = |one: &Statement, other: &Statement| {
+        let play = |says: [&Statement; 2]| {
             let mut card = WriterState::default();
             for says in says {
                 card.take(says, &ids);
@@ -197,7 +207,7 @@ fn of_two_the_right_one_stands_in_any_order() {
         heir: 0,
     };
     let stands = |one: Fence, other: Fence| {
-        let card = both(&Says::Fence(one), &Says::Fence(other));
+        let card = both(&Statement::Fence(one), &Statement::Fence(other));
         assert_eq!(card.fence, Some(one));
     };
     stands(fence(1, 4, 9), fence(0, 2, 1));
@@ -209,18 +219,18 @@ fn of_two_the_right_one_stands_in_any_order() {
         by: at(writer, clock),
     };
     let order = |least: Admit, greatest: Admit| {
-        let card = both(&Says::Admit(least), &Says::Admit(greatest));
+        let card = both(&Statement::Admit(least), &Statement::Admit(greatest));
         assert_eq!((card.intro, card.home), (Some(least), Some(greatest)));
     };
     order(admit(0, 4, 9), admit(1, 2, 1));
     order(admit(0, 2, 9), admit(0, 1, 1));
     order(admit(0, 1, 1), admit(0, 1, 2));
-    let later = Says::Ack(Box::new(ack(5, vec![(1, 1)])));
-    let card = both(&later, &Says::Ack(Box::new(ack(4, vec![(1, 9)]))));
+    let later = Statement::Ack(Box::new(ack(5, vec![(1, 1)])));
+    let card = both(&later, &Statement::Ack(Box::new(ack(4, vec![(1, 9)]))));
     assert_eq!(card.ack, Some(Box::new(ack(5, vec![(1, 1)]))));
     let card = both(
-        &Says::Vote(Box::new(vote(5))),
-        &Says::Vote(Box::new(vote(4))),
+        &Statement::Vote(Box::new(vote(5))),
+        &Statement::Vote(Box::new(vote(4))),
     );
     assert_eq!(card.vote, Some(Box::new(vote(5))));
 }
@@ -228,21 +238,21 @@ fn of_two_the_right_one_stands_in_any_order() {
 #[test]
 fn the_base_of_an_incarnation_is_kept_until_it_is_certain() {
     let ids = ids();
-    let base = Says::Base(vec![(1, 2)].into(), false);
+    let base = Statement::Base(vec![(1, 2)].into(), false);
     let mut card = WriterState::default();
     card.take(&base, &ids);
     assert!(card.base.is_none() && !card.is_unsure());
-    card.take(&Says::Announce(Box::new(announce(1, 1))), &ids);
+    card.take(&Statement::Announce(Box::new(announce(1, 1))), &ids);
     assert!(!card.is_unsure());
     card.take(&base, &ids);
-    card.take(&Says::Base(vec![(1, 3)].into(), false), &ids);
+    card.take(&Statement::Base(vec![(1, 3)].into(), false), &ids);
     assert_eq!(card.base.as_deref(), Some(&[(1, 2)][..]));
     assert!(card.is_unsure() && !card.is_over());
     let retired = Retired {
         to: at(2, 15),
         upto: 9,
     };
-    card.take(&Says::Retired(retired), &ids);
+    card.take(&Statement::Retired(retired), &ids);
     card.take(&base, &ids);
     assert!(card.base.is_none() && !card.is_unsure() && card.is_over());
 }

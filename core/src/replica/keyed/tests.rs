@@ -13,7 +13,7 @@ use crate::error::Limited;
 use crate::idempotency::Asked;
 use crate::layers::Optional;
 use crate::message::KeyedAdd;
-use crate::message::records::Says;
+use crate::message::records::Statement;
 #[cfg(feature = "explore")]
 use crate::replica::IdempotencyLog;
 use crate::state::page::OWN;
@@ -467,7 +467,7 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     }
     // From one who has not concluded yet that all have seen it.
     let mut whole = all[one].delta(&VersionVector::default());
-    let floor = |says: &Says| matches!(says, Says::Floor(_));
+    let floor = |says: &Statement| matches!(says, Statement::Floor(_));
     whole.facts.stored().retain(|fact| !floor(&fact.says));
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {

@@ -242,7 +242,7 @@ fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
         assert_eq!((turn(now.intro), turn(now.home)), turns);
         let mut begins = WriterState::default();
         for says in [now.home, now.intro].into_iter().flatten() {
-            begins.take(&Says::Admit(says), &one.state.writers);
+            begins.take(&Statement::Admit(says), &one.state.writers);
         }
         assert_eq!((begins.intro, begins.home), (now.intro, now.home));
     }

@@ -28,8 +28,8 @@ fn by(writer: u32, clock: u64) -> Stamp {
 }
 
 /// An incarnation of the owner of this number.
-fn announce(of: u32, generation: u64) -> Says {
-    Says::Announce(Box::new(Announce {
+fn announce(of: u32, generation: u64) -> Statement {
+    Statement::Announce(Box::new(Announce {
         clock: 1,
         owner: owner(of),
         nonce: [0; 16],
@@ -37,38 +37,38 @@ fn announce(of: u32, generation: u64) -> Says {
     }))
 }
 
-fn admit(writer: u32, clock: u64) -> Says {
+fn admit(writer: u32, clock: u64) -> Statement {
     let by = by(writer, clock);
-    Says::Admit(Admit { turn: 0, by })
+    Statement::Admit(Admit { turn: 0, by })
 }
 
-fn fence(writer: u32, clock: u64) -> Says {
-    Says::Fence(Fence {
+fn fence(writer: u32, clock: u64) -> Statement {
+    Statement::Fence(Fence {
         turn: 0,
         by: by(writer, clock),
         heir: writer,
     })
 }
 
-fn retired(writer: u32, clock: u64, upto: u64) -> Says {
+fn retired(writer: u32, clock: u64, upto: u64) -> Statement {
     let to = by(writer, clock);
-    Says::Retired(Retired { to, upto })
+    Statement::Retired(Retired { to, upto })
 }
 
-fn ack(clock: u64, seen: &[(u32, u64)]) -> Says {
-    Says::Ack(Box::new(Ack {
+fn ack(clock: u64, seen: &[(u32, u64)]) -> Statement {
+    Statement::Ack(Box::new(Ack {
         clock,
         want: 0,
         seen: seen.to_vec(),
     }))
 }
 
-fn base(seen: &[(u32, u64)], told: bool) -> Says {
-    Says::Base(seen.into(), told)
+fn base(seen: &[(u32, u64)], told: bool) -> Statement {
+    Statement::Base(seen.into(), told)
 }
 
-fn gone(of: u32, generation: u64) -> Says {
-    Says::Gone(11, Box::new((owner(of), generation)))
+fn gone(of: u32, generation: u64) -> Statement {
+    Statement::Gone(11, Box::new((owner(of), generation)))
 }
 
 fn configuration(number: u64, members: &[u32]) -> Configuration {
@@ -80,12 +80,12 @@ fn configuration(number: u64, members: &[u32]) -> Configuration {
     }
 }
 
-fn decided(number: u64, members: &[u32]) -> Says {
-    Says::Configuration(11, Box::new(configuration(number, members)))
+fn decided(number: u64, members: &[u32]) -> Statement {
+    Statement::Configuration(11, Box::new(configuration(number, members)))
 }
 
 /// A message that names these writers, each from one clock to another, and says this of them.
-fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
+fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Statement)]) -> Message {
     let entry = |&(writer, lo, hi): &(u32, u64, u64)| Entry {
         writer: id(writer),
         lo,
@@ -112,7 +112,7 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
     message
 }
 
-fn whole(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
+fn whole(writers: &[(u32, u64, u64)], facts: &[(u32, Statement)]) -> Message {
     Message {
         complete: true,
         ..told(writers, facts)
@@ -126,7 +126,7 @@ fn open(writers: &[(u32, u64, u64)]) -> Message {
     }
 }
 
-fn learn(replica: &mut Replica, writer: u32, says: Says) {
+fn learn(replica: &mut Replica, writer: u32, says: Statement) {
     replica.membership.note(&replica.state, writer, says);
 }
 
@@ -158,7 +158,12 @@ fn guest() -> Replica {
 }
 
 /// The standing of 7 in a message that names it from `lo` to `hi`, beside 1, 8 and 9.
-fn standing(replica: &Replica, (lo, hi): (u64, u64), facts: &[(u32, Says)], live: u32) -> Standing {
+fn standing(
+    replica: &Replica,
+    (lo, hi): (u64, u64),
+    facts: &[(u32, Statement)],
+    live: u32,
+) -> Standing {
     let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], facts);
     replica
         .membership
@@ -174,7 +179,7 @@ fn is(standing: Standing, expected: Standing) {
 fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     use Standing::{Forgotten, Known, Stranger};
     let replica = member();
-    let what = |span, facts: &[(u32, Says)]| standing(&replica, span, facts, 1);
+    let what = |span, facts: &[(u32, Statement)]| standing(&replica, span, facts, 1);
     is(what((0, 3), &[]), Forgotten);
     is(what((1, 3), &[]), Known);
     let mut open = member();
@@ -294,7 +299,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         Err(Error::Outdated)
     );
     let bye = Bye { clock: 10, heir: 1 };
-    learn(&mut unknown, 0, Says::Bye(bye));
+    learn(&mut unknown, 0, Statement::Bye(bye));
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
@@ -392,7 +397,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     let mut replica = member();
     let gone = Err(Error::Gone { writer: id(7) });
     let new = [(7, base(&[], false))];
-    let with = |replica: &Replica, hi, facts: &[(u32, Says)]| {
+    let with = |replica: &Replica, hi, facts: &[(u32, Statement)]| {
         let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
         replica
             .membership
@@ -455,8 +460,8 @@ fn a_sender_is_taken_in_if_it_is_new() {
 #[test]
 fn who_a_sender_is_follows_from_what_is_said_of_it() {
     let replica = member();
-    let message = |facts: &[(u32, Says)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], facts);
-    let unknown = |facts: &[(u32, Says)]| {
+    let message = |facts: &[(u32, Statement)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], facts);
+    let unknown = |facts: &[(u32, Statement)]| {
         replica
             .membership
             .is_unknown(&replica.state, &message(facts), &id(7))
@@ -470,7 +475,8 @@ fn who_a_sender_is_follows_from_what_is_said_of_it() {
             .membership
             .is_unknown(&replica.state, &message(&[]), &id(1))
     );
-    let no_member = |facts: &[(u32, Says)]| replica.membership.is_no_member(&message(facts), 2);
+    let no_member =
+        |facts: &[(u32, Statement)]| replica.membership.is_no_member(&message(facts), 2);
     assert!(no_member(&[(7, announce(7, 6))]));
     assert!(!no_member(&[(7, announce(1, 6))]));
     assert!(!no_member(&[(6, announce(7, 6))]));
@@ -491,7 +497,7 @@ fn who_a_sender_is_follows_from_what_is_said_of_it() {
 #[test]
 fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     let named = [(1, 0, 11), (2, 0, 11)];
-    let orphan = |replica: &Replica, facts: &[(u32, Says)]| {
+    let orphan = |replica: &Replica, facts: &[(u32, Statement)]| {
         let message = whole(&named, facts);
         replica.membership.is_orphaned_by(&replica.state, &message)
     };

@@ -8,7 +8,7 @@ mod whole;
 use super::*;
 use crate::error::Missing;
 use crate::layers::GuestPart;
-use crate::message::records::{Announce, MembershipRecord, Says};
+use crate::message::records::{Announce, MembershipRecord, Statement};
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Greeting, Input, SyncConfig};
@@ -322,7 +322,7 @@ fn a_member_comes_back_from_what_members_have() {
         let mut message = message.clone();
         message.facts.stored().push(MembershipRecord {
             writer: 0,
-            says: Says::Announce(Box::new(announce)),
+            says: Statement::Announce(Box::new(announce)),
         });
         let mut end = End::member();
         end.link(1, id(1));

@@ -111,7 +111,7 @@ fn nobody_but_a_member_tells_of_all() {
 
 #[test]
 fn nobody_but_a_member_says_what_members_say() {
-    let says = |says: fn(u32) -> Says| {
+    let says = |says: fn(u32) -> Statement| {
         outcomes(|message, writer| {
             let says = says(writer);
             message
@@ -121,7 +121,7 @@ fn nobody_but_a_member_says_what_members_say() {
         })
     };
     let announce = says(|_| {
-        Says::Announce(Box::new(Announce {
+        Statement::Announce(Box::new(Announce {
             clock: 1,
             owner: [1; 32],
             nonce: [0; 16],
@@ -129,22 +129,22 @@ fn nobody_but_a_member_says_what_members_say() {
         }))
     });
     let ack = says(|_| {
-        Says::Ack(Box::new(Ack {
+        Statement::Ack(Box::new(Ack {
             clock: 1,
             want: 0,
             seen: Vec::new(),
         }))
     });
-    let configuration = says(|_| Says::Configuration(1, Box::default()));
-    let gone = says(|_| Says::Gone(1, Box::new(([1; 32], 1))));
-    let floor = says(|_| Says::Floor(1));
+    let configuration = says(|_| Statement::Configuration(1, Box::default()));
+    let gone = says(|_| Statement::Gone(1, Box::new(([1; 32], 1))));
+    let floor = says(|_| Statement::Floor(1));
     for said in [announce, ack, configuration, gone, floor] {
         assert_eq!(said, NOBODY);
     }
     let leaves = |heir: fn(u32) -> u32| {
         outcomes(|message, writer| {
             let heir = heir(writer);
-            let says = Says::Bye(Bye { clock: 1, heir });
+            let says = Statement::Bye(Bye { clock: 1, heir });
             message
                 .facts
                 .stored()

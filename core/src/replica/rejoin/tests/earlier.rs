@@ -5,7 +5,7 @@ use crate::Journal;
 use crate::Mark;
 use crate::layers::Empty;
 use crate::message::Message;
-use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Says};
+use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Statement};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -276,9 +276,11 @@ fn what_an_unsure_one_made_is_kept() {
             nonce: [0; 16],
             generation: 1,
         };
-        replica
-            .membership
-            .note(&replica.state, number, Says::Announce(Box::new(announce)));
+        replica.membership.note(
+            &replica.state,
+            number,
+            Statement::Announce(Box::new(announce)),
+        );
         replica.membership.table.stored().cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
@@ -324,9 +326,11 @@ fn the_newest_start_of_an_owner_is_another_one() {
             nonce: [0; 16],
             generation,
         };
-        replica
-            .membership
-            .note(&replica.state, number, Says::Announce(Box::new(announce)));
+        replica.membership.note(
+            &replica.state,
+            number,
+            Statement::Announce(Box::new(announce)),
+        );
     }
     assert_eq!(replica.membership.newest_start(&OWNER), 6);
     assert_eq!(replica.membership.newest_start(&[2; 32]), 0);
@@ -352,7 +356,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.membership.note(
         &replica.state,
         three,
-        Says::Bye(Bye {
+        Statement::Bye(Bye {
             clock: 1,
             heir: OWN,
         }),
@@ -363,13 +367,15 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         nonce: [0; 16],
         generation: 1,
     };
-    replica
-        .membership
-        .note(&replica.state, four, Says::Announce(Box::new(announce)));
+    replica.membership.note(
+        &replica.state,
+        four,
+        Statement::Announce(Box::new(announce)),
+    );
     let one = number(&mut replica, 1);
     replica
         .membership
-        .note(&replica.state, one, Says::Admit(Admit { turn: 0, by }));
+        .note(&replica.state, one, Statement::Admit(Admit { turn: 0, by }));
     replica
         .rejoin
         .drop_former(&replica.state, &replica.membership, false);
@@ -463,11 +469,11 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
     };
     replica
         .membership
-        .note(&replica.state, OWN, Says::Announce(Box::new(announce)));
+        .note(&replica.state, OWN, Statement::Announce(Box::new(announce)));
     let number = replica.membership.number(&mut replica.state, id(7));
     let by = |clock| Stamp { writer: OWN, clock };
     let admit = |clock| {
-        Says::Admit(Admit {
+        Statement::Admit(Admit {
             turn: 0,
             by: by(clock),
         })
@@ -491,7 +497,7 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
         };
         replica
             .membership
-            .note(&replica.state, number, Says::Fence(fence));
+            .note(&replica.state, number, Statement::Fence(fence));
         assert_eq!(
             replica
                 .membership

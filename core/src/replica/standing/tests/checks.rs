@@ -13,7 +13,7 @@ fn judged(
     replica: &Replica,
     live: u32,
     writers: &[(u32, u64, u64)],
-    facts: &[(u32, Says)],
+    facts: &[(u32, Statement)],
     expected: Result<(), Error>,
 ) {
     let message = told(writers, facts);
@@ -98,7 +98,7 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     judged(&heir, 1, &[(7, 0, 4)], &[], Err(Error::Behind));
     judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
     let mut left = guest();
-    learn(&mut left, 0, Says::Bye(Bye { clock: 10, heir: 1 }));
+    learn(&mut left, 0, Statement::Bye(Bye { clock: 10, heir: 1 }));
     judged(&left, 1, &[ONE], &[], Err(Error::Retired));
 }
 
@@ -205,7 +205,10 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
     let hear = |replica: &Replica, complete, clock| {
         let message = Message {
             complete,
-            ..told(&[(0, 0, 10), (1, 0, 12), TWO], &[(1, Says::Floor(clock))])
+            ..told(
+                &[(0, 0, 10), (1, 0, 12), TWO],
+                &[(1, Statement::Floor(clock))],
+            )
         };
         replica
             .membership
@@ -281,7 +284,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     assert_eq!(judge(&message), Err(Error::Behind));
     message = whole(&[(3, 0, 1), (7, 0, 3)], &[]);
     for (_, says) in &forgot {
-        let writer = u32::from(!matches!(says, Says::Gone(..)));
+        let writer = u32::from(!matches!(says, Statement::Gone(..)));
         let says = says.clone();
         message
             .facts
@@ -347,7 +350,7 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     }
     let floor = |writer, clock| {
         let named = [(0, 0, 10), TWO, (8, 0, 3), (9, 1, 3)];
-        let message = whole(&named, &[(writer, Says::Floor(clock))]);
+        let message = whole(&named, &[(writer, Statement::Floor(clock))]);
         replica
             .membership
             .check_unsure(&replica.state, &message, &id(2))
@@ -420,14 +423,14 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     assert_eq!(replica.membership.table.configuration, decided);
     assert_eq!(take(&mut replica, 1, gone(7, 4)), (vec![], false));
     assert_eq!(replica.membership.table.gone, [(owner(7), 4, by_one)]);
-    assert_eq!(take(&mut replica, 1, Says::Floor(11)), (vec![], false));
+    assert_eq!(take(&mut replica, 1, Statement::Floor(11)), (vec![], false));
     assert_eq!(replica.membership.table.floor.iter().max(), None);
     // A collection there counts as one here.
     let floor = |clock| {
         [
-            (0, Says::Floor(2)),
-            (1, Says::Floor(clock)),
-            (7, Says::Floor(9)),
+            (0, Statement::Floor(2)),
+            (1, Statement::Floor(clock)),
+            (7, Statement::Floor(9)),
         ]
     };
     for (clock, kept) in [(6, 6), (5, 6), (8, 8)] {
@@ -477,7 +480,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     early.membership.table.stored().cards[0] = WriterState::default();
     early.membership.table.stored().cards[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
-        let facts = [(1, Says::Floor(clock))];
+        let facts = [(1, Statement::Floor(clock))];
         let message = Message {
             complete,
             ..told(&[(0, 0, 10), (1, 0, 10), TWO], &facts)
@@ -517,7 +520,7 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
             era,
             ..configuration(number, &[1])
         };
-        let facts = [(1, Says::Configuration(11, Box::new(it)))];
+        let facts = [(1, Statement::Configuration(11, Box::new(it)))];
         replica
             .membership
             .knows_newer_members(&whole(&[(1, 0, 11)], &facts))
