@@ -100,13 +100,13 @@ mod withdrawal;
 #[cfg(feature = "members")]
 pub use keyed::Asked;
 #[cfg(feature = "members")]
-pub(crate) use keyed::{KeyedMark, KeyedOps, KeyedWalk};
+pub(crate) use keyed::{KeyedMark, KeyedOps, KeyedScan};
 #[cfg(feature = "members")]
 use keyed::{Known, Made};
 #[cfg(feature = "members")]
 pub(crate) use log::{IdempotencyLog, Instance};
 #[cfg(not(feature = "members"))]
-pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedWalk};
+pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedScan};
 #[cfg(not(feature = "members"))]
 use none::{Known, Made};
 #[cfg(feature = "members")]
@@ -133,9 +133,9 @@ const _: () = {
     let _: fn(&Log, &State, &KeyedMark, &alloc::vec::Vec<u64>, usize) -> Step = Log::keyed_since;
     let _: fn(&mut Log, &mut State, &mut Membership, &Message, &Forgotten) = Log::take_keyed;
     let _: fn(&KeyedMark, &Membership, &State, u32) -> u64 = KeyedMark::low;
-    let _: fn(&[u64], bool) -> KeyedWalk = KeyedWalk::new;
-    let _: fn(&KeyedWalk) -> bool = KeyedWalk::is_wanted;
-    let _: fn(&mut KeyedWalk, (&Log, &State), &mut [u64], usize) -> Step = KeyedWalk::step;
+    let _: fn(&[u64], bool) -> KeyedScan = KeyedScan::new;
+    let _: fn(&KeyedScan) -> bool = KeyedScan::is_wanted;
+    let _: fn(&mut KeyedScan, (&Log, &State), &mut [u64], usize) -> Step = KeyedScan::step;
 
     // Reads.
     let _: fn(&Log) -> bool = Log::has_keyed;

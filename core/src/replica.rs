@@ -9,7 +9,7 @@
 //! |---|---|
 //! | a local write (`ops`, `transaction`) | room and clock, drafts of the counters, then all drafts at once |
 //! | a message in (`merge`) | judge it, make room, join, records and keys, then the version vector |
-//! | a message out (`build`, `walk`) | select, gather, records and keys, assemble |
+//! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
 //! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
 //! | a rejoin (`journal`) | take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `restore`) | records since a mark; or the state in parts; and back |
@@ -37,12 +37,12 @@ mod restore;
 mod role;
 #[cfg(test)]
 mod room_tests;
+mod scan;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
 mod transaction;
 mod votes;
-mod walk;
 
 pub use build::Mark;
 pub(crate) use build::Push;
@@ -53,10 +53,10 @@ pub use merge::Merged;
 pub(crate) use quota::NoQuota;
 pub(crate) use quota::QuotaHooks;
 pub use rejoin::RejoinMut;
+pub(crate) use scan::Scan;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
-pub(crate) use walk::Walk;
 
 use crate::consistency::Consistency;
 use crate::error::{Error, detail};

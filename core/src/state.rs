@@ -166,7 +166,7 @@ impl<I: KeyIndex> State<I> {
                 self.forget_unused(KeyId((at * PAGE) as u32 + slot));
             }
         }
-        self.void_walks();
+        self.void_scans();
         self.epoch += 1;
         self.began = self.epoch;
         self.writers = Vec::from([writer]);
@@ -244,7 +244,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Makes scans of the state in parts void.
-    pub(crate) fn void_walks(&mut self) {
+    pub(crate) fn void_scans(&mut self) {
         self.voided.update(|it| *it = it.wrapping_add(1));
     }
 
@@ -332,7 +332,7 @@ impl<I: KeyIndex> State<I> {
             }
             return;
         }
-        self.void_walks();
+        self.void_scans();
         for writer in writers {
             if let Some(number) = self.numbers.get(writer) {
                 self.assigned.update(|it| it[number as usize] = self.epoch);

@@ -59,7 +59,7 @@ const FILES: [&str; 55] = [
     "core/src/replica/standing.rs",
     "core/src/replica/transaction.rs",
     "core/src/replica/votes.rs",
-    "core/src/replica/walk.rs",
+    "core/src/replica/scan.rs",
     "core/src/state.rs",
     "core/src/state/build.rs",
     "core/src/state/changes.rs",

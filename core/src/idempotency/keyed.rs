@@ -79,15 +79,15 @@ impl KeyedMark {
 /// A scan over keyed operations, in the order in which they arrived. It sends each one that is newer than its
 /// begin once, even one that arrives late.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyedWalk {
+pub(crate) struct KeyedScan {
     /// The next place, or `None` if keyed operations are not wanted.
     place: Option<u64>,
     since: Vec<u64>,
 }
 
-impl KeyedWalk {
-    pub(crate) fn new(since: &[u64], wanted: bool) -> KeyedWalk {
-        KeyedWalk {
+impl KeyedScan {
+    pub(crate) fn new(since: &[u64], wanted: bool) -> KeyedScan {
+        KeyedScan {
             place: wanted.then_some(0),
             since: since.to_vec(),
         }

@@ -29,11 +29,11 @@ impl KeyedMark {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct KeyedWalk;
+pub(crate) struct KeyedScan;
 
-impl KeyedWalk {
-    pub(crate) fn new(_: &[u64], _: bool) -> KeyedWalk {
-        KeyedWalk
+impl KeyedScan {
+    pub(crate) fn new(_: &[u64], _: bool) -> KeyedScan {
+        KeyedScan
     }
 
     pub(crate) fn is_wanted(&self) -> bool {

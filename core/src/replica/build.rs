@@ -3,7 +3,7 @@
 mod since;
 
 use super::Replica;
-use crate::idempotency::{KeyedMark, KeyedOps, KeyedWalk};
+use crate::idempotency::{KeyedMark, KeyedOps, KeyedScan};
 use crate::layers::{GUESTS, GuestPart, MEMBERS, Optional};
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
@@ -109,7 +109,7 @@ impl Replica {
         since: &VersionVector,
         (lows, only): (&Vec<u64>, bool),
         cursor: Cursor,
-        keyed: &mut KeyedWalk,
+        keyed: &mut KeyedScan,
         budget: usize,
     ) -> (Message, Option<Cursor>) {
         let mut selection = Selection {

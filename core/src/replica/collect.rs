@@ -36,7 +36,7 @@ impl MembersMut<'_> {
         replica.membership.change(|it| it.waiting |= waits);
         replica.state.collected |= changed;
         if changed {
-            replica.state.void_walks();
+            replica.state.void_scans();
             replica.membership.note_collected(&replica.state);
         }
         changed

@@ -33,7 +33,7 @@ impl ForksMut<'_> {
         {
             return false;
         }
-        self.replica.state.void_walks();
+        self.replica.state.void_scans();
         let old = self.replica.writer();
         let number = self.replica.state.assign(old);
         self.replica

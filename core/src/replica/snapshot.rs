@@ -1,7 +1,7 @@
 //! Snapshots in parts: a store writes a whole state bit by bit while local writes and merges go on, and reads
 //! it back.
 
-use super::{Replica, Walk};
+use super::{Replica, Scan};
 use crate::error::{Error, Rule};
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
@@ -21,7 +21,7 @@ const ROOM_MAX: usize = 1 << 24;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// `None` once it is finished or void.
-    walk: Option<Walk>,
+    scan: Option<Scan>,
 }
 
 /// A part of a [`Snapshot`].
@@ -41,7 +41,7 @@ impl Snapshot {
     /// Between two parts, any operation is allowed.
     pub fn begin(replica: &Replica) -> Snapshot {
         Snapshot {
-            walk: Some(Walk::new(replica, &VersionVector::default(), true)),
+            scan: Some(Scan::new(replica, &VersionVector::default(), true)),
         }
     }
 
@@ -57,15 +57,15 @@ impl Snapshot {
     /// [Restore](Restoring) the parts in order. After them, restore the messages that
     /// [`since`](Replica::since) returns from the [`mark`](Replica::mark) made directly after the last part.
     pub fn step(&mut self, replica: &Replica, bytes_target: usize) -> Part {
-        let walk = self.walk.take();
-        let Some(walk) = walk.filter(|walk| !walk.is_void(replica)) else {
+        let scan = self.scan.take();
+        let Some(scan) = scan.filter(|scan| !scan.is_void(replica)) else {
             return Part::Void;
         };
-        let larger = 1 << walk.number().min(DOUBLINGS_MAX);
+        let larger = 1 << scan.number().min(DOUBLINGS_MAX);
         let budget = bytes_target.max(1).saturating_mul(larger);
-        let (mut message, next) = walk.step(replica, &VersionVector::default(), budget);
-        self.walk = next;
-        if self.walk.is_some() {
+        let (mut message, next) = scan.step(replica, &VersionVector::default(), budget);
+        self.scan = next;
+        if self.scan.is_some() {
             return Part::More(message);
         }
         replica.tell_store(&mut message);

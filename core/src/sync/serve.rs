@@ -1,11 +1,11 @@
 //! Serving: the replies to a pull, chunk by chunk, while local writes go on. The chunks are the parts of a
-//! [`Walk`].
+//! [`Scan`].
 
 use super::scope::PeerScope;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
 use crate::bounds::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::layers::MEMBERS;
-use crate::replica::{Replica, Walk};
+use crate::replica::{Replica, Scan};
 use crate::state::vector::VersionVector;
 use crate::wire::encode;
 
@@ -24,9 +24,9 @@ pub(super) struct Transfer {
     since: VersionVector,
     /// The number of the last chunk, and where it begins.
     chunk: u32,
-    at: Walk,
+    at: Scan,
     /// Where the next chunk begins.
-    next: Option<Walk>,
+    next: Option<Scan>,
     /// Whether further requests get no reply.
     ended: bool,
 }
@@ -96,9 +96,9 @@ impl SyncMachine {
                 self.serving.remove(0);
             }
             let keyed = self.keeps_keys(link) && replica.members().configuration().is_some();
-            let walk = match self.only(link) {
-                Some(only) => Walk::over(replica, &pull.vector, only),
-                None => Walk::new(replica, &pull.vector, keyed),
+            let scan = match self.only(link) {
+                Some(only) => Scan::over(replica, &pull.vector, only),
+                None => Scan::new(replica, &pull.vector, keyed),
             };
             let mut transfer = Transfer {
                 session,
@@ -106,7 +106,7 @@ impl SyncMachine {
                 link,
                 since: pull.vector.clone(),
                 chunk: 0,
-                at: walk,
+                at: scan,
                 next: None,
                 ended: false,
             };
@@ -185,8 +185,8 @@ impl SyncMachine {
         let mut budget = CHUNK_BYTES_TARGET << number;
         let mut returns = RETURNS_SENT_MAX;
         loop {
-            let walk = transfer.at.clone();
-            let (mut message, next) = walk.step(replica, &transfer.since, budget);
+            let scan = transfer.at.clone();
+            let (mut message, next) = scan.step(replica, &transfer.since, budget);
             let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
             let peer = peer.filter(|it| it.remembers && message.is_complete());
             let is_whole = message.is_whole();

@@ -47,7 +47,7 @@ const WORDS: [Word; 9] = [
     gone("Roster", "WriterTable"),
     gone("Card", "WriterState"),
     gone("Fact", "MembershipRecord"),
-    left("Walk", "Scan", 18),
+    gone("Walk", "Scan"),
     gone("lease_ms", "guest_timeout_ms"),
 ];
 

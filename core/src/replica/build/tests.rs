@@ -98,7 +98,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
             &since,
             (&lows, false),
             cursor,
-            &mut KeyedWalk::new(&lows, false),
+            &mut KeyedScan::new(&lows, false),
             0,
         );
         sizes.push(message.shard_count());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Space;
-use crate::replica::Walk;
+use crate::replica::Scan;
 use crate::state::page::PAGE;
 use crate::sync::{Digests, Frame, Input, SyncConfig};
 use crate::wire::{Hello, REMEMBERS, VERSION};
@@ -180,7 +180,7 @@ fn two_chunks(byte: u8) -> [Message; 2] {
         other.add(&format!("key:{at:02}"), 1).unwrap();
     }
     let since = VersionVector::default();
-    let (first, next) = Walk::new(&other, &since, true).step(&other, &since, 0);
+    let (first, next) = Scan::new(&other, &since, true).step(&other, &since, 0);
     let (last, _) = next.expect("a second one").step(&other, &since, 0);
     [first, last]
 }

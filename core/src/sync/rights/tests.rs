@@ -6,7 +6,7 @@ use crate::layers::GuestPart;
 use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Bye};
 use crate::once::Once;
-use crate::replica::Walk;
+use crate::replica::Scan;
 use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
@@ -49,7 +49,7 @@ fn peer(end: &End) -> Replica {
 fn told(end: &End, peer: &Replica) -> Message {
     let since = end.replica.vector();
     let (message, more) =
-        Walk::over(peer, &since, Vec::from([writer()])).step(peer, &since, 1 << 20);
+        Scan::over(peer, &since, Vec::from([writer()])).step(peer, &since, 1 << 20);
     assert!(more.is_none());
     message
 }

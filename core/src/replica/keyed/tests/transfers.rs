@@ -3,7 +3,7 @@
 use super::*;
 use crate::idempotency::KeyedMark;
 use crate::idempotency::keyed::OP_BYTES;
-use crate::replica::Walk;
+use crate::replica::Scan;
 use crate::{Mark, Message, WriterId};
 
 #[test]
@@ -64,9 +64,9 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
     }
     add(&mut two, "a", 5);
     let since = two.vector();
-    let mut walk = Some(Walk::new(&one, &since, true));
+    let mut scan = Some(Scan::new(&one, &since, true));
     let (mut parts, mut late) = (0, false);
-    while let Some(now) = walk {
+    while let Some(now) = scan {
         let number = now.number();
         let (message, next) = now.step(&one, &since, 0);
         late |= number == 2 && !message.keyed.is_empty();
@@ -76,7 +76,7 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
             tell_by_page(&two, &mut one);
             assert!(one.keyed().has_gaps());
         }
-        // Each walk has two parts, in the first and in the last page.
+        // Each scan has two parts, in the first and in the last page.
         if number < 2 {
             one.add("key:0", 1).unwrap();
             one.add("key:79", 1).unwrap();
@@ -84,7 +84,7 @@ fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
             tell(&two, &mut one);
         }
         parts += 1;
-        walk = next;
+        scan = next;
         assert!(parts < 100);
     }
     assert!(late && !one.keyed().has_gaps());
@@ -97,12 +97,12 @@ fn keys_travel_in_parts_of_any_size() {
         add(&mut one, &alloc::format!("{at}"), 1);
     }
     let since = two.vector();
-    let mut walk = Some(Walk::new(&one, &since, true));
+    let mut scan = Some(Scan::new(&one, &since, true));
     let mut parts = Vec::new();
-    while let Some(now) = walk {
+    while let Some(now) = scan {
         let (message, next) = now.step(&one, &since, 100);
         parts.push(message.encode());
-        walk = next;
+        scan = next;
     }
     assert!(parts.len() > 5, "{}", parts.len());
     let last = Message::decode(&parts.pop().unwrap()).unwrap();
@@ -123,9 +123,9 @@ fn keys_of_a_writer_that_comes_during_a_transfer_are_told() {
     for at in 0..80 {
         one.add(&alloc::format!("key:{at}"), 1).unwrap();
     }
-    let mut walk = Some(Walk::new(&one, &since, true));
+    let mut scan = Some(Scan::new(&one, &since, true));
     let mut parts = 0;
-    while let Some(now) = walk {
+    while let Some(now) = scan {
         let (message, next) = now.step(&one, &since, 0);
         let bytes = message.encode();
         assert_eq!(Message::decode(&bytes), Ok(message));
@@ -134,7 +134,7 @@ fn keys_of_a_writer_that_comes_during_a_transfer_are_told() {
             one.add("more", 1).unwrap();
         }
         parts += 1;
-        walk = next;
+        scan = next;
         assert!(parts < 1_000);
     }
     assert!(parts > 3, "{parts}");
@@ -145,6 +145,6 @@ fn pages_are_told_no_keys() {
     let [mut one, _] = members();
     add(&mut one, "a", 5);
     let since = VersionVector::default();
-    let (message, next) = Walk::new(&one, &since, false).step(&one, &since, 1 << 20);
+    let (message, next) = Scan::new(&one, &since, false).step(&one, &since, 1 << 20);
     assert!(next.is_none() && message.keyed.is_empty() && message.keyless);
 }

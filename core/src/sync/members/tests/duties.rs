@@ -308,7 +308,7 @@ fn collection_waits_for_transfers_but_not_for_ever() {
     assert!(end.tend());
 }
 
-/// Where a link broke nobody is waited for, and what was collected meanwhile is behind the walk; and
+/// Where a link broke nobody is waited for, and what was collected meanwhile is behind the scan; and
 /// the number of a writer that is forgotten is another one's by then.
 #[test]
 fn no_transfer_goes_on_across_a_collection() {

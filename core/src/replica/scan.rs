@@ -9,7 +9,7 @@
 //! clocks find what changed meanwhile.
 
 use super::Replica;
-use crate::idempotency::KeyedWalk;
+use crate::idempotency::KeyedScan;
 use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::message::Message;
 use crate::state::build::{Cursor, NOTHING};
@@ -21,15 +21,15 @@ use alloc::vec::Vec;
 /// A place in the scans over the shard map.
 ///
 /// It depends on local numbers, and on clocks that only grow: see `Replica::voided`. Once one of these fails,
-/// it is [void](Walk::is_void) and must not be continued.
+/// it is [void](Scan::is_void) and must not be continued.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct Scan {
     /// This scan sends what is newer than this, by the writers' local numbers.
     lows: Vec<u64>,
     /// The version vector when this scan began: the next scan's `lows`.
     begin: Vec<u64>,
     cursor: Cursor,
-    keyed: KeyedWalk,
+    keyed: KeyedScan,
     /// How many scans came before this one.
     number: u32,
     /// The only writers whose records are sent, or `None` for all writers.
@@ -38,13 +38,13 @@ pub(crate) struct Walk {
     voided: GuestPart<u64>,
 }
 
-impl Walk {
+impl Scan {
     /// The first scan, over what this replica has beyond `since`, and over keyed operations if they are
     /// wanted.
-    pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Walk {
+    pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Scan {
         let lows = replica.membership.lows(&replica.state, since);
-        Walk {
-            keyed: KeyedWalk::new(&lows, keyed),
+        Scan {
+            keyed: KeyedScan::new(&lows, keyed),
             lows,
             begin: replica.clocks().to_vec(),
             cursor: Cursor::default(),
@@ -61,11 +61,11 @@ impl Walk {
 
     /// The first scan over the records that only these writers made beyond `since`. They build on what their
     /// writers had of others, so a replica that lacks some of that accepts them later.
-    pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Walk {
-        let mut walk = Walk::new(replica, since, false);
-        walk.lows = replica.state.clocks_in(since);
-        walk.only.set(Some(only));
-        walk
+    pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Scan {
+        let mut scan = Scan::new(replica, since, false);
+        scan.lows = replica.state.clocks_in(since);
+        scan.only.set(Some(only));
+        scan
     }
 
     /// How many scans came before this one. Later scans may use larger parts, so that only a very fast stream
@@ -81,7 +81,7 @@ impl Walk {
         replica: &Replica,
         since: &VersionVector,
         budget: usize,
-    ) -> (Message, Option<Walk>) {
+    ) -> (Message, Option<Scan>) {
         // Writers that arrived since start from nothing, even if the peer had something of them. A repeated
         // part must not reach further than before, or the records in between are left out.
         let writers = replica.clocks().len();
@@ -100,10 +100,10 @@ impl Walk {
         }
         let fresh = self.cursor == Cursor::default();
         let next = match cursor {
-            Some(cursor) => Some(Walk { cursor, ..self }),
+            Some(cursor) => Some(Scan { cursor, ..self }),
             // This scan fits one part, so all of it is of this moment.
             None if fresh => None,
-            None => Some(Walk {
+            None => Some(Scan {
                 lows: self.begin,
                 begin: replica.clocks().to_vec(),
                 cursor: Cursor::default(),
