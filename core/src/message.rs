@@ -10,7 +10,7 @@ pub(crate) mod journal;
 pub(crate) mod records;
 
 use crate::layers::{GUESTS, GuestPart};
-use crate::message::journal::Former;
+use crate::message::journal::EarlierWriter;
 use crate::message::records::{MembershipRecord, Statement};
 use crate::once::Once;
 use crate::state::delta::Delta;
@@ -47,7 +47,7 @@ pub struct Message {
     pub(crate) gaps: Option<bool>,
     /// For a store only: transactions of this replica's writers that are unconfirmed, because no member is
     /// known to have them.
-    pub(crate) kept: GuestPart<Vec<Former>>,
+    pub(crate) kept: GuestPart<Vec<EarlierWriter>>,
     /// The keyed operations, ascending by [place](KeyedOp::place). Their writers index `writers`.
     pub(crate) keyed: GuestPart<Vec<KeyedOp>>,
 }

@@ -10,8 +10,8 @@
 //! |---|---|
 //! | [`journal`] | own transactions that are *unconfirmed*: no member is known to hold them |
 //! | [`earlier`] | the same of *earlier writers* of this owner, until it is certain what of each counts, over restarts |
-//! | `replica/journal.rs`, `replica/former.rs` | beginning again, and making the transactions again |
-//! | `sync/former.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |
+//! | `replica/journal.rs`, `replica/earlier.rs` | beginning again, and making the transactions again |
+//! | `sync/earlier.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |
 //!
 //! # What it guarantees
 //! - A transaction that did not count is made again once, and one that counted is never made again.
@@ -34,30 +34,30 @@ pub(crate) mod earlier;
 pub(crate) mod journal;
 
 use crate::layers::GuestPart;
-use crate::message::journal::{Former, Journal};
+use crate::message::journal::{EarlierWriter, Journal};
 use alloc::vec::Vec;
 
-pub(crate) use earlier::OfFormer;
+pub(crate) use earlier::OfEarlier;
 pub use journal::{Again, AgainOp, Returned};
 
 /// Unconfirmed own transactions, of the present writer and of earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct Rejoin {
     journal: GuestPart<Journal>,
-    former: GuestPart<Vec<Former>>,
+    earlier: GuestPart<Vec<EarlierWriter>>,
 }
 
 impl Rejoin {
     /// The earlier writers, with their unconfirmed transactions.
-    pub(crate) fn earlier(&self) -> &[Former] {
-        &self.former
+    pub(crate) fn earlier(&self) -> &[EarlierWriter] {
+        &self.earlier
     }
 }
 
 #[cfg(test)]
 impl Rejoin {
-    pub(crate) fn earlier_mut(&mut self) -> &mut Vec<Former> {
-        crate::layers::Optional::stored(&mut self.former)
+    pub(crate) fn earlier_mut(&mut self) -> &mut Vec<EarlierWriter> {
+        crate::layers::Optional::stored(&mut self.earlier)
     }
 
     pub(crate) fn journal(&self) -> &Journal {

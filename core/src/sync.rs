@@ -43,7 +43,7 @@
 //! | files | job |
 //! |---|---|
 //! | `sync/forks.rs`, `sync/origins.rs` | heal forks; say which link a fault came by |
-//! | `sync/members.rs`, `sync/former.rs` | admit guests, fence silent ones, and carry out a rejoin |
+//! | `sync/members.rs`, `sync/earlier.rs` | admit guests, fence silent ones, and carry out a rejoin |
 //! | `sync/levels.rs` | ask members how far a write is held, and answer reads at a level |
 //! | `sync/wants.rs` | ask members for rights, and give them |
 //! | `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
@@ -52,8 +52,8 @@
 mod compares;
 mod config;
 mod digests;
+mod earlier;
 mod forks;
-mod former;
 mod hello;
 #[cfg(feature = "members")]
 mod levels;

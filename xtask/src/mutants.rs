@@ -73,7 +73,7 @@ const FILES: [&str; 55] = [
     "core/src/state/vector.rs",
     "core/src/state/version.rs",
     "core/src/sync/forks.rs",
-    "core/src/sync/former.rs",
+    "core/src/sync/earlier.rs",
     "core/src/sync/members.rs",
     "core/src/sync/members/rejoin.rs",
     "core/src/sync/own.rs",

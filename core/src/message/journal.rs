@@ -134,7 +134,7 @@ impl Journal {
 
 /// An earlier writer of this owner, with its unconfirmed transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Former {
+pub(crate) struct EarlierWriter {
     pub(crate) writer: WriterId,
     pub(crate) journal: Journal,
     /// The admission of the writer, if this replica received it. For a member's writer, its own announcement.
@@ -151,10 +151,10 @@ pub(crate) struct Former {
     pub(crate) unsure: bool,
 }
 
-impl Former {
+impl EarlierWriter {
     /// An earlier writer of this process.
-    pub(crate) fn new(writer: WriterId, journal: Journal) -> Former {
-        Former {
+    pub(crate) fn new(writer: WriterId, journal: Journal) -> EarlierWriter {
+        EarlierWriter {
             writer,
             journal,
             intro: None,

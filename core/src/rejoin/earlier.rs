@@ -7,14 +7,14 @@ use crate::layers::{Empty, Optional, State};
 use crate::membership::Membership;
 use crate::message::journal::Journal;
 use crate::message::records::Intro;
-use crate::rejoin::Former;
+use crate::rejoin::EarlierWriter;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// The part of the earlier writers that a message for a store carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfFormer {
+pub(crate) enum OfEarlier {
     Nothing,
     /// For each writer, the clocks up to which members have its transactions and others may have received
     /// them.
@@ -24,46 +24,51 @@ pub(crate) enum OfFormer {
 
 impl Rejoin {
     /// Returns the record of the present writer, which is about to be an earlier one.
-    pub(crate) fn to_leave(&self, state: &State, members: &Membership, before: u64) -> Former {
+    pub(crate) fn to_leave(
+        &self,
+        state: &State,
+        members: &Membership,
+        before: u64,
+    ) -> EarlierWriter {
         let writer = state.writer();
-        Former {
+        EarlierWriter {
             intro: members.intro(state),
             before,
             unsure: members.is_unsure(state, &writer),
-            ..Former::new(writer, Journal::EMPTY)
+            ..EarlierWriter::new(writer, Journal::EMPTY)
         }
     }
 
     /// Stores an earlier writer's transactions until it is certain which of them count.
-    pub(crate) fn keep_former(&mut self, former: Former) {
-        self.former.update(|it| it.push(former));
+    pub(crate) fn keep_earlier(&mut self, earlier: EarlierWriter) {
+        self.earlier.update(|it| it.push(earlier));
     }
 
     /// Notes that the store was an old copy, because a later start of its owner exists. The transactions of
     /// earlier writers in that copy may have been made again since.
-    pub(crate) fn doubt_former(&mut self) {
-        let former = self.former.get_mut().into_iter().flatten();
-        for former in former.filter(|it| it.stored) {
-            former.doubtful = true;
-            former.journal.told = former.last().max(former.journal.told);
+    pub(crate) fn doubt_earlier(&mut self) {
+        let earlier = self.earlier.get_mut().into_iter().flatten();
+        for earlier in earlier.filter(|it| it.stored) {
+            earlier.doubtful = true;
+            earlier.journal.told = earlier.last().max(earlier.journal.told);
         }
     }
 
     /// Restores the stored record of a writer.
-    pub(crate) fn take_kept(&mut self, state: &State, kept: &Former) {
+    pub(crate) fn take_kept(&mut self, state: &State, kept: &EarlierWriter) {
         if kept.writer == state.writer() {
             self.journal.update(|it| it.extend(&kept.journal));
             return;
         }
-        let Some(all) = self.former.get_mut() else {
+        let Some(all) = self.earlier.get_mut() else {
             return;
         };
-        let known = |it: &Former| it.writer == kept.writer;
+        let known = |it: &EarlierWriter| it.writer == kept.writer;
         let at = match all.iter().rposition(known) {
             Some(at) => {
-                let former = &mut all[at];
-                former.intro = kept.intro.or(former.intro);
-                former.journal.extend(&kept.journal);
+                let earlier = &mut all[at];
+                earlier.intro = kept.intro.or(earlier.intro);
+                earlier.journal.extend(&kept.journal);
                 at
             }
             None => {
@@ -71,31 +76,31 @@ impl Rejoin {
                 all.len() - 1
             }
         };
-        let former = &mut all[at];
-        former.before = former.journal.as_guest;
-        former.stored = true;
-        former.doubtful |= kept.doubtful;
-        former.unsure |= kept.unsure;
+        let earlier = &mut all[at];
+        earlier.before = earlier.journal.as_guest;
+        earlier.stored = true;
+        earlier.doubtful |= kept.doubtful;
+        earlier.unsure |= kept.unsure;
     }
 
-    /// Returns the records for a store: the own transactions after this clock, and the part `former` of
+    /// Returns the records for a store: the own transactions after this clock, and the part `earlier` of
     /// earlier writers.
     pub(crate) fn to_keep(
         &self,
         state: &State,
         members: &Membership,
         after: u64,
-        former: OfFormer,
-    ) -> Vec<Former> {
-        let clocks = |it: &Former| Former {
+        earlier: OfEarlier,
+    ) -> Vec<EarlierWriter> {
+        let clocks = |it: &EarlierWriter| EarlierWriter {
             intro: it.intro,
             doubtful: it.doubtful,
-            ..Former::new(it.writer, it.journal.after(u64::MAX))
+            ..EarlierWriter::new(it.writer, it.journal.after(u64::MAX))
         };
-        let mut kept: Vec<Former> = match former {
-            OfFormer::Nothing => Vec::new(),
-            OfFormer::Clocks => self.former.iter().map(clocks).collect(),
-            OfFormer::All => (*self.former).clone(),
+        let mut kept: Vec<EarlierWriter> = match earlier {
+            OfEarlier::Nothing => Vec::new(),
+            OfEarlier::Clocks => self.earlier.iter().map(clocks).collect(),
+            OfEarlier::All => (*self.earlier).clone(),
         };
         let mut journal = self.journal.after(after);
         journal.writer = Some(state.writer());
@@ -109,7 +114,7 @@ impl Rejoin {
             members.table.early || taken_in && members.is_waited_for(state, &state.writer());
         let waited = state.clock() == 0 && waited;
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
-            kept.push(Former::new(state.writer(), journal));
+            kept.push(EarlierWriter::new(state.writer(), journal));
         }
         kept
     }
@@ -129,87 +134,90 @@ impl Rejoin {
     }
 
     /// Notes that others may receive everything of earlier writers that is in this replica's state.
-    pub(crate) fn note_former_told(&mut self, state: &State) {
-        for former in self.former.get_mut().into_iter().flatten() {
-            let (last, held) = (former.last(), state.held(&former.writer));
+    pub(crate) fn note_earlier_told(&mut self, state: &State) {
+        for earlier in self.earlier.get_mut().into_iter().flatten() {
+            let (last, held) = (earlier.last(), state.held(&earlier.writer));
             if held >= last {
-                former.journal.told = last.max(former.journal.told);
+                earlier.journal.told = last.max(earlier.journal.told);
             }
         }
     }
 
     /// Returns a number that depends on the clocks of earlier writers. It changes if others may have received
     /// more, if members have more, or if the store turns out to be an old copy.
-    pub(crate) fn former_clocks(&self) -> u64 {
-        let clocks = |it: &Former| {
+    pub(crate) fn earlier_clocks(&self) -> u64 {
+        let clocks = |it: &EarlierWriter| {
             let clocks = it.journal.told.wrapping_add(it.journal.dropped);
             let clocks = clocks.wrapping_add(u64::from(it.doubtful));
             // Each writer has its own factor, so that a writer that is dropped cannot hide a change of
             // another one.
             clocks.wrapping_mul(hash_bytes(0, it.writer.as_bytes()))
         };
-        let former = self.former.iter().map(clocks);
-        former.fold(0, u64::wrapping_add)
+        let earlier = self.earlier.iter().map(clocks);
+        earlier.fold(0, u64::wrapping_add)
     }
 
     /// How many own transactions, under this and earlier writers, are unconfirmed. 0 while the space is open.
     pub(crate) fn unheld(&self, members: &Membership) -> usize {
-        let former = self
-            .former
+        let earlier = self
+            .earlier
             .iter()
             .map(|it| it.journal.len().max(usize::from(it.last() > 0)));
         match members.configuration() {
-            Some(_) => self.journal.len() + former.sum::<usize>(),
+            Some(_) => self.journal.len() + earlier.sum::<usize>(),
             None => 0,
         }
     }
 
     /// Whether a writer is an earlier one of this replica, with transactions that may have to be made again.
-    pub(crate) fn is_former(&self, writer: &WriterId) -> bool {
-        let former = self.former.iter().find(|it| it.writer == *writer);
-        former.is_some_and(|it| it.last() > 0)
+    pub(crate) fn is_earlier(&self, writer: &WriterId) -> bool {
+        let earlier = self.earlier.iter().find(|it| it.writer == *writer);
+        earlier.is_some_and(|it| it.last() > 0)
     }
 
     /// Notes that a member has earlier writers' transactions up to `clock`. If the place of such a writer is
     /// certain, it has them for good.
-    pub(crate) fn former_held(
+    pub(crate) fn earlier_held(
         &mut self,
         state: &State,
         members: &Membership,
         clock: impl Fn(&WriterId) -> u64,
     ) {
-        for former in self.former.get_mut().into_iter().flatten() {
-            if !former.unsure && !members.is_unsure(state, &former.writer) {
-                former.journal.drop_upto(clock(&former.writer));
+        for earlier in self.earlier.get_mut().into_iter().flatten() {
+            if !earlier.unsure && !members.is_unsure(state, &earlier.writer) {
+                earlier.journal.drop_upto(clock(&earlier.writer));
             }
         }
     }
 
     /// Drops the transactions of earlier writers that certainly count. It then drops the writers about which
     /// nothing is left to find out. `early` is as for [`Membership::note_early`].
-    pub(crate) fn drop_former(&mut self, state: &State, members: &Membership, early: bool) {
-        for former in self.former.get_mut().into_iter().flatten() {
-            let upto = members.last_of(state, &former.writer).unwrap_or(0);
-            former.journal.drop_upto(upto);
+    pub(crate) fn drop_earlier(&mut self, state: &State, members: &Membership, early: bool) {
+        for earlier in self.earlier.get_mut().into_iter().flatten() {
+            let upto = members.last_of(state, &earlier.writer).unwrap_or(0);
+            earlier.journal.drop_upto(upto);
         }
         // A member that admitted such a writer sends the admission before it acknowledges this start.
         let unheard = early || members.is_unsure(state, &state.writer());
-        self.take_former(|it| {
+        self.take_earlier(|it| {
             it.last() == 0 && !unheard && !members.is_waited_for(state, &it.writer)
         });
     }
 
     /// Removes and returns some of the earlier writers.
-    pub(crate) fn take_former(&mut self, which: impl Fn(&Former) -> bool) -> Vec<Former> {
-        let taken = self.former.iter().map(which);
+    pub(crate) fn take_earlier(
+        &mut self,
+        which: impl Fn(&EarlierWriter) -> bool,
+    ) -> Vec<EarlierWriter> {
+        let taken = self.earlier.iter().map(which);
         let taken: Vec<bool> = taken.collect();
         if !taken.contains(&true) {
             return Vec::new();
         }
         let mut taken = taken.into_iter();
-        let all = self.former.take().into_iter();
+        let all = self.earlier.take().into_iter();
         let (taken, left) = all.partition(|_| taken.next() == Some(true));
-        self.former.set(left);
+        self.earlier.set(left);
         taken
     }
 
@@ -220,15 +228,15 @@ impl Rejoin {
         state: &State,
         members: &Membership,
     ) -> Vec<(WriterId, Option<Intro>)> {
-        let waited = |it: &&Former| members.is_waited_for(state, &it.writer);
-        let former = self.former.iter().filter(waited);
-        former.map(|it| (it.writer, it.intro)).collect()
+        let waited = |it: &&EarlierWriter| members.is_waited_for(state, &it.writer);
+        let earlier = self.earlier.iter().filter(waited);
+        earlier.map(|it| (it.writer, it.intro)).collect()
     }
 
     /// Whether this replica's state has transactions of an earlier writer that certainly do not count. No
     /// member had received anything of that writer when it was declared dead.
     pub(crate) fn holds_buried(&self, state: &State, members: &Membership) -> bool {
-        self.former.iter().any(|it| {
+        self.earlier.iter().any(|it| {
             let number = state.numbers.get(&it.writer);
             let card = number.map(|number| &members.table.cards[number as usize]);
             card.is_some_and(|card| card.is_burial()) && state.held(&it.writer) > 0
@@ -240,47 +248,52 @@ impl Rejoin {
         &self,
         state: &State,
         members: &Membership,
-    ) -> impl Iterator<Item = &Former> {
-        self.former
+    ) -> impl Iterator<Item = &EarlierWriter> {
+        self.earlier
             .iter()
             .filter(|it| self.is_lost(state, members, it))
     }
 
-    pub(crate) fn is_lost(&self, state: &State, _members: &Membership, former: &Former) -> bool {
-        former.last() > state.held(&former.writer)
+    pub(crate) fn is_lost(
+        &self,
+        state: &State,
+        _members: &Membership,
+        earlier: &EarlierWriter,
+    ) -> bool {
+        earlier.last() > state.held(&earlier.writer)
     }
 
     /// Removes and returns these writers, so that the caller makes their transactions again.
-    pub(crate) fn take_lost(&mut self, state: &State, _members: &Membership) -> Vec<Former> {
-        self.take_former(|it| it.last() > state.held(&it.writer))
+    pub(crate) fn take_lost(&mut self, state: &State, _members: &Membership) -> Vec<EarlierWriter> {
+        self.take_earlier(|it| it.last() > state.held(&it.writer))
     }
 
     /// Notes the admissions of the earlier writers, where this replica has them by now.
     pub(crate) fn note_intros(&mut self, state: &State, members: &Membership) {
-        for former in self.former.get_mut().into_iter().flatten() {
-            if let Some(number) = state.numbers.get(&former.writer) {
+        for earlier in self.earlier.get_mut().into_iter().flatten() {
+            if let Some(number) = state.numbers.get(&earlier.writer) {
                 let intro = members.intro_of(state, number);
-                former.intro = intro.or(former.intro);
+                earlier.intro = intro.or(earlier.intro);
             }
         }
     }
 
     /// Notes of the earlier writers everything that the present state shows and a later one will not.
-    pub(crate) fn note_former(&mut self, state: &State, members: &Membership) {
+    pub(crate) fn note_earlier(&mut self, state: &State, members: &Membership) {
         self.note_intros(state, members);
-        for at in 0..self.former.len() {
-            let former = &self.former[at];
-            let Some(number) = state.numbers.get(&former.writer) else {
+        for at in 0..self.earlier.len() {
+            let earlier = &self.earlier[at];
+            let Some(number) = state.numbers.get(&earlier.writer) else {
                 continue;
             };
-            let needs = former.journal.needs_survivors();
+            let needs = earlier.journal.needs_survivors();
             let survivors = needs.then(|| self.survivors(state, number));
-            self.former.update(|it| {
-                let former = &mut it[at];
+            self.earlier.update(|it| {
+                let earlier = &mut it[at];
                 if let Some(survivors) = survivors {
-                    former.journal.survivors = survivors;
+                    earlier.journal.survivors = survivors;
                 }
-                former.unsure |= members.table.cards[number as usize].is_unsure();
+                earlier.unsure |= members.table.cards[number as usize].is_unsure();
             });
         }
     }

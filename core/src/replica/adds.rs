@@ -2,7 +2,7 @@
 //! them and list every writer.
 
 use super::{Mark, Replica, place};
-use crate::rejoin::OfFormer;
+use crate::rejoin::OfEarlier;
 use crate::state::delta::Entry;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
@@ -45,7 +45,7 @@ impl Replica {
                 &self.state,
                 &self.membership,
                 low,
-                OfFormer::Nothing,
+                OfEarlier::Nothing,
             )),
         )
     }
@@ -54,7 +54,7 @@ impl Replica {
     /// counters.
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let own = OWN as usize;
-        let known = (mark.remembered, mark.former);
+        let known = (mark.remembered, mark.earlier);
         let moved = self.state.moved_since(&mark.state);
         let mut lows = Few::as_in(&self.state.clocks);
         lows.set(OWN, low);
@@ -62,7 +62,7 @@ impl Replica {
             && self.state.began < mark.state.epoch
             // The own writer must not have to be sent again as a whole.
             && self.state.assigned[own] < mark.state.epoch
-            && known == (self.membership.table.remembered, self.rejoin.former_clocks())
+            && known == (self.membership.table.remembered, self.rejoin.earlier_clocks())
             && moved.is_some_and(|moved| moved == [OWN])
             && self.membership.facts_since(mark.state.epoch, &lows).is_empty()
             && mark.keyed.is_last(&self.idempotency)

@@ -7,7 +7,7 @@ use crate::idempotency::{KeyedMark, KeyedOps, KeyedScan};
 use crate::layers::{GUESTS, GuestPart, MEMBERS, Optional};
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
-use crate::rejoin::OfFormer;
+use crate::rejoin::OfEarlier;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::sheet::Sheet;
@@ -23,7 +23,7 @@ pub struct Mark {
     /// The own clock up to which peers may have received transactions.
     pub(super) told: u64,
     /// The state of the records of earlier writers, as one number.
-    pub(super) former: u64,
+    pub(super) earlier: u64,
     /// Whether the own writer was stored as one of a start that has not announced itself.
     pub(super) early: bool,
     pub(super) keyed: KeyedMark,
@@ -89,7 +89,7 @@ impl Replica {
                 .map(|_| self.membership.table.gaps);
             let kept = self
                 .rejoin
-                .to_keep(&self.state, &self.membership, 0, OfFormer::All);
+                .to_keep(&self.state, &self.membership, 0, OfEarlier::All);
             message.kept.set(kept);
         }
     }

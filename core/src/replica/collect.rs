@@ -87,7 +87,7 @@ impl Replica {
     /// Drops everything but the interned keys, to begin again as `writer`. Returns the counters that existed.
     pub(super) fn clear(&mut self, writer: WriterId) -> Vec<KeyId> {
         if GUESTS {
-            self.rejoin.note_former(&self.state, &self.membership);
+            self.rejoin.note_earlier(&self.state, &self.membership);
         }
         let mut handles: Vec<KeyId> = self.counters().map(|(handle, _)| handle).collect();
         handles.extend(Quota::owned(&self.state));

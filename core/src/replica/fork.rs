@@ -45,7 +45,7 @@ impl ForksMut<'_> {
         self.replica.state.numbers.insert(old, number);
         self.replica.state.numbers.insert(writer, OWN);
         self.replica.state.writers[OWN as usize] = writer;
-        // A mark with the former owner of the number is void.
+        // A mark with the earlier owner of the number is void.
         let epoch = self.replica.state.epoch;
         self.replica
             .state

@@ -269,9 +269,9 @@ impl RejoinMut<'_> {
             self.replica
                 .merge_with(&left.delta(&self.replica.vector()), None, changed)?;
         }
-        left.rejoin.note_former(&left.state, &left.membership);
-        for former in left.rejoin.earlier() {
-            self.replica.rejoin.take_kept(&self.replica.state, former);
+        left.rejoin.note_earlier(&left.state, &left.membership);
+        for earlier in left.rejoin.earlier() {
+            self.replica.rejoin.take_kept(&self.replica.state, earlier);
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Replica {
         // are away. It would wait for ever if members had ended one of them at an earlier clock, because its
         // process goes on under another writer.
         let open = self.membership.configuration().is_none();
-        for (writer, held) in self.writers().filter(|it| !self.rejoin.is_former(&it.0)) {
+        for (writer, held) in self.writers().filter(|it| !self.rejoin.is_earlier(&it.0)) {
             let ended = open && message.says_ended(&writer);
             let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
                 match open || self.membership.is_gone_from(&self.state, message, &writer) {

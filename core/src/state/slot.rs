@@ -123,7 +123,7 @@ pub(crate) struct Moved {
     pub(crate) amount: i128,
 }
 
-/// The sum of former children of the slot, folded into one.
+/// The sum of earlier children of the slot, folded into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     /// The owner's clock at the last absorption that was folded.

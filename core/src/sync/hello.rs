@@ -179,7 +179,7 @@ impl SyncMachine {
             }
         }
         if GUESTS {
-            replica.rejoin.note_former_told(&replica.state);
+            replica.rejoin.note_earlier_told(&replica.state);
         }
         #[cfg(feature = "members")]
         self.levels.ask_soon(now);
@@ -227,7 +227,7 @@ impl SyncMachine {
             }
             replica
                 .rejoin
-                .former_held(&replica.state, &replica.membership, |writer| {
+                .earlier_held(&replica.state, &replica.membership, |writer| {
                     vector.get(writer)
                 });
         } else if replica.members().is_member() {

@@ -9,7 +9,7 @@
 mod rejoin;
 mod silent;
 
-use super::former::End;
+use super::earlier::End;
 use super::scope::{PeerScope, WriterShares};
 use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::error::Error;
@@ -487,7 +487,7 @@ impl SyncMachine {
                 Last::Unsure(_) | Last::Hearsay => {
                     self.send(replica, link, Body::Writer(replica.writer()));
                 }
-                last => self.former_ended(link, writer, last),
+                last => self.earlier_ended(link, writer, last),
             }
             return;
         }

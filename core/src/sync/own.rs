@@ -109,7 +109,7 @@ impl SyncMachine {
         let fresh = coming_back.and_then(|it| it.fresh);
         let matters = |writer: &WriterId| {
             replica.state.knows(writer)
-                || replica.rejoin.is_former(writer)
+                || replica.rejoin.is_earlier(writer)
                 || fresh == Some(*writer)
         };
         let taken = self.peer(link).map_or(&[][..], |peer| &peer.taken);

@@ -18,7 +18,7 @@ use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{Error, Limited};
 use crate::layers::Optional;
 use crate::message::Message;
-use crate::message::journal::Former;
+use crate::message::journal::EarlierWriter;
 use crate::state::delta::Entry;
 use crate::state::page::{Column, PAGE, Row};
 use crate::writer_id::WriterId;
@@ -58,7 +58,7 @@ impl Adds {
     }
 
     /// Returns the encoding of all counters, with the unconfirmed transactions in `kept`.
-    pub(crate) fn encode(&self, kept: &[Former]) -> Vec<u8> {
+    pub(crate) fn encode(&self, kept: &[EarlierWriter]) -> Vec<u8> {
         let Entry { writer, lo, hi } = self.entry;
         let mut out = Vec::with_capacity(HEAD_BYTES + self.counters.len());
         out.extend_from_slice(writer.as_bytes());

@@ -6,7 +6,7 @@ use super::frame::{put_intro, read_intro};
 use super::keyed::{put_once, read_once};
 use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{Limited, Rule};
-use crate::message::journal::{Did, Former, Journal, Saw};
+use crate::message::journal::{Did, EarlierWriter, Journal, Saw};
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -18,13 +18,13 @@ const SET: u8 = 3;
 const EXPIRE: u8 = 4;
 const PERSIST: u8 = 5;
 
-pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
+pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[EarlierWriter]) {
     put_varint(out, kept.len() as u64);
-    for former in kept {
-        out.extend_from_slice(former.writer.as_bytes());
-        put_intro(out, former.intro.as_ref());
-        out.push(u8::from(former.doubtful) | u8::from(former.unsure) << 1);
-        let journal = &former.journal;
+    for earlier in kept {
+        out.extend_from_slice(earlier.writer.as_bytes());
+        put_intro(out, earlier.intro.as_ref());
+        out.push(u8::from(earlier.doubtful) | u8::from(earlier.unsure) << 1);
+        let journal = &earlier.journal;
         put_varint(out, journal.dropped);
         put_varint(out, journal.open);
         put_varint(out, journal.told);
@@ -37,10 +37,10 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
         put_did(out, &journal.survivors);
     }
     // The keys come last, after the place where records of the first format end.
-    if kept.iter().any(|former| !former.journal.keyed.is_empty()) {
-        for former in kept {
-            put_varint(out, former.journal.keyed.len() as u64);
-            for (clock, once) in &former.journal.keyed {
+    if kept.iter().any(|earlier| !earlier.journal.keyed.is_empty()) {
+        for earlier in kept {
+            put_varint(out, earlier.journal.keyed.len() as u64);
+            for (clock, once) in &earlier.journal.keyed {
                 put_varint(out, *clock);
                 put_once(out, once);
             }
@@ -71,7 +71,7 @@ fn put_did(out: &mut Vec<u8>, did: &[Did]) {
     }
 }
 
-pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
+pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>, Fail> {
     let mut kept = Vec::new();
     for _ in 0..reader.count(24) {
         let writer = WriterId::from_bytes(reader.array());
@@ -100,11 +100,11 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
             keyed: Vec::new(),
             survivors: read_did(reader)?,
         };
-        kept.push(Former {
+        kept.push(EarlierWriter {
             intro,
             doubtful: flags & 1 > 0,
             unsure: flags & 2 > 0,
-            ..Former::new(writer, journal)
+            ..EarlierWriter::new(writer, journal)
         });
     }
     if reader.len() > 0 && !kept.is_empty() {
@@ -113,11 +113,11 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
     Ok(kept)
 }
 
-fn read_kept_keys(reader: &mut Reader<'_>, kept: &mut [Former]) -> Result<(), Fail> {
+fn read_kept_keys(reader: &mut Reader<'_>, kept: &mut [EarlierWriter]) -> Result<(), Fail> {
     let mut any = false;
-    for former in kept {
+    for earlier in kept {
         for _ in 0..reader.count(25) {
-            let keyed = &mut former.journal.keyed;
+            let keyed = &mut earlier.journal.keyed;
             let clock = reader.varint();
             if keyed.last().is_some_and(|last| last.0 >= clock) {
                 return Err(reader.malformed(Rule::Kept));

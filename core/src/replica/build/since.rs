@@ -2,7 +2,7 @@
 //!
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
-use super::{Mark, OfFormer, Push, Said};
+use super::{Mark, OfEarlier, Push, Said};
 use crate::bounds::PUSH_BYTES_MAX;
 use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
@@ -71,10 +71,10 @@ impl Replica {
             false => 0,
         };
         let mut base = lows.like(self.state.clocks.len(), NOTHING);
-        let told = (self.rejoin.told_upto(), self.rejoin.former_clocks());
+        let told = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
-        let mut changed = forgotten > 0 || GUESTS && told != (mark.told, mark.former);
+        let mut changed = forgotten > 0 || GUESTS && told != (mark.told, mark.earlier);
         changed |= GUESTS && self.membership.table.early && !mark.early;
         for number in writers {
             let clock = self.state.clocks[number as usize];
@@ -106,13 +106,13 @@ impl Replica {
                 .membership
                 .configuration()
                 .map(|_| self.membership.table.gaps);
-            let former = match self.rejoin.former_clocks() == mark.former {
-                true => OfFormer::Nothing,
-                false => OfFormer::Clocks,
+            let earlier = match self.rejoin.earlier_clocks() == mark.earlier {
+                true => OfEarlier::Nothing,
+                false => OfEarlier::Clocks,
             };
             let kept = self
                 .rejoin
-                .to_keep(&self.state, &self.membership, lows.at(OWN), former);
+                .to_keep(&self.state, &self.membership, lows.at(OWN), earlier);
             message.kept.set(kept);
             self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
         }
@@ -189,7 +189,7 @@ impl Replica {
         self.state.epoch += 1;
         mark.state.epoch = self.state.epoch;
         mark.remembered = self.membership.table.remembered;
-        (mark.told, mark.former) = (self.rejoin.told_upto(), self.rejoin.former_clocks());
+        (mark.told, mark.earlier) = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
         mark.early = GUESTS && self.membership.table.early;
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
         match moved {

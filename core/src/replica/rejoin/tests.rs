@@ -4,7 +4,7 @@
 mod earlier;
 
 use super::*;
-use crate::message::journal::{Former, Saw};
+use crate::message::journal::{EarlierWriter, Saw};
 use crate::message::records::{Bye, Fence, Retired};
 use crate::state::page::Row;
 use crate::state::slot::{Cut, Extra, Fold, Moved, Slot, Stamp};
@@ -444,14 +444,14 @@ fn what_a_store_kept_twice_is_there_once() {
 
 /// A later state may hold less of it.
 #[test]
-fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
+fn what_is_left_of_a_earlier_writer_is_found_out_once_if_it_was_never_kept() {
     let survivors_of = |open, before: &[Did]| {
         let mut replica = replica();
         let handle = replica.intern("k").unwrap();
         replica.state.put_slots(handle, vec![slot(0)]);
         let mut kept = journal(&[], 0, open);
         kept.survivors = before.to_vec();
-        replica.rejoin.keep_former(Former::new(id(1), kept));
+        replica.rejoin.keep_earlier(EarlierWriter::new(id(1), kept));
         replica.clear(id(3));
         replica.rejoin.earlier()[0].journal.survivors.clone()
     };

@@ -6,7 +6,7 @@ mod checks;
 use super::*;
 use crate::layers::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
-use crate::message::journal::{Former, Journal};
+use crate::message::journal::{EarlierWriter, Journal};
 use crate::message::records::{
     Ack, Admit, Announce, Bye, Fence, MembershipRecord, Owner, Retired, Ruling, WriterState,
 };
@@ -381,7 +381,9 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         let mut journal = Journal::EMPTY;
         journal.open = open;
         let mut reader = reader.clone();
-        reader.rejoin.keep_former(Former::new(id(2), journal));
+        reader
+            .rejoin
+            .keep_earlier(EarlierWriter::new(id(2), journal));
         let mut other = reader.clone();
         let make_way = |reader: &mut Replica, state: &Message| {
             let made = reader.make_way(state, true, &mut |_| ());

@@ -3,7 +3,7 @@
 use super::ComingBack;
 use crate::layers::{MEMBERS, Optional};
 use crate::message::Message;
-use crate::message::journal::Former;
+use crate::message::journal::EarlierWriter;
 use crate::replica::Replica;
 use crate::sync::{Body, Link, Millis, Output, SyncMachine};
 use crate::wire::Last;
@@ -109,7 +109,9 @@ impl SyncMachine {
             _ => None,
         };
         if member {
-            replica.rejoin.keep_former(Former { journal, ..left });
+            replica
+                .rejoin
+                .keep_earlier(EarlierWriter { journal, ..left });
         } else {
             let returned =
                 replica

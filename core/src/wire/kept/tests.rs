@@ -21,26 +21,26 @@ fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {
     }
 }
 
-fn kept(writer: u8, intro: Option<Intro>, journal: Journal) -> Former {
+fn kept(writer: u8, intro: Option<Intro>, journal: Journal) -> EarlierWriter {
     let writer = WriterId::from_bytes([writer; 16]);
     let journal = Journal {
         writer: Some(writer),
         ..journal
     };
-    Former {
+    EarlierWriter {
         intro,
-        ..Former::new(writer, journal)
+        ..EarlierWriter::new(writer, journal)
     }
 }
 
-fn bytes(kept: &[Former]) -> Vec<u8> {
+fn bytes(kept: &[EarlierWriter]) -> Vec<u8> {
     let mut out = Vec::new();
     put_kept(&mut out, kept);
     out
 }
 
 /// A writer that made one transaction, at 300.
-fn made(did: Vec<Did>) -> Former {
+fn made(did: Vec<Did>) -> EarlierWriter {
     let made = vec![(300, did)];
     let journal = Journal {
         made,
@@ -77,11 +77,11 @@ fn what_is_kept_comes_back() {
         as_guest: 3,
         survivors: vec![did("left", Op::Add(i64::MAX), &[])],
     };
-    let doubtful = Former {
+    let doubtful = EarlierWriter {
         doubtful: true,
         ..kept(1, Some(intro), journal)
     };
-    let unsure = Former {
+    let unsure = EarlierWriter {
         unsure: true,
         ..kept(2, None, Journal::EMPTY)
     };

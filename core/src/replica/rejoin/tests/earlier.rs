@@ -23,21 +23,21 @@ fn replica(byte: u8) -> Replica {
     Replica::new(Space::default(), id(byte))
 }
 
-/// A former writer that made so many transactions before the space had members.
-fn former(byte: u8, open: u64) -> Former {
+/// An earlier writer that made so many transactions before the space had members.
+fn earlier(byte: u8, open: u64) -> EarlierWriter {
     let mut journal = Journal::EMPTY;
     (journal.writer, journal.open) = (Some(id(byte)), open);
-    Former::new(id(byte), journal)
+    EarlierWriter::new(id(byte), journal)
 }
 
-/// A replica that holds 3 transactions of each of these former writers, of which it is known that
+/// A replica that holds 3 transactions of each of these earlier writers, of which it is known that
 /// there were so many.
-fn with(formers: &[(u8, u64)]) -> Replica {
+fn with(earlier_writers: &[(u8, u64)]) -> Replica {
     let mut replica = replica(0);
-    for &(byte, open) in formers {
+    for &(byte, open) in earlier_writers {
         let number = replica.membership.number(&mut replica.state, id(byte));
         replica.state.clocks[number as usize] = 3;
-        replica.rejoin.keep_former(former(byte, open));
+        replica.rejoin.keep_earlier(earlier(byte, open));
     }
     replica
 }
@@ -68,7 +68,7 @@ fn a_store_is_told_what_others_may_know_once() {
     replica.since(&mut mark).unwrap();
     replica.rejoin.note_told(&replica.state, true);
     assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), 4)]);
-    replica.rejoin.note_former_told(&replica.state);
+    replica.rejoin.note_earlier_told(&replica.state);
     let message = replica.since(&mut mark).unwrap();
     assert_eq!(kept(&message), [(id(7), 3), (id(0), 4)]);
     assert!(replica.since(&mut mark).is_none());
@@ -86,7 +86,7 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
         let news = other.delta(&VersionVector::default());
         replica.merge(&news).unwrap();
         let kept = replica.since(&mut mark).unwrap().kept;
-        let own = |it: &Former| (it.writer, it.journal.open, it.journal.dropped);
+        let own = |it: &EarlierWriter| (it.writer, it.journal.open, it.journal.dropped);
         kept.iter().map(own).collect::<Vec<_>>()
     };
     assert_eq!(hear(&mut replica, 1), []);
@@ -106,16 +106,16 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
 
 /// A change of one writer is news, even if as much is forgotten of another.
 #[test]
-fn a_store_is_told_of_each_former_writer_what_others_may_know() {
+fn a_store_is_told_of_each_earlier_writer_what_others_may_know() {
     let mut replica = with(&[(8, 2)]);
-    let mut over = former(7, 0);
+    let mut over = earlier(7, 0);
     over.journal.told = 2;
-    replica.rejoin.keep_former(over);
+    replica.rejoin.keep_earlier(over);
     let mut mark = replica.mark();
     replica
         .rejoin
-        .drop_former(&replica.state, &replica.membership, false);
-    replica.rejoin.note_former_told(&replica.state);
+        .drop_earlier(&replica.state, &replica.membership, false);
+    replica.rejoin.note_earlier_told(&replica.state);
     let message = replica.since(&mut mark).expect("it is to be stored");
     assert_eq!(kept(&message), [(id(8), 2)]);
 }
@@ -133,7 +133,7 @@ fn what_no_member_holds_is_counted() {
 }
 
 #[test]
-fn who_took_in_a_former_writer_is_noted_and_stored() {
+fn who_took_in_a_earlier_writer_is_noted_and_stored() {
     let mut replica = with(&[(7, 3), (8, 3)]);
     replica.members_mut().found(&OWNER, &[0; 16], 5).unwrap();
     let heard = Intro {
@@ -145,19 +145,19 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
     let number = replica.membership.number(&mut replica.state, id(8)) as usize;
     replica.membership.table.stored().cards[number] = Default::default();
     replica.rejoin.earlier_mut()[1].intro = Some(heard);
-    replica.rejoin.keep_former(former(9, 3));
+    replica.rejoin.keep_earlier(earlier(9, 3));
     replica
         .rejoin
         .note_intros(&replica.state, &replica.membership);
     let mut mark = replica.mark();
-    replica.rejoin.note_former_told(&replica.state);
+    replica.rejoin.note_earlier_told(&replica.state);
     let by = Intro {
         by: id(0),
         clock: 1,
         owner: OWNER,
         generation: 5,
     };
-    let intros = |kept: &[Former]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
+    let intros = |kept: &[EarlierWriter]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
     let kept = replica.since(&mut mark).unwrap().kept;
     assert_eq!(intros(&kept), [Some(by), Some(heard), None]);
     assert_eq!(intros(replica.rejoin.earlier()), intros(&kept));
@@ -166,7 +166,7 @@ fn who_took_in_a_former_writer_is_noted_and_stored() {
 #[test]
 fn nobody_can_be_told_what_is_not_held() {
     let mut replica = with(&[(7, 3), (8, 4)]);
-    replica.rejoin.note_former_told(&replica.state);
+    replica.rejoin.note_earlier_told(&replica.state);
     let told: Vec<u64> = replica
         .rejoin
         .earlier()
@@ -195,15 +195,15 @@ fn nobody_can_be_told_what_is_not_held() {
 
 #[test]
 fn what_a_store_kept_is_what_others_may_know() {
-    let mut stored = former(7, 3);
+    let mut stored = earlier(7, 3);
     (stored.journal.told, stored.journal.as_guest) = (3, 2);
     let mut replica = replica(0);
     replica.rejoin.take_kept(&replica.state, &stored);
-    let more = Former {
-        journal: former(7, 5).journal,
+    let more = EarlierWriter {
+        journal: earlier(7, 5).journal,
         ..stored.clone()
     };
-    replica.rejoin.take_kept(&replica.state, &former(8, 1));
+    replica.rejoin.take_kept(&replica.state, &earlier(8, 1));
     replica.rejoin.take_kept(&replica.state, &more);
     let of = |replica: &Replica, at: usize| {
         let it = &replica.rejoin.earlier()[at];
@@ -213,8 +213,8 @@ fn what_a_store_kept_is_what_others_may_know() {
     assert_eq!(of(&replica, 0), (2, 5, 3, true));
     assert_eq!(of(&replica, 1), (0, 1, 0, true));
     assert_eq!(replica.rejoin.earlier().len(), 2);
-    // The present writer's is no former one's.
-    replica.rejoin.take_kept(&replica.state, &former(0, 9));
+    // The present writer's is no earlier one's.
+    replica.rejoin.take_kept(&replica.state, &earlier(0, 9));
     assert_eq!(
         (
             replica.rejoin.journal().open,
@@ -227,10 +227,10 @@ fn what_a_store_kept_is_what_others_may_know() {
 #[test]
 fn only_what_came_from_an_old_copy_is_doubtful() {
     let mut replica = replica(0);
-    replica.rejoin.take_kept(&replica.state, &former(7, 3));
-    replica.rejoin.keep_former(former(8, 3));
-    replica.rejoin.doubt_former();
-    let doubts = |it: &Former| (it.doubtful, it.journal.told);
+    replica.rejoin.take_kept(&replica.state, &earlier(7, 3));
+    replica.rejoin.keep_earlier(earlier(8, 3));
+    replica.rejoin.doubt_earlier();
+    let doubts = |it: &EarlierWriter| (it.doubtful, it.journal.told);
     let doubts: Vec<(bool, u64)> = replica.rejoin.earlier().iter().map(doubts).collect();
     assert_eq!(doubts, [(true, 3), (false, 0)]);
 }
@@ -239,13 +239,13 @@ fn only_what_came_from_an_old_copy_is_doubtful() {
 fn a_doubt_outlives_the_process() {
     for told in [0, 3] {
         let mut replica = replica(0);
-        replica.rejoin.take_kept(&replica.state, &former(7, 3));
+        replica.rejoin.take_kept(&replica.state, &earlier(7, 3));
         replica.rejoin.earlier_mut()[0].journal.told = told;
         let mut mark = Mark::default();
         replica.add("key", 1).unwrap();
         replica.since(&mut mark);
         let mut log = vec![replica.snapshot()];
-        replica.rejoin.doubt_former();
+        replica.rejoin.doubt_earlier();
         log.push(replica.since(&mut mark).expect("there is a doubt to store"));
         assert!(replica.since(&mut mark).is_none());
         for log in [log, vec![replica.snapshot()]] {
@@ -254,8 +254,8 @@ fn a_doubt_outlives_the_process() {
                 let message = Message::decode_stored(&message.encode_stored()).unwrap();
                 again.restore(&message).unwrap();
             }
-            let former = again.rejoin.earlier().iter().find(|it| it.writer == id(7));
-            assert!(former.unwrap().doubtful);
+            let earlier = again.rejoin.earlier().iter().find(|it| it.writer == id(7));
+            assert!(earlier.unwrap().doubtful);
         }
     }
 }
@@ -284,17 +284,17 @@ fn what_an_unsure_one_made_is_kept() {
         replica.membership.table.stored().cards[number as usize].base = Some(Box::default());
     }
     let last = |replica: &Replica| {
-        let last = replica.rejoin.earlier().iter().map(Former::last);
+        let last = replica.rejoin.earlier().iter().map(EarlierWriter::last);
         last.collect::<Vec<_>>()
     };
     replica
         .rejoin
-        .former_held(&replica.state, &replica.membership, |_| 3);
+        .earlier_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 3, 0]);
     replica.membership.table.stored().cards[eight as usize].base = None;
     replica
         .rejoin
-        .former_held(&replica.state, &replica.membership, |_| 3);
+        .earlier_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 0, 0]);
     // Where it began again, nothing may be known of it, nor after that in another process.
     replica.clear(id(1));
@@ -304,13 +304,13 @@ fn what_an_unsure_one_made_is_kept() {
     for mut replica in [replica, again] {
         replica
             .rejoin
-            .former_held(&replica.state, &replica.membership, |_| 3);
+            .earlier_held(&replica.state, &replica.membership, |_| 3);
         assert_eq!(last(&replica)[0], 3);
         replica.membership.remember(id(7), 3);
         replica
             .rejoin
-            .drop_former(&replica.state, &replica.membership, false);
-        assert!(!replica.rejoin.is_former(&id(7)));
+            .drop_earlier(&replica.state, &replica.membership, false);
+        assert!(!replica.rejoin.is_earlier(&id(7)));
     }
 }
 
@@ -343,13 +343,13 @@ fn the_newest_start_of_an_owner_is_another_one() {
 }
 
 #[test]
-fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
+fn earlier_writers_are_kept_as_long_as_there_is_something_to_know() {
     let mut replica = with(&[(1, 0), (2, 4), (3, 0), (4, 0)]);
     let by = Stamp {
         writer: OWN,
         clock: 1,
     };
-    replica.rejoin.keep_former(former(5, 0)); // nobody knows it
+    replica.rejoin.keep_earlier(earlier(5, 0)); // nobody knows it
     let number =
         |replica: &mut Replica, byte| replica.membership.number(&mut replica.state, id(byte));
     let (three, four) = (number(&mut replica, 3), number(&mut replica, 4));
@@ -378,7 +378,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
         .note(&replica.state, one, Statement::Admit(Admit { turn: 0, by }));
     replica
         .rejoin
-        .drop_former(&replica.state, &replica.membership, false);
+        .drop_earlier(&replica.state, &replica.membership, false);
     let left: Vec<WriterId> = replica
         .rejoin
         .earlier()
@@ -396,7 +396,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.state.numbers.remove(&id(2));
     replica
         .rejoin
-        .drop_former(&replica.state, &replica.membership, false);
+        .drop_earlier(&replica.state, &replica.membership, false);
     assert_eq!(replica.rejoin.earlier().len(), 1);
 }
 
@@ -438,13 +438,14 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     next.restore(&member.snapshot()).unwrap();
     next.restore(&record).unwrap();
     assert_eq!(next.rejoin.left_behind(&next.state, &next.membership), []);
-    next.rejoin.drop_former(&next.state, &next.membership, true);
+    next.rejoin
+        .drop_earlier(&next.state, &next.membership, true);
     assert_eq!(next.rejoin.earlier().len(), 1);
     // The member that admitted it names it.
     member.members_mut().admit(&id(2)).unwrap();
     next.merge(&member.snapshot()).unwrap();
     next.rejoin
-        .drop_former(&next.state, &next.membership, false);
+        .drop_earlier(&next.state, &next.membership, false);
     assert_eq!(
         next.rejoin.left_behind(&next.state, &next.membership)[0].0,
         id(2)
@@ -454,7 +455,7 @@ fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
     other.restore(&record).unwrap();
     other
         .rejoin
-        .drop_former(&other.state, &other.membership, false);
+        .drop_earlier(&other.state, &other.membership, false);
     assert_eq!(other.rejoin.earlier().len(), 0);
 }
 

@@ -1,7 +1,7 @@
 //! Beginning again from the whole state, and making again what does not count yet.
 
 use super::*;
-use crate::message::journal::Former;
+use crate::message::journal::EarlierWriter;
 use crate::wire::Pull;
 
 /// An admitted guest that has added 5, is to come back by its second link, and is told how much of
@@ -86,7 +86,7 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     assert_eq!(end.replica.writer(), id(8));
     assert_eq!(end.replica.value("key"), None);
     assert_eq!(returned(&end.outputs()), []);
-    let aside: Vec<&Former> = end
+    let aside: Vec<&EarlierWriter> = end
         .replica
         .rejoin
         .lost(&end.replica.state, &end.replica.membership)
@@ -116,7 +116,7 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
 }
 
 /// The counts of a guest that was not admitted, stored under another end's id.
-fn aside(intro: Option<Intro>, before: u64) -> Former {
+fn aside(intro: Option<Intro>, before: u64) -> EarlierWriter {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
     guest.replica.add("key", 5).unwrap();
@@ -128,10 +128,10 @@ fn aside(intro: Option<Intro>, before: u64) -> Former {
         .rejoin_mut()
         .begin_again(id(8), &state, &mut ignore)
         .unwrap();
-    Former {
+    EarlierWriter {
         intro,
         before,
-        ..Former::new(writer, journal)
+        ..EarlierWriter::new(writer, journal)
     }
 }
 
@@ -145,7 +145,7 @@ fn intro(clock: u64) -> Option<Intro> {
 }
 
 #[test]
-fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
+fn a_member_ends_its_earlier_writers_before_it_asks_for_an_id() {
     for (intro, known, asks) in [
         (None, false, 0),
         (intro(9), false, 0),
@@ -158,7 +158,7 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         if known {
             end.replica.members_mut().admit(&writer).unwrap();
         }
-        end.replica.rejoin.keep_former(it);
+        end.replica.rejoin.keep_earlier(it);
         end.tend();
         assert_eq!(end.sent().1, asks);
         assert_eq!(end.sync.guests.resuming, asks > 0);
@@ -171,7 +171,7 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         assert_eq!(asked, 1);
     }
     let mut guest = End::guest();
-    guest.replica.rejoin.keep_former(aside(intro(1), 0));
+    guest.replica.rejoin.keep_earlier(aside(intro(1), 0));
     guest.tend();
     assert_eq!(guest.sent().1, 0);
 }
@@ -189,9 +189,9 @@ fn a_guest_makes_again_once_it_is_taken_in_itself() {
         let mut it = aside(None, 0);
         it.writer = id(7);
         let link = end.link(1, id(100));
-        end.replica.rejoin.keep_former(it);
+        end.replica.rejoin.keep_earlier(it);
         end.tend();
-        end.sync.former_ended(link, id(7), Last::Upto(0));
+        end.sync.earlier_ended(link, id(7), Last::Upto(0));
         end.outputs();
         end.tend();
         assert_eq!(end.sent().1, asks, "{clock} {admitted}");
@@ -231,7 +231,7 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         }
         end.replica.members_mut().fence(&it.writer).unwrap();
         end.tend_until(|replica| replica.members().final_clock(&it.writer).is_some());
-        end.replica.rejoin.keep_former(it);
+        end.replica.rejoin.keep_earlier(it);
         end.tend();
         end.outputs();
         assert_eq!(end.sync.guests.resuming, !held);
@@ -276,12 +276,12 @@ fn the_journal_ends_where_a_member_holds_all() {
             .begin_again(id(8), &state, &mut |_| ())
             .unwrap();
         assert_eq!(journal.len(), left);
-        // Nor of a former writer.
+        // Nor of an earlier writer.
         let mut end = End::admitted();
         let link = end.link(1, id(writer));
-        let former = aside(None, 0);
-        let held = Vec::from([(former.writer, upto)]);
-        end.replica.rejoin.keep_former(former);
+        let earlier = aside(None, 0);
+        let held = Vec::from([(earlier.writer, upto)]);
+        end.replica.rejoin.keep_earlier(earlier);
         let End { replica, sync, .. } = &mut end;
         sync.held_there(replica, link, &VersionVector::from_sorted(held));
         assert_eq!(end.replica.consistency().unconfirmed(), left);
@@ -308,9 +308,9 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     home.members_mut().fence(&writer).unwrap();
     end.tend_until(|replica| !replica.state.knows(&writer));
     assert_eq!(end.replica.members().final_clock(&writer), Some(1));
-    end.replica.rejoin.keep_former(Former {
+    end.replica.rejoin.keep_earlier(EarlierWriter {
         before: 2,
-        ..Former::new(writer, journal)
+        ..EarlierWriter::new(writer, journal)
     });
     end.tend();
     end.outputs();
@@ -320,7 +320,7 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     assert_eq!(returned(&end.outputs()), [None]);
 }
 
-/// The writer under which a replica makes others' transactions again is a former one from then on.
+/// The writer under which a replica makes others' transactions again is an earlier one from then on.
 #[test]
 fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
     let [_, new, known] = second();
@@ -385,7 +385,7 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
         learn(&mut end, known);
         let mut kept = aside(None, 0);
         kept.stored = true;
-        end.replica.rejoin.keep_former(kept);
+        end.replica.rejoin.keep_earlier(kept);
         end.sync.note_starts(&mut end.replica);
         learn(&mut end, heard);
         end.sync.note_starts(&mut end.replica);
@@ -413,13 +413,13 @@ fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
             .rejoin_mut()
             .begin_again(id(8), &state, &mut ignore)
             .unwrap();
-        let kept = Former {
+        let kept = EarlierWriter {
             writer: id(9),
             stored: true,
             journal,
             ..aside(None, 0)
         };
-        end.replica.rejoin.keep_former(kept);
+        end.replica.rejoin.keep_earlier(kept);
         end.sync.note_starts(&mut end.replica);
         let doubtful: Vec<bool> = end
             .replica
@@ -439,7 +439,7 @@ fn what_is_doubtful_is_told() {
     (it.stored, it.doubtful) = (true, true);
     end.replica.members_mut().fence(&it.writer).unwrap();
     end.tend_until(|replica| replica.members().final_clock(&it.writer).is_some());
-    end.replica.rejoin.keep_former(it);
+    end.replica.rejoin.keep_earlier(it);
     end.tend();
     end.outputs();
     let End { replica, sync, now } = &mut end;
@@ -450,7 +450,7 @@ fn what_is_doubtful_is_told() {
 
 /// A member's answer about an earlier writer counts, unless the member may have forgotten some of it.
 #[test]
-fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
+fn what_is_certain_of_a_earlier_writer_is_made_again_or_counts() {
     for (last, value, unknown) in [
         (Last::Nothing, Some(5), None),
         (Last::Upto(0), None, Some((1, 1))),
@@ -460,10 +460,10 @@ fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
         let link = end.link(1, id(100));
         let mut it = aside(None, 1);
         it.writer = id(7);
-        end.replica.rejoin.keep_former(it);
+        end.replica.rejoin.keep_earlier(it);
         let End { replica, sync, now } = &mut end;
         sync.look_back(*now, replica).unwrap();
-        sync.former_ended(link, id(7), last);
+        sync.earlier_ended(link, id(7), last);
         assert!(!replica.membership.remembers_all());
         sync.make_again(*now, replica, id(9));
         assert_eq!(end.replica.value("key"), value, "{last:?}");
@@ -472,14 +472,14 @@ fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
     }
 }
 
-/// A guest has its former writers ended, some at once, and asks each peer in turn.
+/// A guest has its earlier writers ended, some at once, and asks each peer in turn.
 #[test]
 fn a_guest_has_those_ended_that_it_left_behind() {
     let mut end = End::guest();
     for byte in 10..40 {
         let mut it = aside(None, 0);
         it.writer = id(byte);
-        end.replica.rejoin.keep_former(it);
+        end.replica.rejoin.keep_earlier(it);
     }
     let mut unknown = End::of(end.replica.clone());
     unknown.link(1, id(1));
@@ -521,16 +521,16 @@ fn a_guest_has_those_ended_that_it_left_behind() {
 /// A member that has to answer what counts of a rejoining guest may wait for acknowledgements of its earlier
 /// writers. These are ended meanwhile, and made again after the rejoin.
 #[test]
-fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
+fn a_guest_that_comes_back_has_its_earlier_writers_ended_meanwhile() {
     let (mut end, links) = returning(Last::Upto(0));
     end.coming_back().last = None;
     let mut it = aside(None, 1);
     it.writer = id(7);
-    end.replica.rejoin.keep_former(it);
+    end.replica.rejoin.keep_earlier(it);
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert_eq!(end.asked(), [links[0]]);
-    end.sync.former_ended(links[0], id(7), Last::Upto(1));
+    end.sync.earlier_ended(links[0], id(7), Last::Upto(1));
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert!(!end.sync.guests.resuming);
@@ -544,7 +544,7 @@ fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
     member.replica.members_mut().admit(&id(7)).unwrap();
     let mut it = aside(None, 1);
     it.writer = id(7);
-    member.replica.rejoin.keep_former(it);
+    member.replica.rejoin.keep_earlier(it);
     let End { replica, sync, now } = &mut member;
     sync.come_back(*now, replica, link);
     let clock = member.replica.clock();
@@ -560,17 +560,17 @@ fn what_all_have_forgotten_is_known_of_nobody() {
     let links = [1, 2].map(|number| end.link(number, id(number as u8)));
     let mut it = aside(None, 0);
     it.writer = id(7);
-    end.replica.rejoin.keep_former(it);
+    end.replica.rejoin.keep_earlier(it);
     let forgot = |end: &mut End, link, asked: &[Link]| {
         let last = Last::Forgotten(true);
-        end.sync.former_ended(link, id(7), last);
+        end.sync.earlier_ended(link, id(7), last);
         let End { replica, sync, now } = end;
         sync.look_back(*now, replica).unwrap();
         assert_eq!(end.asked(), asked);
         end.sync.guests.resuming
     };
     // An answer about another writer, whose end it did not request.
-    end.sync.former_ended(links[0], id(8), Last::Upto(1));
+    end.sync.earlier_ended(links[0], id(8), Last::Upto(1));
     let End { replica, sync, now } = &mut end;
     sync.look_back(*now, replica).unwrap();
     assert_eq!(end.asked(), [links[0]]);

@@ -9,7 +9,7 @@ use crate::bounds::RETURNS_SENT_MAX;
 use crate::error::Error;
 use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
-use crate::message::journal::Former;
+use crate::message::journal::EarlierWriter;
 use crate::message::records::Intro;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
@@ -122,7 +122,7 @@ impl SyncMachine {
         let early = self.is_early(replica);
         replica
             .rejoin
-            .drop_former(&replica.state, &replica.membership, early);
+            .drop_earlier(&replica.state, &replica.membership, early);
         // A rejoining replica first begins again. But the end of its writer may wait for acknowledgements of
         // these writers, for as long as they are not ended.
         let coming_back = self.guests.coming_back.is_some();
@@ -210,7 +210,7 @@ impl SyncMachine {
         let others = replica.membership.newest_start(&owner);
         let newest = self.guests.newest.unwrap_or(others);
         if others > newest {
-            replica.rejoin.doubt_former();
+            replica.rejoin.doubt_earlier();
         }
         let own = replica.members().incarnation(&replica.writer());
         let own = own.map_or(0, |it| it.1);
@@ -269,7 +269,7 @@ impl SyncMachine {
     }
 
     /// Handles a peer's answer about how much of an earlier writer counts.
-    pub(super) fn former_ended(&mut self, link: Link, writer: WriterId, last: Last) {
+    pub(super) fn earlier_ended(&mut self, link: Link, writer: WriterId, last: Last) {
         let ends = self.guests.get_mut().into_iter();
         let mut ends = ends.flat_map(|it| &mut it.ends);
         let Some(end) = ends.find(|it| it.writer == writer) else {
@@ -291,7 +291,7 @@ impl SyncMachine {
         let lost = replica
             .rejoin
             .take_lost(&replica.state, &replica.membership);
-        let upto = |it: &Former| {
+        let upto = |it: &EarlierWriter| {
             let end = self.guests.ends.iter().find(|end| end.writer == it.writer);
             let last = end.and_then(|end| end.last);
             let told = match last {
@@ -327,12 +327,14 @@ impl SyncMachine {
             Ok(journal) => journal,
             Err(error) => {
                 for it in lost {
-                    replica.rejoin.keep_former(it);
+                    replica.rejoin.keep_earlier(it);
                 }
                 return self.outputs.push(Output::Refused { close: None, error });
             }
         };
-        replica.rejoin.keep_former(Former { journal, ..left });
+        replica
+            .rejoin
+            .keep_earlier(EarlierWriter { journal, ..left });
         for (it, upto) in lost.into_iter().zip(upto) {
             let told = it.journal.told;
             let returned = replica
