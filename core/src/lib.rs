@@ -271,7 +271,7 @@ pub use state::operation::Op;
 pub use state::page::Shard;
 pub use state::vector::VersionVector;
 #[cfg(feature = "members")]
-pub use sync::{Accusation, Level, Party, Question, Reach, Rights, Role, Share};
+pub use sync::{Accusation, Level, Party, PeerScope, Question, Reach, Role, Share};
 pub use sync::{Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};

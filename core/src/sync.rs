@@ -81,7 +81,7 @@ pub use levels::{Level, Question, Reach};
 #[cfg(feature = "members")]
 pub use origins::Accusation;
 #[cfg(feature = "members")]
-pub use rights::{Rights, Role};
+pub use rights::{PeerScope, Role};
 #[cfg(feature = "members")]
 pub use shares::Share;
 #[cfg(feature = "budgets")]
@@ -101,7 +101,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use digests::NOTES_DUE;
-use scope::PeerScope;
+use scope::ScopeChecks;
 
 /// Capacity of the list of changed counters that is kept between polls. It exceeds a push.
 const CHANGED_KEPT: usize = 1 << 12;

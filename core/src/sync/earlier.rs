@@ -3,7 +3,7 @@
 
 use super::members::ASK_AGAIN_MS;
 use super::members::Guests;
-use super::scope::PeerScope;
+use super::scope::ScopeChecks;
 use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::bounds::RETURNS_SENT_MAX;
 use crate::error::Error;

@@ -8,7 +8,7 @@
 //! A replica that was healed announces this to its peers at once. So does one that received late shards of a
 //! clock that it already had.
 
-use super::scope::PeerScope;
+use super::scope::ScopeChecks;
 use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
 use crate::error::Error;
 use crate::forks::{Contents, Evidence, Fault};

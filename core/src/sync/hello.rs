@@ -1,7 +1,7 @@
 //! The hello: each end of a link names its writer, its abilities, and what it has.
 
 use super::digests::NOTES_DUE;
-use super::scope::{Limits, PeerScope};
+use super::scope::{Limits, ScopeChecks};
 use super::{Greeting, Link, Millis, Peer, SyncMachine};
 use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]

@@ -10,7 +10,7 @@ mod rejoin;
 mod silent;
 
 use super::earlier::End;
-use super::scope::{PeerScope, WriterShares};
+use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::error::Error;
 use crate::layers::{Empty, GUESTS, MEMBERS, Optional};

@@ -9,7 +9,7 @@
 //! The two may differ for ever in records that cannot be handed over. So a pull that brought nothing is not
 //! repeated before either side has something else.
 
-use super::scope::PeerScope;
+use super::scope::ScopeChecks;
 use super::{Body, Link, Millis, SyncMachine};
 #[cfg(feature = "guests")]
 use crate::bounds::OWN_WRITERS_MAX;

@@ -4,7 +4,7 @@
 //! holds up no other one: after a while its pull is laid aside, and the next peer is asked. A late answer
 //! still counts.
 
-use super::scope::{PeerScope, WriterShares};
+use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
 use crate::bounds::STAGE_BYTES_MAX;
 use crate::error::{Error, Limited, detail};

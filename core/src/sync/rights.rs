@@ -5,7 +5,7 @@
 //! that it sends must be stamped by them: shards, cancels, and membership records. Records that only members
 //! make are refused under its own stamp, too. It receives everything.
 
-use super::scope::{PeerScope, WriterShares};
+use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Link, Millis, SyncMachine};
 use crate::bounds::OWN_WRITERS_MAX;
 use crate::error::Error;
@@ -37,7 +37,7 @@ pub(super) type Limits = (Owner, Role);
 
 /// The rights of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
+pub enum PeerScope {
     /// All rights of a member: it may send records of any writer.
     Full,
     /// The rights of its owner's role, for its owner's writers.
@@ -51,15 +51,15 @@ pub enum Rights {
 
 impl SyncMachine {
     /// The rights of a link's peer, or `None` if there is no such link.
-    pub fn rights(&self, link: Link) -> Option<Rights> {
+    pub fn rights(&self, link: Link) -> Option<PeerScope> {
         Some(match *self.peer(link)?.limits {
-            Some((owner, role)) => Rights::Limited { owner, role },
-            None => Rights::Full,
+            Some((owner, role)) => PeerScope::Limited { owner, role },
+            None => PeerScope::Full,
         })
     }
 }
 
-impl PeerScope for SyncMachine {
+impl ScopeChecks for SyncMachine {
     type Limits = Limits;
 
     fn takes_of(limits: Option<&Limits>) -> u64 {

@@ -16,10 +16,10 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// The limits of a peer that has some.
-pub(super) type Limits = <SyncMachine as PeerScope>::Limits;
+pub(super) type Limits = <SyncMachine as ScopeChecks>::Limits;
 
 /// The bounds on what peers of limited rights may send, and on what counts.
-pub(super) trait PeerScope {
+pub(super) trait ScopeChecks {
     /// The limits of a peer that has any.
     type Limits;
 

@@ -1,7 +1,7 @@
 //! Serving: the replies to a pull, chunk by chunk, while local writes go on. The chunks are the parts of a
 //! [`Scan`].
 
-use super::scope::PeerScope;
+use super::scope::ScopeChecks;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
 use crate::bounds::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::layers::MEMBERS;

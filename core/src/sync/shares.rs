@@ -8,7 +8,7 @@
 //! A writer counts until it is forgotten. The counts begin anew with the process, because no store records
 //! which peer brought a writer.
 
-use super::scope::{PeerScope, WriterShares};
+use super::scope::{ScopeChecks, WriterShares};
 use super::{Link, Millis, SyncMachine};
 use crate::bounds::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
 use crate::error::Error;

@@ -413,7 +413,7 @@ fn what_was_set_before_stays() {
 #[test]
 fn a_peer_is_known_by_the_writer_that_it_proved() {
     let mut end = linked(Role::Writer);
-    let rights = Rights::Limited {
+    let rights = PeerScope::Limited {
         owner: OWNER,
         role: Role::Writer,
     };
@@ -451,7 +451,7 @@ fn a_peer_is_known_by_the_writer_that_it_proved() {
 fn a_full_peer_may_say_everything() {
     let mut end = End::new();
     let link = end.link(1, 1, writer());
-    assert_eq!(end.sync.rights(link), Some(Rights::Full));
+    assert_eq!(end.sync.rights(link), Some(PeerScope::Full));
     let mut other = Replica::new(Space::default(), WriterId::from_bytes([4; 16]));
     other.add("k", 1).unwrap();
     let mut message = full(&other);

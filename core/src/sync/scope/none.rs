@@ -1,6 +1,6 @@
 //! In place of the rights of peers, in programs that are never members. No peer has limited rights.
 
-use super::{PeerScope, WriterShares};
+use super::{ScopeChecks, WriterShares};
 use crate::error::Error;
 use crate::message::Message;
 use crate::replica::Replica;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 #[derive(Clone)]
 pub(in crate::sync) enum Limits {}
 
-impl PeerScope for SyncMachine {
+impl ScopeChecks for SyncMachine {
     type Limits = Limits;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Chunks that could be too large for a frame.
 
 use super::super::pull::tests::{End, id};
-use super::super::{Body, Input, Pull, Rights, Role};
+use super::super::{Body, Input, PeerScope, Pull, Role};
 use crate::bounds::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
 use crate::layers::Optional;
 use crate::message::Message;
@@ -92,7 +92,10 @@ fn guests_leave_room_for_nodes() {
     let (owner, role) = (OWNER, Role::Editor);
     end.input(Input::Limited { link, owner, role });
     end.greet(link, 1, guest);
-    assert_eq!(end.sync.rights(link), Some(Rights::Limited { owner, role }));
+    assert_eq!(
+        end.sync.rights(link),
+        Some(PeerScope::Limited { owner, role })
+    );
     let (writer, message) = (guest, |writer| {
         let mut made = Replica::new(Space::default(), writer);
         made.add("k", 1).expect("room");

@@ -7,7 +7,7 @@ use crate::replica::Mark;
 use crate::sync::{Input, Output, Role, SyncConfig};
 use crate::wire::{Frame, GIVES, Hello, REMEMBERS, VERSION};
 use crate::writer_id::Space;
-use crate::{Error, Rights};
+use crate::{Error, PeerScope};
 use std::vec;
 
 const OWNERS: [Owner; 3] = [[1; 32], [2; 32], [3; 32]];
@@ -454,7 +454,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
     );
     assert_eq!(
         mesh.ends[0].1.rights(link),
-        Some(Rights::Limited { owner, role })
+        Some(PeerScope::Limited { owner, role })
     );
     mesh.input(
         0,
