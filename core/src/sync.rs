@@ -225,7 +225,7 @@ pub enum Output {
 }
 
 #[derive(Clone)]
-struct Peer {
+struct Session {
     link: Link,
     broadcast: bool,
     /// Set by the peer's hello.
@@ -305,7 +305,7 @@ pub struct SyncMachine {
     random: u64,
     session: u64,
     /// Ascending by link. A page has few links, and keeps them in the order in which they opened.
-    peers: Vec<Peer>,
+    peers: Vec<Session>,
     /// The counters that merges changed, possibly all of them. The poll returns them before the outputs.
     changed: Vec<KeyId>,
     outputs: Vec<Output>,
@@ -659,7 +659,7 @@ impl SyncMachine {
         }
     }
 
-    fn greeted(&self) -> impl Iterator<Item = &Peer> {
+    fn greeted(&self) -> impl Iterator<Item = &Session> {
         self.peers.iter().filter(|peer| peer.greeting.is_some())
     }
 

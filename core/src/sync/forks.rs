@@ -9,7 +9,7 @@
 //! clock that it already had.
 
 use super::scope::ScopeChecks;
-use super::{Body, Digests, Link, Millis, Output, Peer, SyncMachine, Why};
+use super::{Body, Digests, Link, Millis, Output, Session, SyncMachine, Why};
 use crate::error::Error;
 use crate::forks::{Contents, Evidence, Fault};
 use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
@@ -338,7 +338,7 @@ impl SyncMachine {
         }
         self.tell_forked(now, &[old]);
         for at in 0..self.peers.len() {
-            let Peer { link, all, .. } = self.peers[at];
+            let Session { link, all, .. } = self.peers[at];
             self.want_whole(link, old);
             self.prove(replica, link);
             if all {

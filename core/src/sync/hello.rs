@@ -2,7 +2,7 @@
 
 use super::digests::NOTES_DUE;
 use super::scope::{Limits, ScopeChecks};
-use super::{Greeting, Link, Millis, Peer, SyncMachine};
+use super::{Greeting, Link, Millis, Session, SyncMachine};
 use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::layers::Empty;
@@ -61,7 +61,7 @@ impl SyncMachine {
     }
 
     #[inline(never)]
-    pub(super) fn peer(&self, link: Link) -> Option<&Peer> {
+    pub(super) fn peer(&self, link: Link) -> Option<&Session> {
         match MEMBERS {
             true => Some(&self.peers[self.place(link).ok()?]),
             false => self.peers.iter().find(|peer| peer.link == link),
@@ -69,7 +69,7 @@ impl SyncMachine {
     }
 
     #[inline(never)]
-    pub(super) fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
+    pub(super) fn peer_mut(&mut self, link: Link) -> Option<&mut Session> {
         match MEMBERS {
             true => self.place(link).ok().map(|at| &mut self.peers[at]),
             false => self.peers.iter_mut().find(|peer| peer.link == link),
@@ -93,7 +93,7 @@ impl SyncMachine {
             return;
         }
         let next_digest = self.later(now);
-        let mut peer = Peer {
+        let mut peer = Session {
             link,
             broadcast,
             greeting: None,

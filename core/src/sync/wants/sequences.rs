@@ -18,7 +18,7 @@ use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
 use crate::ledger::Stock;
 use crate::quota::sequence::{Given, Watching};
 use crate::replica::Replica;
-use crate::sync::{Level, Link, Millis, Peer, Question, SyncMachine};
+use crate::sync::{Level, Link, Millis, Question, Session, SyncMachine};
 use crate::wire::{Body, DEALS, Digests, Draw};
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -359,7 +359,7 @@ impl SyncMachine {
 
     /// The link to the member that gives numbers under this writer.
     fn dealer(&self, writer: WriterId) -> Option<Link> {
-        let deals = |it: &&Peer| {
+        let deals = |it: &&Session| {
             let greeting = it.greeting.as_ref().filter(|it| it.gives & DEALS > 0);
             greeting.is_some_and(|it| it.writer == writer)
         };
