@@ -1,7 +1,6 @@
 //! Words that docs/glossary.md retires: they may not come back into the code of core, and the sentences of
 //! its docs begin with their subject.
 
-use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// A word that is retired. One in small letters is found as a part of a name, also in capitals: `window` in
@@ -9,53 +8,41 @@ use std::path::{Path, PathBuf};
 struct Word {
     was: &'static str,
     write: &'static str,
-    /// How often it still stands in core. It may only go down.
-    left: usize,
     /// The files in which the word has another meaning, which is its own.
     but_in: &'static [&'static str],
 }
 
-const fn gone(was: &'static str, write: &'static str) -> Word {
-    left(was, write, 0)
-}
-
-const fn left(was: &'static str, write: &'static str, left: usize) -> Word {
+const fn word(was: &'static str, write: &'static str) -> Word {
     let but_in = &[];
-    Word {
-        was,
-        write,
-        left,
-        but_in,
-    }
+    Word { was, write, but_in }
 }
 
-const WORDS: [Word; 9] = [
-    gone("Sync", "SyncMachine"),
-    gone("Handle", "KeyId"),
-    gone("window", "period"),
+const WORDS: [Word; 11] = [
+    word("Sync", "SyncMachine"),
+    word("Handle", "KeyId"),
+    word("window", "period"),
     Word {
         but_in: &[
-            "core/src/idempotency/shares.rs",
             "core/src/bounds.rs",
+            "core/src/idempotency/shares.rs",
             "core/src/sync/shares.rs",
         ],
-        ..gone(
+        ..word(
             "ticket",
             "sequence or number; a ticket is a signed token of access",
         )
     },
-    gone("Roster", "WriterTable"),
-    gone("Card", "WriterState"),
-    gone("Fact", "MembershipRecord"),
-    gone("Walk", "Scan"),
-    gone("lease_ms", "guest_timeout_ms"),
+    word("Roster", "WriterTable"),
+    word("Card", "WriterState"),
+    word("Fact", "MembershipRecord"),
+    word("Says", "Statement"),
+    word("Walk", "Scan"),
+    word("Former", "EarlierWriter"),
+    word("lease_ms", "guest_timeout_ms"),
 ];
 
 /// The first words that hide the subject of a sentence.
 const OPENERS: [&str; 5] = ["Of", "What", "Whoever", "Who", "That"];
-
-/// Files of core whose docs still have sentences that begin so, one a line. The list may only shrink.
-const UNCLEAR: &str = include_str!("unclear.txt");
 
 /// Whether a file has the code of core.
 pub(super) fn covers(name: &Path) -> bool {
@@ -65,42 +52,28 @@ pub(super) fn covers(name: &Path) -> bool {
 /// The breaches in the files of core.
 pub(super) fn broken(files: &[(PathBuf, String)]) -> Vec<String> {
     let mut broken: Vec<String> = WORDS.iter().flat_map(|word| retired(files, word)).collect();
-    let listed: Vec<&str> = UNCLEAR.lines().collect();
-    broken.extend(unclear(files, &listed));
+    broken.extend(unclear(files));
     broken
 }
 
-/// The breaches of one word: each place of one that is gone, and the number of one that is left if that is
-/// another one than the table has.
+/// Each place at which a word stands.
 fn retired(files: &[(PathBuf, String)], word: &Word) -> Vec<String> {
-    let Word {
-        was, write, left, ..
-    } = word;
-    let mut places = Vec::new();
+    let Word { was, write, but_in } = word;
+    let mut broken = Vec::new();
     for (name, text) in files {
-        if word.but_in.iter().any(|it| name == Path::new(it)) {
+        if but_in.iter().any(|it| name == Path::new(it)) {
             continue;
         }
         for (number, line) in shipped(text) {
-            let found = identifiers(line);
-            let count = found.into_iter().filter(|it| has(it, was)).count();
-            let place = format!("{}:{number}", name.display());
-            places.extend(std::iter::repeat_n(place, count));
+            if identifiers(line).into_iter().any(|it| has(it, was)) {
+                let name = name.display();
+                broken.push(format!(
+                    "{name}:{number}: `{was}` is retired: write {write} (docs/glossary.md)"
+                ));
+            }
         }
     }
-    let count = places.len();
-    if *left == 0 {
-        let say = |place| format!("{place}: `{was}` is retired: write {write} (docs/glossary.md)");
-        return places.into_iter().map(say).collect();
-    }
-    let say = match count.cmp(left) {
-        Ordering::Equal => return Vec::new(),
-        Ordering::Greater => {
-            format!("{count} times, at most {left}: write {write} (docs/glossary.md)")
-        }
-        Ordering::Less => format!("{count} times by now: put that into xtask/src/tidy/words.rs"),
-    };
-    vec![format!("core/src: `{was}` stands {say}")]
+    broken
 }
 
 /// Whether a name is or has a retired word.
@@ -131,29 +104,16 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// The files whose docs have sentences that hide their subject and are not listed, and the other way round.
-fn unclear(files: &[(PathBuf, String)], unclear: &[&str]) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (name, text) in files {
-        let listed = unclear.iter().any(|it| name == Path::new(it));
-        let sentences = unclear_sentences(text);
-        match sentences.first() {
-            None if listed => broken.push(format!(
-                "{}: its docs are clear by now: take it off the list in xtask/src/tidy/unclear.txt",
-                name.display()
-            )),
-            Some(first) if !listed => broken.push(format!(
-                "{}: a sentence of the docs hides its subject, begin with a noun: {first}",
-                name.display()
-            )),
-            _ => {}
-        }
-    }
-    let is_gone = |it: &&&str| !files.iter().any(|(name, _)| name == Path::new(it));
-    let say =
-        |it: &&str| format!("{it}: it is gone: take it off the list in xtask/src/tidy/unclear.txt");
-    broken.extend(unclear.iter().filter(is_gone).map(say));
-    broken
+/// The first sentence of each file that hides its subject.
+fn unclear(files: &[(PathBuf, String)]) -> Vec<String> {
+    let first = |(name, text): &(PathBuf, String)| {
+        let sentence = unclear_sentences(text).into_iter().next()?;
+        let name = name.display();
+        Some(format!(
+            "{name}: a sentence of the docs hides its subject, begin with a noun: {sentence}"
+        ))
+    };
+    files.iter().filter_map(first).collect()
 }
 
 /// The lines of a file before its tests, with their numbers.
@@ -220,16 +180,14 @@ mod tests {
     #[test]
     fn each_retired_word_is_found_in_code_alone() {
         for word in &WORDS {
-            let with = |left| Word { left, ..*word };
             let was = word.was;
             let text = format!("fn one(it: &{was}) {{}}\n");
-            let count = |left| retired(&file(&text), &with(left)).len();
-            assert_eq!([0, 1, 2].map(count), [1, 0, 1], "{was}");
+            assert_eq!(retired(&file(&text), word).len(), 1, "{was}");
             let text = format!("// {was}\nlet it = \"{was}\";\nmod tests {{\n{was}();\n");
-            assert_eq!(retired(&file(&text), &with(0)).len(), 0, "{was}");
+            assert_eq!(retired(&file(&text), word).len(), 0, "{was}");
             for place in word.but_in {
                 let there = [(PathBuf::from(place), format!("{was}();\n"))];
-                assert_eq!(retired(&there, &with(0)).len(), 0, "{was}");
+                assert_eq!(retired(&there, word).len(), 0, "{was}");
             }
         }
     }
@@ -272,8 +230,7 @@ mod tests {
         ];
         for text in hidden {
             assert_eq!(unclear_sentences(text).len(), 1, "{text}");
-            assert_eq!(unclear(&file(text), &[]).len(), 1);
-            assert_eq!(unclear(&file(text), &["core/src/one.rs"]).len(), 0);
+            assert_eq!(unclear(&file(text)).len(), 1);
         }
         let clear = [
             "/// The newer of two rows stays, and\n/// What it says with it.\n",
@@ -284,7 +241,6 @@ mod tests {
         ];
         for text in clear {
             assert_eq!(unclear_sentences(text), Vec::<String>::new());
-            assert_eq!(unclear(&file(text), &["core/src/one.rs"]).len(), 1);
         }
     }
 }
