@@ -312,8 +312,10 @@ impl<I: KeyIndex> State<I> {
                 if let Some(lift) = &mut side.lift {
                     again(&mut lift.by);
                 }
-                for withdrawal in side.withdrawals.get_mut().into_iter().flatten() {
-                    again(&mut withdrawal.by);
+                if let Some(withdrawals) = side.withdrawals.get_mut() {
+                    for withdrawal in withdrawals {
+                        again(&mut withdrawal.by);
+                    }
                 }
             }
             page.others.retain(|column| !is_gone(column.writer));

@@ -269,8 +269,10 @@ impl Side {
         if let Some(Some(moved)) = self.moved.get_mut() {
             moved.to.writer = map(moved.to.writer);
         }
-        for withdrawal in self.withdrawals.get_mut().into_iter().flatten() {
-            withdrawal.by.writer = map(withdrawal.by.writer);
+        if let Some(withdrawals) = self.withdrawals.get_mut() {
+            for withdrawal in withdrawals {
+                withdrawal.by.writer = map(withdrawal.by.writer);
+            }
         }
     }
 }
