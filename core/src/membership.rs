@@ -81,10 +81,10 @@ impl Membership {
 
     /// Extends the table to at least this many local numbers.
     pub(crate) fn fit(&mut self, writers: usize) {
-        if let Some(table) = self.table.get_mut()
-            && table.cards.len() < writers
-        {
-            table.cards.resize_with(writers, WriterState::default);
+        if let Some(table) = self.table.get_mut() {
+            while table.cards.len() < writers {
+                table.cards.push(WriterState::default());
+            }
         }
     }
 }
