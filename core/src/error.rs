@@ -3,14 +3,17 @@
 mod detail;
 mod display;
 mod format;
+mod subject;
 
 pub use detail::Detail;
 pub(crate) use detail::detail;
 pub use format::{Limited, Rule};
+#[cfg(feature = "members")]
+pub use subject::Share;
+#[cfg(feature = "budgets")]
+pub use subject::{Holding, Kind};
 
 use crate::layers::GUESTS;
-#[cfg(feature = "members")]
-use crate::sync::Share;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 #[cfg(feature = "budgets")]
@@ -34,13 +37,13 @@ pub struct Short {
     /// The amount that was requested.
     pub asked: u64,
     /// The amount that was available.
-    pub held: crate::ledger::Holding,
+    pub held: Holding,
 }
 
 #[cfg(feature = "budgets")]
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let crate::ledger::Holding {
+        let Holding {
             here,
             pending,
             elsewhere,
@@ -191,7 +194,7 @@ pub enum Error {
     #[cfg(feature = "budgets")]
     WrongKind {
         /// The kind of the thing with this name.
-        kind: crate::ledger::account::Kind,
+        kind: Kind,
     },
     /// This replica has no budget of this name.
     #[cfg(feature = "budgets")]

@@ -5,6 +5,7 @@
 //! folder is the codec of these keys, and their index in the key table ([`index`]). It has no operations:
 //! these stand above the replica, in `quota`.
 
+pub use crate::error::Holding;
 pub(crate) mod account;
 pub(crate) mod index;
 pub(crate) mod period;
@@ -19,16 +20,4 @@ pub enum Stock {
     Room,
     /// Room under a rate limit in a period. Its name is that of the [period](crate::Period).
     Period,
-}
-
-/// The distribution of an amount of a budget, according to this replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
-    /// The amount that this replica may use now.
-    pub here: i128,
-    /// The amount that this replica may use once all members have acknowledged it. It came in under
-    /// idempotency keys, and may have come in elsewhere too.
-    pub pending: i128,
-    /// The amount that other writers hold.
-    pub elsewhere: i128,
 }

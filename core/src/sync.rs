@@ -73,6 +73,8 @@ mod shares;
 mod wants;
 
 #[cfg(feature = "members")]
+pub use crate::error::Share;
+#[cfg(feature = "members")]
 pub use crate::idempotency::Party;
 pub use config::SyncConfig;
 pub use hello::LinkStatus;
@@ -82,8 +84,6 @@ pub use levels::{Level, Question, Reach};
 pub use origins::Accusation;
 #[cfg(feature = "members")]
 pub use rights::{PeerScope, Role};
-#[cfg(feature = "members")]
-pub use shares::Share;
 #[cfg(feature = "budgets")]
 pub use wants::{Supply, WantId};
 

@@ -54,5 +54,4 @@ pub use token::Token;
 #[cfg(feature = "budgets")]
 pub use want::{Draw, Want};
 
-/// The version of the protocol that this crate implements.
-pub const VERSION: u8 = 1;
+pub use crate::bounds::VERSION;

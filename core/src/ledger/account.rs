@@ -14,6 +14,7 @@
 //! The writer comes before the name, so the keys of one writer have a common beginning.
 
 use crate::bounds::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
+pub use crate::error::Kind;
 use crate::error::{Error, Limited};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
@@ -62,27 +63,6 @@ impl core::fmt::Display for LeaseId {
 impl core::fmt::Debug for LeaseId {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         core::fmt::Display::fmt(self, f)
-    }
-}
-
-/// The kind of the thing that has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A plain counter.
-    Counter,
-    /// A budget without a cap.
-    Budget,
-    /// A budget with a cap.
-    CappedBudget,
-}
-
-impl core::fmt::Display for Kind {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Kind::Counter => "a counter",
-            Kind::Budget => "a budget without a cap",
-            Kind::CappedBudget => "a budget with a cap",
-        })
     }
 }
 

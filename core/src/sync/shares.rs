@@ -10,8 +10,7 @@
 
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Link, Millis, SyncMachine};
-use crate::bounds::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
-use crate::error::Error;
+use crate::error::{Error, Share};
 use crate::idempotency::Party;
 use crate::message::Message;
 use crate::message::records::Owner;
@@ -19,42 +18,9 @@ use crate::replica::Replica;
 use crate::writer_id::WriterId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::fmt;
 
 /// Shortest interval in milliseconds between two searches for forgotten writers.
 const SWEEP_MS: Millis = 5_000;
-
-/// A holder of a share of the room for writers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// One owner's key.
-    Owner,
-    /// All peers with one ticket.
-    Ticket,
-    /// All peers of one address.
-    Address,
-}
-
-impl Share {
-    /// Maximum number of its writers.
-    pub fn max(self) -> usize {
-        match self {
-            Share::Owner => OWN_WRITERS_MAX,
-            Share::Ticket => TICKET_WRITERS_MAX,
-            Share::Address => ADDRESS_WRITERS_MAX,
-        }
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Share::Owner => "one owner's key",
-            Share::Ticket => "the holders of one ticket together",
-            Share::Address => "the guests of one address together",
-        })
-    }
-}
 
 /// The shares in which a peer's writers count: its owner's key, the ticket, and the address.
 type Holders = [Option<[u8; 32]>; 3];

@@ -76,7 +76,7 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
         names(&mut end, flood, owner, number);
     }
     let known = end.replica.members().writer_count();
-    assert_eq!(known, 1 + OWN_WRITERS_MAX);
+    assert_eq!(known, 1 + crate::bounds::OWN_WRITERS_MAX);
     // It is told so when one of the others writes, and so is another link under its key.
     let push = Body::Push(first_add(&end, mint(&owner, 999)));
     assert_eq!(closed(&mut end), []);
@@ -104,7 +104,7 @@ fn a_writer_counts_until_it_is_forgotten() {
         names(&mut end, link, owner, number);
     }
     assert!(!end.replica.state.knows(&mint(&owner, 299)));
-    for number in 0..OWN_WRITERS_MAX as u64 {
+    for number in 0..crate::bounds::OWN_WRITERS_MAX as u64 {
         end.replica
             .members_mut()
             .fence(&mint(&owner, number))
