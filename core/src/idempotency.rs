@@ -72,7 +72,7 @@
 //!
 //! **The code.** `core/src/idempotency/withdrawal.rs` (`withdraw`, `duplicates_of`, `withdraw_add`),
 //! `Side::withdraw`, `Slot::withdrawn` and `Slot::last_add` in `core/src/state/slot.rs`, `alone` in
-//! `core/src/state/counter.rs`, `absorb_ready` in `core/src/replica/absorb.rs`.
+//! `core/src/state/counter.rs`, `retire_ready` in `core/src/replica/absorb.rs`.
 //!
 //! **The tests.**
 //! - `core/src/replica/keyed/tests.rs`: `of_two_that_were_taken_apart_one_counts`,

@@ -167,9 +167,9 @@
 //! | `explore` | no | shows its private state as text, to tests that must tell replicas apart | |
 //!
 //! # Where things are
-//! Each folder of `core/src` is one layer, and names only the layers above it in this table. Its module page
-//! says what the layer adds, what it guarantees, and which paper it follows. `xtask/src/tidy/arrows.rs`
-//! holds the arrows.
+//! Each folder of `core/src` is one layer. It names only layers above it in this table, and `layers`, which
+//! chooses what a build has. Its module page says what the layer adds, what it guarantees, and which paper it
+//! follows. `xtask/src/tidy/arrows.rs` holds the arrows.
 //!
 //! - To learn the CRDT, read `state.rs`. Its page gives a reading order for one afternoon.
 //! - Where a duplicate add is withdrawn, and why that is exact: `idempotency.rs`, *Withdrawal*.
@@ -180,7 +180,7 @@
 //! | `error`, `bounds`, `hash`, `sort`, `list`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
-//! | `forks/` | one writer, one clock, two contents: how that shows |
+//! | `forks` | one writer, one clock, two contents: how that shows |
 //! | `membership/` | who counts, who has seen what, what is stable, who takes over |
 //! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
 //! | `wire/` | bytes: version 1 of the format, which `docs/protocol.md` specifies |

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`journal`] | own transactions that are *unconfirmed*: no member is known to hold them |
 //! | [`earlier`] | the same of *earlier writers* of this owner, until it is certain what of each counts, over restarts |
-//! | `replica/journal.rs`, `replica/earlier.rs` | beginning again, and making the transactions again |
+//! | `replica/rejoin.rs` | beginning again, and making the transactions again |
 //! | `sync/earlier.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |
 //!
 //! # What it guarantees

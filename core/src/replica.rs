@@ -11,7 +11,7 @@
 //! | a message in (`merge`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
 //! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
-//! | a rejoin (`journal`) | take a member's whole state, then make unconfirmed transactions again |
+//! | a rejoin (`rejoin`) | take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `restore`) | records since a mark; or the state in parts; and back |
 
 mod absorb;

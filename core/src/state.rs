@@ -6,8 +6,8 @@
 //! Only the slot's own writer changes its shard, and each of its transactions has a greater clock. So of
 //! two copies of a shard the one with the greater clock is the later one, and the join keeps that.
 //!
-//! Four more operations need more than a shard, and [`slot`] has their records: reset, delete, set and
-//! expire. [`counter`] says what slots with such records come to.
+//! Five more operations need more than a shard, and [`slot`] has their records: reset, delete, set, expire
+//! and persist. [`counter`] says what slots with such records come to.
 //!
 //! # What it guarantees
 //! - **The join is commutative, associative and idempotent**, so replicas that saw the same transactions
@@ -46,8 +46,8 @@
 //!
 //! # What it needs
 //! It names no module of the core but seven of the ground: `error` (four variants), `bounds`, `hash`, `sort`,
-//! `list`, `closed` and `writer_id`. The crate `tests/state-alone` compiles it with these alone, without any
-//! feature, and runs its laws, which are in `state/tests.rs`.
+//! `list`, `layers` (its optional parts) and `writer_id`. The crate `tests/state-alone` compiles it with these
+//! alone, without any feature, and runs its laws, which are in `state/tests.rs`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -210,7 +210,7 @@ impl<I: KeyIndex> State<I> {
     /// Returns the clock that a mark has for a local number. Returns 0 if another writer received the number
     /// since the mark.
     pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
-        // Without the members layer no number changes hands, and `assigned` is empty.
+        // In a program without guests no number changes hands, and `assigned` is empty.
         let since = self.assigned.get(number).copied().unwrap_or(self.began);
         match since >= mark.epoch {
             true => 0,

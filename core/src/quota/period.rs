@@ -348,7 +348,7 @@ impl<'a> QuotaRef<'a> {
 }
 
 impl QuotaMut<'_> {
-    /// Proposes the limits of the next configuration, as [`propose_members`](crate::MembersMut::propose)
+    /// Proposes the limits of the next configuration, as [`propose`](crate::MembersMut::propose)
     /// proposes its members. The value of `born` is ignored.
     ///
     /// # Errors

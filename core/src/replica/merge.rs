@@ -66,7 +66,7 @@ impl Replica {
     /// # Errors
     /// [`Error::NotCovered`] if something that the message builds on is missing here,
     /// [`Error::OwnClockAhead`], [`Error::WritersFull`] where peers bring too many
-    /// (see [`limits`](crate::bounds)), [`Error::CountersFull`]. Nothing is changed then.
+    /// (see [`bounds`](crate::bounds)), [`Error::CountersFull`]. Nothing is changed then.
     pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
         self.merge_with(message, None, &mut |_| ())
     }
