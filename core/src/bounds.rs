@@ -2,9 +2,6 @@
 //!
 //! A bound is checked before the bounded memory is allocated.
 
-/// The version of the protocol that this crate implements.
-pub const VERSION: u8 = 1;
-
 /// Longest counter key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest name of a budget, in bytes of UTF-8: its keys have a writer's id beside it.

@@ -10,6 +10,7 @@ pub(crate) use detail::detail;
 pub use format::{Limited, Rule};
 #[cfg(feature = "members")]
 pub use subject::Share;
+pub use subject::VERSION;
 #[cfg(feature = "budgets")]
 pub use subject::{Holding, Kind};
 

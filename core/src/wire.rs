@@ -54,4 +54,4 @@ pub use token::Token;
 #[cfg(feature = "budgets")]
 pub use want::{Draw, Want};
 
-pub use crate::bounds::VERSION;
+pub use crate::error::VERSION;

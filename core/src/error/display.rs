@@ -240,7 +240,7 @@ impl fmt::Display for Error {
             Error::Version { min, max } => write!(
                 f,
                 "the peer speaks protocol versions {min} to {max}, this program speaks {}; upgrade the older one",
-                crate::bounds::VERSION
+                super::VERSION
             ),
             Error::WrongSpace => f.write_str("a frame of another space came on this link"),
             Error::Handshake => f.write_str("a link opens with one hello, before anything else"),

@@ -5,6 +5,9 @@ use crate::bounds;
 #[cfg(feature = "members")]
 use core::fmt;
 
+/// The version of the protocol that this crate implements.
+pub const VERSION: u8 = 1;
+
 /// The distribution of an amount of a budget, according to this replica.
 #[cfg(feature = "budgets")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
