@@ -1,5 +1,5 @@
-//! Consistency levels: how far a transaction is held, here and by members, and tokens that carry the writers
-//! and clocks that a session depends on.
+//! Consistency levels: which transactions count, here and at members. Tokens carry the writers and clocks
+//! that a session depends on.
 //!
 //! A member vouches for a transaction if it counts. A majority of members that vouch makes a quorum read or
 //! write; [the argument](crate::sync) stands in `sync/levels.rs`. A token gives the session guarantees of
@@ -41,7 +41,7 @@ pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
     (era, number.saturating_add(u64::from(accepted)))
 }
 
-/// How far transactions are held: see [`Replica::consistency`].
+/// Reads of which transactions count: see [`Replica::consistency`].
 ///
 /// A view: it borrows the replica, reads, and changes nothing.
 ///

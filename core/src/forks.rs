@@ -406,7 +406,6 @@ impl ForkLog {
         core::mem::take(&mut self.fresh_faults)
     }
 
-    #[cold]
     /// Keeps the evidence of the forks that a merge found, `count` of them.
     #[inline(always)]
     pub(crate) fn report_all(&mut self, state: &mut State, forks: &[Fork], count: u64) {
@@ -418,6 +417,7 @@ impl ForkLog {
 
     /// Keeps the evidence of one fork. The merge installed its record at a covered clock. The record has to be
     /// stored and sent, as a new one is.
+    #[cold]
     fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
         let writer = state.writers[number as usize];
         state.rework(&[writer]);
