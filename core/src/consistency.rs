@@ -8,7 +8,7 @@
 #[cfg(feature = "tokens")]
 use crate::bounds::TOKEN_WRITERS_MAX;
 #[cfg(feature = "tokens")]
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::layers::State;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
@@ -211,7 +211,9 @@ impl<'a> Consistency<'a> {
     pub fn room_in_token(self, before: &Token) -> Result<(), Error> {
         let writers = self.unheld_of(before.vector()).len() + 1;
         match writers > TOKEN_WRITERS_MAX {
-            true => Err(Error::TokenFull { writers }),
+            true => Err(Error::TokenFull {
+                writers: detail(writers),
+            }),
             false => Ok(()),
         }
     }

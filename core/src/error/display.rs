@@ -1,18 +1,18 @@
 //! The texts of errors for people.
 
 use super::Error;
-#[cfg(feature = "guests")]
+#[cfg(feature = "members")]
 use crate::bounds;
 use core::fmt;
 
-#[cfg(not(feature = "guests"))]
+#[cfg(not(feature = "members"))]
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code())
     }
 }
 
-#[cfg(feature = "guests")]
+#[cfg(feature = "members")]
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -95,12 +95,10 @@ impl fmt::Display for Error {
             Error::Stranger { writer } => {
                 write!(f, "no member of the space has taken writer {writer} in")
             }
-            #[cfg(feature = "guests")]
             Error::NotYours { writer } => write!(
                 f,
                 "writer {writer} was not proved to be the sender's own, so it must not speak for it"
             ),
-            #[cfg(feature = "guests")]
             Error::BeyondRole => {
                 f.write_str("the role does not allow this: writers only add, and readers only read")
             }
@@ -122,7 +120,6 @@ impl fmt::Display for Error {
                 i64::MIN,
                 i64::MAX
             ),
-            #[cfg(feature = "guests")]
             Error::Expired => f.write_str(
                 "the counter has expired, and this role may not delete it; add through a member",
             ),

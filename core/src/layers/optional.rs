@@ -22,6 +22,7 @@
 //! | pacing of pushes, changes by epoch | a page writes little, and holds few counters |
 //! | broadcast | a page has links only |
 //! | the scope of peers, the idempotency log | a page is a member of no space, and limits nobody |
+//! | details and texts of errors | a page shows codes only |
 
 #![allow(dead_code, reason = "a program has one of the two")]
 

@@ -12,7 +12,7 @@ mod silent;
 use super::earlier::End;
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Link, Millis, Output, SyncMachine};
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Owner};
@@ -235,9 +235,9 @@ impl SyncMachine {
             // The peer will receive what is here, and send more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
             // The peer has another writer by now, and the frame that named it was lost.
-            #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
-                let live = live.filter(|live| *live != stranger && replica.members().is_member());
+                let live =
+                    live.filter(|live| detail(*live) != stranger && replica.members().is_member());
                 if let Some(writer) = live.filter(|live| !replica.members().is_counted_member(live))
                 {
                     self.tell_ended(replica, link, writer, upto);

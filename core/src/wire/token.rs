@@ -8,7 +8,7 @@
 use super::bytes::read_all;
 use super::message::{put_vector, read_vector};
 use crate::bounds::TOKEN_WRITERS_MAX;
-use crate::error::{Error, Rule};
+use crate::error::{Error, Rule, detail};
 use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -56,7 +56,9 @@ impl Token {
     pub(crate) fn new(vector: VersionVector) -> Result<Token, Error> {
         match vector.len() {
             ..=TOKEN_WRITERS_MAX => Ok(Token(vector)),
-            writers => Err(Error::TokenFull { writers }),
+            writers => Err(Error::TokenFull {
+                writers: detail(writers),
+            }),
         }
     }
 
@@ -84,7 +86,9 @@ impl core::str::FromStr for Token {
 
     /// Reads a token's text. It accepts exactly the texts that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Token, Error> {
-        let refused = || Error::Token { chars: text.len() };
+        let refused = || Error::Token {
+            chars: detail(text.len()),
+        };
         let bytes = bytes(text).ok_or_else(refused)?;
         let vector = read_all(&bytes, |reader| match reader.u8() {
             VERSION => read_vector(reader),
