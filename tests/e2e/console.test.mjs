@@ -28,7 +28,7 @@ after(async () => {
 });
 
 /** The console of a node in a page of its own profile, that has to have nothing to complain of. */
-async function opened(address, options = {}) {
+async function opened(address, { prepare, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, reducedMotion: 'reduce', ...options });
   const page = await context.newPage();
   page.complaints = [];
@@ -40,6 +40,7 @@ async function opened(address, options = {}) {
     if (['error', 'warning'].includes(message.type()) && !refused) page.complaints.push(message.text());
   });
   page.on('request', (request) => page.asked.add(new URL(request.url()).origin));
+  await prepare?.(page);
   await page.goto(`${address}/#console`);
   await page.locator('#ledger-status[data-state="live"]').waitFor();
   return { page, close: () => context.close() };
@@ -221,34 +222,37 @@ test('a write whose answer gets lost counts once when it is tried again', { skip
 
 test('a hundred thousand counters: each can be reached, and few are in the document', { skip }, async () => {
   const many = await oneNode();
-  // In an order that is none, and with numbers that sort otherwise than their keys.
-  await fill(many.address, Array.from({ length: MANY }, (_, at) => [`many:${String((at * 7_919) % MANY).padStart(5, '0')}`, ((at * 7_919) % MANY) * 31 % MANY]));
-  const { page, close } = await opened(many.address);
-  const key = (at) => `many:${String(at).padStart(5, '0')}`;
-  const value = (at) => (at * 31) % MANY;
-  await until('all to be counted', async () => (await status(page)) === '100,000 counters');
-  assert.equal(await first(page), `${key(0)} 0`);
-  assert.ok((await page.locator('.grid-row').count()) < 80);
-  await page.focus('#grid');
-  await page.keyboard.press('End');
-  await until('the last one', async () => (await rows(page)).at(-1) === `${key(99_999)} ${value(99_999)}`);
-  await shows(page, String(value(99_999)));
-  await page.locator('#grid').evaluate((grid) => (grid.scrollTop = 44 * 50_000));
-  await until('the middle', async () => (await rows(page)).includes(`${key(50_003)} ${value(50_003)}`));
-  await find(page, 'many:123');
-  await until('a hundred of them', async () => (await status(page)) === '100 counters of 100,000');
-  await find(page, '');
-  await page.click('[data-sort="value"]');
-  // 31 has no factor in common with the number of counters: each value is there once.
-  const greatest = Array.from({ length: MANY }, (_, at) => at).find((at) => value(at) === MANY - 1);
-  await until('the greatest first', async () => (await first(page)) === `${key(greatest)} 99999`);
-  await page.click('[data-sort="recent"]');
-  await page.hover('#ledger-title');
-  await tell(many.address, 'add', key(77_777), '1');
-  await until('what changed first', async () => (await first(page)) === `${key(77_777)} ${value(77_777) + 1}`);
-  assert.deepEqual(page.complaints, []);
-  await close();
-  await many.stop();
+  try {
+    // In an order that is none, and with numbers that sort otherwise than their keys.
+    await fill(many.address, Array.from({ length: MANY }, (_, at) => [`many:${String((at * 7_919) % MANY).padStart(5, '0')}`, ((at * 7_919) % MANY) * 31 % MANY]));
+    const { page, close } = await opened(many.address);
+    const key = (at) => `many:${String(at).padStart(5, '0')}`;
+    const value = (at) => (at * 31) % MANY;
+    await until('all to be counted', async () => (await status(page)) === '100,000 counters');
+    assert.equal(await first(page), `${key(0)} 0`);
+    assert.ok((await page.locator('.grid-row').count()) < 80);
+    await page.focus('#grid');
+    await page.keyboard.press('End');
+    await until('the last one', async () => (await rows(page)).at(-1) === `${key(99_999)} ${value(99_999)}`);
+    await shows(page, String(value(99_999)));
+    await page.locator('#grid').evaluate((grid) => (grid.scrollTop = 44 * 50_000));
+    await until('the middle', async () => (await rows(page)).includes(`${key(50_003)} ${value(50_003)}`));
+    await find(page, 'many:123');
+    await until('a hundred of them', async () => (await status(page)) === '100 counters of 100,000');
+    await find(page, '');
+    await page.click('[data-sort="value"]');
+    // 31 has no factor in common with the number of counters: each value is there once.
+    const greatest = Array.from({ length: MANY }, (_, at) => at).find((at) => value(at) === MANY - 1);
+    await until('the greatest first', async () => (await first(page)) === `${key(greatest)} 99999`);
+    await page.click('[data-sort="recent"]');
+    await page.hover('#ledger-title');
+    await tell(many.address, 'add', key(77_777), '1');
+    await until('what changed first', async () => (await first(page)) === `${key(77_777)} ${value(77_777) + 1}`);
+    assert.deepEqual(page.complaints, []);
+    await close();
+  } finally {
+    await many.stop();
+  }
 });
 
 test('it is used by keys alone, and tells who reads by ear where they are', { skip }, async () => {
@@ -292,6 +296,52 @@ test('each space of the node can be looked at, and changed', { skip }, async () 
     const held = async (space) => (await (await fetch(`${spaces.address}/v1/spaces/${space}/counters`)).json()).counters.map(({ key, value }) => `${key} ${value}`).join();
     assert.equal(await held('other'), 'there 6');
     assert.equal(await held('default'), 'here 1');
+    assert.deepEqual(page.complaints, []);
+    await close();
+  } finally {
+    await spaces.stop();
+  }
+});
+
+test('what was under way when another space was opened is not shown there', { skip }, async () => {
+  const spaces = await oneNode('--space', 'default', '--space', 'other');
+  try {
+    await fill(spaces.address, [['here', 1]]);
+    assert.equal((await fetch(`${spaces.address}/v1/spaces/other/add`, { method: 'POST', body: 'there\t5' })).status, 200);
+    const { page, close } = await opened(spaces.address, {
+      // Holds what the worker tells while `held` is a list.
+      prepare: (page) => page.addInitScript(() => {
+        const told = Object.getOwnPropertyDescriptor(Worker.prototype, 'onmessage');
+        Object.defineProperty(Worker.prototype, 'onmessage', {
+          set(tell) {
+            told.set.call(this, (event) => (globalThis.held ? globalThis.held.push(() => tell(event)) : tell(event)));
+          },
+        });
+      }),
+    });
+    await until('the one here', async () => (await rows(page)).join() === 'here 1');
+    let answer;
+    await page.route('**/spaces/default/transactions', async (route) => {
+      await new Promise((resolve) => (answer = resolve));
+      await route.continue();
+    });
+    await page.click('#detail-add');
+    await until('the add to be under way', () => answer !== undefined);
+    await page.evaluate(() => void (globalThis.held = []));
+    await page.waitForFunction(() => globalThis.held.length > 0);
+    await page.selectOption('#space', 'other');
+    await page.evaluate(() => {
+      const held = globalThis.held;
+      globalThis.held = undefined;
+      for (const tell of held) tell();
+    });
+    const written = page.waitForResponse('**/spaces/default/transactions');
+    answer();
+    await (await written).finished();
+    await shows(page, '5');
+    await page.click('#detail-add');
+    await shows(page, '6');
+    assert.equal((await rows(page)).join(), 'there 6');
     assert.deepEqual(page.complaints, []);
     await close();
   } finally {

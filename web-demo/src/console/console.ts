@@ -40,6 +40,8 @@ export class Console {
   #chosen: string | undefined;
   #before: Looked | undefined;
   #known = 0;
+  /** How often a space was opened. The worker numbers its answers by it. */
+  #opening = 0;
 
   constructor(replica: Replica, origin: string | undefined) {
     this.#replica = replica;
@@ -78,8 +80,10 @@ export class Console {
     this.#space = space;
     this.#chosen = undefined;
     this.#before = undefined;
-    this.#ask({ do: 'open', place: this.#place });
+    this.#opening += 1;
+    this.#ask({ do: 'open', place: this.#place, opening: this.#opening });
     this.#detail.use(this.#source());
+    this.#grid.show(0, [], 0);
     this.#restart();
   }
 
@@ -128,6 +132,8 @@ export class Console {
   }
 
   #told(told: Told): void {
+    // An answer that was under way when another space was opened is about the space before.
+    if (told.opening !== this.#opening) return;
     if (told.kind === 'news') return this.#faults.tell(told.name, told.data, told.at);
     const { from, rows, count, known, state, partial, chosen } = told;
     this.#known = known;

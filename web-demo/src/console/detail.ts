@@ -83,6 +83,8 @@ export class Detail {
 
   /** Asks for a name, and makes a counter. */
   create(key: string, made: (key: string) => void): void {
+    const source = this.#source;
+    if (!source) return;
     this.#asker.ask({
       title: 'New counter',
       text: 'The first add makes it, here and everywhere.',
@@ -93,20 +95,27 @@ export class Detail {
         { name: 'number', label: 'Begin with', value: '0' },
       ],
       act: async ({ key: name = '', number = '' }) => {
-        this.#changed(name, await this.#source!.write({ op: 'add', key: name, by: number }));
-        made(name);
+        if (await this.#write(source, { op: 'add', key: name, by: number })) made(name);
       },
     });
   }
 
+  /** Writes. Returns whether the value is of the space that is still open, and then tells of it. */
+  async #write(source: Source, deed: Deed): Promise<boolean> {
+    const value = await source.write(deed);
+    const open = source === this.#source;
+    if (open) this.#changed(deed.key, value);
+    return open;
+  }
+
   async #adds(): Promise<void> {
     const { key } = this.#shown ?? {};
-    if (key === undefined || !this.#source || this.#add.disabled) return;
+    const source = this.#source;
+    if (key === undefined || !source || this.#add.disabled) return;
     this.#add.disabled = true;
     try {
-      const value = await this.#source.write({ op: 'add', key, by: this.#by.value.trim() });
+      await this.#write(source, { op: 'add', key, by: this.#by.value.trim() });
       this.#complaint.replaceChildren();
-      this.#changed(key, value);
     } catch (error) {
       complain(this.#complaint, error);
     } finally {
@@ -116,7 +125,8 @@ export class Detail {
 
   #asks(op: 'set' | 'reset' | 'delete'): void {
     const { key, value } = this.#shown ?? {};
-    if (key === undefined) return;
+    const source = this.#source;
+    if (key === undefined || !source) return;
     const now = value === undefined ? 'nothing' : grouped(value);
     const rest = 'What others add at the same moment stays.';
     const asked = {
@@ -130,7 +140,7 @@ export class Detail {
       ...(op === 'set' ? { fields: [{ name: 'number', label: 'New value', value: String(value ?? 0n) }] } : {}),
       act: async ({ number = '' }) => {
         const deed: Deed = op === 'set' ? { op, key, value: number } : { op, key };
-        this.#changed(key, await this.#source!.write(deed));
+        await this.#write(source, deed);
       },
     });
   }
@@ -147,7 +157,7 @@ export class Detail {
     this.#sharded = { key, changed, at: now };
     const source = this.#source;
     const shards = await source?.shards(key).catch(() => []);
-    if (!shards || key !== this.#shown?.key) return;
+    if (!shards || source !== this.#source || key !== this.#shown?.key) return;
     const self = source?.self() ?? '';
     const parts = shares([...shards]);
     element('detail-bar').replaceChildren(

@@ -110,7 +110,8 @@ export class Grid {
   }
 
   get #pool(): number {
-    return Math.ceil((this.#height || 600) / ROW_PX) + 2 * MORE;
+    // Rows that were once drawn stay, also when the grid gets lower.
+    return Math.max(Math.ceil((this.#height || 600) / ROW_PX) + 2 * MORE, this.#drawn.length);
   }
 
   #soon(): void {

@@ -22,8 +22,8 @@ export interface Look extends View {
 
 /** What the page asks of the worker. */
 export type Asked =
-  /** Reads a space of a node; without a place, the page tells of its own counters. */
-  | { readonly do: 'open'; readonly place: Place | undefined }
+  /** Reads a space of a node; without a place, the page tells of its own counters. `opening` numbers the answers. */
+  | { readonly do: 'open'; readonly place: Place | undefined; readonly opening: number }
   | { readonly do: 'look'; readonly look: Look }
   | { readonly do: 'choose'; readonly key: string | undefined }
   /** Counters that the page knows better: its own, and what an answer to a write showed. */
@@ -54,6 +54,8 @@ export interface Chosen extends Shown {
 export type Told =
   | {
       readonly kind: 'rows';
+      /** The number of the opening that the rows belong to. */
+      readonly opening: number;
       readonly from: number;
       readonly rows: readonly Shown[];
       /** How many rows the view has. */
@@ -65,7 +67,7 @@ export type Told =
       readonly partial: boolean;
       readonly chosen: Chosen | undefined;
     }
-  | { readonly kind: 'news'; readonly name: string; readonly data: Readonly<Record<string, unknown>>; readonly at: number };
+  | { readonly kind: 'news'; readonly opening: number; readonly name: string; readonly data: Readonly<Record<string, unknown>>; readonly at: number };
 
 /** Whether what is shown is all there is, and the newest. */
 export type State = 'reading' | 'live' | 'waiting' | Problem;

@@ -13,6 +13,7 @@ const rows = new Rows();
 let feed: Feed | undefined;
 let look: Look | undefined;
 let chosen: string | undefined;
+let opening = 0;
 let pending = false;
 
 const post = (told: Told): void => postMessage(told);
@@ -26,6 +27,7 @@ function show(): void {
   const order = rows.order(look, held);
   post({
     kind: 'rows',
+    opening,
     from: look.from,
     rows: order.slice(look.from, look.to).map((row) => shown(row, now)),
     count: order.length,
@@ -66,7 +68,8 @@ onmessage = ({ data }: MessageEvent<Asked>) => {
       feed?.close();
       rows.clear();
       chosen = undefined;
-      feed = data.place && new Feed(data.place, rows, soon, (name, news) => post({ kind: 'news', name, data: news, at: Date.now() }));
+      opening = data.opening;
+      feed = data.place && new Feed(data.place, rows, soon, (name, news) => post({ kind: 'news', opening, name, data: news, at: Date.now() }));
       return soon();
     case 'look':
       look = data.look;
