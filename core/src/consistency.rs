@@ -1,9 +1,21 @@
-//! Consistency levels: which transactions count, here and at members. Tokens carry the writers and clocks
-//! that a session depends on.
+//! Consistency levels and sessions: which transactions count, here and at members.
 //!
-//! A member vouches for a transaction if it counts. A majority of members that vouch makes a quorum read or
-//! write; [the argument](crate::sync) stands in `sync/levels.rs`. A token gives the session guarantees of
-//! Terry et al. (1994).
+//! # What it adds
+//! A writer may be over, and then only a part of its transactions counts. So a version vector alone does not say
+//! what a replica vouches for. [`Consistency`] does: it reads the state, the membership and the journal, and
+//! changes nothing. It also reads and writes *tokens*, by which a client carries what its session depends on to
+//! another replica.
+//!
+//! # What it guarantees
+//! - **A member vouches for a transaction only if it counts**, in the writer's own shards or in its successor's.
+//! - **A quorum read misses no quorum write.** A majority of members vouches for each of them. The argument, and
+//!   where it ends, are in `sync/levels.rs`, with the conversation that asks the members.
+//! - **A replica that covers a token shows everything that its session has read and written.**
+//!
+//! # What it follows, and where it departs
+//! Levels are quorum consensus (Gifford 1979), without a version number for each value: answers are merged. Tokens
+//! give the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994). One vector stands
+//! for the read set and for the write set, because a replica's view is a causal cut.
 
 #[cfg(feature = "tokens")]
 use crate::bounds::TOKEN_WRITERS_MAX;
@@ -67,8 +79,8 @@ impl<'a> Consistency<'a> {
         }
     }
 
-    /// The number of transactions that this replica made, under this and earlier writers, and that no member
-    /// is known to have; 0 while the space is open.
+    /// The number of unconfirmed transactions, of this and of earlier writers: no member is known to have them.
+    /// 0 while the space is open.
     #[inline]
     pub fn unconfirmed(self) -> usize {
         self.rejoin.unheld(self.membership)

@@ -1,4 +1,5 @@
-//! All errors, with a stable code for each.
+//! All errors, with a stable code for each. `display` has their texts, `detail` the details beside their codes,
+//! `format` and `subject` the names in both.
 
 mod detail;
 mod display;
@@ -95,7 +96,7 @@ pub enum Error {
         /// The number.
         handle: Detail<u32>,
     },
-    /// The space cannot hold one more counter.
+    /// There is no room for the bytes of one more key.
     CountersFull {
         /// How many counters it has.
         counters: Detail<usize>,

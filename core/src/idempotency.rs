@@ -16,6 +16,7 @@
 //! | `withdrawal` | the search for duplicates, and their withdrawal |
 //! | `gaps` | keys that are missing here, and when a member gives them up |
 //! | `shares` | which caller loses its oldest key when room runs out |
+//! | `view` | the log as a caller reads and bounds it |
 //! | `none` | the null object of a program that is never a member: it remembers no key |
 //!
 //! # What it guarantees
@@ -38,11 +39,12 @@
 //!
 //! # Withdrawal
 //! **The rule.** Let several transactions with one [`Once`](crate::Once) be known. The one that counts is the
-//! least by writer id and clock. For every other one, and for each counter that it added to, the replica
-//! writes a [`Withdrawal`](crate::state::slot::Withdrawal) into the slot of *that transaction's writer*: its
-//! clock, the amount that it added there, and the clock of the add before it. There, and nowhere else, a
-//! duplicate add is withdrawn. Its cancels stay, because a cancel that is made twice is one, and of two equal
-//! assignments one counts anyway.
+//! least by writer id and clock. For every other one, the replica writes a
+//! [`Withdrawal`](crate::state::slot::Withdrawal) for each counter that it added to. The record goes into the
+//! slot of *that transaction's writer*. It has the transaction's clock, the amount that it added there, and the
+//! clock of the add before it. There, and nowhere else, a duplicate add is withdrawn.
+//!
+//! Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one counts anyway.
 //!
 //! **When.** An insertion into the log that meets another transaction of the same request marks the key as
 //! due.
@@ -50,8 +52,8 @@
 //! member's duties, `acknowledge` and `absorb`, call it first.
 //!
 //! **Why that is exact.**
-//! 1. *The amount is the right one.* A member works it out when it makes the transaction: the difference of
-//!    its slot's total before and after, within one life (`keyed_add`). It travels with the key.
+//! 1. *The amount is the right one.* A member works it out when it makes the transaction (`keyed_add`). It is
+//!    the difference of the slot's total before and after, within one life. It travels with the key.
 //! 2. *All replicas choose the same one.* Writer ids and clocks never change, so the least is the least
 //!    everywhere. There is one exception. A forgotten writer's transaction counts for certain if no
 //!    duplicate and no key gap was known when it was forgotten (`Instance::sole`). All who count had

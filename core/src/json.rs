@@ -1,7 +1,15 @@
 //! JSON of the full shard map, for people and other languages, through serde.
 //!
-//! Every 64-bit number is a decimal string: JSON readers that hold numbers as floats would round
-//! them.
+//! # What it adds
+//! [`Serialize`] for [`Replica`]: the vector, and each counter with its value, its expiry and its shards. Nothing
+//! reads it back; stores and links use the [wire format](crate::wire).
+//!
+//! # What it guarantees
+//! Keys and writers ascend, so the text follows from the replica alone. Every 64-bit number is a decimal string,
+//! because JSON readers that hold numbers as floats would round them.
+//!
+//! # What it follows
+//! RFC 8259, through serde.
 
 use crate::replica::Replica;
 use crate::state::page::Shard;

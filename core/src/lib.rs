@@ -167,17 +167,24 @@
 //! | `explore` | no | shows its private state as text, to tests that must tell replicas apart | |
 //!
 //! # Where things are
-//! Each folder of `core/src` is one layer. It names only layers above it in this table, and `layers`, which
-//! chooses what a build has. Its module page says what the layer adds, what it guarantees, and which paper it
-//! follows. `xtask/src/tidy/arrows.rs` holds the arrows.
+//! Each folder or file of `core/src` in this table is one layer, or a part of the ground below all layers. A
+//! layer names the ground, and layers that come earlier in the table. `layers` is the exception: it chooses
+//! which layers a build has, so it names those, and everybody may name it. By it `replica` meets `quota`, which
+//! is above. `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
 //!
-//! - To learn the CRDT, read `state.rs`. Its page gives a reading order for one afternoon.
-//! - Where a duplicate add is withdrawn, and why that is exact: `idempotency.rs`, *Withdrawal*.
-//! - Which records may be collected, and when: `membership/stability.rs`, *Collection*.
+//! The module page of a layer says what the layer adds, what it guarantees, and which paper it follows.
+//! `cargo doc --document-private-items` shows these pages, and makes links of the following names.
+//!
+//! - To learn the CRDT, read [`state`]. Its page gives a reading order for one afternoon.
+//! - **Where is a duplicate add withdrawn, and why is that exact?** See
+//!   [`idempotency`, *Withdrawal*](idempotency#withdrawal).
+//! - **Which records may be collected, and when?** See
+//!   [`membership::stability`, *Collection*](membership::stability#collection).
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `bounds`, `hash`, `sort`, `list`, `writer_id`, `once` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `forks` | one writer, one clock, two contents: how that shows |
@@ -191,10 +198,11 @@
 //! | `quota/` | budgets, leases, sequences and rate limits, made of counters |
 //! | `sync/` | the sync machine |
 //! | `json` | the shard map as JSON |
-//! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
 
 #![no_std]
 #![forbid(unsafe_code)]
+// The guide leads to pages of private layers. `cargo xtask check` sees that each link leads somewhere.
+#![allow(rustdoc::private_intra_doc_links)]
 
 extern crate alloc;
 #[cfg(test)]

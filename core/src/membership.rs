@@ -18,8 +18,9 @@
 //! | [`retire`], [`forget`] | which writer takes over from one that is gone; what is remembered of it |
 //! | [`votes`] | how members agree on the next configuration |
 //! | [`gaps`] | how far a writer may be acknowledged while idempotency keys are missing |
-//! | [`room`] | every bound of a replica's state, judged at one place |
+//! | [`room`] | the bounds of writers, judged at one place; those of keys are in `state/keys.rs` |
 //! | [`index`], [`listing`], [`none`] | finding writers fast; what a user can see; the empty table of an open space |
+//! | `local` | private state as text, for tests with the feature `explore` |
 //!
 //! # What it guarantees
 //! - **Two configurations of one number never both take effect.** A forced one begins a new era.

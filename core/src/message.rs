@@ -1,10 +1,24 @@
 //! Messages: a delta interval, with what members say of its writers and the keys of its transactions.
 //!
-//! A push of one add, the answer to a pull and a whole state are this one type. A receiver applies a message as
-//! one, and only if it covers what the message builds on. The [delta](crate::state::delta) has the source.
+//! # What it adds
+//! A push of one add, the answer to a pull and a whole state are this one type: [`Message`]. It adds membership
+//! records and keyed operations to the [delta](crate::state::delta) of the state.
 //!
-//! Records and keys are stamped like shards. So they are part of the interval by the same rule, and arrive in
-//! causal order with the shards.
+//! | file | holds |
+//! |---|---|
+//! | `message.rs` | the message, and the operations that were made under idempotency keys |
+//! | [`records`] | membership records: what members say of writers |
+//! | [`journal`] | for a store only: own transactions that are unconfirmed |
+//!
+//! # What it guarantees
+//! - **One interval for all.** Records and keys are stamped like shards. So they are part of the interval by the
+//!   same rule, and arrive in causal order with the shards.
+//! - **A message names what it builds on.** A receiver applies it as one, and only if it covers that.
+//! - **One order.** Writers, keys, records and keyed operations ascend, so a message has one encoding.
+//!
+//! # What it follows
+//! It is data, and has no algorithm of its own. The delta interval is that of
+//! [the state](crate::state#what-it-follows-and-where-it-departs).
 
 pub(crate) mod journal;
 pub(crate) mod records;

@@ -1,26 +1,43 @@
 //! Quota: budgets, leases, sequences and rate limits. This layer stands above the replica.
 //!
 //! # What it adds
+//! Four things that need a promise across members, made of plain counters:
 //!
-//! | | meaning | guarantee | source |
-//! |---|---|---|---|
-//! | budget ([`budget`]) | an amount that many writers spend from at once | no causal cut shows its value below its floor or above its cap | bounded counters (Balegas et al., "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", 2015) |
-//! | lease ([`lease`]) | rights set aside for a client, which spends them without asking | they come back only after the client has stopped, if clocks keep the bounds of [`lease_until`](lease::lease_until) | leases (Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989), here on rights and not on cached data |
-//! | sequence ([`sequence`]) | numbers from 1 on | no number is handed out twice | one process uses a range of numbers, after a majority has acknowledged the range |
-//! | rate limit ([`period`]) | an amount for each period of a key | all members together bring in no more than the limit | a bounded counter for each period, in which each member mints its share |
+//! | thing | meaning |
+//! |---|---|
+//! | budget ([`budget`], `stock`) | an amount that many writers spend from at once |
+//! | lease ([`lease`]) | rights set aside for a client, which spends them without asking |
+//! | sequence ([`sequence`]) | numbers from 1 on |
+//! | rate limit ([`period`]) | an amount for each period of a key |
 //!
-//! The guarantees need correct writers. Two processes with one writer id can overdraw an account. A replica
-//! that merges such an account reports a fault ([`overdrawn`]).
+//! # What it guarantees
+//! - **Budget.** No causal cut shows its value below its floor or above its cap.
+//! - **Lease.** Its rights come back only after the client has stopped, if clocks keep the bounds of
+//!   [`lease_until`](lease::lease_until).
+//! - **Sequence.** No number is handed out twice.
+//! - **Rate limit.** All members together bring in no more than the limit.
+//!
+//! All four need correct writers. Two processes with one writer id can overdraw an account. A replica that merges
+//! such an account reports a fault ([`overdrawn`]).
+//!
+//! # What it follows, and where it departs
+//! | source | used here | departure |
+//! |---|---|---|
+//! | Bounded counters (Balegas et al., "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", 2015) | rights that each writer holds, and moves to others | a plain counter for each holder, in place of a matrix of transfers; a successor inherits |
+//! | Leases (Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989) | a term after which the giver may use the thing itself | on rights, and not on cached data |
+//! | Majority quorums (Gifford 1979) | one process uses a range of a sequence after a majority has acknowledged the range | the range is a counter of the state |
 //!
 //! # How it works
 //!
 //! Rights, room, ranges and shares are plain counters under reserved keys (`ledger`). Members move them by
-//! transactions. Joins, the wire, stores and collection treat these counters like any other. Two rules go
-//! beyond bounded counters:
+//! transactions. Joins, the wire, stores and collection treat these counters like any other. Three
+//! rules go beyond bounded counters:
 //!
 //! - **Inheritance** ([`inherit`]). A writer that ends leaves its rights to the writer that absorbs it.
 //! - **Pending amounts** ([`pending`]). A replica may spend an amount that came in under an idempotency key
 //!   only once it is stable. Until then the amount can still be withdrawn as a duplicate.
+//! - **Rejoin** (`again`). A replica that rejoins makes operations of the earlier writer again, as far as its
+//!   rights allow.
 //!
 //! [`Quota`] owns the rest, which is not part of the state: pending amounts, the amounts used of late, the
 //! ranges that this process may hand out, and the last configurations.
@@ -40,6 +57,12 @@
 //!
 //! A program without the feature `budgets` has a null object instead, whose hooks do nothing. Members request
 //! rights and numbers from each other in `sync/wants`.
+//!
+//! # Why it is no crate of its own
+//! A writer that retires, a duplicate that is withdrawn and a replica that rejoins take their rights along. So
+//! this layer needs the parts of a replica and the six points, which are private to the crate. A crate of its
+//! own would make all of them public, for one user. The boundary is held by the arrows between folders instead
+//! (`xtask/src/tidy/arrows.rs`), and a program without it leaves it out by the feature.
 
 pub(crate) mod budget;
 pub(crate) mod lease;

@@ -1,18 +1,32 @@
 //! The replica: one copy of a space's state, composed of the layers.
 //!
+//! # What it adds
 //! A replica owns one part of each layer: the [state](crate::state), the [log of forks](crate::forks), the
-//! [membership](crate::membership), what a [rejoin](crate::rejoin) replays, and the
-//! [log of idempotency keys](crate::idempotency). Each part owns its rule. This folder has the public
+//! [membership](crate::membership), what a [rejoin](crate::rejoin) replays, the
+//! [log of idempotency keys](crate::idempotency), and the quota. Each part owns its rule. This folder has the public
 //! operations, and the order in which parts act when one operation spans several.
 //!
 //! | operation | order |
 //! |---|---|
 //! | a local write (`ops`, `transaction`) | room and clock, drafts of the counters, then all drafts at once |
-//! | a message in (`merge`) | judge it, make room, join, records and keys, then the version vector |
+//! | a write under an idempotency key (`keyed`) | look the key up, then a local write that carries it |
+//! | a message in (`merge`, `standing`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
 //! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
-//! | a rejoin (`rejoin`) | take a member's whole state, then make unconfirmed transactions again |
-//! | a store (`snapshot`, `restore`) | records since a mark; or the state in parts; and back |
+//! | changes of the members (`members`, `role`) | a record about a writer, as a local write; what this replica may write |
+//! | another writer id (`fork`, `rejoin`) | leave the id behind; or take a member's whole state, then make unconfirmed transactions again |
+//! | a store (`snapshot`, `adds`, `restore`) | records since a mark; or the state in parts; and back |
+//! | a call of the layer above (`quota`) | the six points at which a replica calls its quota |
+//! | tests (`local`) | private state as text, with the feature `explore` |
+//!
+//! # What it guarantees
+//! - **All or nothing.** An operation or a message that is refused has changed nothing.
+//! - **A reader sees whole transactions.** Their effects become visible at once.
+//! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the replica.
+//!
+//! # What it follows
+//! The order of layers is its own. Algorithms have their sources in the layers, and at the head of the file where
+//! one stands here: the ballots of `votes`, the fuzzy checkpoint of `scan`.
 
 mod absorb;
 #[cfg(feature = "members")]
@@ -463,9 +477,9 @@ impl Replica {
     }
 
     /// A number that changes whenever anything about the counter does: by an operation, by a merge,
-    /// and when it expires by [`set_time`](Replica::set_time). It stays while nothing happens to the
-    /// counter, whatever happens to others, but for retirement and collection, which may move what
-    /// it is made of. 0 if nothing is known of the counter.
+    /// and when it expires by [`set_time`](Replica::set_time). Changes of other counters leave it alone.
+    /// Retirement and collection may change it too, because they move the counter's records. 0 if nothing is
+    /// known of the counter.
     ///
     /// It is a hash, and means nothing elsewhere.
     pub fn version(&self, key: &str) -> u64 {

@@ -38,7 +38,7 @@
 //! | 2 | [`slot`], [`counter`] | what do cancels, lives and expiries mean, and what is a counter's value? |
 //! | 3 | [`delta`], [`join`] | what travels, and how does it get in? |
 //! | 4 | [`operation`], [`read`], [`build`], [`changes`] | how is a transaction worked out, a value read, and a delta found? |
-//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], [`version`], `moved`, `moment`, `table` | how is all that fast and small? |
+//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], [`version`], `moved`, `unmoved`, `moment`, `table` | how is all that fast and small? |
 //!
 //! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
 //! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to

@@ -15,8 +15,8 @@
 //!
 //! In a space with members it also calls [`SyncMachine::tend`] about once a second.
 //!
-//! Step 2 before step 3 makes "persist before publish" hold, for whole batches: any number of inputs may
-//! be handled before the replica is stored once and the outputs are taken. [The guide](crate#the-loop)
+//! Step 2 before step 3 makes "persist before publish" hold, also for whole batches. A program may hand in any
+//! number of inputs, then store the replica once, and then take the outputs. [The guide](crate#the-loop)
 //! has this loop as a program.
 //!
 //! - One machine serves one replica of one space. Each call of `handle` gets that replica.
@@ -46,7 +46,8 @@
 //! | `sync/members.rs`, `sync/earlier.rs` | admit guests, fence silent ones, and carry out a rejoin |
 //! | `sync/levels.rs` | ask members how far a write is held, and answer reads at a level |
 //! | `sync/wants.rs` | ask members for rights, and give them |
-//! | `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
+//! | `sync/scope.rs`, `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
+//! | `sync/config.rs` | the machine's settings |
 
 #[cfg(feature = "members")]
 mod compares;

@@ -1,7 +1,7 @@
 //! The wire format, version 1, which is stable. `docs/protocol.md` specifies it byte by byte.
 //!
-//! It is strict: a decoder accepts only what the encoder would write, so one state has one encoding. It checks
-//! each length against its bound before it allocates. Numbers are LEB128, in the shortest form only.
+//! # What it adds
+//! Bytes. Numbers are LEB128, in the shortest form only.
 //!
 //! | file | bytes of |
 //! |---|---|
@@ -12,7 +12,17 @@
 //! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
 //! | `token` | a session's dependencies, as text |
 //!
+//! # What it guarantees
+//! - **One state has one encoding.** A decoder accepts only what the encoder would write.
+//! - **Bounds come before memory.** A decoder checks each length against its bound before it allocates.
+//! - **Damage is an error.** Bytes that are cut short, too long or changed decode to an error or to another
+//!   message, and never panic.
+//!
 //! `tests/vectors` has golden bytes, `core/tests/laws/codec.rs` the laws: round trip, truncation, trailing bytes.
+//!
+//! # What it follows
+//! LEB128 is the encoding of DWARF and WebAssembly. Keys are front-coded, as in sorted dictionaries, and shards lie
+//! in columns, so that like numbers are neighbours. The rest is the format's own.
 
 #[cfg(feature = "members")]
 mod adds;

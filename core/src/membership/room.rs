@@ -1,4 +1,5 @@
-//! Bounds of a replica's state. Merges, local writes, admissions and stores are judged here and nowhere else.
+//! Room for writers. Merges, local writes, admissions and stores are judged here. The bytes of keys have levels by
+//! the same rule, and [`state::keys`](crate::state::keys) judges them.
 //!
 //! The rule: a replica can write everything that it accepts, and read back everything that it wrote. So a
 //! bound has levels, each above the one before. Nothing is judged by a lower level after a higher one

@@ -1,9 +1,9 @@
 //! The folders of `core/src`, and which others each may name. Arrows run in one direction. So a reader can
-//! read a folder without the folders above it.
+//! read a folder without those that come later in the table.
 
 use std::path::Path;
 
-/// Errors, bounds, ids and hashes: every folder may name these, and they name no folder.
+/// Errors, bounds, ids and hashes: every folder may name these, and all of them but [`LAYERS`] name no folder.
 const GROUND: [&str; 9] = [
     "error",
     "hash",
