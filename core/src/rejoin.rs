@@ -25,7 +25,7 @@
 //! put back to an older copy.
 //!
 //! # What it follows, and where it departs
-//! Unconfirmed transactions are the tentative writes of Bayou (Terry et al. 1995): a replica shows them at once,
+//! Unconfirmed transactions are the tentative writes of Bayou (Terry et al. 1995). A replica shows them at once,
 //! and makes them again if they turn out not to count. Rejoin departs from Bayou in two points. No primary
 //! orders the writes, because adds commute. And only a replica that was passed over makes anything again, under
 //! a fresh writer; nobody else ever undoes a write.

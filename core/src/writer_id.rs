@@ -45,8 +45,8 @@ impl fmt::Display for Space {
 
 /// An identity that owns shards: 16 bytes that the library makes, never a user.
 ///
-/// Each start of a process mints a fresh one under its owner's key, so that no restored backup and
-/// no cloned disk can repeat a clock.
+/// Each start of a process mints a fresh one under its owner's key. So no restored backup and no cloned
+/// disk can repeat a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId([u8; 16]);
 
@@ -54,7 +54,7 @@ impl WriterId {
     /// Mints the id of one incarnation.
     ///
     /// It is the first 16 bytes of SHA-256 over `tallymesh-writer-1`, the space's name, the owner's Ed25519
-    /// public key and `nonce`, 16 random bytes drawn at this start. A holder of the key can prove that the id
+    /// public key and `nonce`. The nonce is 16 random bytes, drawn at this start. A holder of the key can prove that the id
     /// is its own.
     pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
         let mut bytes = b"tallymesh-writer-1".to_vec();

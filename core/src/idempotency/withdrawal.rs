@@ -34,8 +34,8 @@ impl IdempotencyLog {
         }
     }
 
-    /// Records that the later history of the slots to which keyed operations added is unknown, as far as it
-    /// may have been collected before this state arrived here.
+    /// Records that the later history of some slots is unknown: of those to which keyed operations added, as
+    /// far as it may have been collected before this state arrived here.
     pub(crate) fn note_unwatched(&mut self, members: &Membership) {
         let (floor, settled) = (&members.table.floor, &members.table.settled);
         for instance in self.instances.values_mut() {

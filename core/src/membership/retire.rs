@@ -1,8 +1,8 @@
 //! Retirement: which writer takes over from one that is gone.
 //!
 //! One writer alone may take over, so no total is ever counted twice: the successor that the farewell or the
-//! fence names. If that one was retired itself, its own successor may. (`replica/absorb.rs` does the work.) A successor
-//! that was only fenced may have taken over already, so nobody takes its place before that is known.
+//! fence names. If that one was retired itself, its own successor may. (`replica/absorb.rs` does the work.) A
+//! successor that was only fenced may have taken over already. So nobody takes its place before that is known.
 //!
 //! A retirement moves an amount and changes no value: [`Moved`](crate::state::slot::Moved) notes what the
 //! successor's total took over, and a read subtracts it from what the retired slot comes to.

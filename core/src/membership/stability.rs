@@ -42,11 +42,13 @@
 //! replica has not seen.
 //! 1. *The writer of `t` had seen `s`.* The acknowledgement of a member is a record in its own causal order.
 //!    A replica with that record has all that the member had made before it. It also has all that the
-//!    member's guests had made when they reported `s`. So `t` came after. A guest that is admitted later
-//!    begins from no less than its member has acknowledged, or [admission](super::admission) refuses it
-//!    (`behind`). If the writer of `t` is fenced, `t` counts only as far as the successor took it over.
-//! 2. *So `t` does not need the record.* If `s` cancelled a slot, the slot's owner has seen that, and its next
-//!    add begins a new life. A later cancel by anybody finds the slot dead and leaves it alone.
+//!    member's guests had made when they reported `s`. So `t` came after.
+//!
+//!    A guest that is admitted later begins from no less than its member has acknowledged, or
+//!    [admission](super::admission) refuses it (`behind`). If the writer of `t` is fenced, `t` counts only as
+//!    far as the successor took it over.
+//! 2. *So `t` does not need the record.* If `s` cancelled a slot, the slot's owner has seen that. Its next add
+//!    begins a new life. A later cancel by anybody finds the slot dead and leaves it alone.
 //! 3. *A late copy of the record does no harm.* Its clock is covered and it is absent, so the
 //!    [join](crate::state::join) takes it for collected and does not install it.
 //! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 /// Changes of the members, and this replica's statements about writers: see [`Replica::members_mut`].
 ///
-/// It borrows the whole replica, because these operations span its parts: what is stated of writers, the
-/// state that they count in, the keys of retries, what earlier writers left.
+/// It borrows the whole replica, because these operations span its parts: the writer table, the state, the
+/// idempotency log, and the transactions of earlier writers.
 pub struct MembersMut<'a> {
     pub(super) replica: &'a mut Replica,
 }
@@ -110,9 +110,10 @@ impl MembersMut<'_> {
         Ok(())
     }
 
-    /// Replaces the configuration without asking a majority, when one is lost for ever. It beats
-    /// whatever the members of the present one may still decide among themselves: a member that
-    /// was only out of reach, and is not among `members`, loses its say.
+    /// Replaces the configuration without asking a majority, when one is lost for ever.
+    ///
+    /// The new configuration wins over each decision that the members of the present one may still make. A
+    /// member that was only out of reach, and is not among `members`, loses its vote.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`].
@@ -226,9 +227,9 @@ impl MembersMut<'_> {
         Ok(true)
     }
 
-    /// Takes a member's word for what is [settled](crate::Members::stable), if this replica has seen all
-    /// that the member had, which was this: otherwise something could be missing here still that
-    /// was made before it was settled.
+    /// Accepts from a member which transactions are [stable](crate::Members::stable), if this replica has seen
+    /// all that the member had. `seen` says what the member had. Otherwise a transaction could be missing here
+    /// that was made before these were stable.
     pub fn accept_stable(&mut self, settled: &VersionVector, seen: &VersionVector) {
         self.replica
             .membership

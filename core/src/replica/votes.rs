@@ -4,8 +4,8 @@
 //! messages are membership records: a member's vote is a register that only its owner writes and that travels
 //! with the state.
 //! 1. A proposer records a new ballot. Members promise it.
-//! 2. Once a majority of the present configuration has promised, the proposer accepts under its ballot: the
-//!    value that was accepted under the greatest ballot among them, or else its own proposal.
+//! 2. Once a majority of the present configuration has promised, the proposer accepts a value under its ballot.
+//!    This is the value that they accepted under the greatest ballot, or else its own proposal.
 //! 3. Members follow. A value that a majority accepted under one ballot is decided.
 //!
 //! So two configurations of one number never both take effect.

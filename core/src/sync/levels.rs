@@ -1,6 +1,6 @@
 //! Consistency levels: how many members have something durably.
 //!
-//! Writes and reads at the level `quorum` follow quorum consensus (Gifford 1979): a majority of the present
+//! Writes and reads at the level `quorum` follow quorum consensus (Gifford 1979). A majority of the present
 //! members answers each, so the two share a member. This departs from it in two ways. A value has no
 //! version number, because merging the answers' states gives the right one. And the set of members
 //! changes while requests are open, which is the reason for the rule below.

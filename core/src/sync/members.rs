@@ -1,5 +1,5 @@
-//! Spaces with members, the machine's part: which member or guest is at the other end, which guest a member
-//! waits for, and when this replica has to rejoin.
+//! Spaces with members, the machine's part. It knows which member or guest is at the other end, which guest a
+//! member waits for, and when this replica has to rejoin.
 //!
 //! A member admits a peer at its hello if the peer has written nothing yet. It fences a guest that was silent
 //! for the guest timeout and makes no progress. A replica that learns that its writer is over

@@ -1,10 +1,11 @@
 //! Requests for rights: a member that is short of rights of a budget asks members that hold some.
 //!
 //! Every replica sees who holds what. So a member asks exactly those that hold enough, the richest first,
-//! each for as much as is still missing. It also says how much was used here of late. The holder gives by a
-//! transaction of its own, which arrives as any other; nothing else answers. The holder alone decides how
-//! much (`wants/share.rs`): a request is no claim. A member asks for nothing that all holders together cannot
-//! meet, because that would only move rights away from where they are used.
+//! each for as much as is still missing. It also says how much was used here of late. A member asks for nothing
+//! that all holders together cannot meet, because that would only move rights away from where they are used.
+//!
+//! The holder gives by a transaction of its own, which arrives as any other; nothing else answers. The holder
+//! alone decides how much (`wants/share.rs`): a request is no claim.
 //!
 //! With nobody waiting, a member asks for more when its rights fall under a few times what it used of late.
 //!
