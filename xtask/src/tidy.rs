@@ -1,6 +1,7 @@
 //! Rules of this project that no compiler checks, each with its reason.
 
 mod arrows;
+mod links;
 mod state;
 mod words;
 
@@ -13,7 +14,7 @@ use crate::stamp::files_under;
 
 /// A longer file is hard to read as a whole, and should be two.
 const LINES_MAX: usize = 700;
-const SKIPPED_FOLDERS: [&str; 6] = ["target", "node_modules", "dist", "built", ".git", "reports"];
+const SKIPPED_FOLDERS: [&str; 5] = ["target", "node_modules", "dist", "built", ".git"];
 const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
 
 /// All violations of the rules in the checkout, as `file:line: rule and reason`.
@@ -21,21 +22,29 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     let root = repo.path("");
     let mut broken = Vec::new();
     let mut core = Vec::new();
+    let mut pages = links::Pages::default();
     let mut state_lines = 0;
     for file in files_under(&root, &SKIPPED_FOLDERS)? {
         let name = file.strip_prefix(&root).unwrap_or(&file).to_path_buf();
         let is_code = name
             .extension()
             .is_some_and(|extension| CODE.iter().any(|code| extension == *code));
+        let is_judged = links::Pages::judges(&name);
+        if !is_code && !is_judged {
+            pages.add(&name, None);
+            continue;
+        }
+        let text = repo::read(&file)?;
         if is_code {
-            let text = repo::read(&file)?;
             broken.extend(in_file(&name, &text));
             state_lines += state::lines(&name, &text);
             if words::covers(&name) {
-                core.push((name, text));
+                core.push((name.clone(), text.clone()));
             }
         }
+        pages.add(&name, is_judged.then_some(text));
     }
+    broken.extend(pages.broken());
     broken.extend(state::broken(state_lines));
     broken.extend(words::broken(&core));
     broken.extend(versions(repo)?);
