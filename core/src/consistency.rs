@@ -141,7 +141,7 @@ impl<'a> Consistency<'a> {
     #[cfg(feature = "members")]
     fn vouched(self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
-        match self.state.numbers.get(writer) {
+        match self.state.number_of(writer) {
             Some(number) if self.membership.lacks_keys_of(number) => {
                 counted.min(self.membership.held_with_keys(self.state, number))
             }
@@ -185,10 +185,10 @@ impl<'a> Consistency<'a> {
             let ack = self.membership.table.cards[number as usize].ack.as_ref();
             let ack = ack.filter(|_| {
                 self.membership
-                    .is_sure_member(self.state, &self.state.writers[number as usize])
+                    .is_sure_member(self.state, &self.state.id(number))
             });
             let seen = |writer: &WriterId| {
-                let number = self.state.numbers.get(writer);
+                let number = self.state.number_of(writer);
                 number.zip(ack).map_or(0, |(number, ack)| ack.of(number))
             };
             upto.iter().all(|(writer, clock)| seen(&writer) >= clock)
@@ -242,11 +242,11 @@ impl<'a> Consistency<'a> {
     #[cfg(feature = "tokens")]
     fn frontier(self) -> VersionVector {
         let own = self.state.clock();
-        let tops = self.state.numbers.iter().filter_map(|(writer, number)| {
+        let tops = self.state.numbered().filter_map(|(writer, number)| {
             let at = number as usize;
-            let comes_along = self.state.merged_at[at] < own && self.comes_along(number);
+            let comes_along = !self.state.is_merged_since(number, own) && self.comes_along(number);
             let is_top = number == OWN || !comes_along;
-            (is_top && self.state.clocks[at] > 0).then_some((writer, self.state.clocks[at]))
+            (is_top && self.state.clocks()[at] > 0).then_some((writer, self.state.clocks()[at]))
         });
         let tops: Vec<(WriterId, u64)> = tops.collect();
         VersionVector::from_sorted(tops)

@@ -41,8 +41,6 @@ use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::page::Column;
 use crate::state::page::{PAGE, bits};
-#[cfg(feature = "members")]
-use crate::state::place;
 use crate::state::slot::{Base, Extra};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -260,9 +258,9 @@ impl ForkLog {
                 ..Sums::EMPTY
             };
         }
-        sums.pages.resize(state.pages.len(), 0);
+        sums.pages.resize(state.pages().len(), 0);
         let mut from = 0;
-        while let Some((at, _)) = state.touched.next(&state.pages, from, sums.epoch) {
+        while let Some(at) = state.next_changed(from, sums.epoch) {
             let mut sum = 0u64;
             digest_page(state, (at, closed), &mut |_, _, hash| {
                 sum = sum.wrapping_add(hash)
@@ -271,15 +269,14 @@ impl ForkLog {
             sums.sum = sums.sum.wrapping_add(sum.wrapping_sub(before));
             from = at + 1;
         }
-        state.epoch += 1;
-        sums.epoch = state.epoch;
+        sums.epoch = state.begin_epoch();
         sums.sum
     }
 
     /// The contents of each writer, ascending by writer. It reads everything in the replica.
     pub(crate) fn contents(&self, state: &State, closed: bool) -> Vec<Contents> {
-        let mut digests = alloc::vec![[0u64; 2]; state.writers.len()];
-        let pages = if MEMBERS { state.pages.len() } else { 0 };
+        let mut digests = alloc::vec![[0u64; 2]; state.ids().len()];
+        let pages = if MEMBERS { state.pages().len() } else { 0 };
         for at in 0..pages {
             digest_page(state, (at, closed), &mut |writer, part, hash| {
                 let digest = &mut digests[writer as usize][part];
@@ -291,12 +288,12 @@ impl ForkLog {
             let [shards, cancels] = digests[number];
             Contents {
                 writer,
-                clock: state.clocks[number],
+                clock: state.clocks()[number],
                 shards,
                 cancels,
             }
         };
-        let all = state.numbers.iter().map(contents);
+        let all = state.numbered().map(contents);
         all.filter(|it| it.clock > 0).collect()
     }
 
@@ -321,7 +318,7 @@ impl ForkLog {
     /// message's rows must be covered here. A row that is absent here may have been collected.
     #[cfg(feature = "members")]
     pub(crate) fn compare_rows(&mut self, state: &State, message: &Message, writer: &WriterId) {
-        let Some(number) = state.numbers.get(writer) else {
+        let Some(number) = state.number_of(writer) else {
             return;
         };
         let mut found = Vec::new();
@@ -329,12 +326,10 @@ impl ForkLog {
             let its = |it: &&Column| message.delta.writers[it.writer as usize].writer == *writer;
             for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
                 let key = message.delta.keys.get(at * PAGE + slot as usize);
-                let Some(handle) = state.keys.find(key) else {
+                let Some(handle) = state.keys().find(key) else {
                     continue;
                 };
-                let (page, slot) = place(handle);
-                let column = state.pages.get(page).and_then(|page| page.column(number));
-                let Some(ours) = column.and_then(|column| column.get(slot)) else {
+                let Some(ours) = state.row(handle, number) else {
                     continue;
                 };
                 let evidence = match ours.clock.cmp(&theirs.clock) {
@@ -419,12 +414,12 @@ impl ForkLog {
     /// stored and sent, as a new one is.
     #[cold]
     fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
-        let writer = state.writers[number as usize];
+        let writer = state.id(number);
         state.rework(&[writer]);
         if !self.forked.contains(&writer) {
             self.forked.update(|it| it.push(writer));
         }
-        let key = state.keys.get(handle).unwrap_or_default().into();
+        let key = state.keys().get(handle).unwrap_or_default().into();
         let fault = |evidence| Fault {
             writer,
             clock,
@@ -443,14 +438,14 @@ impl ForkLog {
 /// Calls `take` with each record of a page: its writer, whether it is a shard (0) or a cancel (1), and its
 /// hash.
 fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(u32, usize, u64)) {
-    let page = &state.pages[at];
+    let page = &state.pages()[at];
     let odd = page.odd();
-    let id = |writer: u32| hash_bytes(0, state.writers[writer as usize].as_bytes());
+    let id = |writer: u32| hash_bytes(0, state.id(writer).as_bytes());
     let key = |slot| {
         let handle = KeyId((at * PAGE) as u32 + slot);
         (
             handle,
-            hash_bytes(0, state.keys.get(handle).unwrap_or_default().as_bytes()),
+            hash_bytes(0, state.keys().get(handle).unwrap_or_default().as_bytes()),
         )
     };
     let mut keys = [0; PAGE];
@@ -505,7 +500,7 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
 fn digest_survivors(state: &State, handle: KeyId, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
     let mut expiry = state.effective_expiry(handle).unwrap_or_default();
     for shard in state.shards(handle) {
-        let Some(number) = state.numbers.get(&shard.writer) else {
+        let Some(number) = state.number_of(&shard.writer) else {
             continue;
         };
         let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));

@@ -180,7 +180,7 @@ impl<'a> QuotaMut<'a> {
         let mut did = Dids::default();
         let mut done = Ok(());
         for (key, op) in steps {
-            done = replica.state.keys.find_or_insert(key).and_then(|handle| {
+            done = replica.state.key_id(key).and_then(|handle| {
                 let at = replica.state.draft_of(&mut drafts, handle);
                 let step = replica.step(&mut drafts[at], clock, *op, &mut did);
                 step.map(|_| ())
@@ -243,11 +243,11 @@ impl QuotaHooks for Quota {
     type Accounts = Vec<KeyId>;
 
     fn owns(state: &State, handle: KeyId) -> bool {
-        !state.keys.index.are_plain() && state.keys.get(handle).is_some_and(is_reserved)
+        !state.index().are_plain() && state.keys().get(handle).is_some_and(is_reserved)
     }
 
     fn owned(state: &State) -> impl Iterator<Item = KeyId> {
-        let reserved = state.keys.index.reserved(&state.keys);
+        let reserved = state.index().reserved(state.keys());
         reserved.map(|(handle, _)| handle)
     }
 
@@ -323,7 +323,7 @@ impl QuotaHooks for Quota {
 
     #[cfg(feature = "explore")]
     fn local_text(&self, state: &State) -> String {
-        let key = |handle| state.keys.get(handle);
+        let key = |handle| state.keys().get(handle);
         let pending = self.pending.iter().map(|it| (key(*it.0), it.1));
         alloc::format!(" {:?}", pending.collect::<Vec<_>>())
     }

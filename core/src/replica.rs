@@ -84,8 +84,7 @@ use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::moment::Moment;
 use crate::state::operation::Op;
-use crate::state::page::{OWN, PAGE, Page, Row, Shard, bits};
-use crate::state::place;
+use crate::state::page::Shard;
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 
@@ -140,7 +139,7 @@ impl Replica {
 
     /// The space it is a copy of.
     pub fn space(&self) -> &Space {
-        &self.state.space
+        self.state.space()
     }
 
     /// The writer it writes under.
@@ -161,7 +160,7 @@ impl Replica {
     /// transaction in a full space. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
-        if let Some(handle) = self.state.keys.find(key)
+        if let Some(handle) = self.state.keys().find(key)
             && self.add_again(handle, by)
         {
             return Ok(handle);
@@ -185,28 +184,7 @@ impl Replica {
     /// changed, if it has none or something is wrong.
     #[inline(always)]
     fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
-        let (page_at, slot) = place(handle);
-        let keeps = self.membership.keeps_journal();
-        let Some(page) = self.state.pages.get_mut(page_at) else {
-            return false;
-        };
-        if keeps || page.is_odd(slot) {
-            return false;
-        }
-        let Some(row) = page.own.get_mut(slot) else {
-            return false;
-        };
-        let own = &mut self.state.clocks[OWN as usize];
-        let (Some(clock), Some(total)) = (own.checked_add(1), row.total.checked_add(by)) else {
-            return false;
-        };
-        *row = Row { clock, total };
-        *own = clock;
-        page.own.newest = clock;
-        if page.touch.note(1 << slot, self.state.epoch) {
-            self.state.touched.note(page_at, self.state.epoch);
-        }
-        true
+        !self.membership.keeps_journal() && self.state.add_again(handle, by)
     }
 
     /// An add to a counter whose key may be new.
@@ -214,7 +192,7 @@ impl Replica {
     fn add_new(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         self.membership.next_clock(&self.state)?;
         Quota::check(&self.state, key)?;
-        let handle = self.state.keys.find_or_insert(key)?;
+        let handle = self.state.key_id(key)?;
         self.add_first(handle, by)?;
         Ok(handle)
     }
@@ -222,28 +200,17 @@ impl Replica {
     /// This writer's first add to a counter, one to a counter that is not plain, or one that fails.
     #[cold]
     fn add_first(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
-        if self.state.keys.get(handle).is_none() {
+        if self.state.keys().get(handle).is_none() {
             return Err(Error::UnknownHandle {
                 handle: detail(handle.0),
             });
         }
         Quota::check_at(&self.state, handle)?;
         let clock = self.membership.next_clock(&self.state)?;
-        let (page_at, slot) = place(handle);
-        let keeps = self.membership.keeps_journal();
-        let page = self.state.page_mut(page_at);
-        if keeps || page.is_odd(slot) {
+        // A journal is kept wherever anything was ever collected, so a plain row never begins a life anew.
+        if self.membership.keeps_journal() || !self.state.add_first(handle, clock, by)? {
             return self.apply_at(handle, Op::Add(by)).map(|_| ());
         }
-        if let Some(&Row { total, .. }) = page.own.get(slot) {
-            let total = i128::from(total);
-            return Err(Error::Overflow {
-                total: detail(total),
-                by: detail(by),
-            });
-        }
-        page.own.insert(slot, Row { clock, total: by });
-        self.state.touch(page_at, 1 << slot);
         self.membership.made(&mut self.state, clock);
         Ok(())
     }
@@ -254,8 +221,8 @@ impl Replica {
     /// # Errors
     /// [`Error::KeyLength`], [`Error::CountersFull`].
     pub fn intern(&mut self, key: &str) -> Result<KeyId, Error> {
-        let handle = self.state.keys.find_or_insert(key)?;
-        self.state.keys.pin(handle);
+        let handle = self.state.key_id(key)?;
+        self.state.pin(handle);
         Ok(handle)
     }
 
@@ -264,10 +231,7 @@ impl Replica {
     /// # Errors
     /// [`Error::UnknownHandle`] if it is not interned.
     pub fn release(&mut self, handle: KeyId) -> Result<(), Error> {
-        if self.state.keys.unpin(handle)? {
-            self.state.forget_unused(handle);
-        }
-        Ok(())
+        self.state.release(handle)
     }
 
     /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
@@ -304,49 +268,36 @@ impl Replica {
 
     /// The handle of a key that is known here, without interning it.
     pub fn handle(&self, key: &str) -> Option<KeyId> {
-        self.state.keys.find(key)
+        self.state.keys().find(key)
     }
 
     /// The key that goes by `handle`.
     pub fn key(&self, handle: KeyId) -> Option<&str> {
-        self.state.keys.get(handle)
+        self.state.keys().get(handle)
     }
 
     /// Calls `take` with each counter that exists, in no stated order.
     pub fn each_counter(&self, take: &mut dyn FnMut(KeyId)) {
-        for (at, page) in self.state.pages.iter().enumerate() {
-            for slot in bits(self.state.existing(page)) {
-                let handle = KeyId((at * PAGE) as u32 + slot);
-                if !Quota::owns(&self.state, handle) {
-                    take(handle);
-                }
+        self.state.each_counter(|handle| {
+            if !Quota::owns(&self.state, handle) {
+                take(handle);
             }
-        }
+        });
     }
 
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (KeyId, &str)> {
-        self.state
-            .pages
-            .iter()
-            .enumerate()
-            .flat_map(move |(at, page)| {
-                bits(self.state.existing(page)).filter_map(move |slot| {
-                    let handle = KeyId(at as u32 * PAGE as u32 + slot);
-                    if Quota::owns(&self.state, handle) {
-                        return None;
-                    }
-                    Some((handle, self.state.keys.get(handle)?))
-                })
-            })
+        self.state.counters().filter_map(|handle| {
+            if Quota::owns(&self.state, handle) {
+                return None;
+            }
+            Some((handle, self.state.keys().get(handle)?))
+        })
     }
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
-        let mut count = 0;
-        for page in &self.state.pages {
-            count += self.state.existing(page).count_ones() as usize;
-        }
+        let mut count = self.state.counter_count();
         for handle in Quota::owned(&self.state) {
             count -= usize::from(self.value_at(handle).is_some());
         }
@@ -361,13 +312,13 @@ impl Replica {
     /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX)
     /// no new key has room any more ([`Error::CountersFull`]).
     pub fn key_bytes(&self) -> usize {
-        self.state.keys.bytes() as usize
+        self.state.keys().bytes() as usize
     }
 
     /// Goes up when a whole state takes the place of all that was held: its counters have other
     /// handles.
     pub fn generation(&self) -> u64 {
-        self.state.began
+        self.state.generation()
     }
 
     /// Whether no counter exists.
@@ -493,10 +444,6 @@ impl Replica {
 
     /// The heap bytes that the shards and their keys take, as allocated.
     pub fn heap_bytes(&self) -> usize {
-        self.state.pages.iter().map(Page::heap_bytes).sum::<usize>()
-            + self.state.pages.capacity() * size_of::<Page>()
-            + self.state.touched.heap_bytes()
-            + self.state.keys.heap_bytes()
-            + self.forks.heap_bytes()
+        self.state.heap_bytes() + self.forks.heap_bytes()
     }
 }

@@ -73,58 +73,59 @@ pub(crate) mod vector;
 mod version;
 pub(crate) mod writers;
 
-use crate::layers::{GuestPart, MEMBERS, Optional};
+use crate::error::Error;
+use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
-use changes::{StateMark, Touched};
+use changes::Touched;
 use counter::Act;
 use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
-use slot::{Slot, Stamp, absorption};
+use slot::Slot;
 use writers::Numbers;
 
 /// The shards of a space, and the version vector up to which this replica has them.
 #[derive(Clone)]
 pub(crate) struct State<I = NoIndex> {
-    pub(crate) space: Space,
-    pub(crate) keys: Keys<I>,
-    pub(crate) pages: Vec<Page>,
-    pub(crate) touched: Touched,
+    space: Space,
+    keys: Keys<I>,
+    pages: Vec<Page>,
+    touched: Touched,
     /// The number of the present epoch. Each mark raises it by one.
     ///
     /// A page that was touched in an epoch has changed since the mark that began the epoch.
-    pub(crate) epoch: u64,
+    epoch: u64,
     /// The writers by local number.
-    pub(crate) writers: Vec<WriterId>,
+    ids: Vec<WriterId>,
     /// The version vector by local number. The own writer's entry is its logical clock.
-    pub(crate) clocks: Vec<u64>,
+    clocks: Vec<u64>,
     /// For each writer, the own clock when the writer's entry in `clocks` last grew. Own transactions up to
     /// this clock do not build on that growth. Later ones do.
-    pub(crate) merged_at: Vec<u64>,
+    merged_at: Vec<u64>,
     /// For each writer, its entry in `clocks` at the last own transaction. The entry is valid only if the
     /// replica has merged something of the writer since.
-    pub(crate) seen_at_last: GuestPart<Vec<u64>>,
-    pub(crate) numbers: Numbers,
+    seen_at_last: GuestPart<Vec<u64>>,
+    numbers: Numbers,
     /// The local numbers of forgotten writers.
-    pub(crate) free: GuestPart<Vec<u32>>,
+    free: GuestPart<Vec<u32>>,
     /// The epoch in which each local number was given to its writer.
-    pub(crate) assigned: GuestPart<Vec<u64>>,
+    assigned: GuestPart<Vec<u64>>,
     /// The epoch in which a whole state last replaced everything in this one.
-    pub(crate) began: u64,
+    began: u64,
     /// Whether this replica ever collected anything. If it did, a merge does not install a record that is
     /// covered and absent. If it did not, only a forked writer's record can be covered and absent.
-    pub(crate) collected: bool,
+    collected: bool,
     /// How often scans of the state in parts became void, modulo 2^64.
     ///
     /// A scan becomes void if a local number is given to another writer. It also becomes void if a record
     /// comes or goes without a newer clock.
-    pub(crate) voided: GuestPart<u64>,
+    voided: GuestPart<u64>,
     /// How often counters were dropped because nothing was left of them.
-    pub(crate) dropped: GuestPart<u64>,
+    dropped: GuestPart<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
-    pub(crate) time: u64,
+    time: u64,
     #[cfg(feature = "members")]
-    pub(crate) moved: moved::Moved,
+    moved: moved::Moved,
 }
 
 impl<I: KeyIndex> State<I> {
@@ -137,7 +138,7 @@ impl<I: KeyIndex> State<I> {
             pages: Vec::new(),
             touched: Touched::default(),
             epoch: 1,
-            writers: Vec::from([writer]),
+            ids: Vec::from([writer]),
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             seen_at_last: GuestPart::default(),
@@ -169,7 +170,7 @@ impl<I: KeyIndex> State<I> {
         self.void_scans();
         self.epoch += 1;
         self.began = self.epoch;
-        self.writers = Vec::from([writer]);
+        self.ids = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
         self.seen_at_last.update(|it| *it = Vec::from([0]));
@@ -177,61 +178,6 @@ impl<I: KeyIndex> State<I> {
         self.assigned.update(|it| *it = Vec::from([0]));
         self.numbers = Numbers::new(writer, OWN);
         self.all_moved();
-    }
-
-    /// Returns the writer's local number. A writer without a number receives one.
-    pub(crate) fn number(&mut self, writer: WriterId) -> u32 {
-        if let Some(number) = self.numbers.get(&writer) {
-            return number;
-        }
-        let number = self.assign(writer);
-        self.numbers.insert(writer, number);
-        number
-    }
-
-    /// A number for a writer that has none.
-    pub(crate) fn assign(&mut self, writer: WriterId) -> u32 {
-        if let Some(number) = self.free.update(Vec::pop).flatten() {
-            self.writers[number as usize] = writer;
-            self.assigned.update(|it| it[number as usize] = self.epoch);
-            self.note_moved(number);
-            return number;
-        }
-        self.writers.push(writer);
-        self.clocks.push(0);
-        self.merged_at.push(0);
-        self.seen_at_last.update(|it| it.push(0));
-        self.assigned.update(|it| it.push(self.epoch));
-        let number = self.writers.len() as u32 - 1;
-        self.note_moved(number);
-        number
-    }
-
-    /// Returns the clock that a mark has for a local number. Returns 0 if another writer received the number
-    /// since the mark.
-    pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
-        // In a program without guests no number changes hands, and `assigned` is empty.
-        let since = self.assigned.get(number).copied().unwrap_or(self.began);
-        match since >= mark.epoch {
-            true => 0,
-            false => mark.clocks.get(number).copied().unwrap_or(0),
-        }
-    }
-
-    /// The clocks that a mark has, by local number.
-    pub(crate) fn lows(&self, mark: &StateMark) -> Vec<u64> {
-        let numbers = 0..self.writers.len();
-        numbers.map(|number| self.low(mark, number)).collect()
-    }
-
-    /// The writer under which this replica writes.
-    pub(crate) fn writer(&self) -> WriterId {
-        self.writers[OWN as usize]
-    }
-
-    /// The own logical clock: how many transactions the own writer has made.
-    pub(crate) fn clock(&self) -> u64 {
-        self.clocks[OWN as usize]
     }
 
     /// Returns the page. Creates it if it does not exist.
@@ -243,11 +189,6 @@ impl<I: KeyIndex> State<I> {
         &mut self.pages[page_at]
     }
 
-    /// Makes scans of the state in parts void.
-    pub(crate) fn void_scans(&mut self) {
-        self.voided.update(|it| *it = it.wrapping_add(1));
-    }
-
     /// Marks counters of a page as changed.
     #[inline]
     pub(crate) fn touch(&mut self, page_at: usize, slots: u64) {
@@ -256,14 +197,56 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
+    /// Returns the key's id. A key without an id receives one.
+    ///
+    /// # Errors
+    /// [`Error::KeyLength`], [`Error::CountersFull`].
+    #[inline]
+    pub(crate) fn key_id(&mut self, key: &str) -> Result<KeyId, Error> {
+        self.keys.find_or_insert(key)
+    }
+
+    /// Lets a key's id stay valid until it is [released](State::release).
+    #[inline]
+    pub(crate) fn pin(&mut self, handle: KeyId) {
+        self.keys.pin(handle);
+    }
+
+    /// Takes one pin of a key back. Removes the key with the last pin, if no slot has it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandle`] if the key has no pin.
+    #[inline]
+    pub(crate) fn release(&mut self, handle: KeyId) -> Result<(), Error> {
+        if self.keys.unpin(handle)? {
+            self.forget_unused(handle);
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for so many more keys.
+    #[cfg(feature = "members")]
+    pub(crate) fn reserve_keys(&mut self, keys: usize) {
+        self.keys.reserve(keys);
+    }
+
     /// Removes the key if no slot has it and nobody has it interned.
     pub(crate) fn forget_unused(&mut self, handle: KeyId) {
-        let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at);
-        let used = page.is_some_and(|page| page.rows(slot).next().is_some());
-        if !used && !self.keys.is_pinned(handle) {
+        if !self.has_slots(handle) && !self.keys.is_pinned(handle) {
             self.keys.remove(handle);
         }
+    }
+
+    /// Whether this replica ever collected anything.
+    #[cfg(any(test, feature = "explore"))]
+    pub(crate) fn has_collected(&self) -> bool {
+        self.collected
+    }
+
+    /// Bounds the bytes of all keys.
+    #[cfg(any(test, feature = "explore"))]
+    pub(crate) fn set_key_bytes_max(&mut self, bytes: u32) {
+        self.keys.set_bytes_max(bytes);
     }
 
     /// Frees the memory that growth has reserved. It is worth its time after a large load.
@@ -280,11 +263,26 @@ impl<I: KeyIndex> State<I> {
         self.keys.shrink();
     }
 
+    /// Moves the own clock to that of a transaction that was made.
+    #[inline]
+    pub(crate) fn made(&mut self, clock: u64) {
+        self.clocks[OWN as usize] = clock;
+    }
+
+    /// Lets the next own transaction build on everything here, as after a restart, when merges before and
+    /// after the last transaction can't be told apart.
+    pub(crate) fn build_on_all(&mut self) {
+        self.merged_at.fill(self.clocks[OWN as usize]);
+        if GUESTS {
+            self.seen_at_last.set(self.clocks.clone());
+        }
+    }
+
     /// A transaction of this clock.
     pub(crate) fn act(&self, clock: u64) -> Act<'_> {
         Act {
             clock,
-            ids: &self.writers,
+            ids: &self.ids,
             reuses: self.collected,
         }
     }
@@ -294,53 +292,6 @@ impl<I: KeyIndex> State<I> {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
         self.touch(page_at, 1 << slot);
-    }
-
-    /// Drops the columns of forgotten writers, and replaces their stamps by the stamps of their absorptions.
-    pub(crate) fn restamp(&mut self, gone: &[(u32, Stamp, u64)]) {
-        let is_gone = |number: u32| absorption(gone, number).is_some();
-        let again = |stamp: &mut Stamp| {
-            if let Some(to) = absorption(gone, stamp.writer) {
-                *stamp = to;
-            }
-        };
-        for page in &mut self.pages {
-            for side in page.sides_mut() {
-                if let Some(cut) = &mut side.cut {
-                    again(&mut cut.by);
-                }
-                if let Some(lift) = &mut side.lift {
-                    again(&mut lift.by);
-                }
-                if let Some(withdrawals) = side.withdrawals.get_mut() {
-                    for withdrawal in withdrawals {
-                        again(&mut withdrawal.by);
-                    }
-                }
-            }
-            page.others.retain(|column| !is_gone(column.writer));
-        }
-    }
-
-    /// Lets the next stored record contain the changed shards of these writers, although their clocks were
-    /// stored already.
-    ///
-    /// Without the members layer it contains the changed shards of all writers.
-    pub(crate) fn rework(&mut self, writers: &[WriterId]) {
-        if !MEMBERS {
-            let all = self.assigned.update(|it| it.fill(self.epoch));
-            if all.is_none() {
-                self.began = self.epoch;
-            }
-            return;
-        }
-        self.void_scans();
-        for writer in writers {
-            if let Some(number) = self.numbers.get(writer) {
-                self.assigned.update(|it| it[number as usize] = self.epoch);
-                self.note_moved(number);
-            }
-        }
     }
 }
 

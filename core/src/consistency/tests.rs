@@ -82,8 +82,8 @@ fn a_token_has_room_for_64_writers() {
         .table
         .stored()
         .cards
-        .resize_with(one.state.writers.len(), Default::default);
-    let number = one.state.numbers.get(&id(64)).unwrap() as usize;
+        .resize_with(one.state.ids().len(), Default::default);
+    let number = one.state.number_of(&id(64)).unwrap() as usize;
     one.membership.table.stored().settled.resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     one.membership.table.stored().settled[number] = 1;
@@ -95,7 +95,7 @@ fn a_token_has_room_for_64_writers() {
 #[test]
 fn what_may_not_come_along_is_named() {
     let [mut one, two, tab] = space();
-    let number = |of: &Replica| one.state.numbers.get(&of.writer()).unwrap();
+    let number = |of: &Replica| one.state.number_of(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     one.add("a", 1).unwrap();
     assert!(one.consistency().comes_along(other) && one.consistency().comes_along(guest));
@@ -112,8 +112,8 @@ fn what_may_not_come_along_is_named() {
     for dead in [other, guest] {
         let mut one = over(dead);
         assert!(!one.consistency().comes_along(dead));
-        let writer = one.state.writers[dead as usize];
-        let clock = one.state.clocks[dead as usize];
+        let writer = one.state.id(dead);
+        let clock = one.state.clock_at(dead);
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
@@ -133,8 +133,8 @@ fn what_may_not_come_along_is_named() {
 fn of_who_is_over_only_what_counts_is_held() {
     let [mut one, two, _] = space();
     let writer = two.writer();
-    let number = one.state.numbers.get(&writer).unwrap() as usize;
-    let clock = one.state.clocks[number];
+    let number = one.state.number_of(&writer).unwrap() as usize;
+    let clock = one.state.clocks()[number];
     let upto = |clock| of(&[(writer, clock)]);
     assert_eq!(
         [clock, clock + 1].map(|it| one.consistency().holds(&upto(it))),
@@ -184,7 +184,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         .incarnation(&one.state, &two.writer())
         .unwrap()
         .0;
-    let number = one.state.numbers.get(&two.writer()).unwrap();
+    let number = one.state.number_of(&two.writer()).unwrap();
     let own = one.clock();
     let ack = Ack {
         clock: 1,
@@ -193,7 +193,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
     };
     one.membership.table.stored().cards[number as usize].ack = Some(Box::new(ack));
     one.membership.table.stored().cards[number as usize].base = None;
-    one.membership.table.stored().settled = alloc::vec![100; one.state.writers.len()];
+    one.membership.table.stored().settled = alloc::vec![100; one.state.ids().len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| {
         one.consistency()

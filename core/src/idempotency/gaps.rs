@@ -45,7 +45,7 @@ impl IdempotencyLog {
         for (writer, clock) in self.asked.take().into_iter().flat_map(|it| it.1) {
             let upto = members.held_with_keys(state, writer);
             let knows = |member: &u32| members.seen_by(&quorum, *member, writer) > upto;
-            if state.clocks[writer as usize] == clock && !quorum.members.iter().any(knows) {
+            if state.clock_at(writer) == clock && !quorum.members.iter().any(knows) {
                 members.change(|it| it.stop_holding_back(writer));
             }
         }

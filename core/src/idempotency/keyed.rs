@@ -285,7 +285,7 @@ impl IdempotencyLog {
                 made.cloned().collect(),
             )
         };
-        let known = state.numbers.iter().map(of);
+        let known = state.numbered().map(of);
         known
             .filter(|(_, _, made): &(_, _, Vec<_>)| !made.is_empty())
             .collect()
@@ -301,10 +301,10 @@ impl IdempotencyLog {
         last: u64,
         made: Made,
     ) {
-        let number = state.numbers.get(&before);
+        let number = state.number_of(&before);
         let number = number.filter(|it| members.table.cards[*it as usize].retired.is_none());
         let (as_writer, upto) = match number {
-            Some(number) => (number, state.clocks[number as usize]),
+            Some(number) => (number, state.clock_at(number)),
             None => (ABSORBED, members.taken_over(&before).unwrap_or(0)),
         };
         for it in made.into_iter().filter(|it| it.clock <= upto) {
@@ -325,7 +325,7 @@ impl IdempotencyLog {
         let of_key = || self.of(&once.key).map(|place| self.at(place));
         let same = of_key().filter(|it| it.once == *once);
         let maker = |it: &Instance| {
-            let writer = state.writers.get(it.writer as usize)?;
+            let writer = state.ids().get(it.writer as usize)?;
             Some((*writer, it.clock))
         };
         // The one that counts comes first.
@@ -342,14 +342,14 @@ impl IdempotencyLog {
     pub(crate) fn makers(&self, state: &State, once: &Once) -> Vec<(WriterId, u64)> {
         let instances = self.of(&once.key).map(|place| self.at(place));
         let same = instances.filter(|it| it.once == *once);
-        let dot = |it: &Instance| Some((*state.writers.get(it.writer as usize)?, it.clock));
+        let dot = |it: &Instance| Some((*state.ids().get(it.writer as usize)?, it.clock));
         same.filter_map(dot).collect()
     }
 
     /// The whole log as text, independent of local numbers and places.
     #[cfg(feature = "explore")]
     pub(crate) fn keyed_text(&self, state: &State, members: &Membership) -> alloc::string::String {
-        let id = |number: u32| state.writers.get(number as usize).copied().ok_or(number);
+        let id = |number: u32| state.ids().get(number as usize).copied().ok_or(number);
         let IdempotencyLog {
             instances,
             end: _,
@@ -441,7 +441,7 @@ impl IdempotencyLog {
         // Otherwise the transaction began a lifetime.
         let before = before.filter(|before| before.born() == own.born());
         Some(KeyedAdd {
-            key: state.keys.get(draft.handle)?.into(),
+            key: state.keys().get(draft.handle)?.into(),
             amount: own.total() - before.map_or(0, |before| before.total()),
             before: before.map_or(0, |before| before.extra().added),
         })
@@ -461,7 +461,7 @@ impl IdempotencyLog {
         if from >= self.end {
             return (ops, self.end);
         }
-        let writers = lows.writers(state.clocks.len());
+        let writers = lows.writers(state.clocks().len());
         let low = |writer: u32| (writer < writers).then(|| lows.at(writer));
         let whole = (0..writers).all(|writer| lows.at(writer) == 0);
         let newer =

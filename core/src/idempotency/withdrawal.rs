@@ -76,7 +76,7 @@ impl IdempotencyLog {
                 for add in adds {
                     if let Some(handle) = self.withdraw_add(state, clock, (writer, at), &add, sure)
                     {
-                        withdrawn(handle, (state.writers[writer as usize], at));
+                        withdrawn(handle, (state.id(writer), at));
                         self.withdrawn += 1;
                         any = true;
                     }
@@ -132,7 +132,7 @@ impl IdempotencyLog {
         let mut places: Vec<u64> = self.of(key).filter(known).collect();
         let rank = |place: &u64| {
             let it = self.at(*place);
-            (it.once, state.writers[it.writer as usize], it.clock)
+            (it.once, state.id(it.writer), it.clock)
         };
         places.sort_unstable_by_key(rank);
         let mut before = None;
@@ -155,7 +155,7 @@ impl IdempotencyLog {
         add: &KeyedAdd,
         sure: bool,
     ) -> Option<KeyId> {
-        let handle = state.keys.find(&add.key)?;
+        let handle = state.keys().find(&add.key)?;
         let mut slots = state.slots(handle);
         let found = counter::find(&slots, writer).ok()?;
         let slot = &mut slots[found];

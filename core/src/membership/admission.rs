@@ -76,7 +76,7 @@ impl Membership {
         let forgotten = self.forgotten(state, message, None);
         let mut writers = message.delta.writers.iter().enumerate();
         writers.any(|(at, entry)| {
-            !(GUESTS && forgotten.contains(&at)) && entry.hi > state.clock_of(entry)
+            !(GUESTS && forgotten.contains(&at)) && entry.hi > state.held(&entry.writer)
         })
     }
 
@@ -88,7 +88,7 @@ impl Membership {
     pub(crate) fn is_replaced_by(&self, state: &State, message: &Message) -> Result<bool, Error> {
         let whole =
             message.is_complete() && message.delta.writers.iter().all(|entry| entry.lo == 0);
-        let alone = state.numbers.len() == 1;
+        let alone = state.is_alone();
         if !whole || alone || self.is_counted() {
             return Ok(false);
         }
@@ -131,7 +131,7 @@ impl Membership {
     /// Whether the sender of a complete message has forgotten a writer that was not absorbed, as far as this
     /// replica has learned. The sender would not have done so if it had waited for this replica.
     pub(crate) fn is_passed_over_in(&self, state: &State, message: &Message) -> bool {
-        let cards = self.table.cards.iter().zip(&state.writers).skip(1);
+        let cards = self.table.cards.iter().zip(state.ids()).skip(1);
         let mut open = cards.filter(|(card, _)| card.retired.is_none());
         open.any(|(_, writer)| self.is_gone_from(state, message, writer))
     }
@@ -200,7 +200,7 @@ impl Membership {
         let Some((at, hi)) = entry(&live) else {
             return Ok(None);
         };
-        let number = state.numbers.get(&live);
+        let number = state.number_of(&live);
         let brought = |it: &Statement| matches!(it, Statement::Admit(_) | Statement::Announce(_));
         let known = number.is_some() || message.tells(at, brought);
         if self.standing(state, message, at as usize, Some(live), 0) == Standing::Forgotten {
@@ -208,7 +208,7 @@ impl Membership {
         }
         let base = base_in(message, at);
         // The member that admitted the sender may have nothing of it, and may not have its base.
-        let unheard = number.is_none_or(|it| state.clocks[it as usize] == 0);
+        let unheard = number.is_none_or(|it| state.clock_at(it) == 0);
         // An incarnation of a member, or a guest that a member admitted, needs no admission here.
         let early = unheard && base.is_some();
         let early = early && !message.tells(at, |it| matches!(it, Statement::Announce(_)));
@@ -239,7 +239,7 @@ impl Membership {
             let writer = &message.delta.writers[fact.writer as usize].writer;
             writer == live && matches!(fact.says, Statement::Announce(_))
         };
-        state.numbers.get(live).is_none() && !message.facts().iter().any(announces)
+        state.number_of(live).is_none() && !message.facts().iter().any(announces)
     }
 
     /// Whether this replica is a member, and a message's sender is no member's incarnation. Neither the table
@@ -288,7 +288,7 @@ impl Membership {
         let Some(home) = self.home_number() else {
             return false;
         };
-        let id = state.writers[home as usize];
+        let id = state.id(home);
         let dead = message.facts().iter().any(|fact| {
             let writer = message.delta.writers[fact.writer as usize].writer;
             writer == id && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_))
@@ -342,7 +342,7 @@ impl Membership {
         depth: usize,
     ) -> Standing {
         let writer = message.delta.writers[at].writer;
-        if self.configuration().is_none() || state.numbers.get(&writer).is_some() {
+        if self.configuration().is_none() || state.knows(&writer) {
             return Standing::Known;
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
@@ -404,7 +404,7 @@ impl Membership {
     ) -> Result<(), Error> {
         let from_guest =
             GUESTS && live.is_some_and(|live| self.is_from_guest(state, message, &live));
-        let tells = |entry: &Entry| entry.hi > state.clock_of(entry);
+        let tells = |entry: &Entry| entry.hi > state.held(&entry.writer);
         let tells = || match live {
             Some(_) => message.delta.writers.iter().any(tells),
             None => self.news(state, message),
@@ -442,11 +442,11 @@ impl Membership {
                     });
                 }
             }
-            let held = state.clock_of(entry);
+            let held = state.held(&entry.writer);
             if entry.lo > held {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
-            match state.numbers.get(&entry.writer) {
+            match state.number_of(&entry.writer) {
                 Some(OWN) if entry.hi > held => {
                     return Err(Error::OwnClockAhead {
                         heard: detail(entry.hi),
@@ -516,7 +516,7 @@ impl Membership {
         if message.is_complete() && self.began_before(state, message) {
             return Err(Error::Outdated); // and no member has admitted it
         }
-        let held = || self.members_part(|number| state.clocks[number as usize]);
+        let held = || self.members_part(|number| state.clock_at(number));
         if message.is_complete() && self.is_replaced_by(state, message) != Ok(true) {
             if self.is_passed_over_in(state, message) {
                 return Err(Error::Outdated); // no member waited for it
@@ -549,7 +549,7 @@ impl Membership {
             return Ok(());
         };
         let seen = |number: u32| {
-            let writer = &state.writers[number as usize];
+            let writer = &state.id(number);
             let at = message
                 .delta
                 .writers
@@ -566,7 +566,7 @@ impl Membership {
                     writer: detail(writer),
                 });
             }
-            if !self.is_gone_from(state, message, &state.writers[writer as usize]) {
+            if !self.is_gone_from(state, message, &state.id(writer)) {
                 return Err(Error::Behind);
             }
         }
@@ -611,10 +611,7 @@ impl Membership {
         live: &WriterId,
     ) -> Result<(), Error> {
         for number in self.starts() {
-            let (card, writer) = (
-                &self.table.cards[number as usize],
-                &state.writers[number as usize],
-            );
+            let (card, writer) = (&self.table.cards[number as usize], &state.id(number));
             if !card.is_unsure() {
                 continue;
             }
@@ -657,7 +654,7 @@ impl Membership {
                 return true;
             };
             let at = fact.writer as usize;
-            match state.numbers.get(&message.delta.writers[at].writer) {
+            match state.number_of(&message.delta.writers[at].writer) {
                 Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
                 None => self.standing(state, message, at, None, 0) == Standing::Forgotten,
             }

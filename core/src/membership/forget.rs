@@ -69,7 +69,7 @@ impl Membership {
         }
         let gone_too = gone.iter().map(|it| it.0);
         for number in renamed.into_iter().chain(gone_too) {
-            table.changed(number, state.epoch);
+            table.changed(number, state.epoch());
         }
         if let Some((by, _)) = &mut table.configuration {
             again(by);
@@ -81,14 +81,14 @@ impl Membership {
             attached.seen.retain(|entry| !is_gone(entry.0));
         }
         table.attached.retain(|it| !is_gone(it.writer));
-        table.floor.resize(state.writers.len(), 0);
+        table.floor.resize(state.ids().len(), 0);
         if let Some(prospect) = &mut table.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));
         }
     }
 
-    /// Forgets a writer's clocks and its number.
-    pub(crate) fn forget_clocks(&mut self, state: &mut State, number: u32, to: Stamp) {
+    /// Forgets a writer's clocks.
+    pub(crate) fn forget_clocks(&mut self, number: u32, to: Stamp) {
         let at = number as usize;
         let Some(table) = self.table.get_mut() else {
             return;
@@ -109,10 +109,6 @@ impl Membership {
             let least = prospect.least.get_mut(at).into_iter();
             held.chain(least).for_each(|clock| *clock = 0);
         }
-        state.clocks[at] = 0;
-        state.merged_at[at] = 0;
-        state.note_moved(number);
-        state.free.update(|it| it.push(number));
     }
 
     /// Remembers up to which clock a forgotten writer was taken over, in case its process rejoins.
@@ -169,7 +165,7 @@ impl Membership {
             };
         });
         for (writer, upto) in message.returns.iter() {
-            if state.numbers.get(writer).is_none() {
+            if state.number_of(writer).is_none() {
                 self.remember(*writer, *upto);
             }
         }

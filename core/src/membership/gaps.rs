@@ -20,7 +20,7 @@ impl Membership {
             return;
         }
         for (writer, _) in &self.table.held_back {
-            let id = &state.writers[*writer as usize];
+            let id = &state.id(*writer);
             if let Ok(at) = message
                 .delta
                 .writers
@@ -60,7 +60,7 @@ impl Membership {
         entry: &Entry,
         lacking: bool,
     ) {
-        let held = state.clocks[writer as usize];
+        let held = state.clock_at(writer);
         if !MEMBERS {
             return;
         }
@@ -87,7 +87,7 @@ impl Membership {
 
     /// Returns the clock up to which this replica has a writer together with its keyed operations.
     pub(crate) fn held_with_keys(&self, state: &State, writer: u32) -> u64 {
-        let held = state.clocks[writer as usize];
+        let held = state.clock_at(writer);
         let upto = match MEMBERS {
             true => self.table.acknowledgeable(writer),
             false => None,
@@ -98,7 +98,7 @@ impl Membership {
     /// Returns the vector for a pull from a node. It covers everything that this replica has together with
     /// its keyed operations.
     pub(crate) fn vector_with_keys(&self, state: &State) -> VersionVector {
-        let clocks = state.numbers.iter();
+        let clocks = state.numbered();
         let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(state, number)));
         VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
     }
@@ -115,6 +115,6 @@ impl Membership {
     pub(crate) fn lacking_for_good(&self, state: &State) -> Vec<(u32, u64)> {
         let lacking = self.table.held_back.iter().map(|it| it.0);
         let over = lacking.filter(|it| self.table.cards[*it as usize].is_over());
-        over.map(|it| (it, state.clocks[it as usize])).collect()
+        over.map(|it| (it, state.clock_at(it))).collect()
     }
 }

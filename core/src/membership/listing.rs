@@ -97,7 +97,7 @@ impl<'a> Members<'a> {
             let behind = number.map(|number| {
                 let held = self
                     .membership
-                    .members_part(|writer| self.state.clocks[writer as usize]);
+                    .members_part(|writer| self.state.clock_at(writer));
                 let lacks = |(writer, clock): (u32, u64)| match number == OWN && writer == OWN {
                     true => 0,
                     false => clock.saturating_sub(self.membership.seen_by(&quorum, number, writer)),
@@ -106,8 +106,8 @@ impl<'a> Members<'a> {
             });
             Member {
                 owner: *owner,
-                writer: number.map(|number| self.state.writers[number as usize]),
-                clock: number.map_or(0, |number| self.state.clocks[number as usize]),
+                writer: number.map(|number| self.state.id(number)),
+                clock: number.map_or(0, |number| self.state.clock_at(number)),
                 behind: behind.unwrap_or(0),
                 unsure: number
                     .is_some_and(|it| self.membership.table.cards[it as usize].is_unsure()),
@@ -177,7 +177,7 @@ impl<'a> Members<'a> {
     /// [asks](crate::MembersMut::request_acknowledgement) or waits for it. It does so once the writers that
     /// it sponsors have it too.
     pub fn holders(self, writer: &WriterId, clock: u64) -> usize {
-        let Some(writer) = self.state.numbers.get(writer) else {
+        let Some(writer) = self.state.number_of(writer) else {
             return 0;
         };
         let quorum = self.membership.quorum(self.state);
@@ -199,17 +199,17 @@ impl<'a> Members<'a> {
 
     /// The owner whose incarnation a writer is, if it is or was a member's.
     pub fn owner_of(self, writer: &WriterId) -> Option<Owner> {
-        self.membership.owner_of(self.state.numbers.get(writer)?)
+        self.membership.owner_of(self.state.number_of(writer)?)
     }
 
     /// How many writers this replica has.
     pub fn writer_count(self) -> usize {
-        self.state.numbers.len()
+        self.state.writer_count()
     }
 
     /// The writers that this replica has, ascending, with the state of each.
     pub fn writer_table(self) -> impl Iterator<Item = Listed> + 'a {
-        self.state.numbers.iter().map(move |(writer, number)| {
+        self.state.numbered().map(move |(writer, number)| {
             let card = &self.membership.table.cards[number as usize];
             let fate = match (card.retired, card.fence, card.bye) {
                 (Some(_), ..) => Fate::Absorbed,
@@ -218,11 +218,10 @@ impl<'a> Members<'a> {
                 _ => Fate::Living,
             };
             let home = card.home.filter(|_| card.announce.is_none());
-            let home = home
-                .map(|home| self.state.writers[self.membership.heir_of(home.by.writer) as usize]);
+            let home = home.map(|home| self.state.id(self.membership.heir_of(home.by.writer)));
             Listed {
                 writer,
-                clock: self.state.clocks[number as usize],
+                clock: self.state.clock_at(number),
                 owner: self.membership.owner_of(number),
                 home: home.filter(|_| fate == Fate::Living),
                 heir: card
@@ -230,7 +229,7 @@ impl<'a> Members<'a> {
                     .map(|_| self.membership.heir_of(number))
                     .map(|heir| {
                         // Only a writer that is over has a successor.
-                        self.state.writers[heir as usize]
+                        self.state.id(heir)
                     }),
                 fate,
             }
@@ -255,9 +254,7 @@ impl<'a> Members<'a> {
     /// over.
     pub fn retired(self) -> impl Iterator<Item = (WriterId, u64)> + 'a {
         let cards = self.membership.ended_cards();
-        cards.filter_map(move |(card, at)| {
-            Some((self.state.writers[at as usize], card.retired?.upto))
-        })
+        cards.filter_map(move |(card, at)| Some((self.state.id(at), card.retired?.upto)))
     }
 
     /// The last clock of a forgotten writer that its successor took over, if this replica still remembers it.
@@ -278,7 +275,7 @@ impl<'a> Members<'a> {
     /// The writers that this member sponsors: those it admitted, and those whose sponsors it retired.
     pub fn sponsored(self) -> impl Iterator<Item = WriterId> + 'a {
         let attached = self.membership.attached_numbers();
-        attached.map(move |number| self.state.writers[number as usize])
+        attached.map(move |number| self.state.id(number))
     }
 
     /// The member that admitted this replica's writer; `None` before that, and of a member.

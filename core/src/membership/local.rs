@@ -34,9 +34,9 @@ impl Membership {
             remembered: _,
             held_back: _, // with the keyed operations
         } = &*self.table;
-        let id = |number: u32| state.writers[number as usize];
+        let id = |number: u32| state.id(number);
         let clocks = |clocks: &[u64]| {
-            let held = clocks.iter().zip(&state.writers);
+            let held = clocks.iter().zip(state.ids());
             let mut held: Vec<_> = held.filter(|(clock, _)| **clock > 0).collect();
             held.sort_unstable_by_key(|(_, writer)| **writer);
             format!("{held:?}")

@@ -131,8 +131,8 @@ impl Membership {
         if matches!(says, Statement::Announce(_)) {
             table.prospect = None;
         }
-        table.cards[writer as usize].take(&says, &state.writers);
-        table.changed(writer, state.epoch);
+        table.cards[writer as usize].take(&says, state.ids());
+        table.changed(writer, state.epoch());
     }
 
     /// The members' starts in the table, by local number, ascending.
@@ -212,13 +212,13 @@ impl Membership {
     /// Moves the own clock to that of a transaction that was made.
     pub(crate) fn made(&mut self, state: &mut State, clock: u64) {
         if GUESTS && state.clock() == 0 {
-            let seen = state.clocks.iter().copied().zip(0u32..);
+            let seen = state.clocks().iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
             self.table
                 .update(|it| it.cards[OWN as usize].base = Some(seen));
         }
-        state.clocks[OWN as usize] = clock;
+        state.made(clock);
     }
 
     /// Notes whether other members have admitted this writer.
@@ -286,7 +286,7 @@ impl Membership {
         writer: &WriterId,
         hi: &dyn Fn(&WriterId) -> u64,
     ) {
-        let Some(number) = state.numbers.get(writer) else {
+        let Some(number) = state.number_of(writer) else {
             return;
         };
         let card = &self.table.cards[number as usize];
@@ -295,7 +295,7 @@ impl Membership {
         }
         let before = self.table.told_by(number).unwrap_or_default();
         let seen = self.members_part(|number| {
-            let writer = &state.writers[number as usize];
+            let writer = &state.id(number);
             hi(writer).max(of(before, number))
         });
         self.table.update(|it| it.attach(number, seen));
@@ -340,9 +340,9 @@ impl Membership {
     /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all
     /// that are here. The first result is a number that grows with it.
     pub(crate) fn progress(&self, state: &State, writer: &WriterId) -> (u64, bool) {
-        let number = state.numbers.get(writer).unwrap_or(OWN);
+        let number = state.number_of(writer).unwrap_or(OWN);
         let theirs = self.seen_there(number);
-        let held = self.members_part(|number| state.clocks[number as usize]);
+        let held = self.members_part(|number| state.clock_at(number));
         let mut held = held.iter();
         let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
         (theirs.iter().map(|entry| entry.1).sum(), level)
@@ -409,8 +409,7 @@ impl Membership {
     /// dead, or if it left, because then the replica already has all of it.
     pub(crate) fn takes_from(&self, state: &State, writer: &WriterId) -> bool {
         let card = state
-            .numbers
-            .get(writer)
+            .number_of(writer)
             .map(|at| &self.table.cards[at as usize]);
         card.is_none_or(|card| !card.is_over())
     }
@@ -432,8 +431,7 @@ impl Membership {
     /// Whether a writer is a living incarnation of a member.
     pub(crate) fn is_counted_member(&self, state: &State, writer: &WriterId) -> bool {
         state
-            .numbers
-            .get(writer)
+            .number_of(writer)
             .is_some_and(|number| self.counts(number))
     }
 
@@ -458,7 +456,7 @@ impl Membership {
             })
         };
         let strays = self.start_cards().filter(|(card, _)| is_stray(card));
-        let strays = strays.map(|it| state.writers[it.1 as usize]);
+        let strays = strays.map(|it| state.id(it.1));
         let strays: Vec<WriterId> = strays.collect();
         strays
             .iter()
@@ -512,7 +510,7 @@ impl Membership {
 
     /// The last clock of a writer that counts, if it is over and this replica is certain of the clock.
     pub(crate) fn last_of(&self, state: &State, writer: &WriterId) -> Option<u64> {
-        let number = state.numbers.get(writer);
+        let number = state.number_of(writer);
         let retired = number.and_then(|number| self.table.cards[number as usize].retired);
         retired
             .map(|it| it.upto)
@@ -529,7 +527,7 @@ impl Membership {
     /// Whether a writer is a living incarnation of a member, and its place is certain. Such a writer does not
     /// have to rejoin because it began from an old state, so nothing is lost that it alone has.
     pub(crate) fn is_sure_member(&self, state: &State, writer: &WriterId) -> bool {
-        let Some(number) = state.numbers.get(writer).filter(|it| self.counts(*it)) else {
+        let Some(number) = state.number_of(writer).filter(|it| self.counts(*it)) else {
             return false;
         };
         let card = &self.table.cards[number as usize];
@@ -569,7 +567,7 @@ impl Membership {
     /// Returns the writer's local number. A writer without a number receives one.
     pub(crate) fn number(&mut self, state: &mut State, writer: WriterId) -> u32 {
         let number = state.number(writer);
-        self.fit(state.writers.len());
+        self.fit(state.ids().len());
         number
     }
 
@@ -589,13 +587,13 @@ impl Membership {
 
     /// Whether a writer is a member's incarnation whose place is not certain here.
     pub(crate) fn is_unsure(&self, state: &State, writer: &WriterId) -> bool {
-        let number = state.numbers.get(writer);
+        let number = state.number_of(writer);
         number.is_some_and(|number| self.table.cards[number as usize].is_unsure())
     }
 
     /// Whether members wait for a writer that is no member's incarnation.
     pub(crate) fn is_waited_for(&self, state: &State, writer: &WriterId) -> bool {
-        let number = state.numbers.get(writer);
+        let number = state.number_of(writer);
         let card = number.map(|number| &self.table.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over())
     }
@@ -627,7 +625,7 @@ impl Membership {
         let by = &self.table.cards[stamp.writer as usize];
         let announce = by.announce.as_ref()?;
         Some(Intro {
-            by: state.writers[stamp.writer as usize],
+            by: state.id(stamp.writer),
             clock: stamp.clock,
             owner: announce.owner,
             generation: announce.generation,

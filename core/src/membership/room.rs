@@ -48,7 +48,7 @@ impl Membership {
         new: usize,
         by: Bringer,
     ) -> Result<(), Error> {
-        let known = state.numbers.len();
+        let known = state.writer_count();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
             // An empty replica accepts all writers of another replica.
@@ -68,7 +68,7 @@ impl Membership {
         writer: &WriterId,
         by: Bringer,
     ) -> Result<(), Error> {
-        let new = state.numbers.get(writer).is_none();
+        let new = state.number_of(writer).is_none();
         self.room_for_writers(state, usize::from(new), by)
     }
 
@@ -79,7 +79,7 @@ impl Membership {
     /// transactions are what makes room.
     #[inline]
     pub(crate) fn room_for_start(&self, state: &State) -> Result<(), Error> {
-        let known = state.numbers.len();
+        let known = state.writer_count();
         let first = JUDGES_STARTS && state.clock() == 0;
         match first && known > WRITERS_TOLD_MAX && self.configuration().is_none() {
             true => Err(full(known, WRITERS_TOLD_MAX)),

@@ -29,7 +29,7 @@ impl Membership {
                 writer: detail(*writer),
             });
         }
-        let behind = |(number, clock): &(u32, u64)| seen(&state.writers[*number as usize]) < *clock;
+        let behind = |(number, clock): &(u32, u64)| seen(&state.id(*number)) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
             true => Err(Error::Behind),
             false => Ok(()),
@@ -66,9 +66,9 @@ impl Membership {
         writer: &WriterId,
     ) -> Result<(), Error> {
         self.admit(state, writer)?;
-        let seen = self.members_part(|number| state.clocks[number as usize]);
-        if let Some(number) = state.numbers.get(writer)
-            && state.clocks[number as usize] == 0
+        let seen = self.members_part(|number| state.clock_at(number));
+        if let Some(number) = state.number_of(writer)
+            && state.clock_at(number) == 0
             && self.table.told_by(number).is_some()
         {
             self.table.update(|it| it.attach(number, seen));
@@ -128,20 +128,20 @@ impl Membership {
 
     /// Whether this member sponsors a writer.
     pub(crate) fn is_attached(&self, state: &State, writer: &WriterId) -> bool {
-        let number = state.numbers.get(writer);
+        let number = state.number_of(writer);
         let card = number.map(|number| &self.table.cards[number as usize]);
         card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
     }
 
     /// The writers that this member sponsors, each with its [`progress`](Self::progress).
     pub(crate) fn levels(&self, state: &State) -> impl Iterator<Item = (WriterId, u64, bool)> {
-        let held = self.members_part(|number| state.clocks[number as usize]);
+        let held = self.members_part(|number| state.clock_at(number));
         self.attached_numbers().map(move |number| {
             let theirs = self.seen_there(number);
             let mut held = held.iter();
             let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
             let far = theirs.iter().map(|entry| entry.1).sum();
-            (state.writers[number as usize], far, level)
+            (state.id(number), far, level)
         })
     }
 
@@ -160,7 +160,7 @@ impl Membership {
     /// The sponsor of this replica's writer. `None` before an admission, and for a member's writer.
     pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
         let home = self.home_number()?;
-        Some(state.writers[self.heir_of(home) as usize])
+        Some(state.id(self.heir_of(home)))
     }
 
     /// The member that admitted this replica's writer, which is no member's. Others wait for that member in
@@ -177,14 +177,14 @@ impl Membership {
         state: &State,
         writer: &WriterId,
     ) -> Option<(WriterId, u64)> {
-        let number = state.numbers.get(writer)?;
+        let number = state.number_of(writer)?;
         let by = self.table.cards[number as usize].intro?.by;
-        Some((state.writers[by.writer as usize], by.clock))
+        Some((state.id(by.writer), by.clock))
     }
 
     /// The owner and the generation of a writer that is a member's incarnation.
     pub(crate) fn incarnation(&self, state: &State, writer: &WriterId) -> Option<(Owner, u64)> {
-        let number = state.numbers.get(writer)?;
+        let number = state.number_of(writer)?;
         let announce = self.table.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))
     }
@@ -193,7 +193,7 @@ impl Membership {
     pub(crate) fn vouch(&mut self, state: &State, message: &Message, live: WriterId) {
         let is_unsure = |number: &u32| self.table.cards[*number as usize].is_unsure();
         let is_named = |number: &u32| {
-            let writer = state.writers[*number as usize];
+            let writer = state.id(*number);
             writer != live && message.hi(&writer) > Some(0)
         };
         let named = self.starts().filter(is_unsure).filter(is_named);

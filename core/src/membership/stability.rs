@@ -119,7 +119,7 @@ impl Membership {
             return;
         }
         for (writer, entry) in message.delta.writers.iter().enumerate() {
-            let number = state.numbers.get(&entry.writer);
+            let number = state.number_of(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
                 let says = Statement::Floor(clock);
@@ -213,7 +213,7 @@ impl Membership {
         let heir = self.heir_of(writer);
         let seen = |number: u32| self.seen_by(quorum, number, writer);
         let most = quorum.members.iter().map(|number| seen(*number)).max();
-        let most = most.unwrap_or(0).max(state.clocks[writer as usize]);
+        let most = most.unwrap_or(0).max(state.clock_at(writer));
         quorum.members.contains(&heir) && seen(heir) >= most
     }
 
@@ -255,7 +255,7 @@ impl Membership {
     /// Notes that this member requests, with its transaction of this clock, acknowledgements of everything
     /// that is here.
     pub(crate) fn note_asked(&mut self, state: &State, clock: u64) {
-        let mut held = state.clocks.clone();
+        let mut held = state.clocks().to_vec();
         held[OWN as usize] = clock;
         self.table.update(|it| it.pending = Some((clock, held)));
     }
@@ -278,7 +278,7 @@ impl Membership {
         mut seen: Vec<(u32, u64)>,
         clock: u64,
     ) -> Vec<(u32, u64)> {
-        let is_silent = |guest: u32| state.clocks[guest as usize] == 0;
+        let is_silent = |guest: u32| state.clock_at(guest) == 0;
         if !self.attached_numbers().any(is_silent)
             && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
@@ -348,7 +348,7 @@ impl Membership {
         }
         let settled = self.table.update(|it| core::mem::take(&mut it.settled));
         let mut settled = settled.unwrap_or_default();
-        settled.resize(state.writers.len(), 0);
+        settled.resize(state.ids().len(), 0);
         // All acknowledge members' writers themselves, and only as far as they have the writers' keyed
         // operations.
         let mut held = prospect.held.unwrap_or_default();
@@ -393,7 +393,7 @@ impl Membership {
         });
         let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
         let held = self.table.update(|it| it.pending.take_if(|_| is_held));
-        let mut least = alloc::vec![0; state.writers.len()];
+        let mut least = alloc::vec![0; state.ids().len()];
         for number in self.starts() {
             least[number as usize] = self.least_seen(quorum, number);
         }
@@ -419,7 +419,7 @@ impl Membership {
         forgotten: &Forgotten,
     ) {
         self.table
-            .update(|it| it.floor.resize(state.writers.len(), 0));
+            .update(|it| it.floor.resize(state.ids().len(), 0));
         for fact in message.facts() {
             if let Statement::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
@@ -435,7 +435,7 @@ impl Membership {
 
     /// Notes that something was collected: it moves the GC horizon of each writer.
     pub(crate) fn note_collected(&mut self, state: &State) {
-        let mut floor = alloc::vec![0; state.writers.len()];
+        let mut floor = alloc::vec![0; state.ids().len()];
         for (number, clock) in self.horizons() {
             floor[number as usize] = clock;
         }
@@ -451,7 +451,7 @@ impl Membership {
                 .filter(|clock| *clock > 0)
                 .map(|clock| (writer, clock))
         };
-        VersionVector::from_sorted(state.numbers.iter().filter_map(clocks).collect())
+        VersionVector::from_sorted(state.numbered().filter_map(clocks).collect())
     }
 
     /// Accepts a member's report of what is [stable](crate::Members::stable), if this replica has seen
@@ -472,9 +472,9 @@ impl Membership {
         let Some(table) = self.table.get_mut() else {
             return;
         };
-        table.settled.resize(state.writers.len(), 0);
+        table.settled.resize(state.ids().len(), 0);
         for (writer, clock) in settled.iter() {
-            if let Some(number) = state.numbers.get(&writer) {
+            if let Some(number) = state.number_of(&writer) {
                 let ours = &mut table.settled[number as usize];
                 *ours = clock.max(*ours);
             }

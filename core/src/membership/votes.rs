@@ -58,7 +58,7 @@ impl Membership {
                     .as_ref()
                     .is_some_and(|ack| ack.of(OWN) >= announce.clock)
         };
-        let heard = (0..state.writers.len() as u32).filter(|number| knows(*number));
+        let heard = (0..state.ids().len() as u32).filter(|number| knows(*number));
         let needed = members - (members / 2 + 1) + 1;
         let settled = self.table.settled.first().copied().unwrap_or(0);
         settled >= announce.clock || members == 1 || heard.count() >= needed

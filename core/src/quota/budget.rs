@@ -24,7 +24,6 @@ use crate::ledger::account::{
 };
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};
-use crate::state::place;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -216,9 +215,8 @@ impl<'a> QuotaRef<'a> {
         let cap = account.capped.then(|| value(Part::Cap));
         let leases = self
             .state
-            .keys
-            .index
-            .leases_of(&self.state.keys, account.name);
+            .index()
+            .leases_of(self.state.keys(), account.name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         Budget {
             value: of_value,
@@ -239,13 +237,13 @@ impl<'a> QuotaRef<'a> {
     /// The name of the budget to which a counter belongs, by the counter's [`KeyId`]. It maps a change
     /// notification to its budget.
     pub fn budget_at(self, handle: KeyId) -> Option<&'a str> {
-        budget_name(self.state.keys.get(handle)?)
+        budget_name(self.state.keys().get(handle)?)
     }
 
     /// Calls `take` with the name of each budget, in no stated order. If both kinds of budget exist under one
     /// name, `take` gets this name twice.
     pub fn each_budget(self, take: &mut dyn FnMut(&str)) {
-        for (handle, key) in self.state.keys.index.reserved(&self.state.keys) {
+        for (handle, key) in self.state.index().reserved(self.state.keys()) {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
             if let Some(account) = value.filter(|_| self.state.value_at(handle).is_some()) {
                 take(account.name);
@@ -276,13 +274,13 @@ impl<'a> QuotaRef<'a> {
                 room: room.unwrap_or(0),
             })
         };
-        self.state.keys.index.holders().filter_map(holder).collect()
+        self.state.index().holders().filter_map(holder).collect()
     }
 
     /// Each existing counter that is a part of a budget, in no stated order. A comparison of replicas uses
     /// it.
     pub fn budget_parts(self) -> impl Iterator<Item = (KeyId, &'a str)> {
-        let reserved = self.state.keys.index.reserved(&self.state.keys);
+        let reserved = self.state.index().reserved(self.state.keys());
         reserved.filter(move |(handle, _)| self.state.value_at(*handle).is_some())
     }
 
@@ -293,7 +291,7 @@ impl<'a> QuotaRef<'a> {
 
 /// The keys of the budget with this name. The budget with a cap comes first.
 fn account<'n>(state: &State, name: &'n str) -> Option<Account<'n>> {
-    if state.keys.index.are_plain() || check_name(name).is_err() {
+    if state.index().are_plain() || check_name(name).is_err() {
         return None;
     }
     let account = |capped| Account {
@@ -317,7 +315,7 @@ fn kind_of(state: &State, name: &str) -> Option<Kind> {
 /// Rejects a plain operation on a key that is not a plain counter.
 pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
     check_typed(key)?;
-    if state.keys.index.are_plain() || state.value(key).is_some() {
+    if state.index().are_plain() || state.value(key).is_some() {
         return Ok(());
     }
     match kind_of(state, key) {
@@ -328,14 +326,11 @@ pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
 
 /// Like [`check_plain`], for a key given by its [`KeyId`].
 pub(super) fn check_plain_at(state: &State, handle: KeyId) -> Result<(), Error> {
-    if state.keys.index.are_plain() {
+    if state.index().are_plain() {
         return Ok(());
     }
-    let (page_at, slot) = place(handle);
-    let page = state.pages.get(page_at);
-    let is_row = page.is_some_and(|page| page.own.has(slot) && !page.is_odd(slot));
-    match state.keys.get(handle) {
-        Some(key) if is_row => check_typed(key),
+    match state.keys().get(handle) {
+        Some(key) if state.plain_own_row(handle).is_some() => check_typed(key),
         Some(key) => check_plain(state, key),
         None => Ok(()),
     }
@@ -553,7 +548,7 @@ impl QuotaTransaction<'_, '_> {
 
     pub(super) fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<KeyId, Error> {
         let replica = &mut *self.transaction.replica;
-        let handle = replica.state.keys.find_or_insert(key)?;
+        let handle = replica.state.key_id(key)?;
         let known = self
             .transaction
             .drafts

@@ -21,7 +21,6 @@ use crate::replica::Replica;
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
-use crate::state::place;
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,7 +31,7 @@ const AT_ONCE: usize = 1000;
 impl QuotaRef<'_> {
     /// Whether this replica is the successor of a writer, directly or through a chain of successors.
     fn is_left_to_own(self, writer: &WriterId) -> bool {
-        let Some(mut at) = self.state.numbers.get(writer).filter(|at| *at != OWN) else {
+        let Some(mut at) = self.state.number_of(writer).filter(|at| *at != OWN) else {
             return false;
         };
         for _ in 0..HEIRS_MAX {
@@ -47,12 +46,11 @@ impl QuotaRef<'_> {
 
 /// Whether anything is left in the accounts of a writer, by its local number.
 pub(super) fn has_accounts(state: &State, number: u32) -> bool {
-    let writer = state.writers[number as usize];
-    state.keys.index.held_by(writer).any(|handle| {
-        let (page_at, slot) = place(handle);
-        let page = state.pages.get(page_at);
-        page.is_some_and(|page| page.rows(slot).next().is_some())
-    })
+    let writer = state.id(number);
+    state
+        .index()
+        .held_by(writer)
+        .any(|handle| state.has_slots(handle))
 }
 
 impl QuotaMut<'_> {
@@ -68,16 +66,15 @@ impl QuotaMut<'_> {
         let heirless = self
             .replica
             .state
-            .keys
-            .index
+            .index()
             .holders()
             .filter(|it| self.read().is_left_to_own(it));
-        let accounts = heirless.flat_map(|writer| self.replica.state.keys.index.held_by(writer));
+        let accounts = heirless.flat_map(|writer| self.replica.state.index().held_by(writer));
         // The remains of periods that are over are deleted soon, so they are not moved.
         let end = |handle| {
             self.replica
                 .state
-                .keys
+                .keys()
                 .get(handle)
                 .and_then(PeriodKey::parse)
         };
@@ -101,8 +98,7 @@ impl QuotaMut<'_> {
         let own: Vec<KeyId> = self
             .replica
             .state
-            .keys
-            .index
+            .index()
             .held_by(self.replica.writer())
             .collect();
         let free = |handle: &KeyId| !self.replica.quota.pending.contains_key(handle);
@@ -128,14 +124,14 @@ impl QuotaMut<'_> {
                     None => SequenceKey::parse(key)?.left_to(to),
                 })
             };
-            let heir: Option<String> = self.replica.state.keys.get(*handle).and_then(heir);
+            let heir: Option<String> = self.replica.state.keys().get(*handle).and_then(heir);
             let (Some(key), Some(held)) = (heir, self.replica.value_at(*handle)) else {
                 continue;
             };
             let Ok(held) = i64::try_from(held) else {
                 continue;
             };
-            let heir = self.replica.state.keys.find_or_insert(&key)?;
+            let heir = self.replica.state.key_id(&key)?;
             let at = self.replica.state.draft_of(&mut drafts, heir);
             let moved = match held {
                 0 => Ok(false),

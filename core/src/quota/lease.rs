@@ -60,7 +60,7 @@ impl<'a> QuotaRef<'a> {
         let Some(account) = self.account(name) else {
             return Vec::new();
         };
-        let leases = self.state.keys.index.leases_of(&self.state.keys, name);
+        let leases = self.state.index().leases_of(self.state.keys(), name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
         let left = leases.filter_map(|(handle, it)| {
             let Part::Leased(writer, LeaseKey { until, id }) = it.part else {
@@ -85,7 +85,7 @@ impl<'a> QuotaRef<'a> {
 
     fn own_leases(self) -> impl Iterator<Item = (KeyId, Account<'a>)> {
         let own = Some(self.state.writer());
-        let leases = self.state.keys.index.leases(&self.state.keys);
+        let leases = self.state.index().leases(self.state.keys());
         leases.filter(move |it| it.1.part.holder() == own)
     }
 
@@ -127,7 +127,7 @@ impl QuotaMut<'_> {
                 }
                 continue;
             }
-            if until > self.replica.state.time {
+            if until > self.replica.state.time() {
                 continue;
             }
             let key = account.key();
@@ -152,7 +152,7 @@ impl QuotaTransaction<'_, '_> {
     /// name over [`LEASED_NAME_BYTES_MAX`](crate::bounds::LEASED_NAME_BYTES_MAX). After an error, the
     /// transaction is as it was before and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
-        let until = lease_until(self.transaction.replica.state.time, ms)?;
+        let until = lease_until(self.transaction.replica.state.time(), ms)?;
         let own = self.transaction.replica.writer();
         let known = self.read().leases_of(name);
         if let Some(lease) = known.into_iter().find(|it| (it.id, it.writer) == (id, own)) {
@@ -174,9 +174,8 @@ impl QuotaTransaction<'_, '_> {
             .transaction
             .replica
             .state
-            .keys
-            .index
-            .leases_of(&self.transaction.replica.state.keys, account.name);
+            .index()
+            .leases_of(self.transaction.replica.state.keys(), account.name);
         let parts = leases.filter_map(|(_, it)| match it.part {
             Part::Leased(_, lease)
                 if lease.id == id && it.capped == account.capped && it.part.holder() == own =>

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// Adds the accounts that a message changes and that exist here.
 pub(super) fn note_accounts(state: &State, message: &Message, accounts: &mut Vec<KeyId>) {
     let reserved = message.delta.keys.iter().take_while(|key| is_reserved(key));
-    accounts.extend(reserved.filter_map(|key| state.keys.find(key)));
+    accounts.extend(reserved.filter_map(|key| state.keys().find(key)));
 }
 
 /// Reports the accounts with a value below zero.
@@ -23,7 +23,7 @@ pub(super) fn report(state: &State, forks: &mut ForkLog, accounts: Vec<KeyId>) {
         let Some(held) = state.value_at(handle).filter(|held| *held < 0) else {
             continue;
         };
-        let whose = state.keys.get(handle).and_then(|key| {
+        let whose = state.keys().get(handle).and_then(|key| {
             if let Some(period) = PeriodKey::parse(key) {
                 // In a period that is over, other members may have deleted the rights but not their uses.
                 let open = !is_over(state, period.end());

@@ -23,7 +23,7 @@ pub(super) type Pending = BTreeMap<KeyId, Vec<(u64, i128)>>;
 impl QuotaRef<'_> {
     /// The amount of an account that can't be used yet.
     pub(super) fn pending_of(self, key: &str) -> i128 {
-        let handle = self.state.keys.find(key);
+        let handle = self.state.keys().find(key);
         let Some(pending) = handle.and_then(|handle| self.quota.pending.get(&handle)) else {
             return 0;
         };
@@ -41,15 +41,15 @@ impl Quota {
     /// Adds the amounts that a transaction under a key brings to the own accounts. The transaction is not
     /// visible yet.
     pub(super) fn note_pending(&mut self, state: &State, clock: u64, drafts: &[Draft]) {
-        if state.keys.index.are_plain() {
+        if state.index().are_plain() {
             return;
         }
         for draft in drafts.iter().filter(|draft| draft.changed) {
-            let account = state.keys.get(draft.handle).and_then(Account::parse);
+            let account = state.keys().get(draft.handle).and_then(Account::parse);
             if account.and_then(|it| it.part.holder()) != Some(state.writer()) {
                 continue;
             }
-            let after = counter::sum(&draft.slots, &state.writers).value();
+            let after = counter::sum(&draft.slots, state.ids()).value();
             let before = state.value_at(draft.handle);
             let amount = after.unwrap_or(0) - before.unwrap_or(0);
             if amount > 0 {

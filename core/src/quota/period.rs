@@ -147,7 +147,7 @@ impl<'a> QuotaRef<'a> {
             true => Error::NoLimit,
             false => Error::NotAMember,
         })?;
-        let begins = self.state.time - self.state.time % limit.period_ms;
+        let begins = self.state.time() - self.state.time() % limit.period_ms;
         let ends = begins.saturating_add(limit.period_ms);
         let (end, born) = (ends, limit.born);
         let period = PeriodId { end, born, key }.name();
@@ -174,7 +174,7 @@ impl<'a> QuotaRef<'a> {
             return 0;
         };
         let begins = period.end.saturating_sub(limit.period_ms);
-        let is_now = (begins..period.end).contains(&self.state.time);
+        let is_now = (begins..period.end).contains(&self.state.time());
         // A period of another length could have the same name.
         let is_whole = period.end % limit.period_ms == 0;
         if !is_now || !is_whole || self.state.value(&share_key(&owner, name)).is_some() {
@@ -240,7 +240,7 @@ impl<'a> QuotaRef<'a> {
         let own = self.state.writer();
         let held = |writer| self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let here = held(own) + i128::from(self.own_share(name));
-        let others = self.state.keys.index.holders().filter(|it| *it != own);
+        let others = self.state.index().holders().filter(|it| *it != own);
         let mut elsewhere: i128 = others.map(held).sum();
         let members = self
             .membership
@@ -290,36 +290,28 @@ impl<'a> QuotaRef<'a> {
     /// Each period with rights left, with the writer that holds them and their amount, in no stated order. A
     /// comparison of replicas uses it.
     pub fn period_rights(self) -> impl Iterator<Item = (&'a str, WriterId, i128)> {
-        self.state
-            .keys
-            .index
-            .periods()
-            .filter_map(move |(_, handle)| {
-                let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
-                let held = self.state.value_at(handle)?;
-                match key.part {
-                    PeriodPart::Rights(writer) => Some((key.name, writer, held)),
-                    PeriodPart::Share(_) => None,
-                }
-            })
+        self.state.index().periods().filter_map(move |(_, handle)| {
+            let key = PeriodKey::parse(self.state.keys().get(handle)?)?;
+            let held = self.state.value_at(handle)?;
+            match key.part {
+                PeriodPart::Rights(writer) => Some((key.name, writer, held)),
+                PeriodPart::Share(_) => None,
+            }
+        })
     }
 
     /// Each share that was brought into a period and is still stored, in no stated order.
     pub fn period_shares(self) -> impl Iterator<Item = (&'a str, i128)> {
-        self.state
-            .keys
-            .index
-            .periods()
-            .filter_map(move |(_, handle)| {
-                let key = PeriodKey::parse(self.state.keys.get(handle)?)?;
-                let brought = self.state.value_at(handle)?;
-                matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
-            })
+        self.state.index().periods().filter_map(move |(_, handle)| {
+            let key = PeriodKey::parse(self.state.keys().get(handle)?)?;
+            let brought = self.state.value_at(handle)?;
+            matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
+        })
     }
 
     /// Number of counters that store periods.
     pub fn period_counters(self) -> usize {
-        self.state.keys.index.periods().count()
+        self.state.index().periods().count()
     }
 
     /// Whether the present configuration has limits, and the state does not yet record that all members have
@@ -464,7 +456,7 @@ impl QuotaMut<'_> {
         }
         let (Some(present), Ok(now)) = (
             self.replica.membership.configuration(),
-            i64::try_from(self.replica.state.time),
+            i64::try_from(self.replica.state.time()),
         ) else {
             return Ok(());
         };
@@ -472,9 +464,8 @@ impl QuotaMut<'_> {
         let reserved = self
             .replica
             .state
-            .keys
-            .index
-            .reserved(&self.replica.state.keys);
+            .index()
+            .reserved(self.replica.state.keys());
         let older = reserved
             .filter(|(handle, key)| is_known_key(key) && self.replica.value_at(*handle).is_some());
         // Periods that are not over may depend on earlier configurations.

@@ -146,9 +146,8 @@ impl<'a> QuotaRef<'a> {
     /// All non-empty counters of a sequence.
     fn pieces(self, name: &str) -> impl Iterator<Item = (SequenceKey<'a>, u64)> {
         self.state
-            .keys
-            .index
-            .of_sequence(&self.state.keys, name)
+            .index()
+            .of_sequence(self.state.keys(), name)
             .filter_map(move |(handle, key)| {
                 let value = u64::try_from(self.state.value_at(handle)?).ok()?;
                 (value > 0).then_some((key, value))
@@ -157,7 +156,7 @@ impl<'a> QuotaRef<'a> {
 
     /// Calls `take` with the name of each sequence, in the order of their bytes.
     pub fn each_sequence(self, take: &mut dyn FnMut(&str)) {
-        for name in self.state.keys.index.sequences() {
+        for name in self.state.index().sequences() {
             let is_rest = |key: &SequenceKey<'_>| matches!(key.piece, Piece::Rest(_));
             if self.pieces(name).any(|(key, _)| is_rest(&key)) {
                 take(name);
@@ -167,7 +166,7 @@ impl<'a> QuotaRef<'a> {
 
     /// The name of the sequence to which a counter belongs.
     pub fn sequence_at(self, handle: KeyId) -> Option<&'a str> {
-        let key = self.state.keys.get(handle).and_then(SequenceKey::parse);
+        let key = self.state.keys().get(handle).and_then(SequenceKey::parse);
         key.map(|key| key.name)
     }
 
@@ -292,9 +291,8 @@ impl QuotaMut<'_> {
         for (handle, key) in self
             .replica
             .state
-            .keys
-            .index
-            .of_sequence(&self.replica.state.keys, name)
+            .index()
+            .of_sequence(self.replica.state.keys(), name)
         {
             let value = self
                 .replica
@@ -444,7 +442,7 @@ impl QuotaTransaction<'_, '_> {
             return Err(Error::NotAMember);
         }
         let replica = &mut *self.transaction.replica;
-        let handle = replica.state.keys.find_or_insert(key)?;
+        let handle = replica.state.key_id(key)?;
         let at = replica.state.draft_of(&mut self.transaction.drafts, handle);
         let draft = &mut self.transaction.drafts[at];
         replica.step(draft, self.transaction.clock, op, &mut self.transaction.did)?;

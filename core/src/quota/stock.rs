@@ -86,7 +86,7 @@ impl QuotaMut<'_> {
         }
         let used = core::mem::take(&mut self.replica.quota.used);
         for (handle, amount) in used {
-            let key = self.replica.state.keys.get(handle);
+            let key = self.replica.state.keys().get(handle);
             if let Some((name, stock)) = key.and_then(|key| used_of(key, self.replica.writer())) {
                 take(name, stock, amount);
                 continue;

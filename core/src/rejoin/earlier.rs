@@ -237,7 +237,7 @@ impl Rejoin {
     /// member had received anything of that writer when it was declared dead.
     pub(crate) fn holds_buried(&self, state: &State, members: &Membership) -> bool {
         self.earlier.iter().any(|it| {
-            let number = state.numbers.get(&it.writer);
+            let number = state.number_of(&it.writer);
             let card = number.map(|number| &members.table.cards[number as usize]);
             card.is_some_and(|card| card.is_burial()) && state.held(&it.writer) > 0
         })
@@ -271,7 +271,7 @@ impl Rejoin {
     /// Notes the admissions of the earlier writers, where this replica has them by now.
     pub(crate) fn note_intros(&mut self, state: &State, members: &Membership) {
         for earlier in self.earlier.get_mut().into_iter().flatten() {
-            if let Some(number) = state.numbers.get(&earlier.writer) {
+            if let Some(number) = state.number_of(&earlier.writer) {
                 let intro = members.intro_of(state, number);
                 earlier.intro = intro.or(earlier.intro);
             }
@@ -283,7 +283,7 @@ impl Rejoin {
         self.note_intros(state, members);
         for at in 0..self.earlier.len() {
             let earlier = &self.earlier[at];
-            let Some(number) = state.numbers.get(&earlier.writer) else {
+            let Some(number) = state.number_of(&earlier.writer) else {
                 continue;
             };
             let needs = earlier.journal.needs_survivors();

@@ -69,7 +69,7 @@ impl Rejoin {
 
     /// Notes that a member has this replica's transactions up to `clock` for good.
     pub(crate) fn held_by_member(&mut self, state: &State, members: &mut Membership, clock: u64) {
-        let own = state.clocks[OWN as usize];
+        let own = state.clock_at(OWN);
         self.journal.update(|it| it.drop_upto(clock.min(own)));
         // A member judged this guest by its base when it admitted the guest. A replica that does not have the
         // guest now has forgotten it.
@@ -100,7 +100,7 @@ impl Rejoin {
         let mut survivors = Vec::new();
         for handle in state.slots_of(&[writer]) {
             let slots = state.slots(handle);
-            let sums = counter::sums(&slots, &state.writers);
+            let sums = counter::sums(&slots, state.ids());
             let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
             let mut first = own.is_some_and(|sum| sum.exists());
@@ -152,11 +152,11 @@ impl Rejoin {
         let cuts =
             cuts.filter_map(|slot| Some((slot.writer(), slot.side.cut.as_ref().filter(own)?)));
         Did {
-            key: state.keys.get(handle).unwrap_or_default().into(),
+            key: state.keys().get(handle).unwrap_or_default().into(),
             op,
             saw: cuts
                 .map(|(number, cut)| Saw {
-                    writer: state.writers[number as usize],
+                    writer: state.id(number),
                     clock: cut.clock,
                     total: cut.total,
                 })
@@ -177,12 +177,12 @@ impl Rejoin {
         let mut cancels = Vec::new();
         let collected = members.horizons().next().is_some();
         for it in saw {
-            let Some(number) = state.numbers.get(&it.writer) else {
+            let Some(number) = state.number_of(&it.writer) else {
                 continue;
             };
             let card = &members.table.cards[number as usize];
             let given_up = card.fence.is_some() || card.retired.is_some();
-            if given_up || state.clocks[number as usize] < it.clock {
+            if given_up || state.clock_at(number) < it.clock {
                 continue;
             }
             let later = |slot: &Slot| {

@@ -12,7 +12,7 @@ use crate::layers::{Optional, Quota};
 use crate::message::records::{Retired, Statement, WriterState};
 use crate::state::counter;
 use crate::state::keys::KeyId;
-use crate::state::page::{OWN, PAGE, bits};
+use crate::state::page::OWN;
 use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -73,11 +73,11 @@ impl MembersMut<'_> {
             .ended_cards()
             .filter_map(ready)
             .collect();
-        let mut chosen = alloc::vec![false; self.replica.state.writers.len()];
+        let mut chosen = alloc::vec![false; self.replica.state.ids().len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {
             true => Vec::new(),
-            false => self.parts_of(&chosen),
+            false => self.parts_of(&ready, &chosen),
         };
         let stuck = self.misfits(&parts);
         stuck.iter().for_each(|it| chosen[*it as usize] = false);
@@ -96,7 +96,7 @@ impl MembersMut<'_> {
         }
         let to = Stamp { writer: OWN, clock };
         for number in &ready {
-            let upto = self.replica.state.clocks[*number as usize];
+            let upto = self.replica.state.clock_at(*number);
             self.replica.membership.note(
                 &self.replica.state,
                 *number,
@@ -107,25 +107,17 @@ impl MembersMut<'_> {
         Ok(ready.len())
     }
 
-    /// Each counter in which a chosen writer has a slot that was not moved yet. `chosen` marks writers by
-    /// number.
-    fn parts_of(&self, chosen: &[bool]) -> Vec<(KeyId, Part)> {
-        let mut parts = Vec::new();
-        for (at, page) in self.replica.state.pages.iter().enumerate() {
-            let columns = page.columns();
-            let columns = columns.filter(|column| chosen[column.writer as usize]);
-            let present = columns.fold(0, |set, column| set | column.present);
-            for slot in bits(present) {
-                let handle = KeyId((at * PAGE) as u32 + slot);
-                parts.push((handle, self.part(&page.slots(slot), chosen)));
-            }
-        }
-        parts
+    /// Each counter in which a writer of `ready` has a slot. `chosen` marks the same writers by number.
+    fn parts_of(&self, ready: &[u32], chosen: &[bool]) -> Vec<(KeyId, Part)> {
+        let state = &self.replica.state;
+        let handles = state.slots_of(ready).into_iter();
+        let parts = handles.map(|handle| (handle, self.part(&state.slots(handle), chosen)));
+        parts.collect()
     }
 
     /// The slots of the chosen writers in one counter.
     fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
-        let sums = counter::sums(slots, &self.replica.state.writers);
+        let sums = counter::sums(slots, self.replica.state.ids());
         let mut part = Part::default();
         for (slot, sum) in slots.iter().zip(&sums) {
             match slot.writer() {

@@ -1,7 +1,7 @@
 //! Records of plain adds for a store. They take less work than a message, which has to find the changes, sort
 //! them and list every writer.
 
-use super::{Mark, Replica, place};
+use super::{Mark, Replica};
 use crate::rejoin::OfEarlier;
 use crate::state::delta::Entry;
 use crate::state::keys::KeyId;
@@ -32,11 +32,9 @@ impl Replica {
             changed.len(),
         );
         for handle in changed {
-            let (page_at, slot) = place(*handle);
-            let page = self.state.pages.get(page_at)?;
-            let row = page.own.get(slot).filter(|_| !page.is_odd(slot))?;
+            let row = self.state.plain_own_row(*handle)?;
             if row.clock > low {
-                adds.push(self.state.keys.get(*handle)?, *row);
+                adds.push(self.state.keys().get(*handle)?, *row);
             }
         }
         self.move_mark(mark);
@@ -53,18 +51,23 @@ impl Replica {
     /// Whether only own transactions happened after a mark, from the clock `low` on, and they changed only
     /// counters.
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
-        let own = OWN as usize;
         let known = (mark.remembered, mark.earlier);
         let moved = self.state.moved_since(&mark.state);
-        let mut lows = Few::as_in(&self.state.clocks);
+        let mut lows = Few::as_in(self.state.clocks());
         lows.set(OWN, low);
         self.membership.configuration().is_none()
-            && self.state.began < mark.state.epoch
-            // The own writer must not have to be sent again as a whole.
-            && self.state.assigned[own] < mark.state.epoch
-            && known == (self.membership.table.remembered, self.rejoin.earlier_clocks())
+            && !self.state.is_replaced_since(&mark.state)
+            && !self.state.is_own_reworked_since(&mark.state)
+            && known
+                == (
+                    self.membership.table.remembered,
+                    self.rejoin.earlier_clocks(),
+                )
             && moved.is_some_and(|moved| moved == [OWN])
-            && self.membership.facts_since(mark.state.epoch, &lows).is_empty()
+            && self
+                .membership
+                .facts_since(mark.state.epoch, &lows)
+                .is_empty()
             && mark.keyed.is_last(&self.idempotency)
     }
 }

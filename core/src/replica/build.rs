@@ -61,7 +61,7 @@ impl Replica {
 
     /// Everything that a store keeps of this replica. It replaces all messages before it.
     pub fn snapshot(&self) -> Message {
-        let lows = alloc::vec![0; self.state.clocks.len()];
+        let lows = alloc::vec![0; self.state.clocks().len()];
         let mut message = self.build_all(&lows, &lows);
         self.membership.tell_horizon(&self.state, &mut message);
         self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
@@ -171,7 +171,7 @@ impl Replica {
 
     /// The version vector by local number.
     pub(super) fn clocks(&self) -> &[u64] {
-        &self.state.clocks
+        self.state.clocks()
     }
 
     /// Adds keyed operations to a message whose table names their writers.
@@ -183,7 +183,7 @@ impl Replica {
             return;
         };
         for by in named.iter_mut().filter_map(|op| op.by.as_mut()) {
-            let id = &self.state.writers[by.writer as usize];
+            let id = &self.state.id(by.writer);
             let at = message
                 .delta
                 .writers
@@ -243,7 +243,7 @@ impl Replica {
                 let by = fact.stamp().writer;
                 named.set(by, said.lows.at(by));
                 fact.clone().renumber(|number| {
-                    let held = self.state.clocks[number as usize];
+                    let held = self.state.clock_at(number);
                     named.set(number, held.min(named.at(number)));
                     number
                 });

@@ -4,12 +4,11 @@
 mod sweep;
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::{GUESTS, MEMBERS, Optional, Quota};
+use crate::layers::{GUESTS, MEMBERS, Quota};
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
 use crate::state::counter;
 use crate::state::keys::KeyId;
-use crate::state::page::{PAGE, bits};
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -34,9 +33,8 @@ impl MembersMut<'_> {
         changed |= replica.forget(&quorum, &kept);
         let waits = replica.waits_for_others(&quorum);
         replica.membership.change(|it| it.waiting |= waits);
-        replica.state.collected |= changed;
         if changed {
-            replica.state.void_scans();
+            replica.state.note_collected();
             replica.membership.note_collected(&replica.state);
         }
         changed
@@ -48,23 +46,22 @@ impl Replica {
     /// clocks `kept`. Returns whether anything was removed.
     fn sweep_counters(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
         let mut changed = false;
-        for at in 0..self.state.pages.len() {
-            for slot in bits(self.state.pages[at].odd()) {
-                let handle = KeyId((at * PAGE) as u32 + slot);
-                let mut slots = self.state.pages[at].slots(slot);
+        for at in 0..self.state.pages().len() {
+            for handle in self.state.odd_counters(at) {
+                let mut slots = self.state.slots(handle);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
                     stamp.clock <= kept[stamp.writer as usize]
                         && self.membership.is_stable(quorum, stamp)
                 };
                 let before = self.idempotency.has_keyed().then(|| slots.clone());
-                if sweep(&mut slots, &self.state.writers, &stable, &mut waits) {
+                if sweep(&mut slots, self.state.ids(), &stable, &mut waits) {
                     changed = true;
                     self.idempotency
                         .note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
-                    let dropped = u64::from(MEMBERS && slots.is_empty());
-                    self.state.dropped.update(|it| *it += dropped);
+                    self.state
+                        .note_dropped(u64::from(MEMBERS && slots.is_empty()));
                     self.state.put_slots(handle, slots);
                     self.state.forget_unused(handle);
                 }
@@ -76,7 +73,7 @@ impl Replica {
 
     /// Whether keyed operations or rights wait for acknowledgements.
     fn waits_for_others(&self, quorum: &Quorum) -> bool {
-        let mut numbers = 0..self.state.writers.len() as u32;
+        let mut numbers = 0..self.state.ids().len() as u32;
         let waits_for_keys = |number| {
             self.idempotency
                 .waits_for_keyed(&self.membership, quorum, number)

@@ -4,20 +4,15 @@ use super::{QuotaHooks, Replica};
 use crate::layers::{MEMBERS, Quota};
 use crate::membership::stability::Quorum;
 use crate::message::records::Retired;
-use crate::state::slot::{Stamp, absorption};
+use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Replica {
     /// Forgets writers that were retired and have nothing left.
     pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
-        let mut left = alloc::vec![false; self.state.writers.len()];
-        for page in self.state.pages.iter().filter(|page| page.odd.is_some()) {
-            for column in page.columns().filter(|column| column.present != 0) {
-                left[column.writer as usize] = true;
-            }
-        }
-        let mut named = alloc::vec![false; self.state.writers.len()];
+        let left = self.state.owners_in_odd_pages();
+        let mut named = alloc::vec![false; self.state.ids().len()];
         for (card, _) in self.membership.ended_cards() {
             card.successor()
                 .into_iter()
@@ -51,16 +46,15 @@ impl Replica {
             return;
         }
         self.membership.forget_writers(&self.state, gone);
-        self.state.restamp(gone);
         if MEMBERS {
             let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
             self.idempotency
                 .forget_keyed(&mut self.membership, &numbers);
         }
         for (number, to, _) in gone {
-            self.membership.forget_clocks(&mut self.state, *number, *to);
+            self.membership.forget_clocks(*number, *to);
         }
-        let id = |number: u32| self.state.writers[number as usize];
+        let id = |number: u32| self.state.id(number);
         let remembered = gone.iter().map(|(number, _, upto)| (id(*number), *upto));
         let remembered: Vec<(WriterId, u64)> = remembered.collect();
         match MEMBERS {
@@ -69,9 +63,7 @@ impl Replica {
                 .into_iter()
                 .for_each(|it| self.membership.remember(it.0, it.1)),
         }
-        self.state
-            .numbers
-            .retain(|number| absorption(gone, number).is_none());
+        self.state.forget(gone);
     }
 
     #[cfg(test)]

@@ -2,8 +2,6 @@
 //! [forks](crate::forks).
 
 use super::Replica;
-use crate::layers::Optional;
-use crate::state::page::{Column, OWN};
 use crate::writer_id::WriterId;
 
 /// Looks for forks, and leaves a forked writer id behind: see [`Replica::forks_mut`].
@@ -28,44 +26,15 @@ impl ForksMut<'_> {
     /// Returns false and does nothing if the id is already in use. It does the same in a space with members,
     /// which decide such changes together.
     pub fn renew(self, writer: WriterId) -> bool {
-        if self.replica.state.numbers.get(&writer).is_some()
-            || self.replica.membership.configuration().is_some()
-        {
+        if self.replica.state.knows(&writer) || self.replica.membership.configuration().is_some() {
             return false;
         }
-        self.replica.state.void_scans();
-        let old = self.replica.writer();
-        let number = self.replica.state.assign(old);
-        self.replica
-            .membership
-            .fit(self.replica.state.writers.len());
+        let number = self.replica.state.renew(writer);
+        self.replica.membership.fit(self.replica.state.ids().len());
         #[cfg(feature = "members")]
         self.replica.idempotency.renumber_own_keyed(number);
-        self.replica.state.numbers.remove(&old);
-        self.replica.state.numbers.insert(old, number);
-        self.replica.state.numbers.insert(writer, OWN);
-        self.replica.state.writers[OWN as usize] = writer;
-        // A mark with the earlier owner of the number is void.
-        let epoch = self.replica.state.epoch;
-        self.replica
-            .state
-            .assigned
-            .update(|it| it[OWN as usize] = epoch);
-        self.replica.state.clocks[number as usize] =
-            core::mem::take(&mut self.replica.state.clocks[OWN as usize]);
-        self.replica.state.all_moved();
-        // The new writer's first transaction builds on everything here.
-        self.replica.state.merged_at.fill(0);
-        for page in &mut self.replica.state.pages {
-            if page.own.present != 0 {
-                let mut column = core::mem::replace(&mut page.own, Column::new(OWN));
-                column.writer = number;
-                page.others.push(column);
-            }
-            if let Some(odd) = &mut page.odd {
-                odd.renumber_own(number);
-            }
-        }
+        #[cfg(not(feature = "members"))]
+        let _ = number;
         true
     }
 }

@@ -11,7 +11,7 @@ use alloc::{format, string::String};
 /// faults, marks and key ids.
 #[cfg(feature = "explore")]
 pub fn local_text(replica: &Replica) -> String {
-    let (own, collected) = (replica.writer(), replica.state.collected);
+    let (own, collected) = (replica.writer(), replica.state.has_collected());
     let members = replica.membership.local_text(&replica.state);
     let keyed = replica
         .idempotency
@@ -23,5 +23,5 @@ pub fn local_text(replica: &Replica) -> String {
 /// Bounds the bytes of all keys, in place of
 /// [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX).
 pub fn set_key_bytes_max(replica: &mut Replica, bytes: u32) {
-    replica.state.keys.bytes_max = bytes;
+    replica.state.set_key_bytes_max(bytes);
 }

@@ -49,7 +49,7 @@ impl MembersMut<'_> {
             Statement::Announce(Box::new(announce)),
         );
         let by = Stamp { writer: OWN, clock };
-        for writer in 1..self.replica.state.writers.len() as u32 {
+        for writer in 1..self.replica.state.ids().len() as u32 {
             self.replica.membership.note(
                 &self.replica.state,
                 writer,
@@ -94,7 +94,7 @@ impl MembersMut<'_> {
             membership.note(state, OWN, Statement::Vote(vote));
         }
         let silent = rejoin.left_behind(state, membership);
-        let silent = silent.iter().filter_map(|it| state.numbers.get(&it.0));
+        let silent = silent.iter().filter_map(|it| state.number_of(&it.0));
         for writer in earlier.into_iter().chain(silent) {
             membership.end_earlier(state, writer, clock);
         }

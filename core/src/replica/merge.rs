@@ -99,7 +99,7 @@ impl Replica {
         let new = self.membership.news(&self.state, last);
         let open = self.membership.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
-        let mut found = Found::new(self.state.numbers.len() == 1, changed);
+        let mut found = Found::new(self.state.is_alone(), changed);
         let forgotten = self.membership.forgotten(&self.state, last, live);
         let mut accounts = Accounts::default();
         for bytes in staged {
@@ -138,13 +138,13 @@ impl Replica {
         let mut key_bytes = 0;
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            key_bytes += self.state.keys.new_bytes(&chunk.delta.keys);
+            key_bytes += self.state.keys().new_bytes(&chunk.delta.keys);
             if !chunk.delta.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
                 return Err(Error::Malformed { rule: detail(rule) });
             }
         }
-        self.state.keys.room_for(key_bytes)
+        self.state.keys().room_for(key_bytes)
     }
 
     /// Joins the shards of a chunk before the last one of its transfer, and stores its operations under keys.
@@ -176,7 +176,7 @@ impl Replica {
             forgotten,
         };
         self.state.install(&message.delta, judged, found)?;
-        self.membership.fit(self.state.writers.len());
+        self.membership.fit(self.state.ids().len());
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl Replica {
             self.membership
                 .take_floor(&mut self.state, message, forgotten);
             self.idempotency.note_unwatched(&self.membership);
-            self.state.began = self.state.epoch;
+            self.state.note_replaced();
         }
         installed
     }

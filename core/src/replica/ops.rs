@@ -1,6 +1,6 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
-use super::{QuotaHooks, Replica, place};
+use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, detail};
 use crate::layers::{Optional, Quota};
@@ -8,8 +8,6 @@ use crate::message::journal::Dids;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op, check};
-#[cfg(feature = "members")]
-use crate::state::page::Row;
 use crate::state::slot::{Base, NEVER};
 use alloc::vec::Vec;
 
@@ -33,7 +31,7 @@ impl Replica {
     /// # Errors
     /// The errors of [`apply`](Replica::apply), and [`Error::UnknownHandle`].
     pub fn apply_at(&mut self, handle: KeyId, op: Op) -> Result<bool, Error> {
-        if self.state.keys.get(handle).is_none() {
+        if self.state.keys().get(handle).is_none() {
             return Err(Error::UnknownHandle {
                 handle: detail(handle.0),
             });
@@ -135,14 +133,7 @@ impl Replica {
     /// Makes an add that [is small](Self::is_small), and adds it to the journal if there is one.
     #[cfg(feature = "members")]
     fn add_small(&mut self, handle: KeyId, by: i64, clock: u64, did: &mut Dids) {
-        let (page_at, slot) = place(handle);
-        if let Some(row) = self.state.pages[page_at].own.get(slot) {
-            let total = row.total + by; // Both are small.
-            self.state.pages[page_at]
-                .own
-                .put(slot, Row { clock, total });
-            self.state.touch(page_at, 1 << slot);
-        }
+        self.state.add_small(handle, clock, by);
         if self.membership.keeps_journal() {
             let made = self
                 .rejoin
@@ -157,14 +148,7 @@ impl Replica {
     /// # Errors
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
     pub fn materialize_expiry(&mut self, handle: KeyId) -> Result<bool, Error> {
-        let (page_at, slot) = place(handle);
-        let page = self
-            .state
-            .pages
-            .get(page_at)
-            .filter(|page| page.is_odd(slot));
-        let Some(page) = page else { return Ok(false) };
-        let expiry = counter::sum(&page.slots(slot), &self.state.writers).expiry();
+        let expiry = self.state.effective_expiry(handle);
         if !self.is_past(expiry) {
             return Ok(false);
         }
@@ -188,11 +172,11 @@ impl Replica {
         #[cfg(feature = "guests")]
         self.check_role(op, &counter::Sum::default())?;
         Quota::check(&self.state, key)?;
-        let handle = match self.state.keys.find(key) {
+        let handle = match self.state.keys().find(key) {
             Some(handle) => handle,
-            None if op.creates() => self.state.keys.find_or_insert(key)?,
+            None if op.creates() => self.state.key_id(key)?,
             None => {
-                self.state.keys.check(key)?;
+                self.state.keys().check(key)?;
                 check(op)?;
                 return Ok(false);
             }
@@ -213,7 +197,7 @@ impl Replica {
         check(op)?;
         let act = self.state.act(clock);
         let slots = &mut draft.slots;
-        let mut sum = counter::sum(slots, &self.state.writers);
+        let mut sum = counter::sum(slots, self.state.ids());
         #[cfg(feature = "guests")]
         self.check_role(op, &sum)?;
         if self.is_past(sum.expiry()) {

@@ -57,7 +57,7 @@ impl RejoinMut<'_> {
                 writer: detail(writer),
             });
         }
-        let mut fresh = Replica::new(self.replica.state.space.clone(), writer);
+        let mut fresh = Replica::new(self.replica.state.space().clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
         if self.replica.membership.configuration().is_none() {
             self.replica.rejoin.begin_journal(&self.replica.state);
@@ -170,7 +170,7 @@ impl RejoinMut<'_> {
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
-            let Ok(handle) = self.replica.state.keys.find_or_insert(&it.key) else {
+            let Ok(handle) = self.replica.state.key_id(&it.key) else {
                 continue;
             };
             let at = self.replica.state.draft_of(&mut drafts, handle);
@@ -205,7 +205,7 @@ impl RejoinMut<'_> {
                     );
                     left = seen - cancels.len();
                     let own = counter::find(&draft.slots, OWN);
-                    let sums = counter::sums(&draft.slots, &self.replica.state.writers);
+                    let sums = counter::sums(&draft.slots, self.replica.state.ids());
                     let own_alive = own.is_ok_and(|at| sums[at].is_alive());
                     self.replica
                         .state

@@ -22,14 +22,14 @@ impl Replica {
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();
-        let found = Found::new(self.state.numbers.len() == 1, &mut ignore);
+        let found = Found::new(self.state.is_alone(), &mut ignore);
         self.take_stored(message, found)
     }
 
     /// Rejects a message that builds on something missing here, or that has no room.
     pub(super) fn check_stored(&self, message: &Message) -> Result<(), Error> {
         for entry in &message.delta.writers {
-            let held = self.state.clock_of(entry);
+            let held = self.state.held(&entry.writer);
             if entry.lo > held {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
@@ -73,11 +73,8 @@ impl Replica {
         // Merges before and after the last transaction can't be told apart, so the next push builds on all of
         // them.
         let clock = replica.clock();
-        replica.state.merged_at.fill(clock);
-        if GUESTS {
-            replica.state.seen_at_last.set(replica.state.clocks.clone());
-        }
-        if clock > 0 && replica.state.numbers.len() == 1 {
+        replica.state.build_on_all();
+        if clock > 0 && replica.state.is_alone() {
             // A replica without other writers had none at its first transaction either. For any other
             // replica, this is unknown, and nothing is claimed.
             replica

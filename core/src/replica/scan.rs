@@ -50,13 +50,13 @@ impl Scan {
             cursor: Cursor::default(),
             number: 0,
             only: GuestPart::default(),
-            voided: replica.state.voided.clone(),
+            voided: replica.state.voided().clone(),
         }
     }
 
     /// Whether something has happened since the first scan began that the parts so far can't express.
     pub(crate) fn is_void(&self, replica: &Replica) -> bool {
-        *self.voided != *replica.state.voided
+        *self.voided != **replica.state.voided()
     }
 
     /// The first scan over the records that only these writers made beyond `since`. They build on what their
@@ -120,7 +120,7 @@ impl Scan {
 impl Replica {
     /// Lets only the records of these writers through.
     pub(super) fn leave_out(&self, lows: &mut [u64], only: &[WriterId]) {
-        for (low, writer) in lows.iter_mut().zip(&self.state.writers) {
+        for (low, writer) in lows.iter_mut().zip(self.state.ids()) {
             if !only.contains(writer) {
                 *low = NOTHING;
             }
@@ -142,17 +142,16 @@ impl Replica {
     /// it is everything here, because its base is not known. If there is nothing new at all, there are none.
     pub(super) fn built_on(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
         let told = self.told_of(since, lows);
-        let news = |at: &usize| told[*at] < self.state.clocks[*at];
+        let news = |at: &usize| told[*at] < self.state.clocks()[*at];
         let last = (0..told.len()).rev().find(news);
         let seen = |at: usize| {
-            let clock = self.state.clocks[at];
-            let seen = match last == Some(OWN as usize) && self.state.merged_at[at] >= self.clock()
-            {
+            let clock = self.state.clocks()[at];
+            let seen = match last == Some(OWN as usize) {
                 // A member that admits a start requires the message to name each other start that it has.
                 true if self.membership.table.cards[at].announce.is_some() => {
-                    self.state.seen_at_last[at].max(clock.min(1))
+                    self.state.seen_at_last(at as u32).max(clock.min(1))
                 }
-                true => self.state.seen_at_last[at],
+                true => self.state.seen_at_last(at as u32),
                 false => clock,
             };
             match seen {
@@ -170,7 +169,7 @@ impl Replica {
     /// Makes a message build on `seen` for the writers of which it has no records.
     pub(super) fn build_on(&self, mut message: Message, lows: &[u64], seen: &[u64]) -> Message {
         for entry in &mut message.delta.writers {
-            let at = self.state.numbers.get(&entry.writer).unwrap_or(OWN) as usize;
+            let at = self.state.number_of(&entry.writer).unwrap_or(OWN) as usize;
             if lows[at] == NOTHING && seen[at] != NOTHING {
                 (entry.lo, entry.hi) = (seen[at], seen[at]);
             }

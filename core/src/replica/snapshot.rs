@@ -98,7 +98,7 @@ impl Restoring {
     /// Reserves memory for `counters` counters, which halves the time to read them back. There may be more or
     /// fewer.
     pub fn with_room(mut self, counters: usize) -> Restoring {
-        self.replica.state.keys.reserve(counters.min(ROOM_MAX));
+        self.replica.state.reserve_keys(counters.min(ROOM_MAX));
         self
     }
 
@@ -120,7 +120,7 @@ impl Restoring {
             part,
             &Forgotten::default(),
         );
-        self.told.resize(replica.state.writers.len(), 0);
+        self.told.resize(replica.state.ids().len(), 0);
         for Entry { writer, hi, .. } in &part.delta.writers {
             let told =
                 &mut self.told[replica.membership.number(&mut replica.state, *writer) as usize];
@@ -137,7 +137,7 @@ impl Restoring {
     pub fn finish(self, last: &Message) -> Result<Replica, Error> {
         let mut replica = self.replica;
         replica.check_stored(last)?;
-        let mut told = self.told.iter().zip(&replica.state.writers);
+        let mut told = self.told.iter().zip(replica.state.ids());
         if told.any(|(told, writer)| *told > last.hi(writer).unwrap_or(0)) {
             let rule = Rule::ChunkCovered;
             return Err(Error::Malformed { rule });

@@ -68,8 +68,7 @@ impl Replica {
             let numbers = |at: u32| {
                 let number = self
                     .state
-                    .numbers
-                    .get(&message.delta.writers[at as usize].writer);
+                    .number_of(&message.delta.writers[at as usize].writer);
                 number.unwrap_or(OWN) // all that are left have one
             };
             fact.renumber(numbers);
@@ -96,8 +95,8 @@ impl Replica {
                 break;
             };
             let card = &mut table.cards[fact.writer as usize];
-            let news = card.take(&fact.says, &self.state.writers);
-            table.changed(fact.writer, self.state.epoch);
+            let news = card.take(&fact.says, self.state.ids());
+            table.changed(fact.writer, self.state.epoch());
             match (news, &fact.says) {
                 (true, Statement::Retired(_)) => retired.push(fact.writer),
                 (true, Statement::Announce(_)) => table.prospect = None,
@@ -109,7 +108,7 @@ impl Replica {
 
     /// Keeps the later configuration, and for the same one the least stamp.
     pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
-        let rank = |by: Stamp| (self.state.writers[by.writer as usize], by.clock);
+        let rank = |by: Stamp| (self.state.id(by.writer), by.clock);
         let newer = self
             .membership
             .table

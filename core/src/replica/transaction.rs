@@ -81,17 +81,17 @@ impl Transaction<'_> {
             Some(sum) => sum.expiry(),
             None => self
                 .replica
-                .effective_expiry(self.replica.state.keys.find(key)?),
+                .effective_expiry(self.replica.state.keys().find(key)?),
         };
         expiry.filter(|_| !self.replica.is_past(expiry))
     }
 
     /// The sum of a counter on which an operation was made.
     fn drafted(&self, key: &str) -> Option<Sum> {
-        let handle = self.replica.state.keys.find(key)?;
+        let handle = self.replica.state.keys().find(key)?;
         let at = self.drafts.binary_search_by_key(&handle, |it| it.handle);
         let slots = &self.drafts[at.ok()?].slots;
-        Some(counter::sum(slots, &self.replica.state.writers))
+        Some(counter::sum(slots, self.replica.state.ids()))
     }
 
     /// Makes all operations visible at once, and adds each counter that changed to `changed`. If nothing
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn there_is_a_last_transaction() {
         let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
-        one.state.clocks[OWN as usize] = u64::MAX - 2;
+        one.state.set_clock(OWN, u64::MAX - 2);
         let mut transaction = one.begin().unwrap();
         assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
         transaction.commit(&mut Vec::new());
@@ -145,7 +145,7 @@ mod tests {
             Ok(one.snapshot().delta.writers)
         );
         // The greatest number stands for what lets nothing through, and is no clock.
-        one.state.clocks[OWN as usize] += 1;
+        one.state.set_clock(OWN, u64::MAX);
         let told = Message::decode(&one.snapshot().encode());
         assert_eq!(told, Err(Error::Number));
     }

@@ -225,12 +225,12 @@ impl<I: KeyIndex> State<I> {
             None => self.numbers.iter().for_each(|it| take(it.0, it.1)),
             Some(mut few) => {
                 few.extend(named.few().unwrap_or_default());
-                few.sort_unstable_by_key(|number| self.writers[*number as usize]);
+                few.sort_unstable_by_key(|number| self.ids[*number as usize]);
                 few.dedup();
                 // A number that is no longer assigned may be among those that were set.
-                let known = |it: &u32| self.numbers.get(&self.writers[*it as usize]) == Some(*it);
+                let known = |it: &u32| self.numbers.get(&self.ids[*it as usize]) == Some(*it);
                 let few = few.into_iter().filter(known);
-                few.for_each(|number| take(self.writers[number as usize], number));
+                few.for_each(|number| take(self.ids[number as usize], number));
             }
         }
         entries
@@ -249,7 +249,7 @@ impl<I: KeyIndex> State<I> {
         let (page_at, slot) = place(handle);
         let sides = self.pages[page_at].sides(slot);
         // The message's writers ascend by their ids.
-        let id = |at: u32| self.writers[sides[at as usize].writer as usize];
+        let id = |at: u32| self.ids[sides[at as usize].writer as usize];
         let mut order: Vec<u32> = (0..sides.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
         for at in &order {

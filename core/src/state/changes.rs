@@ -4,7 +4,9 @@
 //! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
 //! skips whole groups that did not change, and an add pays one comparison.
 
-use crate::layers::{MEMBERS, MemberPart, Optional};
+use super::State;
+use super::keys::KeyIndex;
+use crate::layers::{GuestPart, MEMBERS, MemberPart, Optional};
 use crate::state::page::Page;
 use alloc::vec::Vec;
 
@@ -103,6 +105,107 @@ impl Touched {
                 slots => return Some((at, slots)),
             }
         }
+    }
+}
+
+impl<I: KeyIndex> State<I> {
+    /// The number of the present epoch.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Begins an epoch, as each mark does, and returns its number.
+    #[inline]
+    pub(crate) fn begin_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// Moves a mark to the present.
+    pub(crate) fn move_mark(&mut self, mark: &mut StateMark) {
+        let moved = self.moved_since(mark);
+        mark.epoch = self.begin_epoch();
+        match moved {
+            Some(moved) => {
+                mark.clocks.resize(self.clocks.len(), 0);
+                for number in moved {
+                    mark.clocks[number as usize] = self.clocks[number as usize];
+                }
+            }
+            None => mark.clocks.clone_from(&self.clocks),
+        }
+    }
+
+    /// Whether a whole state replaced everything since a mark.
+    #[inline]
+    pub(crate) fn is_replaced_since(&self, mark: &StateMark) -> bool {
+        self.began >= mark.epoch
+    }
+
+    /// Notes that a whole state replaces everything.
+    #[inline]
+    pub(crate) fn note_replaced(&mut self) {
+        self.began = self.epoch;
+    }
+
+    /// The epoch in which a whole state last replaced everything, 0 for never.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.began
+    }
+
+    /// Whether the own writer has to be sent again as a whole, because its number was given to it, or its
+    /// shards changed without a newer clock, since a mark.
+    #[cfg(feature = "members")]
+    pub(crate) fn is_own_reworked_since(&self, mark: &StateMark) -> bool {
+        self.assigned[super::page::OWN as usize] >= mark.epoch
+    }
+
+    /// Returns the clock that a mark has for a local number. Returns 0 if another writer received the number
+    /// since the mark.
+    pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
+        // In a program without guests no number changes hands, and `assigned` is empty.
+        let since = self.assigned.get(number).copied().unwrap_or(self.began);
+        match since >= mark.epoch {
+            true => 0,
+            false => mark.clocks.get(number).copied().unwrap_or(0),
+        }
+    }
+
+    /// The clocks that a mark has, by local number.
+    pub(crate) fn lows(&self, mark: &StateMark) -> Vec<u64> {
+        let numbers = 0..self.ids.len();
+        numbers.map(|number| self.low(mark, number)).collect()
+    }
+
+    /// Returns the next page, from `at` on, with changes since an epoch began.
+    #[inline]
+    pub(crate) fn next_changed(&self, at: usize, since: u64) -> Option<usize> {
+        Some(self.touched.next(&self.pages, at, since)?.0)
+    }
+
+    /// How often scans of the state in parts became void.
+    #[inline]
+    pub(crate) fn voided(&self) -> &GuestPart<u64> {
+        &self.voided
+    }
+
+    /// Makes scans of the state in parts void.
+    pub(crate) fn void_scans(&mut self) {
+        self.voided.update(|it| *it = it.wrapping_add(1));
+    }
+
+    /// Notes that garbage was collected, which makes scans void.
+    pub(crate) fn note_collected(&mut self) {
+        self.collected = true;
+        self.void_scans();
+    }
+
+    /// Notes that so many counters were dropped because nothing was left of them.
+    #[inline]
+    pub(crate) fn note_dropped(&mut self, counters: u64) {
+        self.dropped.update(|it| *it += counters);
     }
 }
 

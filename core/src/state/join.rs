@@ -160,7 +160,7 @@ impl<I: KeyIndex> State<I> {
                 });
                 continue;
             }
-            let clock = self.clock_of(entry);
+            let clock = self.held(&entry.writer);
             let (covered, held) = match closed {
                 true => (clock, 0),
                 false if MEMBERS && entry.lo < clock => (0, clock),
@@ -381,7 +381,7 @@ impl<I: KeyIndex> State<I> {
         };
         // Records of equal clocks have seen the same, so any fixed order of their writers decides between
         // them.
-        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
+        let rank = |by: Stamp| (self.ids[by.writer as usize], by.clock);
         let slot = &mut slots[at];
         let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;

@@ -94,10 +94,10 @@ pub(crate) struct Keys<I = NoIndex> {
     garbage_bytes: usize,
     free: Vec<u32>,
     seed: Seed,
-    pub(crate) index: I,
+    index: I,
     /// A lower bound, for tests that have less memory.
     #[cfg(any(test, feature = "explore"))]
-    pub(crate) bytes_max: u32,
+    bytes_max: u32,
 }
 
 impl<I: KeyIndex> Keys<I> {
@@ -114,6 +114,19 @@ impl<I: KeyIndex> Keys<I> {
             #[cfg(any(test, feature = "explore"))]
             bytes_max: KEY_TABLE_BYTES_MAX,
         }
+    }
+
+    /// The index by which a layer above finds keys.
+    #[cfg(feature = "budgets")]
+    #[inline]
+    pub(crate) fn index(&self) -> &I {
+        &self.index
+    }
+
+    /// Sets a lower bound of all keys' bytes.
+    #[cfg(any(test, feature = "explore"))]
+    pub(crate) fn set_bytes_max(&mut self, bytes: u32) {
+        self.bytes_max = bytes;
     }
 
     #[cfg(not(target_family = "wasm"))]

@@ -17,9 +17,8 @@ pub struct Moment {
 impl<I: KeyIndex> State<I> {
     /// The present moment.
     pub(crate) fn moment(&mut self) -> Moment {
-        self.epoch += 1;
         Moment {
-            epoch: self.epoch,
+            epoch: self.begin_epoch(),
             dropped: *self.dropped,
         }
     }

@@ -4,6 +4,7 @@
 //! every operation has gone through. So a transaction that is refused has changed nothing.
 
 use super::keys::{KeyId, KeyIndex};
+use super::page::{OWN, Row};
 use super::slot::Slot;
 use super::{State, place};
 use crate::bounds::EXPIRY_MAX;
@@ -63,6 +64,76 @@ impl<I: KeyIndex> State<I> {
             slots: page.map_or(Vec::new(), |page| page.slots(slot)),
             changed: false,
         }
+    }
+}
+
+impl<I: KeyIndex> State<I> {
+    /// Adds to a counter that has plain slots alone, one of which is the own writer's, as a transaction. It is
+    /// the commonest write. Returns false, with nothing changed, if the counter is another one, or if the
+    /// clock or the total has no room.
+    #[inline(always)]
+    pub(crate) fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
+        let (page_at, slot) = place(handle);
+        let Some(page) = self.pages.get_mut(page_at) else {
+            return false;
+        };
+        if page.is_odd(slot) {
+            return false;
+        }
+        let Some(row) = page.own.get_mut(slot) else {
+            return false;
+        };
+        let own = &mut self.clocks[OWN as usize];
+        let (Some(clock), Some(total)) = (own.checked_add(1), row.total.checked_add(by)) else {
+            return false;
+        };
+        *row = Row { clock, total };
+        *own = clock;
+        page.own.newest = clock;
+        if page.touch.note(1 << slot, self.epoch) {
+            self.touched.note(page_at, self.epoch);
+        }
+        true
+    }
+
+    /// Adds to a counter of which the own writer has no slot yet. Returns false, with nothing changed, if a
+    /// slot of the counter has more than a row.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added nothing.
+    #[inline(always)]
+    pub(crate) fn add_first(&mut self, handle: KeyId, clock: u64, by: i64) -> Result<bool, Error> {
+        let (page_at, slot) = place(handle);
+        let page = self.page_mut(page_at);
+        if page.is_odd(slot) {
+            return Ok(false);
+        }
+        if let Some(&Row { total, .. }) = page.own.get(slot) {
+            return Err(overflow(total.into(), by));
+        }
+        page.own.insert(slot, Row { clock, total: by });
+        self.touch(page_at, 1 << slot);
+        Ok(true)
+    }
+
+    /// Makes an add that [is small](State::is_small), of a transaction with this clock.
+    #[cfg(feature = "members")]
+    pub(crate) fn add_small(&mut self, handle: KeyId, clock: u64, by: i64) {
+        let (page_at, slot) = place(handle);
+        let own = &mut self.pages[page_at].own;
+        if let Some(row) = own.get(slot) {
+            let total = row.total + by; // Both are small.
+            own.put(slot, Row { clock, total });
+            self.touch(page_at, 1 << slot);
+        }
+    }
+}
+
+/// An add that does not fit into a total.
+fn overflow(total: i128, by: i64) -> Error {
+    Error::Overflow {
+        total: detail(total),
+        by: detail(by),
     }
 }
 

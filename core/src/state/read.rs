@@ -1,8 +1,10 @@
 //! Reads: values, shards, and the version vector.
 
-use super::delta::{Delta, Entry};
-use super::keys::{KeyId, KeyIndex};
+use super::delta::Delta;
+use super::keys::{KeyId, KeyIndex, Keys};
 use super::page::{PAGE, Page, Shard, bits};
+#[cfg(feature = "members")]
+use super::page::Row;
 #[cfg(feature = "members")]
 use super::slot::Side;
 use super::slot::Slot;
@@ -12,7 +14,7 @@ use super::{State, counter, place};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::Error;
 use crate::sort::sort_by;
-use crate::writer_id::WriterId;
+use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
 impl<I: KeyIndex> State<I> {
@@ -37,7 +39,7 @@ impl<I: KeyIndex> State<I> {
 
     #[cold]
     pub(crate) fn odd_value(&self, page: &Page, slot: u32) -> Option<i128> {
-        let sum = counter::sum(&page.slots(slot), &self.writers);
+        let sum = counter::sum(&page.slots(slot), &self.ids);
         match self.is_past(sum.expiry()) {
             true => None,
             false => sum.value(),
@@ -52,13 +54,20 @@ impl<I: KeyIndex> State<I> {
         if !page.is_odd(slot) {
             return None;
         }
-        counter::sum(&page.slots(slot), &self.writers).expiry()
+        counter::sum(&page.slots(slot), &self.ids).expiry()
     }
 
     /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
     /// call. A new replica's stands at 0, when nothing has expired. It may go back.
     pub(crate) fn set_time(&mut self, unix_ms: u64) {
         self.time = unix_ms;
+    }
+
+    /// The wall clock by which counters expire, in milliseconds since 1970.
+    #[cfg(feature = "budgets")]
+    #[inline]
+    pub(crate) fn time(&self) -> u64 {
+        self.time
     }
 
     pub(crate) fn is_past(&self, expiry: Option<u64>) -> bool {
@@ -95,9 +104,9 @@ impl<I: KeyIndex> State<I> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(slot));
-        let sums = counter::sums(&slots, &self.writers);
-        let winner = counter::sum(&slots, &self.writers).base;
-        let id = |at: u32| self.writers[slots[at as usize].writer() as usize];
+        let sums = counter::sums(&slots, &self.ids);
+        let winner = counter::sum(&slots, &self.ids).base;
+        let id = |at: u32| self.ids[slots[at as usize].writer() as usize];
         let mut order: Vec<u32> = (0..slots.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
         for at in order.iter().copied() {
@@ -112,6 +121,34 @@ impl<I: KeyIndex> State<I> {
                 total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
             });
         }
+    }
+
+    /// Calls `take` with each counter that exists, in no stated order.
+    #[inline]
+    pub(crate) fn each_counter(&self, mut take: impl FnMut(KeyId)) {
+        for (at, page) in self.pages.iter().enumerate() {
+            for slot in bits(self.existing(page)) {
+                take(KeyId((at * PAGE) as u32 + slot));
+            }
+        }
+    }
+
+    /// Each counter that exists, in no stated order.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = KeyId> {
+        let pages = self.pages.iter().enumerate();
+        pages.flat_map(|(at, page)| {
+            bits(self.existing(page)).map(move |slot| KeyId((at * PAGE) as u32 + slot))
+        })
+    }
+
+    /// How many counters exist.
+    #[inline]
+    pub(crate) fn counter_count(&self) -> usize {
+        let mut count = 0;
+        for page in &self.pages {
+            count += self.existing(page).count_ones() as usize;
+        }
+        count
     }
 
     /// How many shards the state has.
@@ -165,9 +202,7 @@ impl<I: KeyIndex> State<I> {
     #[cfg(feature = "members")]
     pub(crate) fn is_small(&self, handle: KeyId, by: i64) -> bool {
         const HALF: u64 = i64::MAX as u64 / 2;
-        let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at).filter(|page| !page.is_odd(slot));
-        let row = page.and_then(|page| page.own.get(slot));
+        let row = self.plain_own_row(handle);
         row.is_some_and(|row| row.total.unsigned_abs() <= HALF)
             && by.unsigned_abs() <= HALF / TRANSACTION_OPS_MAX as u64
     }
@@ -175,7 +210,7 @@ impl<I: KeyIndex> State<I> {
     /// Returns a version vector by local number, no higher than the clocks here.
     pub(crate) fn clocks_in(&self, since: &VersionVector) -> Vec<u64> {
         let mut clocks = self.clocks.clone();
-        for (clock, writer) in clocks.iter_mut().zip(&self.writers) {
+        for (clock, writer) in clocks.iter_mut().zip(&self.ids) {
             *clock = since.get(writer).min(*clock);
         }
         clocks
@@ -187,16 +222,49 @@ impl<I: KeyIndex> State<I> {
         number.map_or(0, |number| self.clocks[number as usize])
     }
 
-    /// Whether the writer has a number here.
-    pub(crate) fn knows(&self, writer: &WriterId) -> bool {
-        self.numbers.get(writer).is_some()
+    /// The version vector by local number.
+    #[inline]
+    pub(crate) fn clocks(&self) -> &[u64] {
+        &self.clocks
     }
 
-    pub(crate) fn clock_of(&self, entry: &Entry) -> u64 {
-        match self.numbers.get(&entry.writer) {
-            Some(number) => self.clocks[number as usize],
-            None => 0,
+    /// The clock up to which the replica has the transactions of the writer with this local number.
+    #[inline]
+    pub(crate) fn clock_at(&self, number: u32) -> u64 {
+        self.clocks[number as usize]
+    }
+
+    /// Whether the replica merged something of the writer after its own transaction of the clock `own`.
+    #[inline]
+    pub(crate) fn is_merged_since(&self, number: u32, own: u64) -> bool {
+        self.merged_at[number as usize] >= own
+    }
+
+    /// The writer's clock that the last own transaction has seen.
+    pub(crate) fn seen_at_last(&self, number: u32) -> u64 {
+        match self.is_merged_since(number, self.clock()) {
+            true => self.seen_at_last[number as usize],
+            false => self.clock_at(number),
         }
+    }
+
+    /// The space that this is a state of.
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// All keys.
+    #[inline]
+    pub(crate) fn keys(&self) -> &Keys<I> {
+        &self.keys
+    }
+
+    /// The index by which a layer above finds keys.
+    #[cfg(feature = "budgets")]
+    #[inline]
+    pub(crate) fn index(&self) -> &I {
+        self.keys.index()
     }
 
     /// Checks that there is room for the keys of a message.
@@ -208,6 +276,62 @@ impl<I: KeyIndex> State<I> {
             true => self.keys.room_for_stored(&message.keys),
             false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
         }
+    }
+
+    /// The pages: 64 counters each.
+    #[inline]
+    pub(crate) fn pages(&self) -> &[Page] {
+        &self.pages
+    }
+
+    /// The row of one writer in one counter.
+    #[cfg(feature = "members")]
+    pub(crate) fn row(&self, handle: KeyId, number: u32) -> Option<&Row> {
+        let (page_at, slot) = place(handle);
+        self.pages.get(page_at)?.column(number)?.get(slot)
+    }
+
+    /// The own writer's row of a counter, if no slot of the counter has more than a row.
+    #[cfg(feature = "members")]
+    #[inline]
+    pub(crate) fn plain_own_row(&self, handle: KeyId) -> Option<&Row> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at)?;
+        page.own.get(slot).filter(|_| !page.is_odd(slot))
+    }
+
+    /// Whether any writer has a slot in the counter.
+    #[inline]
+    pub(crate) fn has_slots(&self, handle: KeyId) -> bool {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        page.is_some_and(|page| page.rows(slot).next().is_some())
+    }
+
+    /// The counters of a page in which a slot has more than a row.
+    #[inline]
+    pub(crate) fn odd_counters(&self, page_at: usize) -> impl Iterator<Item = KeyId> + use<I> {
+        bits(self.pages[page_at].odd()).map(move |slot| KeyId((page_at * PAGE) as u32 + slot))
+    }
+
+    /// Marks by local number the writers with a slot in a page where some slot has more than a row. A retired
+    /// writer has slots nowhere else.
+    pub(crate) fn owners_in_odd_pages(&self) -> Vec<bool> {
+        let mut owners = alloc::vec![false; self.ids.len()];
+        for page in self.pages.iter().filter(|page| page.odd.is_some()) {
+            for column in page.columns().filter(|column| column.present != 0) {
+                owners[column.writer as usize] = true;
+            }
+        }
+        owners
+    }
+
+    /// Heap bytes of the shards and their keys, as allocated.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.pages.iter().map(Page::heap_bytes).sum::<usize>()
+            + self.pages.capacity() * size_of::<Page>()
+            + self.touched.heap_bytes()
+            + self.keys.heap_bytes()
     }
 
     /// Returns the counters in which one of these writers has a slot.
@@ -233,7 +357,7 @@ impl<I: KeyIndex> State<I> {
         let held = message
             .writers
             .iter()
-            .map(|entry| (entry, self.clock_of(entry)));
+            .map(|entry| (entry, self.held(&entry.writer)));
         held.filter(|(entry, held)| entry.hi > *held)
             .map(|(entry, held)| (entry.writer, held))
             .collect()

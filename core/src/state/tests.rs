@@ -14,6 +14,21 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
+/// What tests of the layers above look at and set.
+impl<I: KeyIndex> State<I> {
+    pub(crate) fn set_clock(&mut self, number: u32, clock: u64) {
+        self.clocks[number as usize] = clock;
+    }
+
+    pub(crate) fn drop_number(&mut self, writer: &WriterId) {
+        self.numbers.remove(writer);
+    }
+
+    pub(crate) fn free_numbers(&self) -> &[u32] {
+        &self.free
+    }
+}
+
 /// SplitMix64 (Steele, Lea, Flood 2014).
 struct Random(u64);
 
@@ -66,7 +81,7 @@ fn apply(state: &mut State, key: &str, op: Op) -> bool {
     let Some(handle) = handle else { return false };
     let clock = state.clock() + 1;
     let mut slots = state.draft(handle).slots;
-    let exists = counter::sum(&slots, &state.writers).exists();
+    let exists = counter::sum(&slots, &state.ids).exists();
     let act = state.act(clock);
     match op {
         Op::Add(by) => act.add(&mut slots, by).unwrap(),
@@ -113,7 +128,7 @@ fn covers(state: &State, delta: &Delta) -> bool {
     delta
         .writers
         .iter()
-        .all(|entry| entry.lo <= state.clock_of(entry))
+        .all(|entry| entry.lo <= state.held(&entry.writer))
 }
 
 /// Joins several parts, and then moves the clocks to the ends of the last one. The result is how many shards

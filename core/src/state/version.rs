@@ -29,7 +29,7 @@ impl<I: KeyIndex> State<I> {
 
     /// A hash of all records of a slot.
     fn slot_version(&self, slot: &Slot) -> u64 {
-        let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
+        let id = |writer: u32| hash_bytes(0, self.ids[writer as usize].as_bytes());
         let mut hash = slot.rank().into_iter().fold(id(slot.writer()), fold);
         // Each record has a number of its own, so that no two kinds are confused.
         let mut take = |record: u64, by: Stamp, words: &[u64]| {

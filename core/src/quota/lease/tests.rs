@@ -89,7 +89,7 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
     settle(&mut both);
     assert!(
         both.iter()
-            .all(|it| it.state.keys.index.leases(&it.state.keys).next().is_none())
+            .all(|it| it.state.index().leases(it.state.keys()).next().is_none())
     );
     assert_eq!(both[0].canonical_bytes(), both[1].canonical_bytes());
 }
@@ -120,7 +120,7 @@ fn what_is_left_comes_back_when_the_holder_ends_it_or_when_its_time_is_over() {
     settle(&mut both);
     assert!(
         both.iter()
-            .all(|it| it.state.keys.index.leases(&it.state.keys).next().is_none())
+            .all(|it| it.state.index().leases(it.state.keys()).next().is_none())
     );
     assert_eq!(left(&both[0]), (10, 10, 0));
 }
@@ -165,9 +165,8 @@ fn what_is_told_to_two_members_counts_once() {
             assert!(
                 both[0]
                     .state
-                    .keys
-                    .index
-                    .leases(&both[0].state.keys)
+                    .index()
+                    .leases(both[0].state.keys())
                     .next()
                     .is_none()
             );

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 
 /// Whether a period with this end, in milliseconds since 1970, is over by this replica's clock.
 pub(crate) fn is_over(state: &State, end: u64) -> bool {
-    state.time >= end
+    state.time() >= end
 }
 
 impl QuotaRef<'_> {
@@ -44,10 +44,10 @@ impl QuotaRef<'_> {
         let turn = |end: u64| (rank + end / 1_000) % count;
         let due = |end: u64| {
             let wait = TURN_MS * turn(end).min(TURNS_MAX);
-            end.saturating_add(STAYS_MS + wait) <= self.state.time
+            end.saturating_add(STAYS_MS + wait) <= self.state.time()
         };
-        let ended = self.state.keys.index.periods();
-        let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time);
+        let ended = self.state.index().periods();
+        let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.state.time());
         let left = ended.filter(|it| due(it.0) && self.state.value_at(it.1).is_some());
         left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()
     }
@@ -70,7 +70,7 @@ impl QuotaMut<'_> {
             }
             let key = |handle: &KeyId| {
                 Some((
-                    String::from(self.replica.state.keys.get(*handle)?),
+                    String::from(self.replica.state.keys().get(*handle)?),
                     Op::Delete,
                 ))
             };

@@ -92,8 +92,7 @@ impl QuotaRef<'_> {
     pub(crate) fn watched_sequences(self) -> Vec<String> {
         let own = |name: &&str| self.quota.sequences.own.contains_key(*name);
         self.state
-            .keys
-            .index
+            .index()
             .watched()
             .filter(own)
             .map(String::from)

@@ -26,7 +26,7 @@ impl Replica {
     /// [whole](Message::is_whole), and replaces all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
         if GUESTS
-            && self.state.began >= mark.state.epoch
+            && self.state.is_replaced_since(&mark.state)
             && self.membership.configuration().is_some()
         {
             self.move_mark(mark);
@@ -34,11 +34,11 @@ impl Replica {
         }
         let message = match self.few_since(mark) {
             #[cfg(feature = "members")]
-            Some(few) => self.told_since(mark, Few::as_in(&self.state.clocks), few.into_iter()),
+            Some(few) => self.told_since(mark, Few::as_in(self.state.clocks()), few.into_iter()),
             _ => self.told_since(
                 mark,
-                self.state.clocks.clone(),
-                0..self.state.clocks.len() as u32,
+                self.state.clocks().to_vec(),
+                0..self.state.clocks().len() as u32,
             ),
         };
         self.move_mark(mark);
@@ -48,7 +48,7 @@ impl Replica {
     /// The only writers that may have changed since a mark, if they are few among many.
     fn few_since(&self, mark: &Mark) -> Option<Vec<u32>> {
         let moved = self.state.moved_since(&mark.state);
-        let mut few = moved.filter(|_| self.state.clocks.len() > FEW_FROM)?;
+        let mut few = moved.filter(|_| self.state.clocks().len() > FEW_FROM)?;
         few.extend(mark.keyed.writers());
         few.sort_unstable();
         few.dedup();
@@ -70,14 +70,14 @@ impl Replica {
                 .saturating_sub(mark.remembered),
             false => 0,
         };
-        let mut base = lows.like(self.state.clocks.len(), NOTHING);
+        let mut base = lows.like(self.state.clocks().len(), NOTHING);
         let told = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
         let mut changed = forgotten > 0 || GUESTS && told != (mark.told, mark.earlier);
         changed |= GUESTS && self.membership.table.early && !mark.early;
         for number in writers {
-            let clock = self.state.clocks[number as usize];
+            let clock = self.state.clock_at(number);
             let before = self.state.low(&mark.state, number as usize);
             let low = before.min(mark.keyed.low(&self.membership, &self.state, number));
             again |= low != before;
@@ -137,8 +137,10 @@ impl Replica {
         }
         let push = match () {
             #[cfg(feature = "members")]
-            () if self.state.clocks.len() > FEW_FROM => self.push_of(mark, Few::each(NOTHING), own),
-            () => self.push_of(mark, alloc::vec![NOTHING; self.state.clocks.len()], own),
+            () if self.state.clocks().len() > FEW_FROM => {
+                self.push_of(mark, Few::each(NOTHING), own)
+            }
+            () => self.push_of(mark, alloc::vec![NOTHING; self.state.clocks().len()], own),
         };
         self.move_mark(mark);
         push
@@ -146,14 +148,13 @@ impl Replica {
 
     /// The local transactions after a mark, from the clock `own` on. `lows` let nothing through.
     fn push_of<L: Sheet<u64>>(&self, mark: &Mark, mut lows: L, own: u64) -> Push {
-        let mut base = lows.like(self.state.clocks.len(), NOTHING);
+        let mut base = lows.like(self.state.clocks().len(), NOTHING);
         lows.set(OWN, own);
         let mut writers = 0;
-        let clocks = self.state.clocks.iter().zip(&self.state.merged_at);
-        for ((clock, merged_at), number) in clocks.zip(0u32..) {
+        for (clock, number) in self.state.clocks().iter().zip(0u32..) {
             if number == OWN {
                 base.set(OWN, own);
-            } else if *merged_at >= own && *clock > 0 {
+            } else if self.state.is_merged_since(number, own) && *clock > 0 {
                 base.set(number, *clock);
             } else {
                 continue;
@@ -185,22 +186,11 @@ impl Replica {
     }
 
     pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
-        let moved = self.state.moved_since(&mark.state);
-        self.state.epoch += 1;
-        mark.state.epoch = self.state.epoch;
+        self.state.move_mark(&mut mark.state);
         mark.remembered = self.membership.table.remembered;
         (mark.told, mark.earlier) = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
         mark.early = GUESTS && self.membership.table.early;
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
-        match moved {
-            Some(moved) => {
-                mark.state.clocks.resize(self.state.clocks.len(), 0);
-                for number in moved {
-                    mark.state.clocks[number as usize] = self.state.clocks[number as usize];
-                }
-            }
-            None => mark.state.clocks.clone_from(&self.state.clocks),
-        }
     }
 }
 

@@ -111,7 +111,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
     assert_eq!(sizes.iter().sum::<usize>(), one.shard_count());
     let columns = one
         .state
-        .pages
+        .pages()
         .iter()
         .map(|page| page.columns().filter(|it| it.present != 0).count());
     assert_eq!(sizes.len(), columns.sum::<usize>());
@@ -129,7 +129,7 @@ fn a_push_that_would_name_too_many_writers_is_left_to_a_pull() {
             let number = one
                 .membership
                 .number(&mut one.state, WriterId::from_bytes(bytes));
-            one.state.clocks[number as usize] = 1;
+            one.state.set_clock(number, 1);
         }
         one.add("k", 1).unwrap();
         let push = one.push(&mut mark);

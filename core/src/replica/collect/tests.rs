@@ -476,7 +476,7 @@ fn a_new_replica_takes_over_what_was_collected() {
         one.members_mut().collect(&mark);
     }
     assert!(
-        one.state.collected,
+        one.state.has_collected(),
         "slots that come again must say that they begin a life"
     );
     assert!(one.is_empty() && one.membership.table.floor.iter().any(|clock| *clock > 0));
@@ -491,7 +491,7 @@ fn a_new_replica_takes_over_what_was_collected() {
             .table
             .floor
             .iter()
-            .zip(&replica.state.writers);
+            .zip(replica.state.ids());
         let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
         floor.retain(|(_, clock)| *clock > 0);
         floor.sort_unstable();
@@ -511,11 +511,7 @@ fn a_new_replica_takes_over_what_was_collected() {
 }
 
 fn number(replica: &Replica, of: &Replica) -> u32 {
-    replica
-        .state
-        .numbers
-        .get(&of.writer())
-        .expect("it is known")
+    replica.state.number_of(&of.writer()).expect("it is known")
 }
 
 /// All have acknowledged everything.
@@ -526,7 +522,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
         firm: true,
         settled: true,
     };
-    let all = vec![u64::MAX; replica.state.writers.len()];
+    let all = vec![u64::MAX; replica.state.ids().len()];
     replica.membership.table.stored().settled = all.clone();
     (quorum, all)
 }

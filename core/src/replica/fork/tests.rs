@@ -1,6 +1,7 @@
 //! How replicas tell two histories of one writer apart, and what they record of them.
 
 use super::*;
+use crate::state::page::OWN;
 use crate::bounds::FAULTS_KEPT_MAX;
 use crate::forks::{Contents, Fault};
 use crate::state::page::{PAGE, Row};

@@ -376,7 +376,7 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     let held = one.clock();
     add(&mut one, "a", 5);
     two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
-    let number = two.state.numbers.get(&one.writer()).unwrap();
+    let number = two.state.number_of(&one.writer()).unwrap();
     assert_eq!(two.membership.held_with_keys(&two.state, number), held);
     assert_eq!(
         crate::message::records::of(&two.membership.seen(&two.state), number),
@@ -627,7 +627,7 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
         .begin_again(writer, &whole, &mut |_| ())
         .unwrap();
     assert_eq!(one.keyed().makers(&once("a")), [made]);
-    let number = one.state.numbers.get(&made.0).unwrap();
+    let number = one.state.number_of(&made.0).unwrap();
     assert_eq!(one.membership.held_with_keys(&one.state, number), made.1);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.keyed().makers(&once("a")), [made]);
@@ -648,7 +648,7 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
         .begin_again(writer, &whole, &mut |_| ())
         .unwrap();
     assert_eq!(other.keyed().makers(&once("a")), [made]);
-    let number = other.state.numbers.get(&made.0).unwrap();
+    let number = other.state.number_of(&made.0).unwrap();
     assert_eq!(
         other.membership.held_with_keys(&other.state, number),
         made.1

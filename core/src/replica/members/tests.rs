@@ -34,7 +34,7 @@ fn id(byte: u8) -> WriterId {
 /// A member of two, and the local numbers of the other one and of its own guest.
 fn member() -> (Replica, u32, u32) {
     let [one, two, tab] = space();
-    let number = |of: &Replica| one.state.numbers.get(&of.writer()).unwrap();
+    let number = |of: &Replica| one.state.number_of(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     (one, other, guest)
 }
@@ -146,7 +146,7 @@ fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
 fn one_writer_too_many_is_refused() {
     let (mut one, ..) = member();
     let fill = |one: &mut Replica, upto: usize| {
-        for at in one.state.numbers.len()..upto {
+        for at in one.state.writer_count()..upto {
             let mut bytes = [200; 16];
             bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
             one.membership
@@ -158,7 +158,7 @@ fn one_writer_too_many_is_refused() {
         Err(Error::WritersFull { writers, max })
     };
     fill(&mut one, WRITERS_MAX);
-    let known = one.state.writers[WRITERS_MAX - 1];
+    let known = one.state.ids()[WRITERS_MAX - 1];
     assert_eq!(one.members_mut().admit(&id(250)), full(WRITERS_MAX));
     let mut other = one.clone();
     assert_eq!(other.members_mut().fence(&id(250)), Ok(()));
@@ -177,7 +177,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let taken_in = |number: u32, home: Option<Admit>, heard: bool| {
         let mut one = one.clone();
         card(&mut one, number).home = home;
-        let (writer, before) = (one.state.writers[number as usize], one.clock());
+        let (writer, before) = (one.state.id(number), one.clock());
         one.membership.table.stored().attached = [other, guest]
             .map(|writer| Attached {
                 writer,
@@ -209,7 +209,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     }
     let mut one = one.clone();
     card(&mut one, guest).bye = left(3);
-    let writer = one.state.writers[guest as usize];
+    let writer = one.state.id(guest);
     let gone = Err(Error::Gone { writer });
     assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
     // The record that it was received is made, although no member waits for it any more.
@@ -242,7 +242,7 @@ fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
         assert_eq!((turn(now.intro), turn(now.home)), turns);
         let mut begins = WriterState::default();
         for says in [now.home, now.intro].into_iter().flatten() {
-            begins.take(&Statement::Admit(says), &one.state.writers);
+            begins.take(&Statement::Admit(says), one.state.ids());
         }
         assert_eq!((begins.intro, begins.home), (now.intro, now.home));
     }
@@ -254,7 +254,7 @@ fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
     let mut tab = Replica::new(one.space().clone(), id(77));
     tab.merge(&one.delta(&VersionVector::default())).unwrap();
     let held = |tab: &Replica| -> Vec<(u32, u64)> {
-        let clocks = (0..).zip(tab.state.clocks.iter().copied());
+        let clocks = (0..).zip(tab.state.clocks().iter().copied());
         clocks.filter(|(_, clock)| *clock > 0).collect()
     };
     let base = held(&tab);
@@ -328,7 +328,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
             card(&mut one, number).announce = None;
         }
         card(&mut one, number).home = home;
-        let writer = one.state.writers[number as usize];
+        let writer = one.state.id(number);
         one.membership.told(&one.state, &writer, &one.vector());
         let attached = one.membership.table.attached.iter();
         attached.map(|it| it.writer).collect::<Vec<_>>()
@@ -345,7 +345,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
 #[test]
 fn of_what_was_heard_the_most_is_kept() {
     let (mut one, other, guest) = member();
-    let writer = one.state.writers[guest as usize];
+    let writer = one.state.id(guest);
     one.membership.table.stored().attached = vec![Attached {
         writer: guest,
         seen: vec![(OWN, 2)],
@@ -355,7 +355,7 @@ fn of_what_was_heard_the_most_is_kept() {
     assert_eq!(one.membership.table.attached[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
     one.membership.told(&one.state, &writer, &of_other);
-    let mut both = vec![(OWN, 2), (other, one.state.clocks[other as usize])];
+    let mut both = vec![(OWN, 2), (other, one.state.clock_at(other))];
     both.sort_unstable();
     assert_eq!(one.membership.table.attached[0].seen, both);
     assert_eq!(one.membership.table.attached.len(), 1);
@@ -370,7 +370,7 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
         card(&mut one, number).home = admit(0, by(OWN, 1));
         change(card(&mut one, number));
         let attached: Vec<WriterId> = one.members().sponsored().collect();
-        assert!(attached.is_empty() || attached == [one.state.writers[number as usize]]);
+        assert!(attached.is_empty() || attached == [one.state.id(number)]);
         !attached.is_empty()
     };
     assert!(attached(guest, &|_| ()));
@@ -399,7 +399,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     let fenced = |number: u32, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         change(card(&mut one, number));
-        let (writer, before) = (one.state.writers[number as usize], one.clock());
+        let (writer, before) = (one.state.id(number), one.clock());
         one.members_mut().fence(&writer).unwrap();
         let card = card(&mut one, number).clone();
         (one.clock() - before, card.fence.map(|it| it.by), card)
@@ -420,7 +420,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     // Nobody has taken it in: it is taken in and over.
     let mut one = one.clone();
     one.members_mut().fence(&id(50)).unwrap();
-    let number = one.state.numbers.get(&id(50)).unwrap();
+    let number = one.state.number_of(&id(50)).unwrap();
     let after = card(&mut one, number);
     assert_eq!(after.intro, admit(0, now));
     assert_eq!(after.fence, dead(now));
@@ -466,8 +466,8 @@ fn an_earlier_start_is_declared_dead_by_the_one_that_learns_of_it() {
 #[test]
 fn a_guest_gets_on_with_what_members_made() {
     let (mut one, other, guest) = member();
-    let writer = one.state.writers[guest as usize];
-    let held = [OWN, other].map(|number| one.state.clocks[number as usize]);
+    let writer = one.state.id(guest);
+    let held = [OWN, other].map(|number| one.state.clock_at(number));
     let mut told = |seen: Vec<(u32, u64)>| {
         one.membership.table.stored().attached = Vec::from([Attached {
             writer: guest,
@@ -517,7 +517,7 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
     card(&mut one, OWN).intro = admit(0, by(other, 2));
     let announce = card(&mut one, other).announce.clone().unwrap();
     let theirs = Intro {
-        by: one.state.writers[other as usize],
+        by: one.state.id(other),
         clock: 2,
         owner: announce.owner,
         generation: announce.generation,
@@ -536,14 +536,14 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
 #[test]
 fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
     let (mut one, other, _) = member();
-    let held = one.state.clocks[other as usize];
+    let held = one.state.clock_at(other);
     let intro = |writer, clock, generation| Intro {
         by: writer,
         clock,
         owner: OWNERS[1],
         generation,
     };
-    let theirs = one.state.writers[other as usize];
+    let theirs = one.state.id(other);
     assert!(one.membership.has_seen(&one.state, &intro(theirs, held, 5)));
     assert!(one.membership.has_seen(&one.state, &intro(theirs, 1, 5)));
     assert!(
@@ -566,7 +566,7 @@ fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
 #[test]
 fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     let (mut one, other, guest) = member();
-    let writers = one.state.writers.clone();
+    let writers = one.state.ids().to_vec();
     let sure = |one: &Replica| {
         let sure = |number: u32| {
             one.membership
@@ -649,7 +649,7 @@ fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
 #[test]
 fn it_is_known_who_counts_and_who_is_over() {
     let (mut one, other, guest) = member();
-    let writers = one.state.writers.clone();
+    let writers = one.state.ids().to_vec();
     let id_of = |number: u32| writers[number as usize];
     let counted = |one: &Replica| {
         [OWN, other, guest].map(|it| {

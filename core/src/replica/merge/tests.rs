@@ -61,8 +61,8 @@ fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
     let handle = here.handle("k").unwrap();
     let [heir, gone] = [2, 3].map(|byte| here.membership.number(&mut here.state, id(byte)));
-    here.state.clocks[heir as usize] = 8;
-    here.state.clocks[gone as usize] = 3;
+    here.state.set_clock(heir, 8);
+    here.state.set_clock(gone, 3);
     let plain = |writer, clock, total| Slot::new(writer, Row { clock, total }, None);
     let to = Stamp {
         writer: heir,
@@ -106,11 +106,11 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let handle = one.handle("k").unwrap();
     let [made, first, later] =
         [2, 3, 4].map(|byte| one.membership.number(&mut one.state, id(byte)));
-    one.state.clocks[made as usize] = 8;
+    one.state.set_clock(made, 8);
     let own = one.state.slots(handle);
     let withdrawn_by = |by: u32| {
         let mut replica = one.clone();
-        replica.state.clocks[by as usize] = 5;
+        replica.state.set_clock(by, 5);
         let row = Row { clock: 8, total: 7 };
         let mut slot = Slot::new(made, row, None);
         slot.side.withdrawals.set(vec![Withdrawal {
@@ -130,7 +130,7 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     };
     let kept = |replica: &Replica| {
         let by = replica.state.slots(handle)[1].side.withdrawals[0].by;
-        replica.state.writers[by.writer as usize]
+        replica.state.id(by.writer)
     };
     for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {
         let (mut here, there) = (withdrawn_by(mine), withdrawn_by(theirs));

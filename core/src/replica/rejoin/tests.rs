@@ -26,7 +26,7 @@ fn replica() -> Replica {
     for byte in [1, 2] {
         let number = replica.membership.number(&mut replica.state, id(byte));
         assert_eq!(number, u32::from(byte));
-        replica.state.clocks[number as usize] = 10;
+        replica.state.set_clock(number, 10);
     }
     replica
 }
@@ -109,7 +109,7 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
         assert_eq!(slots != [cutted.clone()], clock < 4);
     }
     let mut other = replica.clone();
-    other.state.numbers.remove(&id(1));
+    other.state.drop_number(&id(1));
     assert_eq!(again(&other, &[slot(0)], 4), None);
 }
 
@@ -365,7 +365,7 @@ fn what_is_left_of_a_writer_of_before_is_one_transaction() {
     assert_eq!(made(open(1), Some(0)), (vec![(4, Some(1))], None));
     assert_eq!(made(open(1), Some(1)), (vec![(6, Some(1))], Some((2, 4))));
     let mut exhausted = open(1);
-    exhausted.state.clocks[OWN as usize] = u64::MAX;
+    exhausted.state.set_clock(OWN, u64::MAX);
     assert_eq!(made(exhausted, Some(0)), (vec![(4, None)], None));
 }
 

@@ -138,7 +138,7 @@ fn member() -> Replica {
             replica.membership.number(&mut replica.state, id(number)),
             number
         );
-        replica.state.clocks[number as usize] = 10;
+        replica.state.set_clock(number, 10);
     }
     learn(&mut replica, 0, announce(0, 5));
     learn(&mut replica, 1, announce(1, 5));
@@ -305,7 +305,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         Ok(true)
     );
     unknown.membership.table.stored().cards[0] = WriterState::default();
-    unknown.state.clocks[0] = 0;
+    unknown.state.set_clock(0, 0);
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
@@ -337,7 +337,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
     reader.membership.table.stored().cards[0] = WriterState::default();
-    reader.state.clocks[0] = 0;
+    reader.state.set_clock(0, 0);
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();
         let made = reader.make_way(state, new, &mut |_| ());
@@ -455,7 +455,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     let own = [new[0].clone(), (7, announce(7, 5))];
     assert_eq!(with(&replica, 3, &own), Ok(None));
     assert_eq!(with(&replica, 3, &[]), Ok(None));
-    replica.state.clocks[3] = 1;
+    replica.state.set_clock(3, 1);
     assert_eq!(with(&replica, 3, &new), Ok(None));
 }
 

@@ -43,7 +43,7 @@ fn member(count: u8) -> Replica {
     for byte in 0..count {
         let number = replica.membership.number(&mut replica.state, id(byte)) as usize;
         assert_eq!(number, usize::from(byte));
-        replica.state.clocks[number] = 10;
+        replica.state.set_clock(number as u32, 10);
         replica.membership.table.stored().cards[number].announce = announce(byte, 4);
     }
     replica.membership.table.stored().settled = vec![4; usize::from(count)];

@@ -19,7 +19,7 @@ fn restart(old: &Replica, owner: Owner, nonce: u8) -> Replica {
 }
 
 fn knows(replica: &Replica, writer: WriterId) -> bool {
-    replica.state.numbers.get(&writer).is_some()
+    replica.state.knows(&writer)
 }
 
 #[test]
@@ -88,17 +88,17 @@ fn a_writer_is_not_forgotten_before_its_accounts_are_empty() {
     let two = restart(&two, [2; 32], 8);
     let mut both = [one, two];
     settle(&mut both);
-    let number = both[0].state.numbers.get(&both[0].writer()).unwrap();
+    let number = both[0].state.number_of(&both[0].writer()).unwrap();
     assert!(!has_accounts(&both[0].state, number));
-    let number = both[1].state.numbers.get(&both[1].writer()).unwrap();
+    let number = both[1].state.number_of(&both[1].writer()).unwrap();
     assert!(has_accounts(&both[1].state, number));
     assert!(
         both.iter()
-            .all(|it| it.state.keys.index.held_by(old).next().is_none())
+            .all(|it| it.state.index().held_by(old).next().is_none())
     );
     assert!(
         both.iter()
-            .all(|it| it.state.keys.index.holders().count() == 1)
+            .all(|it| it.state.index().holders().count() == 1)
     );
 }
 

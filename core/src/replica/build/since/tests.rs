@@ -23,8 +23,8 @@ fn brought(number: u64) -> Message {
 fn of_all(one: &Replica, mark: &Mark) -> Option<Message> {
     one.told_since(
         mark,
-        one.state.clocks.clone(),
-        0..one.state.clocks.len() as u32,
+        one.state.clocks().to_vec(),
+        0..one.state.clocks().len() as u32,
     )
 }
 
@@ -32,7 +32,7 @@ fn check(one: &mut Replica, mark: &mut Mark, round: u64) -> bool {
     let few = one.few_since(mark).is_some();
     let all = of_all(one, mark).map(|it| it.encode_stored());
     let own = one.state.low(&mark.state, OWN as usize);
-    let lows = alloc::vec![NOTHING; one.state.clocks.len()];
+    let lows = alloc::vec![NOTHING; one.state.clocks().len()];
     let pushed = match one.clock() == own {
         true => None,
         false => Some(one.push_of(mark, lows, own)),
@@ -49,7 +49,7 @@ fn check(one: &mut Replica, mark: &mut Mark, round: u64) -> bool {
     );
     let told = one.since(mark).map(|it| it.encode_stored());
     assert_eq!(told, all, "{round}");
-    assert_eq!(mark.state.clocks, one.state.clocks, "{round}");
+    assert_eq!(mark.state.clocks, one.state.clocks(), "{round}");
     few
 }
 
@@ -120,9 +120,9 @@ fn a_mark_of_many_writers_is_moved_by_those_that_changed() {
     let mut mark = one.mark();
     one.add("mine", 1).unwrap();
     one.merge(&brought(9_999)).unwrap();
-    let theirs = one.state.numbers.get(&id(9_999)).unwrap();
+    let theirs = one.state.number_of(&id(9_999)).unwrap();
     assert_eq!(one.few_since(&mark), Some(alloc::vec![OWN, theirs]));
-    let handle = one.state.keys.find("mine").unwrap();
+    let handle = one.state.keys().find("mine").unwrap();
     assert!(
         one.adds_since(&mut mark.clone(), &[handle]).is_none(),
         "not all of it"

@@ -66,11 +66,11 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     assert!(cleared(&roster.settled) && cleared(&roster.floor));
     assert!(cleared(&roster.pending.as_ref().unwrap().1));
     assert_eq!(roster.floor[OWN as usize], 50);
-    assert_eq!(*one.state.free, [gone]);
-    assert_eq!(one.state.numbers.get(&two.writer()), None);
+    assert_eq!(one.state.free_numbers(), [gone]);
+    assert_eq!(one.state.number_of(&two.writer()), None);
     assert_eq!(
         (
-            one.state.clocks[gone as usize],
+            one.state.clock_at(gone),
             one.members().retired_clock(&two.writer())
         ),
         (0, Some(4))
@@ -95,7 +95,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
         one.membership.table.stored().waiting = false;
         let done = one.forget(&quorum, &all);
         assert_eq!(one.membership.table.waiting, !done);
-        assert_eq!(one.state.numbers.get(&tab.writer()).is_none(), done);
+        assert_eq!(one.state.number_of(&tab.writer()).is_none(), done);
         done
     };
     // Its slot is a child that is not folded yet.

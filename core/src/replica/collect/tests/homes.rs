@@ -101,15 +101,12 @@ fn whoever_heard_of_a_guest_first_waits_for_it() {
     guest.apply("n", Op::Reset).unwrap();
     pass(&guest, &mut other);
     talk(&mut home, &mut other, &mut tab);
-    let number = |replica: &Replica| replica.state.numbers.get(&guest.writer()).unwrap();
+    let number = |replica: &Replica| replica.state.number_of(&guest.writer()).unwrap();
     for member in [&home, &other] {
         assert!(!is_collected(member), "the guest has not seen it");
         let card = &member.membership.table.cards[number(member) as usize];
         let home = card.home.unwrap();
-        assert_eq!(
-            member.state.writers[home.by.writer as usize],
-            other.writer()
-        );
+        assert_eq!(member.state.id(home.by.writer), other.writer());
     }
     pass(&other, &mut guest);
     pass(&guest, &mut other);

@@ -13,7 +13,7 @@ fn so_many_keys_are_told_as_fit() {
         add(&mut one, key, 5);
     }
     let each = OP_BYTES + one.idempotency.at(0).adds.len();
-    let lows = vec![0; one.state.writers.len()];
+    let lows = vec![0; one.state.ids().len()];
     for (budget, told) in [
         (0, 1),
         (2 * each - 1, 1),

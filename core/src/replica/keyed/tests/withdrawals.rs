@@ -34,7 +34,7 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 
 /// All have seen what a writer made up to this clock.
 fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.membership.table.stored().settled = vec![0; replica.state.writers.len()];
+    replica.membership.table.stored().settled = vec![0; replica.state.ids().len()];
     replica.membership.table.stored().settled[writer as usize] = clock;
     assert_eq!(replica.membership.known_to_all(writer), clock);
 }
@@ -175,7 +175,7 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.membership.table.stored().floor = vec![0; one.state.writers.len()];
+        one.membership.table.stored().floor = vec![0; one.state.ids().len()];
         one.membership.table.stored().floor[OWN as usize] = one.clock() - known;
         one.idempotency.note_unwatched(&one.membership);
         one.idempotency.instances().values().last().unwrap().watched
@@ -214,7 +214,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
     for lacks in [false, true] {
         let [mut one, two] = members();
         add(&mut one, "a", 5);
-        let number = one.state.numbers.get(&two.writer()).unwrap();
+        let number = one.state.number_of(&two.writer()).unwrap();
         let key = once("a").key;
         one.idempotency.renumber(&[OWN], number);
         if lacks {

@@ -36,7 +36,7 @@ fn with(earlier_writers: &[(u8, u64)]) -> Replica {
     let mut replica = replica(0);
     for &(byte, open) in earlier_writers {
         let number = replica.membership.number(&mut replica.state, id(byte));
-        replica.state.clocks[number as usize] = 3;
+        replica.state.set_clock(number, 3);
         replica.rejoin.keep_earlier(earlier(byte, open));
     }
     replica
@@ -393,7 +393,7 @@ fn earlier_writers_are_kept_as_long_as_there_is_something_to_know() {
     assert_eq!(behind, [id(1), id(2)]);
     // All of 2 counts.
     replica.membership.remember(id(2), 4);
-    replica.state.numbers.remove(&id(2));
+    replica.state.drop_number(&id(2));
     replica
         .rejoin
         .drop_earlier(&replica.state, &replica.membership, false);

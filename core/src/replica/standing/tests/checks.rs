@@ -195,7 +195,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     for (clock, expected) in [(0, Ok(())), (1, outdated())] {
         let mut alone = guest();
         alone.membership.table.stored().cards[0] = WriterState::default();
-        alone.state.clocks[0] = clock;
+        alone.state.set_clock(0, clock);
         assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
     }
 }
