@@ -65,6 +65,7 @@ mod read;
 pub(crate) mod recent;
 pub(crate) mod sheet;
 pub(crate) mod slot;
+pub(crate) mod sweep;
 #[cfg(any(test, target_family = "wasm"))]
 mod table;
 #[cfg(not(feature = "members"))]

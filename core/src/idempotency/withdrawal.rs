@@ -156,31 +156,15 @@ impl IdempotencyLog {
         sure: bool,
     ) -> Option<KeyId> {
         let handle = state.keys().find(&add.key)?;
-        let mut slots = state.slots(handle);
-        let found = counter::find(&slots, writer).ok()?;
-        let slot = &mut slots[found];
-        // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
-        let unsure = slot.born() == 0 && !sure;
-        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
-        let mut withdrawals = slot.side.withdrawals.iter();
-        let done = withdrawals.any(|it| match it.several {
-            true => at <= it.clock,
-            false => at == it.clock,
-        });
-        if slot.side.moved.is_some() || void || done {
-            return None;
-        }
-        let by = Stamp { writer: OWN, clock };
         let withdrawal = Withdrawal {
             clock: at,
             amount: add.amount,
             before: add.before,
             several: false,
-            by,
+            by: Stamp { writer: OWN, clock },
         };
-        slot.side.withdraw(withdrawal, &|_, _| false);
-        state.put_slots(handle, slots);
-        Some(handle)
+        let done = state.withdraw(handle, writer, withdrawal, sure);
+        done.then_some(handle)
     }
 
     /// How many adds this replica has withdrawn since it was made. Withdrawals of other replicas are not

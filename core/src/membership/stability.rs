@@ -18,7 +18,7 @@
 //!
 //! # Collection
 //! **The rule.** A record may be dropped when everything that could still refer to it is stable, and the store
-//! has it. `collect` (`replica/collect.rs`) looks at each counter, and `sweep` (`replica/collect/sweep.rs`) decides:
+//! has it. `collect` (`replica/collect.rs`) looks at each counter, and `sweep` (`state/sweep.rs`) decides:
 //!
 //! | dropped | when these are stable |
 //! |---|---|

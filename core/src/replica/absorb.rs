@@ -8,13 +8,12 @@
 use super::Replica;
 use super::{MembersMut, QuotaHooks};
 use crate::error::Error;
-use crate::layers::{Optional, Quota};
+use crate::layers::Quota;
 use crate::message::records::{Retired, Statement, WriterState};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
-use crate::state::slot::{Moved, Slot, Stamp, WIDE_MAX};
-use alloc::boxed::Box;
+use crate::state::slot::{Slot, Stamp, WIDE_MAX};
 use alloc::vec::Vec;
 
 /// The amounts of one counter in which retiring writers count.
@@ -159,27 +158,7 @@ impl MembersMut<'_> {
     fn retire_counter(&self, slots: &mut Vec<Slot>, part: &Part, chosen: &[bool], clock: u64) {
         let taken = part.amounts.iter().filter(|it| chosen[it.0 as usize]);
         let taken: Vec<(u32, Option<i128>)> = taken.copied().collect();
-        let amount = |writer: u32| {
-            let at = taken.binary_search_by_key(&writer, |it| it.0).ok()?;
-            Some(taken[at].1)
-        };
-        slots.retain(|slot| amount(slot.writer()) != Some(None));
-        let alive: Vec<i128> = taken.iter().filter_map(|it| it.1).collect();
-        if !alive.is_empty() {
-            let fits = self
-                .replica
-                .state
-                .act(clock)
-                .take_over(slots, alive.iter().sum());
-            debug_assert!(fits, "it was judged before");
-        }
-        let to = Stamp { writer: OWN, clock };
-        for slot in slots.iter_mut() {
-            if let Some(amount) = amount(slot.writer()).flatten() {
-                slot.side.moved.set(Some(Box::new(Moved { to, amount })));
-            }
-        }
-        counter::normalize(slots);
+        self.replica.state.act(clock).retire(slots, &taken);
     }
 }
 

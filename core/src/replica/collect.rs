@@ -1,8 +1,6 @@
 //! Acknowledgement and collection, as a member performs them in each round of its duties.
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
-mod sweep;
-
 use super::{Mark, MembersMut, QuotaHooks, Replica};
 use crate::layers::{GUESTS, MEMBERS, Quota};
 use crate::membership::Membership;
@@ -10,9 +8,9 @@ use crate::membership::stability::Quorum;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::slot::Stamp;
+use crate::state::sweep::sweep;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
-use sweep::sweep;
 
 impl MembersMut<'_> {
     /// Collects stable garbage: dead slots, amounts of retired writers, and these writers themselves. It

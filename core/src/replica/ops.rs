@@ -8,7 +8,6 @@ use crate::message::journal::Dids;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op, check};
-use crate::state::slot::{Base, NEVER};
 use alloc::vec::Vec;
 
 impl Replica {
@@ -194,53 +193,23 @@ impl Replica {
         op: Op,
         did: &mut Dids,
     ) -> Result<bool, Error> {
-        check(op)?;
-        let act = self.state.act(clock);
-        let slots = &mut draft.slots;
-        let mut sum = counter::sum(slots, self.state.ids());
-        #[cfg(feature = "guests")]
-        self.check_role(op, &sum)?;
-        if self.is_past(sum.expiry()) {
-            act.cancel(slots, None);
-            draft.changed = true;
+        let handle = draft.handle;
+        let allows = |_sum: &counter::Sum| {
+            #[cfg(feature = "guests")]
+            self.check_role(op, _sum)?;
+            Ok(())
+        };
+        self.state.step(draft, clock, op, allows, |op, slots| {
             if self.membership.keeps_journal() {
-                let made = self
-                    .rejoin
-                    .did(&self.state, draft.handle, Op::Delete, clock, slots);
+                let made = self.rejoin.did(&self.state, handle, op, clock, slots);
                 did.update(|it| it.push(made));
             }
-            sum = counter::Sum::default();
-        }
-        let exists = sum.exists();
-        match op {
-            Op::Add(by) => act.add(slots, by).map_err(|total| Error::Overflow {
-                total: detail(total),
-                by: detail(by),
-            })?,
-            Op::Reset => act.cancel(slots, Some(Base::Reset)),
-            Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
-            _ if !exists => return Ok(false),
-            Op::Delete => act.cancel(slots, None),
-            Op::Expire(at) => act.expire(slots, at),
-            Op::Persist => act.expire(slots, NEVER),
-        }
-        draft.changed = true;
-        if self.membership.keeps_journal() {
-            let made = self.rejoin.did(&self.state, draft.handle, op, clock, slots);
-            did.update(|it| it.push(made));
-        }
-        Ok(match op {
-            Op::Persist => sum.expiry().is_some(),
-            _ => exists,
         })
     }
 
     /// Makes a draft visible.
     pub(crate) fn commit(&mut self, clock: u64, draft: &mut Draft) {
-        if draft.changed {
-            let mut slots = core::mem::take(&mut draft.slots);
-            counter::normalize(&mut slots);
-            self.state.put_slots(draft.handle, slots);
+        if self.state.put_draft(draft) {
             self.membership.made(&mut self.state, clock);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::error::Error;
-use crate::layers::{GUESTS, Optional};
+use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::state::join::Found;

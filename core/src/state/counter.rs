@@ -27,7 +27,8 @@
 use crate::layers::{GUESTS, Optional};
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{
-    Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX, Withdrawal,
+    Base, Cut, Expiry, Extra, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
+    Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -276,6 +277,30 @@ impl Act<'_> {
         }
         slot.set_shard(self.clock, total, extra);
         true
+    }
+
+    /// Retires writers: moves the amounts of their slots into the own slot. `taken` has the writers, ascending,
+    /// each with its amount. If nothing of a slot survives, its amount is `None`, and the slot goes.
+    ///
+    /// The sum of the amounts fits the own total.
+    pub(crate) fn retire(&self, slots: &mut Vec<Slot>, taken: &[(u32, Option<i128>)]) {
+        let amount = |writer: u32| {
+            let at = taken.binary_search_by_key(&writer, |it| it.0).ok()?;
+            Some(taken[at].1)
+        };
+        slots.retain(|slot| amount(slot.writer()) != Some(None));
+        let alive: Vec<i128> = taken.iter().filter_map(|it| it.1).collect();
+        if !alive.is_empty() {
+            let fits = self.take_over(slots, alive.iter().sum());
+            debug_assert!(fits, "it was judged before");
+        }
+        let to = self.stamp();
+        for slot in slots.iter_mut() {
+            if let Some(amount) = amount(slot.writer()).flatten() {
+                slot.side.moved.set(Some(Box::new(Moved { to, amount })));
+            }
+        }
+        normalize(slots);
     }
 
     /// Cancels each slot that is alive, and leaves `base` if there is one.

@@ -3,10 +3,13 @@
 //! A draft is a copy of one counter's slots. A transaction works on drafts, and puts all of them back once
 //! every operation has gone through. So a transaction that is refused has changed nothing.
 
+use super::counter::Sum;
 use super::keys::{KeyId, KeyIndex};
 use super::page::{OWN, Row};
-use super::slot::Slot;
-use super::{State, place};
+#[cfg(any(test, feature = "members"))]
+use super::slot::Withdrawal;
+use super::slot::{Base, NEVER, Slot};
+use super::{State, counter, place};
 use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, detail};
 use alloc::vec::Vec;
@@ -57,13 +60,71 @@ impl<I: KeyIndex> State<I> {
     }
 
     pub(crate) fn draft(&self, handle: KeyId) -> Draft {
-        let (page_at, slot) = place(handle);
-        let page = self.pages.get(page_at);
         Draft {
             handle,
-            slots: page.map_or(Vec::new(), |page| page.slots(slot)),
+            slots: self.slots(handle),
             changed: false,
         }
+    }
+
+    /// Makes an operation on a draft, in the transaction of the clock `clock`. A counter that has expired is
+    /// deleted first. Returns whether the counter existed before. For [`Op::Persist`], returns whether it had
+    /// an expiry.
+    ///
+    /// Before it changes anything, it asks `allows` with what the counter comes to. It calls `made` after each
+    /// change, with the operation and the slots. An operation without an effect is no change.
+    ///
+    /// # Errors
+    /// [`Error::ExpiryRange`], [`Error::Overflow`], and the errors of `allows`. Then the draft is unchanged,
+    /// except that a counter that has just expired begins again.
+    #[inline(always)]
+    pub(crate) fn step(
+        &self,
+        draft: &mut Draft,
+        clock: u64,
+        op: Op,
+        allows: impl FnOnce(&Sum) -> Result<(), Error>,
+        mut made: impl FnMut(Op, &[Slot]),
+    ) -> Result<bool, Error> {
+        check(op)?;
+        let act = self.act(clock);
+        let slots = &mut draft.slots;
+        let mut sum = counter::sum(slots, &self.ids);
+        allows(&sum)?;
+        if self.is_past(sum.expiry()) {
+            act.cancel(slots, None);
+            draft.changed = true;
+            made(Op::Delete, slots);
+            sum = Sum::default();
+        }
+        let exists = sum.exists();
+        match op {
+            Op::Add(by) => act.add(slots, by).map_err(|total| overflow(total, by))?,
+            Op::Reset => act.cancel(slots, Some(Base::Reset)),
+            Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
+            _ if !exists => return Ok(false),
+            Op::Delete => act.cancel(slots, None),
+            Op::Expire(at) => act.expire(slots, at),
+            Op::Persist => act.expire(slots, NEVER),
+        }
+        draft.changed = true;
+        made(op, slots);
+        Ok(match op {
+            Op::Persist => sum.expiry().is_some(),
+            _ => exists,
+        })
+    }
+
+    /// Makes a draft visible, if it was changed. Returns whether it was. Next,
+    /// [`made`](State::made) moves the own clock.
+    #[inline(always)]
+    pub(crate) fn put_draft(&mut self, draft: &mut Draft) -> bool {
+        if draft.changed {
+            let mut slots = core::mem::take(&mut draft.slots);
+            counter::normalize(&mut slots);
+            self.put_slots(draft.handle, slots);
+        }
+        draft.changed
     }
 }
 
@@ -126,6 +187,41 @@ impl<I: KeyIndex> State<I> {
             own.put(slot, Row { clock, total });
             self.touch(page_at, 1 << slot);
         }
+    }
+}
+
+#[cfg(any(test, feature = "members"))]
+impl<I: KeyIndex> State<I> {
+    /// Withdraws one add of a writer from a counter. Returns false, with nothing changed, if this was done
+    /// before, if the add is cancelled or part of another writer's total by now, or if the slot is in a later
+    /// life. `sure` tells whether the caller knows that when the begin of the life is stable.
+    pub(crate) fn withdraw(
+        &mut self,
+        handle: KeyId,
+        writer: u32,
+        withdrawal: Withdrawal,
+        sure: bool,
+    ) -> bool {
+        let at = withdrawal.clock;
+        let mut slots = self.slots(handle);
+        let Ok(found) = counter::find(&slots, writer) else {
+            return false;
+        };
+        let slot = &mut slots[found];
+        // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
+        let unsure = slot.born() == 0 && !sure;
+        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
+        let mut withdrawals = slot.side.withdrawals.iter();
+        let done = withdrawals.any(|it| match it.several {
+            true => at <= it.clock,
+            false => at == it.clock,
+        });
+        if slot.side.moved.is_some() || void || done {
+            return false;
+        }
+        slot.side.withdraw(withdrawal, &|_, _| false);
+        self.put_slots(handle, slots);
+        true
     }
 }
 

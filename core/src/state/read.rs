@@ -2,9 +2,9 @@
 
 use super::delta::Delta;
 use super::keys::{KeyId, KeyIndex, Keys};
-use super::page::{PAGE, Page, Shard, bits};
 #[cfg(feature = "members")]
 use super::page::Row;
+use super::page::{PAGE, Page, Shard, bits};
 #[cfg(feature = "members")]
 use super::slot::Side;
 use super::slot::Slot;

@@ -36,6 +36,7 @@ mod error {
         ExpiryRange { at: u64 },
         UnknownHandle { handle: u32 },
         CountersFull { counters: usize },
+        Overflow { total: i128, by: i64 },
     }
 
     /// The detail of an error, as it is.

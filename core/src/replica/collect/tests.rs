@@ -1,17 +1,18 @@
 //! Slots by hand: what is collected when, and what is left of it.
 
-use super::sweep::fold;
 use super::*;
 use crate::Owner;
+use crate::layers::Optional;
 use crate::membership::stability::Quorum;
 use crate::message::Message;
 use crate::message::records::Ack;
 use crate::message::records::{Admit, Fence, Retired};
-use crate::state::page::OWN;
 use crate::state::page::Row;
+use crate::state::page::{OWN, PAGE};
 use crate::state::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,
 };
+use crate::state::sweep::fold;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;

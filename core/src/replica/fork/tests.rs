@@ -1,9 +1,9 @@
 //! How replicas tell two histories of one writer apart, and what they record of them.
 
 use super::*;
-use crate::state::page::OWN;
 use crate::bounds::FAULTS_KEPT_MAX;
 use crate::forks::{Contents, Fault};
+use crate::state::page::OWN;
 use crate::state::page::{PAGE, Row};
 use crate::state::slot::{Cut, Extra, Slot, Stamp};
 use crate::{Evidence, Op, Space};
@@ -250,7 +250,7 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
     let mut mark = replica.mark();
     let handle = replica.handle("k0").unwrap();
     replica.state.rework(&[id(2)]);
-    let (page, slot) = super::super::place(handle);
+    let (page, slot) = crate::state::place(handle);
     replica.state.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
     let writers: Vec<_> = record.delta.writers.iter().map(|it| it.writer).collect();

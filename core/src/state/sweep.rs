@@ -1,5 +1,9 @@
 //! The sweep of one counter: which slots go, and what is left of them. The table in
 //! [stability](crate::membership::stability#collection) has each case.
+//!
+//! The layers above say which stamps are *stable*: everybody who counts has them, and all that was made
+//! without them is here. This file says what is not needed then. All replicas sweep alike, so they come to
+//! equal slots, each in its own time.
 
 use crate::layers::Optional;
 use crate::state::counter;
@@ -9,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Collects the stable parts of one counter. Returns whether there were any, and whether anything waits.
-pub(super) fn sweep(
+pub(crate) fn sweep(
     slots: &mut Vec<Slot>,
     ids: &[WriterId],
     stable: &dyn Fn(Stamp) -> bool,
@@ -84,7 +88,7 @@ fn first_children(slots: &[Slot]) -> Vec<Stamp> {
 }
 
 /// Folds the amount of a child into its parent.
-pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
+pub(crate) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
     let lift = parent.lift_clock();
     let mut fold = Fold {
         clock,
