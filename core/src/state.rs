@@ -7,17 +7,20 @@
 //! two copies of a shard the one with the greater clock is the later one, and the join keeps that.
 //!
 //! Five more operations need more than a shard, and [`slot`] has their records: reset, delete, set, expire
-//! and persist. [`counter`] says what slots with such records come to.
+//! and persist. [`counter`] says what slots with such records come to, and [`operation`] what each operation
+//! does.
 //!
 //! # What it guarantees
+//! `state/tests.rs` has these as laws over random histories.
 //! - **The join is commutative, associative and idempotent**, so replicas that saw the same transactions
-//!   have the same state, in any order of messages. `core/tests/laws/merge.rs` checks it on random states.
+//!   have the same state, in any order of deltas. [`join`] says which of two records wins.
+//! - **A cancel removes exactly what its writer had seen.** Adds that it had not seen survive.
+//!
+//! Two more hold because the layers above keep the [order of a join](join): the low clocks checked, all chunks
+//! installed, then normalized, and then the clocks moved.
 //! - **A replica always shows a causal cut.** A [delta interval](delta::Delta) is `(low, high, records)`:
 //!   everything stamped in `high` and not in `low`. A replica joins it only where `low` is covered,
-//!   and its version vector then covers `high`. (The [admission rules](crate::membership::admission) check
-//!   that before the join.) `core/tests/laws/deltas.rs` checks that any order of deltas gives
-//!   the full state.
-//! - **A cancel removes exactly what its writer had seen.** Adds that it had not seen survive.
+//!   and its version vector then covers `high`. The [admission rules](crate::membership::admission) check that.
 //! - **No transaction is seen in part.** All of its records have one clock, and the chunks of a long transfer
 //!   are joined together.
 //!
@@ -30,24 +33,25 @@
 //! | Version vectors (Parker et al. 1983) | [`vector`] compares what two replicas have | they count transactions of writers, not updates of one file at sites; concurrent writes are no conflict, since they add up |
 //!
 //! # An afternoon's reading
-//! The folder has some 4,300 lines. Read the files in this order, and skip the last row the first time.
+//! The folder has some 4,500 lines. Read the files in this order, and skip the last row the first time.
 //!
 //! | hour | files | question that they answer |
 //! |---|---|---|
-//! | 1 | [`vector`], [`page`] to the end of `Column`, `state.rs` | what does a replica store, and where does a shard lie? |
-//! | 2 | [`slot`], [`counter`] | what do cancels, lives and expiries mean, and what is a counter's value? |
-//! | 3 | [`delta`], [`join`] | what travels, and how does it get in? |
-//! | 4 | [`operation`], [`read`], [`build`], [`changes`] | how is a transaction worked out, a value read, and a delta found? |
-//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], [`version`], `moved`, `unmoved`, `moment`, `table` | how is all that fast and small? |
+//! | 1 | [`vector`], [`operation`] to `Draft`, [`delta`], [`page`] to the end of `Column` | what can a user do, what travels, and where does a shard lie? |
+//! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lives and expiries mean, what is a counter's value, and what does an operation do? |
+//! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
+//! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
+//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], [`version`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
 //!
 //! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
 //! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to
-//! [idempotency](crate::idempotency). They lie here because each read of a counter has to respect them.
+//! [idempotency](crate::idempotency). They lie here because each read of a counter has to respect them. The
+//! layers above decide when such a record is made, and which stamps are stable for the [`sweep`].
 //!
 //! # What it needs
-//! It names no module of the core but seven of the ground: `error` (four variants), `bounds`, `hash`, `sort`,
+//! It names no module of the core but seven of the ground: `error` (five variants), `bounds`, `hash`, `sort`,
 //! `list`, `layers` (its optional parts) and `writer_id`. The crate `tests/state-alone` compiles it with these
-//! alone, without any feature, and runs its laws, which are in `state/tests.rs`.
+//! alone, and runs its laws, without any feature and with `members`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -57,10 +61,10 @@ pub(crate) mod join;
 pub(crate) mod keys;
 #[cfg(feature = "members")]
 pub(crate) mod moment;
-#[cfg(feature = "members")]
-mod moved;
 pub(crate) mod operation;
 pub(crate) mod page;
+#[cfg(feature = "members")]
+mod raised;
 mod read;
 pub(crate) mod recent;
 pub(crate) mod sheet;
@@ -69,7 +73,7 @@ pub(crate) mod sweep;
 #[cfg(any(test, target_family = "wasm"))]
 mod table;
 #[cfg(not(feature = "members"))]
-mod unmoved;
+mod unraised;
 pub(crate) mod vector;
 mod version;
 pub(crate) mod writers;
@@ -113,8 +117,8 @@ pub(crate) struct State<I = NoIndex> {
     assigned: GuestPart<Vec<u64>>,
     /// The epoch in which a whole state last replaced everything in this one.
     began: u64,
-    /// Whether this replica ever collected anything. If it did, a merge does not install a record that is
-    /// covered and absent. If it did not, only a forked writer's record can be covered and absent.
+    /// Whether this replica ever collected anything. Then a new own slot has to say that it begins a life,
+    /// because another replica may still have an earlier one.
     collected: bool,
     /// How often scans of the state in parts became void, modulo 2^64.
     ///
@@ -126,7 +130,7 @@ pub(crate) struct State<I = NoIndex> {
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
     #[cfg(feature = "members")]
-    moved: moved::Moved,
+    raised: raised::Raised,
 }
 
 impl<I: KeyIndex> State<I> {
@@ -152,7 +156,7 @@ impl<I: KeyIndex> State<I> {
             dropped: GuestPart::default(),
             time: 0,
             #[cfg(feature = "members")]
-            moved: moved::Moved::NONE,
+            raised: raised::Raised::NONE,
         };
         state.seen_at_last.update(|it| it.push(0));
         state.assigned.update(|it| it.push(0));
@@ -164,8 +168,8 @@ impl<I: KeyIndex> State<I> {
         let pages = core::mem::take(&mut self.pages);
         self.touched.resize(0);
         for (at, page) in pages.iter().enumerate() {
-            for slot in bits(page.present()) {
-                self.forget_unused(KeyId((at * PAGE) as u32 + slot));
+            for bit in bits(page.present()) {
+                self.forget_unused(KeyId((at * PAGE) as u32 + bit));
             }
         }
         self.void_scans();
@@ -178,7 +182,7 @@ impl<I: KeyIndex> State<I> {
         self.free.take();
         self.assigned.update(|it| *it = Vec::from([0]));
         self.numbers = Numbers::new(writer, OWN);
-        self.all_moved();
+        self.all_raised();
     }
 
     /// Returns the page. Creates it if it does not exist.
@@ -290,9 +294,9 @@ impl<I: KeyIndex> State<I> {
 
     /// Replaces a counter's slots.
     pub(crate) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
-        let (page_at, slot) = place(handle);
-        self.page_mut(page_at).set_slots(slot, slots);
-        self.touch(page_at, 1 << slot);
+        let (page_at, bit) = place(handle);
+        self.page_mut(page_at).set_slots(bit, slots);
+        self.touch(page_at, 1 << bit);
     }
 }
 

@@ -52,7 +52,7 @@ impl Replica {
     /// counters.
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let known = (mark.remembered, mark.earlier);
-        let moved = self.state.moved_since(&mark.state);
+        let raised = self.state.raised_since(&mark.state);
         let mut lows = Few::as_in(self.state.clocks());
         lows.set(OWN, low);
         self.membership.configuration().is_none()
@@ -63,7 +63,7 @@ impl Replica {
                     self.membership.table.remembered,
                     self.rejoin.earlier_clocks(),
                 )
-            && moved.is_some_and(|moved| moved == [OWN])
+            && raised.is_some_and(|raised| raised == [OWN])
             && self
                 .membership
                 .facts_since(mark.state.epoch, &lows)

@@ -18,9 +18,9 @@ use alloc::vec::Vec;
 
 /// A low clock that excludes every shard of a writer.
 pub(crate) const NOTHING: u64 = u64::MAX;
-/// The approximate bytes of a shard in an encoded message.
+/// The approximate bytes of a shard in an encoded delta.
 pub(crate) const ROW_BYTES: usize = 5;
-/// The approximate bytes of a slot's records beside its row in an encoded message.
+/// The approximate bytes of a slot's records beside its row in an encoded delta.
 pub(crate) const SIDE_BYTES: usize = 24;
 
 /// The next page and writer of a transfer in chunks.
@@ -30,13 +30,13 @@ pub(crate) struct Cursor {
     pub(crate) writer: u32,
 }
 
-/// The position after the last page. Keyed operations are sent there.
+/// The position after the last page.
 pub(crate) const END: Cursor = Cursor {
     page: u32::MAX,
     writer: 0,
 };
 
-/// Which shards go into a message: those of `from..to` that are newer than `lows`, by local number.
+/// Which shards go into a delta: those of `from..to` that are newer than `lows`, by local number.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection<'a, L> {
     pub(crate) lows: &'a L,
@@ -99,16 +99,16 @@ impl<I: KeyIndex> State<I> {
                 } else {
                     mask & !slots
                 };
-                for slot in bits(fresh) {
-                    picked.bytes += self.key_of(at, slot).len() + 2;
+                for bit in bits(fresh) {
+                    picked.bytes += self.key_of(at, bit).len() + 2;
                 }
                 picked.bytes += mask.count_ones() as usize * ROW_BYTES;
                 picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
                 slots |= mask;
                 picked.lows.set(writer, low);
             }
-            for slot in bits(slots) {
-                picked.handles.push((at * PAGE) as u32 + slot);
+            for bit in bits(slots) {
+                picked.handles.push((at * PAGE) as u32 + bit);
             }
             if picked.stopped != END {
                 break;
@@ -118,12 +118,12 @@ impl<I: KeyIndex> State<I> {
         picked
     }
 
-    pub(crate) fn key_of(&self, page: usize, slot: u32) -> &str {
-        let handle = KeyId((page * PAGE) as u32 + slot);
+    pub(crate) fn key_of(&self, page: usize, bit: u32) -> &str {
+        let handle = KeyId((page * PAGE) as u32 + bit);
         self.keys.get(handle).unwrap_or_default()
     }
 
-    /// Appends the keys of these counters to a message, in the order of the wire. It also appends the
+    /// Appends the keys of these counters to a delta, in the order of the wire. It also appends the
     /// selected records of their slots beside rows, with local numbers.
     ///
     /// Returns the low clocks of the writers that these records name.
@@ -132,52 +132,54 @@ impl<I: KeyIndex> State<I> {
         &self,
         selection: &Selection<'_, L>,
         handles: &mut [u32],
-        message: &mut Delta,
+        delta: &mut Delta,
     ) -> L::Like<u64> {
         let key = |handle: u32| self.keys.get(KeyId(handle)).unwrap_or_default();
         sort_by_text(handles, &key);
         let mut named = selection.lows.like(self.clocks.len(), NOTHING);
         for (at, handle) in handles.iter().enumerate() {
-            message.keys.push(key(*handle));
-            self.assemble_sides(selection, at as u32, KeyId(*handle), message, &mut named);
+            delta.keys.push(key(*handle));
+            self.assemble_sides(selection, at as u32, KeyId(*handle), delta, &mut named);
         }
         named
     }
 
-    /// Makes the writer table and the columns of a message that was [gathered](State::gather). Returns the
-    /// place of each writer in that table, by local number.
+    /// Makes the writer table and the columns of a delta that was [gathered](State::gather). `lows` has the low
+    /// clocks of the writers that the delta is about, and `named` those of the writers that its sides name.
+    ///
+    /// Returns the place of each writer in that table, by local number.
     #[inline(always)]
     pub(crate) fn assemble<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
         handles: &[u32],
-        message: &mut Delta,
-        (base, named): (&L::Like<u64>, &L::Like<u64>),
+        delta: &mut Delta,
+        (lows, named): (&L::Like<u64>, &L::Like<u64>),
         also: &dyn Fn(u32) -> bool,
     ) -> L::Like<u32> {
         let writers = self.clocks.len();
-        message.writers = self.entries(base, named, also);
+        delta.writers = self.entries(lows, named, also);
         let mut index = selection.lows.like(writers, 0u32);
-        for (at, entry) in message.writers.iter().enumerate() {
+        for (at, entry) in delta.writers.iter().enumerate() {
             if let Some(number) = self.numbers.get(&entry.writer) {
                 index.set(number, at as u32);
             }
         }
-        for KeySide { side, .. } in &mut message.sides {
+        for KeySide { side, .. } in &mut delta.sides {
             side.renumber(|number| index.at(number));
         }
         let mut hints = selection.lows.like(writers, 0u32);
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
-            for (bit, handle) in chunk.iter().enumerate() {
-                let (page_at, slot) = place(KeyId(*handle));
+            for (nth, handle) in chunk.iter().enumerate() {
+                let (page_at, bit) = place(KeyId(*handle));
                 for column in self.pages[page_at].columns() {
                     let number = column.writer;
                     if !selection.has(page_at, column.writer) {
                         continue;
                     }
                     let Some(row) = column
-                        .get(slot)
+                        .get(bit)
                         .filter(|r| r.clock > selection.lows.at(number))
                     else {
                         continue;
@@ -188,28 +190,28 @@ impl<I: KeyIndex> State<I> {
                         hint = find_or_insert(&mut out, writer);
                         hints.set(number, hint as u32);
                     }
-                    out[hint].insert(bit as u32, *row);
+                    out[hint].insert(nth as u32, *row);
                 }
             }
-            message.pages.push(out);
+            delta.pages.push(out);
         }
         index
     }
 
-    /// Returns the writer table of a message. It contains the writers that have a low clock in `base`. It
+    /// Returns the writer table of a delta. It contains the writers that have a low clock in `lows`. It
     /// also contains the writers that the sides name, from their low clock in `named` on.
     ///
     /// A writer that made no transaction yet is included if `also` accepts it or a side names it.
     fn entries(
         &self,
-        base: &impl Sheet<u64>,
+        lows: &impl Sheet<u64>,
         named: &impl Sheet<u64>,
         also: &dyn Fn(u32) -> bool,
     ) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut take = |writer: WriterId, number: u32| {
             let is_named = named.at(number) != NOTHING;
-            let lo = match base.at(number) {
+            let lo = match lows.at(number) {
                 NOTHING => named.at(number),
                 lo => lo,
             };
@@ -221,7 +223,7 @@ impl<I: KeyIndex> State<I> {
                 entries.push(Entry { writer, lo, hi });
             }
         };
-        match base.few() {
+        match lows.few() {
             None => self.numbers.iter().for_each(|it| take(it.0, it.1)),
             Some(mut few) => {
                 few.extend(named.few().unwrap_or_default());
@@ -243,12 +245,12 @@ impl<I: KeyIndex> State<I> {
         selection: &Selection<'_, L>,
         key: u32,
         handle: KeyId,
-        message: &mut Delta,
+        delta: &mut Delta,
         named: &mut L::Like<u64>,
     ) {
-        let (page_at, slot) = place(handle);
-        let sides = self.pages[page_at].sides(slot);
-        // The message's writers ascend by their ids.
+        let (page_at, bit) = place(handle);
+        let sides = self.pages[page_at].sides(bit);
+        // The delta's writers ascend by their ids.
         let id = |at: u32| self.ids[sides[at as usize].writer as usize];
         let mut order: Vec<u32> = (0..sides.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
@@ -259,7 +261,7 @@ impl<I: KeyIndex> State<I> {
             }
             let low = selection.lows.at(side.writer);
             let column = self.pages[page_at].column(side.writer);
-            let row = column.and_then(|column| column.get(slot));
+            let row = column.and_then(|column| column.get(bit));
             let mut side = side.clone();
             if row.is_none_or(|row| row.clock <= low) {
                 side.extra = None;
@@ -269,11 +271,11 @@ impl<I: KeyIndex> State<I> {
                 side.stamps(&mut |by| {
                     named.set(by.writer, selection.lows.at(by.writer));
                 });
-                // The message builds on the slots that its sides name.
+                // The delta builds on the slots that its sides name.
                 if named.at(side.writer) == NOTHING {
                     named.set(side.writer, self.clocks[side.writer as usize]);
                 }
-                message.sides.push(KeySide { key, side });
+                delta.sides.push(KeySide { key, side });
             }
         }
     }
@@ -305,15 +307,15 @@ impl<L> Selection<'_, L> {
 fn side_news(page: &Page, lows: &impl Sheet<u64>) -> Vec<(u32, u64)> {
     let mut news: Vec<(u32, u64)> = Vec::new();
     let Some(odd) = &page.odd else { return news };
-    for slot in bits(odd.mask) {
-        for side in odd.sides(slot) {
+    for bit in bits(odd.mask) {
+        for side in odd.sides(bit) {
             let mut newer = false;
             side.stamps(&mut |by| newer |= by.clock > lows.at(by.writer));
             if newer {
-                let bit = 1 << slot;
+                let set = 1 << bit;
                 match news.binary_search_by_key(&side.writer, |it| it.0) {
-                    Ok(at) => news[at].1 |= bit,
-                    Err(at) => news.insert(at, (side.writer, bit)),
+                    Ok(at) => news[at].1 |= set,
+                    Err(at) => news.insert(at, (side.writer, set)),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Change tracking: which counters changed since a mark, found without looking at the others.
 //!
-//! A mark begins an *epoch*. Each page of 64 counters remembers the epochs of its last two changes, and
+//! Each mark begins an *epoch*: [`State::begin_epoch`]. There are two kinds. A [`StateMark`] has clocks and an
+//! epoch, and is for stores and pushes. A `Moment` has an epoch alone, and is for readers. Each page of 64 counters remembers the epochs of its last two changes, and
 //! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
 //! skips whole groups that did not change, and an add pays one comparison.
 
@@ -55,7 +56,7 @@ impl Touch {
     }
 }
 
-/// A place in the history of a state.
+/// A change mark for stores and pushes: what a state had, by clocks and by epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StateMark {
     /// The version vector by local number.
@@ -124,12 +125,12 @@ impl<I: KeyIndex> State<I> {
 
     /// Moves a mark to the present.
     pub(crate) fn move_mark(&mut self, mark: &mut StateMark) {
-        let moved = self.moved_since(mark);
+        let raised = self.raised_since(mark);
         mark.epoch = self.begin_epoch();
-        match moved {
-            Some(moved) => {
+        match raised {
+            Some(raised) => {
                 mark.clocks.resize(self.clocks.len(), 0);
-                for number in moved {
+                for number in raised {
                     mark.clocks[number as usize] = self.clocks[number as usize];
                 }
             }
@@ -165,7 +166,7 @@ impl<I: KeyIndex> State<I> {
     /// Returns the clock that a mark has for a local number. Returns 0 if another writer received the number
     /// since the mark.
     pub(crate) fn low(&self, mark: &StateMark, number: usize) -> u64 {
-        // In a program without guests no number changes hands, and `assigned` is empty.
+        // A program without guests has no `assigned`, because no number changes hands there.
         let since = self.assigned.get(number).copied().unwrap_or(self.began);
         match since >= mark.epoch {
             true => 0,

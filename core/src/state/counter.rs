@@ -1,7 +1,7 @@
 //! The meaning of one counter: what its slots come to, and what an operation does to them.
 //!
-//! Plain slots, which have a row and nothing else, are summed and added to where they lie. This file is
-//! for the others. A caller takes the slots of one counter out of their page, ascending by the writer's
+//! Plain slots, which have a row and nothing else, are summed and added to where they lie: in [`read`](super::read)
+//! and [`operation`](super::operation). This file is for the others. A caller takes the slots of one counter out of their page, ascending by the writer's
 //! local number, and puts them back.
 //!
 //! - **A cancel is a prefix.** It is an observed-remove (Shapiro et al. 2011). In each slot that it sees
@@ -243,7 +243,7 @@ impl Act<'_> {
             slot.set_shard(self.clock, i128::from(by), extra);
             return Ok(());
         }
-        let Ok(at) = own else { return Ok(()) }; // a missing slot does not exist
+        let Ok(at) = own else { return Ok(()) }; // It is here, because it goes on.
         let slot = &mut slots[at];
         let extra = slot.extra();
         let total = slot.total() + i128::from(by);
@@ -376,7 +376,7 @@ impl Act<'_> {
 }
 
 /// Drops records that can mean nothing any more, whatever arrives later. These are void children, cuts of
-/// earlier lives, and cancelled folds and withdrawals.
+/// earlier lives, cancelled folds and withdrawals, and lifts that lift nothing.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
     if GUESTS {

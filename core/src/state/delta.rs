@@ -11,13 +11,13 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One writer in a message: the message has everything of the writer after `lo` up to `hi`.
+/// One writer in a delta: the delta has everything of the writer after `lo` up to `hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) writer: WriterId,
     /// The clock up to which the receiver has to cover the writer before the join.
     pub(crate) lo: u64,
-    /// The clock up to which the receiver covers the writer after the join. Equal to `lo` if the message only
+    /// The clock up to which the receiver covers the writer after the join. Equal to `lo` if the delta only
     /// builds on this writer.
     pub(crate) hi: u64,
 }
@@ -38,23 +38,23 @@ pub(crate) struct Delta {
     pub(crate) sides: Vec<KeySide>,
 }
 
-/// The records of one slot beside its row, in a message.
+/// The records of one slot beside its row, in a delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySide {
     /// The index of the key.
     pub(crate) key: u32,
-    /// An extra is in the message only if its row is.
+    /// An extra is in the delta only if its row is.
     pub(crate) side: Side,
 }
 
 impl Delta {
-    /// Returns the end clock of a writer that the message names.
+    /// Returns the end clock of a writer that the delta names.
     pub(crate) fn hi(&self, writer: &WriterId) -> Option<u64> {
         let at = self.writers.binary_search_by_key(writer, |it| it.writer);
         at.ok().map(|at| self.writers[at].hi)
     }
 
-    /// Returns the [`Extra`] of a shard that is in the message, if it has one.
+    /// Returns the [`Extra`] of a shard that is in the delta, if it has one.
     pub(crate) fn extra(&self, key: u32, writer: u32) -> Option<&Extra> {
         let at = self
             .sides
@@ -63,7 +63,7 @@ impl Delta {
         self.sides[at].side.extra.as_deref()
     }
 
-    /// The row of a key and a writer, if it is in the message.
+    /// The row of a key and a writer, if it is in the delta.
     pub(crate) fn row(&self, key: u32, writer: u32) -> Option<&Row> {
         let columns = self.pages.get(key as usize / PAGE)?;
         let at = columns.binary_search_by_key(&writer, |c| c.writer).ok()?;

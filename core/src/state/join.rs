@@ -1,17 +1,35 @@
 //! The join: the only way in which another replica's shards get in.
 //!
 //! For each counter and writer the shard with the greater clock stays. It is the join of a state-based CRDT
-//! whose entries have one writer each (Shapiro et al. 2011). The rest of a slot joins record by record: the
-//! longer watermark, the longer lift, and all withdrawals. A fixed order of stamps decides ties.
-//! So the join is commutative, associative and idempotent.
+//! whose entries have one writer each (Shapiro et al. 2011). The rest of a slot joins record by record:
+//!
+//! | record | wins | because |
+//! |---|---|---|
+//! | row and [`Extra`](super::slot::Extra) | the greater clock; of two contents of one clock, the greater content | the owner alone writes them, in the order of its clocks; two contents of one clock show a fork |
+//! | [`Cut`](super::slot::Cut) | the greater clock up to which it cancels, then the greater stamp, then the total | a cancel is a prefix, so the longer one contains the shorter one |
+//! | [`Lift`](super::slot::Lift) | the greater clock up to which it lifts, then the greater stamp | the same |
+//! | [`Moved`](super::slot::Moved) | the one that arrives | there is only one: [one writer alone](crate::membership::retire) may take over, and it does so once |
+//! | [`Fold`](super::slot::Fold) | the one here, if the owner's clock covers the other one; else the one that arrives | all replicas fold the same children, in the order of their retirements, once these are stable; so the fold with the later clock contains the earlier one |
+//! | [`Withdrawal`](super::slot::Withdrawal) | all stay; of two for one transaction, the greater stamp; one that stands for several replaces these | each takes out another add, and two for one add take it out once |
+//!
+//! So the join is commutative, associative and idempotent. Where a space collects, that holds up to the
+//! [sweep](super::sweep): two orders may leave different garbage, and the sweep leaves equal slots of both.
 //!
 //! Columns of the same shape are joined in one pass without branches. Everything else is looked up counter
 //! by counter.
 //!
-//! Two things are judged before the join, by the layers above, and passed in as [`Judged`]:
+//! The layers above judge two things before the join, and pass them in as [`Judged`]:
 //! - Whether the space collects. If it does, a shard that is covered and absent was collected, and the join
 //!   does not install it again.
-//! - Which writers of the message are forgotten here. Everything that they made is covered.
+//! - Which writers of the delta are forgotten here. Everything that they made is covered.
+//!
+//! A whole join is four steps, and `join_parts` in `state/tests/world.rs` is its shortest version:
+//! 1. the caller checks that the state covers the low clock of each writer that the delta names;
+//! 2. [`install`](State::install) joins the shards and records, of one delta or of all chunks of a transfer.
+//!    A layer above then drops the slots of retired writers that their successors did not take over;
+//! 3. [`normalize`](State::normalize) drops what is void by now;
+//! 4. [`advance`](State::advance) moves the clock of each writer to its high clock. Only then do reads and
+//!    deltas see the records as of that clock.
 //!
 //! A shard whose clock was held already and whose content is new shows a fork. The join notes it in
 //! [`Found`], and [`forks`](crate::forks) decides what it means.
@@ -35,13 +53,13 @@ const ALIGNED: bool = !cfg!(target_family = "wasm");
 /// and both totals if two contents differ.
 pub(crate) type Fork = (KeyId, u32, u64, Option<[i128; 2]>);
 
-/// The verdicts of the layers above on a message. They are made before the join.
+/// The verdicts of the layers above on a delta. They are made before the join.
 #[derive(Clone, Copy)]
 pub(crate) struct Judged<'a> {
     /// Whether garbage is collected in this space. If so, a record that is covered and absent was collected,
     /// and the join does not install it again.
     pub(crate) collects: bool,
-    /// The places of the message's writers that are forgotten here. Everything of them is covered.
+    /// The places of the delta's writers that are forgotten here. Everything of them is covered.
     pub(crate) forgotten: &'a [usize],
 }
 
@@ -92,21 +110,20 @@ impl<'a> Found<'a> {
 /// The local number of a writer that was forgotten.
 const FORGOTTEN: u32 = u32::MAX;
 
-/// A writer of a message, as this replica has it.
+/// A writer of a delta, as this replica has it.
+///
+/// | | `skip_to` | `late_to` |
+/// |---|---|---|
+/// | the space collects | the writer's clock before the delta | 0 |
+/// | the writer is forgotten here | the greatest clock | 0 |
+/// | nothing is collected | 0 | the writer's clock before the delta, if the delta repeats a part before it; else 0 |
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
-    /// The clock up to which an absent record is not installed.
-    ///
-    /// - In a closed space it is the writer's clock before the message: an absent record up to it was
-    ///   collected.
-    /// - For a forgotten writer it is the greatest clock: everything is covered.
-    /// - In an open space it is 0, because nothing is collected. Only a forked writer's record is covered and
-    ///   absent there.
-    covered: u64,
-    /// In an open space the writer's clock before the message, if the message repeats a part before it. A
-    /// record up to this clock that was absent is a forked writer's. Otherwise 0.
-    held: u64,
+    /// A record up to this clock that is absent here is not installed, because it was collected.
+    skip_to: u64,
+    /// A record up to this clock that was absent here is a forked writer's.
+    late_to: u64,
     /// The place of its column in the page before.
     hint: usize,
 }
@@ -135,49 +152,48 @@ impl<I: KeyIndex> State<I> {
                     .update(|it| it[number] = self.clocks[number]);
             }
             self.clocks[number] = hi;
-            self.note_moved(number as u32);
+            self.note_raised(number as u32);
             self.merged_at[number] = self.clock();
         }
     }
 
-    /// Joins the message's shards without moving the version vector. The caller must move the clocks next,
+    /// Joins the delta's shards without moving the version vector. The caller must move the clocks next,
     /// before anything else. Only then do reads see the shards.
     pub(crate) fn install(
         &mut self,
-        message: &Delta,
+        delta: &Delta,
         judged: Judged<'_>,
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
-        let closed = judged.collects;
-        let mut writers = crate::list(message.writers.len());
-        for (at, entry) in message.writers.iter().enumerate() {
+        let mut writers = crate::list(delta.writers.len());
+        for (at, entry) in delta.writers.iter().enumerate() {
             if GUESTS && judged.forgotten.contains(&at) {
                 writers.push(Known {
                     number: FORGOTTEN,
-                    covered: u64::MAX,
-                    held: 0,
+                    skip_to: u64::MAX,
+                    late_to: 0,
                     hint: 0,
                 });
                 continue;
             }
             let clock = self.held(&entry.writer);
-            let (covered, held) = match closed {
+            let (skip_to, late_to) = match judged.collects {
                 true => (clock, 0),
                 false if MEMBERS && entry.lo < clock => (0, clock),
                 false => (0, 0),
             };
             writers.push(Known {
                 number: self.number(entry.writer),
-                covered,
-                held,
+                skip_to,
+                late_to,
                 hint: 0,
             });
         }
         let mut handles = [KeyId(0); PAGE];
         let mut expected = KeyId(0);
-        let mut sides = message.sides.iter().peekable();
-        for (at, columns) in message.pages.iter().enumerate() {
-            let (text, ends, base) = message.keys.page_text(at);
+        let mut sides = delta.sides.iter().peekable();
+        for (at, columns) in delta.pages.iter().enumerate() {
+            let (text, ends, start) = delta.keys.page_text(at);
             let first_key = (at * PAGE) as u32;
             // Which of the page's keys have shards with more than a row.
             let mut odd = 0u64;
@@ -190,38 +206,45 @@ impl<I: KeyIndex> State<I> {
                 && first == 0
                 && odd == 0
                 && plain
-                && self.keys.is_run(expected, text, ends, base)
+                && self.keys.is_run(expected, text, ends, start)
             {
                 self.join_aligned(expected, columns, &mut writers, found);
                 expected = KeyId(expected.0 + ends.len() as u32);
                 continue;
             }
-            let keys = message.keys.page(at);
+            let keys = delta.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
                 *handle = self.keys.find_or_take(key)?;
                 expected = KeyId(handle.0 + 1);
             }
-            // Which of them have no more than rows, in the message and here.
+            // Which of them have no more than rows, in the delta and here.
             let mut plain = 0u64;
-            for (bit, &handle) in handles[..count].iter().enumerate() {
-                let (page_at, slot) = place(handle);
-                if odd >> bit & 1 == 1 || self.page_mut(page_at).is_odd(slot) {
-                    let at = (at, bit as u32);
-                    self.join_odd((message, closed), columns, at, handle, &writers, found);
+            for (nth, &handle) in handles[..count].iter().enumerate() {
+                let (page_at, bit) = place(handle);
+                if odd >> nth & 1 == 1 || self.page_mut(page_at).is_odd(bit) {
+                    let at = (at, nth as u32);
+                    self.join_odd(
+                        (delta, judged.collects),
+                        columns,
+                        at,
+                        handle,
+                        &writers,
+                        found,
+                    );
                 } else {
-                    plain |= 1 << bit;
+                    plain |= 1 << nth;
                 }
             }
             self.join_scattered(&handles[..count], plain, columns, &writers, found);
-            if closed {
+            if judged.collects {
                 for &handle in &handles[..count] {
                     self.forget_unused(handle); // Collected records are not installed.
                 }
             }
         }
-        for side in &message.sides {
-            self.join_side(message, side, &writers, found);
+        for side in &delta.sides {
+            self.join_side(delta, side, &writers, found);
         }
         Ok(())
     }
@@ -248,8 +271,8 @@ impl<I: KeyIndex> State<I> {
         if changed != 0 {
             self.touch(page_at, changed);
         }
-        for slot in bits(changed) {
-            (found.changed)(KeyId(first.0 + slot));
+        for bit in bits(changed) {
+            (found.changed)(KeyId(first.0 + bit));
         }
     }
 
@@ -269,41 +292,41 @@ impl<I: KeyIndex> State<I> {
                 lanes.push((column.present, column.rows.iter(), known));
             }
         }
-        for (bit, &handle) in handles.iter().enumerate() {
-            let (page_at, slot) = place(handle);
+        for (nth, &handle) in handles.iter().enumerate() {
+            let (page_at, bit) = place(handle);
             let page = self.page_mut(page_at);
-            let is_plain = plain >> bit & 1 == 1;
+            let is_plain = plain >> nth & 1 == 1;
             let mut changed = 0;
             for (present, rows, known) in &mut lanes {
-                if *present >> bit & 1 == 1
+                if *present >> nth & 1 == 1
                     && let Some(row) = rows.next()
                     && is_plain
                 {
                     let ours = page.column_mut(known.number, &mut known.hint);
-                    changed |= join_row(ours, handle, slot, *row, *known, found);
+                    changed |= join_row(ours, handle, bit, *row, *known, found);
                 }
             }
             if changed != 0 {
-                self.touch(page_at, 1 << slot);
+                self.touch(page_at, 1 << bit);
                 (found.changed)(handle);
             }
         }
     }
 
-    /// Joins the shards of one counter that has more than rows, here or in the message. `at` is its place in
-    /// the message: the page, and which of the 64.
+    /// Joins the shards of one counter that has more than rows, here or in the delta. `at` is its place in
+    /// the delta: the page, and which of the 64.
     #[cold]
     fn join_odd(
         &mut self,
-        (message, closed): (&Delta, bool),
+        (delta, collects): (&Delta, bool),
         columns: &[Column],
         at: (usize, u32),
         handle: KeyId,
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let (page_at, slot) = place(handle);
-        let mut slots = self.page_mut(page_at).slots(slot);
+        let (page_at, bit) = place(handle);
+        let mut slots = self.page_mut(page_at).slots(bit);
         let key = (at.0 * PAGE) as u32 + at.1;
         let mut changed = false;
         for column in columns {
@@ -312,21 +335,21 @@ impl<I: KeyIndex> State<I> {
             };
             let Known {
                 number,
-                covered,
-                held,
+                skip_to,
+                late_to,
                 ..
             } = writers[column.writer as usize];
-            let theirs = Slot::new(number, row, message.extra(key, column.writer));
+            let theirs = Slot::new(number, row, delta.extra(key, column.writer));
             match counter::find(&slots, number) {
                 _ if number == FORGOTTEN => continue,
-                Err(_) if row.clock <= covered => continue,
+                Err(_) if row.clock <= skip_to => continue,
                 Err(at) => slots.insert(at, theirs),
                 Ok(at) => {
                     let ours = &mut slots[at];
                     let order = theirs.rank().cmp(&ours.rank());
                     // Parts of an extra may have been collected, here or at the sender.
                     let same =
-                        closed && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
+                        collects && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
                     if same || order == Ordering::Equal || row.clock < ours.row.clock {
                         continue;
                     }
@@ -341,7 +364,7 @@ impl<I: KeyIndex> State<I> {
             }
             changed = true;
             found.installed += 1;
-            if row.clock <= held {
+            if row.clock <= late_to {
                 found.late(handle, number, row.clock);
             }
         }
@@ -355,15 +378,15 @@ impl<I: KeyIndex> State<I> {
     #[cold]
     fn join_side(
         &mut self,
-        message: &Delta,
+        delta: &Delta,
         KeySide { key, side }: &KeySide,
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
         let Known {
-            number, covered, ..
+            number, skip_to, ..
         } = writers[side.writer as usize];
-        let Some(handle) = self.keys.find(message.keys.get(*key as usize)) else {
+        let Some(handle) = self.keys.find(delta.keys.get(*key as usize)) else {
             return;
         };
         let (page_at, at) = place(handle);
@@ -374,7 +397,7 @@ impl<I: KeyIndex> State<I> {
         let Ok(at) = counter::find(&slots, number) else {
             return;
         };
-        let fresh = |by: Stamp| by.clock > writers[by.writer as usize].covered;
+        let fresh = |by: Stamp| by.clock > writers[by.writer as usize].skip_to;
         let here = |by: Stamp| Stamp {
             writer: writers[by.writer as usize].number,
             ..by
@@ -384,7 +407,7 @@ impl<I: KeyIndex> State<I> {
         let rank = |by: Stamp| (self.ids[by.writer as usize], by.clock);
         let slot = &mut slots[at];
         let mut changed = false;
-        let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;
+        let late = |by: Stamp| by.clock <= writers[by.writer as usize].late_to;
         if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
             // A cut of an earlier life was dropped when the new life arrived.
             let late = late(cut.by) && cut.clock >= slot.born();
@@ -422,7 +445,7 @@ impl<I: KeyIndex> State<I> {
             changed |= slot.side.moved.as_ref() != Some(&moved);
             slot.side.moved.set(Some(moved));
         }
-        if side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
+        if side.fold.as_ref().is_some_and(|fold| fold.clock > skip_to) {
             changed |= slot.side.fold != side.fold;
             slot.side.fold.clone_from(&side.fold);
         }
@@ -439,21 +462,22 @@ impl<I: KeyIndex> State<I> {
     }
 }
 
-/// Joins one row of one counter. Returns 1 if the counter changed, else 0.
+/// Joins one row of one counter. Returns 1 if the counter changed, or if the row shows a fork and ours stays.
+/// Otherwise returns 0.
 #[inline]
 fn join_row(
     column: &mut Column,
     handle: KeyId,
-    slot: u32,
+    bit: u32,
     theirs: Row,
     known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
-    match column.join(slot, theirs, known.covered) {
+    match column.join(bit, theirs, known.skip_to) {
         Joined::Known => return 0,
         Joined::Installed => {
             found.installed += 1;
-            if theirs.clock <= known.held {
+            if theirs.clock <= known.late_to {
                 found.late(handle, column.writer, theirs.clock);
             }
         }
@@ -482,13 +506,13 @@ fn join_columns(
     let mut forked = 0;
     // The bound is also our newest row, so that every row beyond it is newer. An earlier chunk of the same
     // state may have brought rows that the clocks do not cover yet.
-    let (held, mut beyond) = (known.held.max(ours.newest), 0u64);
+    let (covered, mut beyond) = (known.late_to.max(ours.newest), 0u64);
     for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
         forked |= u64::from(row.forks(*new));
         // A fork stays as it is, because the code below needs both sides of it.
         newer = newer << 1 | row.take_newer(*new) & 1;
         if MEMBERS {
-            beyond = beyond.wrapping_add(u64::from(new.clock > held));
+            beyond = beyond.wrapping_add(u64::from(new.clock > covered));
         }
     }
     // The first row's bit came first, and is the highest.
@@ -500,10 +524,10 @@ fn join_columns(
     found.installed += newer.count_ones() as usize;
     // No branch for each row decides whether any other row is newer, because the processor would mispredict
     // half of them.
-    if MEMBERS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
-        for (rank, (slot, row)) in theirs.iter().enumerate() {
-            if newer >> rank & 1 == 1 && row.clock <= known.held {
-                found.late(KeyId(first.0 + slot), ours.writer, row.clock);
+    if MEMBERS && known.late_to > 0 && u64::from(newer.count_ones()) != beyond {
+        for (rank, (bit, row)) in theirs.iter().enumerate() {
+            if newer >> rank & 1 == 1 && row.clock <= known.late_to {
+                found.late(KeyId(first.0 + bit), ours.writer, row.clock);
             }
         }
     }
@@ -514,7 +538,7 @@ fn join_columns(
     if ours.present == u64::MAX {
         return changed | newer;
     }
-    let of_rank = |(rank, slot)| (newer >> rank & 1) << slot;
+    let of_rank = |(rank, bit)| (newer >> rank & 1) << bit;
     bits(ours.present)
         .enumerate()
         .map(of_rank)
@@ -530,9 +554,9 @@ fn join_unlike(
     found: &mut Found<'_>,
 ) -> u64 {
     let mut changed = 0;
-    for (slot, row) in theirs.iter() {
-        let handle = KeyId(first.0 + slot);
-        changed |= join_row(ours, handle, slot, *row, known, found) << slot;
+    for (bit, row) in theirs.iter() {
+        let handle = KeyId(first.0 + bit);
+        changed |= join_row(ours, handle, bit, *row, known, found) << bit;
     }
     changed
 }
@@ -547,15 +571,15 @@ mod tests {
     fn a_late_row_is_noticed_beside_a_new_one_that_came_before() {
         let column = |clocks: [u64; 2]| {
             let mut column = Column::new(7);
-            for (slot, clock) in (0..).zip(clocks) {
-                column.insert(slot, Row { clock, total: 1 });
+            for (bit, clock) in (0..).zip(clocks) {
+                column.insert(bit, Row { clock, total: 1 });
             }
             column
         };
         let known = Known {
             number: 7,
-            covered: 0,
-            held: 10,
+            skip_to: 0,
+            late_to: 10,
             hint: 0,
         };
         for (ours, late) in [([20, 3], true), ([20, 7], false), ([9, 7], false)] {

@@ -162,10 +162,10 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     /// Whether the keys from `first` on are these, in this order. `text` is the given keys joined. `ends` has
-    /// the end of each in it, counted from `base`.
+    /// the end of each in it, counted from `from`.
     ///
     /// Keys that arrived together tend to lie together, and are compared together.
-    pub(crate) fn is_run(&self, first: KeyId, text: &str, ends: &[u32], base: u32) -> bool {
+    pub(crate) fn is_run(&self, first: KeyId, text: &str, ends: &[u32], from: u32) -> bool {
         let first = first.0 as usize;
         let Some(spans) = self.spans.get(first..first + ends.len()) else {
             return false;
@@ -174,10 +174,10 @@ impl<I: KeyIndex> Keys<I> {
             return false;
         };
         let mut same = true;
-        let mut at = base;
+        let mut at = from;
         for (span, end) in spans.iter().zip(ends) {
             // A freed number has no length, and no key is empty.
-            same &= span.start.wrapping_sub(start) == at - base;
+            same &= span.start.wrapping_sub(start) == at - from;
             same &= u32::from(span.len) == end - at;
             at = *end;
         }

@@ -5,7 +5,7 @@ use super::keys::KeyIndex;
 use super::page::{PAGE, bits};
 use crate::state::keys::KeyId;
 
-/// A moment in a replica's history. It means nothing to another replica, nor to the next process.
+/// A change mark for readers: a moment in a replica's history, by its epoch. It means nothing to another replica, nor to the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The epoch that began at this moment.
@@ -46,7 +46,7 @@ impl<I: KeyIndex> State<I> {
             Some((at, slots))
         });
         let handles = pages
-            .flat_map(|(at, slots)| bits(slots).map(move |slot| KeyId((at * PAGE) as u32 + slot)));
+            .flat_map(|(at, slots)| bits(slots).map(move |bit| KeyId((at * PAGE) as u32 + bit)));
         Some(handles.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
     }
 }

@@ -1,5 +1,8 @@
 //! Operations on counters, and the drafts of a transaction.
 //!
+//! [`State::step`] carries an operation out, with [`Act`](super::counter::Act). A plain add, which is most of all
+//! writes, needs no draft: [`State::add_again`].
+//!
 //! A draft is a copy of one counter's slots. A transaction works on drafts, and puts all of them back once
 //! every operation has gone through. So a transaction that is refused has changed nothing.
 
@@ -134,14 +137,14 @@ impl<I: KeyIndex> State<I> {
     /// clock or the total has no room.
     #[inline(always)]
     pub(crate) fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let Some(page) = self.pages.get_mut(page_at) else {
             return false;
         };
-        if page.is_odd(slot) {
+        if page.is_odd(bit) {
             return false;
         }
-        let Some(row) = page.own.get_mut(slot) else {
+        let Some(row) = page.own.get_mut(bit) else {
             return false;
         };
         let own = &mut self.clocks[OWN as usize];
@@ -151,7 +154,7 @@ impl<I: KeyIndex> State<I> {
         *row = Row { clock, total };
         *own = clock;
         page.own.newest = clock;
-        if page.touch.note(1 << slot, self.epoch) {
+        if page.touch.note(1 << bit, self.epoch) {
             self.touched.note(page_at, self.epoch);
         }
         true
@@ -164,28 +167,28 @@ impl<I: KeyIndex> State<I> {
     /// [`Error::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added nothing.
     #[inline(always)]
     pub(crate) fn add_first(&mut self, handle: KeyId, clock: u64, by: i64) -> Result<bool, Error> {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.page_mut(page_at);
-        if page.is_odd(slot) {
+        if page.is_odd(bit) {
             return Ok(false);
         }
-        if let Some(&Row { total, .. }) = page.own.get(slot) {
+        if let Some(&Row { total, .. }) = page.own.get(bit) {
             return Err(overflow(total.into(), by));
         }
-        page.own.insert(slot, Row { clock, total: by });
-        self.touch(page_at, 1 << slot);
+        page.own.insert(bit, Row { clock, total: by });
+        self.touch(page_at, 1 << bit);
         Ok(true)
     }
 
     /// Makes an add that [is small](State::is_small), of a transaction with this clock.
     #[cfg(feature = "members")]
     pub(crate) fn add_small(&mut self, handle: KeyId, clock: u64, by: i64) {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let own = &mut self.pages[page_at].own;
-        if let Some(row) = own.get(slot) {
+        if let Some(row) = own.get(bit) {
             let total = row.total + by; // Both are small.
-            own.put(slot, Row { clock, total });
-            self.touch(page_at, 1 << slot);
+            own.put(bit, Row { clock, total });
+            self.touch(page_at, 1 << bit);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A plain shard is a row of 16 bytes, `(clock, total)`. A bit set says which of the page's 64 counters have
 //! a row. A row's place is the number of bits below its own, as in the nodes of hash array mapped tries
-//! (Bagwell 2001). A dense column costs 16.9 bytes a shard, and joining
+//! (Bagwell 2001). A dense column of 64 shards costs 16.75 bytes a shard, and joining
 //! two columns of the same shape is one linear pass.
 //!
 //! Everything else that a slot may have is rare, and lies beside the columns: lives, watermarks, retired
@@ -63,13 +63,14 @@ impl Row {
 /// One writer's shards of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Bit `i` is set if the page's counter `i` has a row.
+    /// Bit `i` is set if the page's counter `i` has a row. Such a number of a counter in its page is called
+    /// its `bit`.
     pub(crate) present: u64,
-    /// The greatest clock of all rows, so that a delta skips what did not change.
+    /// No row has a greater clock, so a delta skips what did not change. It stays when rows go.
     pub(crate) newest: u64,
     /// The rows, in the order of their bits.
     pub(crate) rows: Vec<Row>,
-    /// The writer's local number.
+    /// The writer's local number in a state, and its place in the writer table in a delta.
     pub(crate) writer: u32,
 }
 
@@ -93,90 +94,90 @@ impl Column {
         }
     }
 
-    /// How many rows lie before `slot`.
+    /// How many rows lie before that of the counter `bit`.
     #[inline]
-    fn rank(&self, slot: u32) -> usize {
-        (self.present & ((1u64 << slot) - 1)).count_ones() as usize
+    fn rank(&self, bit: u32) -> usize {
+        (self.present & ((1u64 << bit) - 1)).count_ones() as usize
     }
 
     #[inline]
-    pub(crate) fn has(&self, slot: u32) -> bool {
-        self.present >> slot & 1 == 1
+    pub(crate) fn has(&self, bit: u32) -> bool {
+        self.present >> bit & 1 == 1
     }
 
     #[inline]
-    pub(crate) fn get(&self, slot: u32) -> Option<&Row> {
-        if !self.has(slot) {
+    pub(crate) fn get(&self, bit: u32) -> Option<&Row> {
+        if !self.has(bit) {
             return None;
         }
-        self.rows.get(self.rank(slot))
+        self.rows.get(self.rank(bit))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Row> {
-        if !self.has(slot) {
+    pub(crate) fn get_mut(&mut self, bit: u32) -> Option<&mut Row> {
+        if !self.has(bit) {
             return None;
         }
-        let rank = self.rank(slot);
+        let rank = self.rank(bit);
         self.rows.get_mut(rank)
     }
 
-    /// Returns the slots in `among` that have a row newer than `low`.
+    /// Returns the counters in `among` that have a row newer than `low`.
     pub(crate) fn newer(&self, low: u64, among: u64) -> u64 {
         let mut newer = 0;
         if MEMBERS && among != u64::MAX {
-            for slot in bits(among & self.present) {
-                let row = &self.rows[self.rank(slot)];
-                newer |= u64::from(row.clock > low) << slot;
+            for bit in bits(among & self.present) {
+                let row = &self.rows[self.rank(bit)];
+                newer |= u64::from(row.clock > low) << bit;
             }
             return newer;
         }
-        for (slot, row) in self.iter() {
-            newer |= u64::from(row.clock > low) << slot;
+        for (bit, row) in self.iter() {
+            newer |= u64::from(row.clock > low) << bit;
         }
         newer
     }
 
-    /// Adds a row for a slot that has none.
-    pub(crate) fn insert(&mut self, slot: u32, row: Row) {
-        debug_assert!(!self.has(slot));
+    /// Adds a row for a counter that has none.
+    pub(crate) fn insert(&mut self, bit: u32, row: Row) {
+        debug_assert!(!self.has(bit));
         if self.rows.len() == self.rows.capacity() {
             // Small steps at first: most columns of short-lived writers have one row or two.
             let capacity = self.rows.len();
             self.rows
                 .reserve_exact((capacity / 2).clamp(1, PAGE - capacity));
         }
-        self.rows.insert(self.rank(slot), row);
-        self.present |= 1 << slot;
+        self.rows.insert(self.rank(bit), row);
+        self.present |= 1 << bit;
         self.newest = self.newest.max(row.clock);
     }
 
-    /// Puts a row into a slot, whatever was there.
-    pub(crate) fn put(&mut self, slot: u32, row: Row) {
-        match self.get_mut(slot) {
+    /// Puts a row in the place of a counter's row, whatever was there.
+    pub(crate) fn put(&mut self, bit: u32, row: Row) {
+        match self.get_mut(bit) {
             Some(old) => *old = row,
-            None => self.insert(slot, row),
+            None => self.insert(bit, row),
         }
         self.newest = self.newest.max(row.clock);
     }
 
-    /// Removes the row of a slot.
-    pub(crate) fn remove(&mut self, slot: u32) {
-        if self.has(slot) {
-            self.rows.remove(self.rank(slot));
-            self.present &= !(1 << slot);
+    /// Removes the row of a counter.
+    pub(crate) fn remove(&mut self, bit: u32) {
+        if self.has(bit) {
+            self.rows.remove(self.rank(bit));
+            self.present &= !(1 << bit);
         }
     }
 
     /// Merges one row: the greater clock wins. A row up to the clock `covered` that is absent here was
     /// collected.
     #[inline]
-    pub(crate) fn join(&mut self, slot: u32, theirs: Row, covered: u64) -> Joined {
-        let Some(row) = self.get_mut(slot) else {
+    pub(crate) fn join(&mut self, bit: u32, theirs: Row, covered: u64) -> Joined {
+        let Some(row) = self.get_mut(bit) else {
             if theirs.clock <= covered {
                 return Joined::Known;
             }
-            self.insert(slot, theirs);
+            self.insert(bit, theirs);
             return Joined::Installed;
         };
         let ours = *row;
@@ -193,7 +194,7 @@ impl Column {
         }
     }
 
-    /// Each row with its slot.
+    /// Each row with its counter's bit.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Row)> {
         bits(self.present).zip(&self.rows)
     }
@@ -237,26 +238,26 @@ impl Odd {
     /// Whether the counter is one.
     #[cold]
     #[inline(never)]
-    fn has(&self, slot: u32) -> bool {
-        self.mask >> slot & 1 == 1
+    fn has(&self, bit: u32) -> bool {
+        self.mask >> bit & 1 == 1
     }
 
-    fn rank(&self, slot: u32) -> usize {
-        (self.mask & ((1u64 << slot) - 1)).count_ones() as usize
+    fn rank(&self, bit: u32) -> usize {
+        (self.mask & ((1u64 << bit) - 1)).count_ones() as usize
     }
 
-    pub(crate) fn sides(&self, slot: u32) -> &[Side] {
-        match self.mask >> slot & 1 {
-            1 => self.sides.get(self.rank(slot)).map_or(&[], Vec::as_slice),
+    pub(crate) fn sides(&self, bit: u32) -> &[Side] {
+        match self.mask >> bit & 1 {
+            1 => self.sides.get(self.rank(bit)).map_or(&[], Vec::as_slice),
             _ => &[],
         }
     }
 
-    /// Each side with its slot, ascending by slot and writer.
+    /// Each side with its counter's bit, ascending by bit and writer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Side)> {
         bits(self.mask)
             .zip(&self.sides)
-            .flat_map(|(slot, sides)| sides.iter().map(move |side| (slot, side)))
+            .flat_map(|(bit, sides)| sides.iter().map(move |side| (bit, side)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Side> {
@@ -276,18 +277,18 @@ impl Odd {
         }
     }
 
-    fn set(&mut self, slot: u32, sides: Vec<Side>) {
-        let rank = self.rank(slot);
-        match (self.mask >> slot & 1 == 1, sides.is_empty()) {
+    fn set(&mut self, bit: u32, sides: Vec<Side>) {
+        let rank = self.rank(bit);
+        match (self.mask >> bit & 1 == 1, sides.is_empty()) {
             (true, true) => {
                 self.sides.remove(rank);
-                self.mask &= !(1 << slot);
+                self.mask &= !(1 << bit);
             }
             (true, false) => self.sides[rank] = sides,
             (false, true) => {}
             (false, false) => {
                 self.sides.insert(rank, sides);
-                self.mask |= 1 << slot;
+                self.mask |= 1 << bit;
             }
         }
     }
@@ -320,16 +321,16 @@ impl Page {
     /// Whether some slot of the counter has more than a row. In a page without such slots this only tests a
     /// null pointer.
     #[inline]
-    pub(crate) fn is_odd(&self, slot: u32) -> bool {
+    pub(crate) fn is_odd(&self, bit: u32) -> bool {
         match &self.odd {
             None => false,
-            Some(odd) => odd.has(slot),
+            Some(odd) => odd.has(bit),
         }
     }
 
     /// Returns the records of the counter's slots beside their rows, ascending by writer.
-    pub(crate) fn sides(&self, slot: u32) -> &[Side] {
-        self.odd.as_ref().map_or(&[], |odd| odd.sides(slot))
+    pub(crate) fn sides(&self, bit: u32) -> &[Side] {
+        self.odd.as_ref().map_or(&[], |odd| odd.sides(bit))
     }
 
     /// All records of its slots beside their rows.
@@ -338,10 +339,10 @@ impl Page {
     }
 
     /// The counter's slots, ascending by writer.
-    pub(crate) fn slots(&self, slot: u32) -> Vec<Slot> {
-        let mut sides = self.sides(slot);
+    pub(crate) fn slots(&self, bit: u32) -> Vec<Slot> {
+        let mut sides = self.sides(bit);
         let mut slots = Vec::new();
-        for (writer, row) in self.rows(slot) {
+        for (writer, row) in self.rows(bit) {
             let mut taken = Side::new(writer);
             if let Some((side, rest)) = sides.split_first()
                 && side.writer == writer
@@ -358,21 +359,21 @@ impl Page {
     }
 
     /// Replaces the counter's slots, which ascend by writer.
-    pub(crate) fn set_slots(&mut self, slot: u32, mut slots: Vec<Slot>) {
+    pub(crate) fn set_slots(&mut self, bit: u32, mut slots: Vec<Slot>) {
         let has = |writer| find(&slots, writer).is_ok();
         if !has(OWN) {
-            self.own.remove(slot);
+            self.own.remove(bit);
         }
         for column in &mut self.others {
-            if column.has(slot) && !has(column.writer) {
-                column.remove(slot);
+            if column.has(bit) && !has(column.writer) {
+                column.remove(bit);
             }
         }
         self.others.retain(|column| column.present != 0);
         let mut sides = Vec::new();
         let mut hint = 0;
         for Slot { row, side } in &mut slots {
-            self.column_mut(side.writer, &mut hint).put(slot, *row);
+            self.column_mut(side.writer, &mut hint).put(bit, *row);
             if !side.is_empty() {
                 sides.push(core::mem::take(side));
             }
@@ -380,7 +381,7 @@ impl Page {
         if self.odd.is_some() || !sides.is_empty() {
             sides.shrink_to_fit();
             let odd = self.odd.get_or_insert_default();
-            odd.set(slot, sides);
+            odd.set(bit, sides);
             if odd.mask == 0 {
                 self.odd = None;
             }
@@ -431,10 +432,10 @@ impl Page {
 
     /// The writer's local number and the row of each shard of one counter.
     #[inline]
-    pub(crate) fn rows(&self, slot: u32) -> Rows<'_> {
+    pub(crate) fn rows(&self, bit: u32) -> Rows<'_> {
         Rows {
             columns: self.columns(),
-            slot,
+            bit,
         }
     }
 
@@ -463,7 +464,7 @@ impl<'a> Iterator for Columns<'a> {
 /// The rows of one counter.
 pub(crate) struct Rows<'a> {
     columns: Columns<'a>,
-    slot: u32,
+    bit: u32,
 }
 
 impl<'a> Iterator for Rows<'a> {
@@ -474,7 +475,7 @@ impl<'a> Iterator for Rows<'a> {
     fn next(&mut self) -> Option<(u32, &'a Row)> {
         loop {
             let column = self.columns.next()?;
-            if let Some(row) = column.get(self.slot) {
+            if let Some(row) = column.get(self.bit) {
                 return Some((column.writer, row));
             }
         }

@@ -1,4 +1,4 @@
-//! The writers whose clocks moved, and the digest of all clocks.
+//! The writers whose clocks were raised, and the digest of all clocks.
 //!
 //! A space may have tens of thousands of writers, and most changes come from few of them. A mark, a record
 //! and a push look only at those. The digest is the first half of SHA-256 over the sorted version vector. It
@@ -12,9 +12,9 @@ use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// The writers that moved last, and the digest of all.
+/// The writers that were raised last, and the digest of all.
 #[derive(Clone, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct Raised {
     /// The writers whose clocks or numbers changed, without changes of the own clock.
     writers: Recent,
     /// How often that happened.
@@ -26,8 +26,8 @@ pub(crate) struct Moved {
     worked_out: usize,
 }
 
-impl Moved {
-    pub(crate) const NONE: Moved = Moved {
+impl Raised {
+    pub(crate) const NONE: Raised = Raised {
         writers: Recent::EMPTY,
         times: 0,
         digest: None,
@@ -38,30 +38,30 @@ impl Moved {
 
 impl<I: KeyIndex> State<I> {
     /// Notes that a writer's clock changed, or that another writer received its number.
-    pub(crate) fn note_moved(&mut self, number: u32) {
-        self.moved.times += 1;
-        self.moved.writers.note(number, self.epoch);
+    pub(crate) fn note_raised(&mut self, number: u32) {
+        self.raised.times += 1;
+        self.raised.writers.note(number, self.epoch);
     }
 
     /// Notes that anything may have changed.
-    pub(crate) fn all_moved(&mut self) {
-        self.moved.times += 1;
-        self.moved.writers.all(self.epoch);
+    pub(crate) fn all_raised(&mut self) {
+        self.raised.times += 1;
+        self.raised.writers.all(self.epoch);
     }
 
     /// Returns the writers whose clocks or numbers changed since a mark, the own one included, ascending.
     /// Returns `None` if the list does not reach back that far. Then the caller looks at all writers.
-    pub(crate) fn moved_since(&self, mark: &StateMark) -> Option<Vec<u32>> {
-        let mut moved = self.moved.writers.since(mark.epoch)?;
-        if moved.first() != Some(&OWN) {
-            moved.insert(0, OWN);
+    pub(crate) fn raised_since(&self, mark: &StateMark) -> Option<Vec<u32>> {
+        let mut raised = self.raised.writers.since(mark.epoch)?;
+        if raised.first() != Some(&OWN) {
+            raised.insert(0, OWN);
         }
-        Some(moved)
+        Some(raised)
     }
 
     /// The digest of the version vector. It takes time for each writer once something changed.
     pub(crate) fn digest(&self) -> [u8; 16] {
-        match self.moved.digest {
+        match self.raised.digest {
             Some((digest, of)) if of == self.digest_of() => digest,
             _ => self.vector().digest(),
         }
@@ -70,32 +70,32 @@ impl<I: KeyIndex> State<I> {
     /// The same digest. The replica keeps it for the next call.
     pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
         let of = self.digest_of();
-        if let Some((digest, known)) = self.moved.digest
+        if let Some((digest, known)) = self.raised.digest
             && known == of
         {
             return digest;
         }
         let digest = self.vector().digest();
-        self.moved.digest = Some((digest, of));
+        self.raised.digest = Some((digest, of));
         #[cfg(test)]
-        (self.moved.worked_out += 1);
+        (self.raised.worked_out += 1);
         digest
     }
 
     /// How often the replica computed the digest and kept it.
     #[cfg(test)]
     pub(crate) fn digests_worked_out(&self) -> usize {
-        self.moved.worked_out
+        self.raised.worked_out
     }
 
     /// Whether the digest is stored, or there are few writers to compute it from.
     pub(crate) fn is_digest_near(&self, writers_max: usize) -> bool {
-        let of = self.moved.digest.map(|it| it.1);
+        let of = self.raised.digest.map(|it| it.1);
         self.numbers.len() <= writers_max || of == Some(self.digest_of())
     }
 
     /// Returns the state to which a digest belongs.
     fn digest_of(&self) -> (u64, u64, WriterId) {
-        (self.moved.times, self.clock(), self.writer())
+        (self.raised.times, self.clock(), self.writer())
     }
 }

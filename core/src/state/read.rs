@@ -25,12 +25,12 @@ impl<I: KeyIndex> State<I> {
 
     /// The value of the counter with this number, as [`value`](State::value).
     pub(crate) fn value_at(&self, handle: KeyId) -> Option<i128> {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at)?;
-        if page.is_odd(slot) {
-            return self.odd_value(page, slot);
+        if page.is_odd(bit) {
+            return self.odd_value(page, bit);
         }
-        let mut rows = page.rows(slot);
+        let mut rows = page.rows(bit);
         let (_, first) = rows.next()?;
         Some(rows.fold(i128::from(first.total), |sum, (_, row)| {
             sum + i128::from(row.total)
@@ -38,8 +38,8 @@ impl<I: KeyIndex> State<I> {
     }
 
     #[cold]
-    pub(crate) fn odd_value(&self, page: &Page, slot: u32) -> Option<i128> {
-        let sum = counter::sum(&page.slots(slot), &self.ids);
+    pub(crate) fn odd_value(&self, page: &Page, bit: u32) -> Option<i128> {
+        let sum = counter::sum(&page.slots(bit), &self.ids);
         match self.is_past(sum.expiry()) {
             true => None,
             false => sum.value(),
@@ -49,12 +49,12 @@ impl<I: KeyIndex> State<I> {
     /// When the counter expires or expired, in milliseconds since 1970, whatever the time is. `None` if it is
     /// absent or does not expire.
     pub(crate) fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at)?;
-        if !page.is_odd(slot) {
+        if !page.is_odd(bit) {
             return None;
         }
-        counter::sum(&page.slots(slot), &self.ids).expiry()
+        counter::sum(&page.slots(bit), &self.ids).expiry()
     }
 
     /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
@@ -74,7 +74,7 @@ impl<I: KeyIndex> State<I> {
         expiry.is_some_and(|at| at <= self.time)
     }
 
-    /// One more than the greatest number of a key.
+    /// An upper bound of the keys' numbers: all are below it.
     pub(crate) fn handles_end(&self) -> u32 {
         (self.pages.len() * PAGE) as u32
     }
@@ -83,15 +83,15 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn existing(&self, page: &Page) -> u64 {
         let odd = page.odd();
         let mut set = page.present();
-        for slot in bits(odd & set) {
-            if self.odd_value(page, slot).is_none() {
-                set &= !(1 << slot);
+        for bit in bits(odd & set) {
+            if self.odd_value(page, bit).is_none() {
+                set &= !(1 << bit);
             }
         }
         set
     }
 
-    /// Returns the shards of one counter, ascending by writer. An absorbed writer's shards are part of its
+    /// Returns the shards of one counter, ascending by writer. A retired writer's shards are part of its
     /// successor's.
     pub(crate) fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
         let mut shards = Vec::new();
@@ -101,9 +101,9 @@ impl<I: KeyIndex> State<I> {
 
     /// Calls `take` with each of the [`shards`](State::shards) of one counter.
     pub(crate) fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at);
-        let slots = page.map_or(Vec::new(), |page| page.slots(slot));
+        let slots = page.map_or(Vec::new(), |page| page.slots(bit));
         let sums = counter::sums(&slots, &self.ids);
         let winner = counter::sum(&slots, &self.ids).base;
         let id = |at: u32| self.ids[slots[at as usize].writer() as usize];
@@ -127,8 +127,8 @@ impl<I: KeyIndex> State<I> {
     #[inline]
     pub(crate) fn each_counter(&self, mut take: impl FnMut(KeyId)) {
         for (at, page) in self.pages.iter().enumerate() {
-            for slot in bits(self.existing(page)) {
-                take(KeyId((at * PAGE) as u32 + slot));
+            for bit in bits(self.existing(page)) {
+                take(KeyId((at * PAGE) as u32 + bit));
             }
         }
     }
@@ -137,7 +137,7 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn counters(&self) -> impl Iterator<Item = KeyId> {
         let pages = self.pages.iter().enumerate();
         pages.flat_map(|(at, page)| {
-            bits(self.existing(page)).map(move |slot| KeyId((at * PAGE) as u32 + slot))
+            bits(self.existing(page)).map(move |bit| KeyId((at * PAGE) as u32 + bit))
         })
     }
 
@@ -186,10 +186,10 @@ impl<I: KeyIndex> State<I> {
     #[cfg(feature = "members")]
     pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
         let number = self.numbers.get(writer)?;
-        let (page_at, slot) = super::place(self.keys.find(key)?);
+        let (page_at, bit) = super::place(self.keys.find(key)?);
         let page = self.pages.get(page_at)?;
-        let row = *page.column(number)?.get(slot)?;
-        let sides = page.sides(slot);
+        let row = *page.column(number)?.get(bit)?;
+        let sides = page.sides(bit);
         let side = match sides.binary_search_by_key(&number, |side| side.writer) {
             Ok(at) => sides[at].clone(),
             Err(_) => Side::new(number),
@@ -267,14 +267,14 @@ impl<I: KeyIndex> State<I> {
         self.keys.index()
     }
 
-    /// Checks that there is room for the keys of a message.
+    /// Checks that there is room for the keys of a delta.
     ///
     /// # Errors
     /// [`Error::CountersFull`].
-    pub(crate) fn room_for_keys(&self, message: &Delta, stored: bool) -> Result<(), Error> {
+    pub(crate) fn room_for_keys(&self, delta: &Delta, stored: bool) -> Result<(), Error> {
         match stored {
-            true => self.keys.room_for_stored(&message.keys),
-            false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
+            true => self.keys.room_for_stored(&delta.keys),
+            false => self.keys.room_for(self.keys.new_bytes(&delta.keys)),
         }
     }
 
@@ -287,31 +287,31 @@ impl<I: KeyIndex> State<I> {
     /// The row of one writer in one counter.
     #[cfg(feature = "members")]
     pub(crate) fn row(&self, handle: KeyId, number: u32) -> Option<&Row> {
-        let (page_at, slot) = place(handle);
-        self.pages.get(page_at)?.column(number)?.get(slot)
+        let (page_at, bit) = place(handle);
+        self.pages.get(page_at)?.column(number)?.get(bit)
     }
 
     /// The own writer's row of a counter, if no slot of the counter has more than a row.
     #[cfg(feature = "members")]
     #[inline]
     pub(crate) fn plain_own_row(&self, handle: KeyId) -> Option<&Row> {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at)?;
-        page.own.get(slot).filter(|_| !page.is_odd(slot))
+        page.own.get(bit).filter(|_| !page.is_odd(bit))
     }
 
     /// Whether any writer has a slot in the counter.
     #[inline]
     pub(crate) fn has_slots(&self, handle: KeyId) -> bool {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at);
-        page.is_some_and(|page| page.rows(slot).next().is_some())
+        page.is_some_and(|page| page.rows(bit).next().is_some())
     }
 
     /// The counters of a page in which a slot has more than a row.
     #[inline]
     pub(crate) fn odd_counters(&self, page_at: usize) -> impl Iterator<Item = KeyId> + use<I> {
-        bits(self.pages[page_at].odd()).map(move |slot| KeyId((page_at * PAGE) as u32 + slot))
+        bits(self.pages[page_at].odd()).map(move |bit| KeyId((page_at * PAGE) as u32 + bit))
     }
 
     /// Marks by local number the writers with a slot in a page where some slot has more than a row. A retired
@@ -340,21 +340,21 @@ impl<I: KeyIndex> State<I> {
         for (at, page) in self.pages.iter().enumerate() {
             let columns = writers.iter().filter_map(|writer| page.column(*writer));
             let present = columns.fold(0, |set, column| set | column.present);
-            handles.extend(bits(present).map(|slot| KeyId((at * PAGE) as u32 + slot)));
+            handles.extend(bits(present).map(|bit| KeyId((at * PAGE) as u32 + bit)));
         }
         handles
     }
 
     pub(crate) fn slots(&self, handle: KeyId) -> Vec<Slot> {
-        let (page_at, slot) = place(handle);
+        let (page_at, bit) = place(handle);
         let page = self.pages.get(page_at);
-        page.map_or(Vec::new(), |page| page.slots(slot))
+        page.map_or(Vec::new(), |page| page.slots(bit))
     }
 
-    /// Returns the writers of which a message has something newer, each with its clock here.
+    /// Returns the writers of which a delta has something newer, each with its clock here.
     #[cfg(feature = "members")]
-    pub(crate) fn raised(&self, message: &Delta) -> Vec<(WriterId, u64)> {
-        let held = message
+    pub(crate) fn raised_by(&self, delta: &Delta) -> Vec<(WriterId, u64)> {
+        let held = delta
             .writers
             .iter()
             .map(|entry| (entry, self.held(&entry.writer)));

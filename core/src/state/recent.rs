@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 /// How many of the last changes are stored. A caller that needs more reads everything.
 const KNOWN_MAX: usize = 1_024;
 
-/// The local numbers that changed last, with the epoch of each change, the last one last.
+/// The local numbers of the writers that changed last, with the epoch of each change, the last one last.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     changes: VecDeque<(u64, u32)>,

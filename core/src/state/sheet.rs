@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The clock of a writer in a list that ascends by number, 0 if it is not there.
+/// The entry of a writer in a list that ascends by number, such as its clock. 0 if it is not there.
 pub(crate) fn of(seen: &[(u32, u64)], writer: u32) -> u64 {
     match seen.binary_search_by_key(&writer, |entry| entry.0) {
         Ok(at) => seen[at].1,

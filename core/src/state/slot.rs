@@ -1,19 +1,23 @@
 //! The records of a slot beyond its plain row `(clock, total)`.
 //!
-//! A slot is all that is known of one writer in one counter. Most slots are plain. The rest of theirs is
-//! kept in a [`Side`] beside the pages.
+//! A slot is all that is known of one writer in one counter. Most slots are *plain*: a row and no [`Side`]. The
+//! others are *odd*, and their sides lie beside the rows of the page.
 //!
 //! | record | written by | says |
 //! |---|---|---|
 //! | [`Extra`] | the slot's owner | when this life of the slot began, its last add, its assignment, its expiry, the upper half of a wide total |
-//! | [`Cut`] | any writer | a watermark: everything in the slot up to this clock is cancelled |
+//! | [`Cut`] | any writer | the glossary's *watermark*: everything in the slot up to this clock is cancelled |
 //! | [`Lift`] | any writer | expiries of the slot up to this clock are taken away |
 //! | [`Moved`] | a successor | the slot's writer was retired, and this amount moved to the successor's slot |
 //! | [`Fold`] | a replica that collects | what retired writers' slots still came to when they were dropped |
 //! | [`Withdrawal`] | any writer | one add of the owner's counts under another writer too, and is taken out |
 //!
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
-//! which names the transaction that made it. A delta contains a record if it contains its stamp.
+//! which names the transaction that made it. A delta contains a record if it contains its stamp. No transaction
+//! makes a [`Fold`], because each replica makes the same one. It travels under its owner's last absorption.
+//!
+//! The [join](super::join) says which of two records of a kind wins. A retired writer is *absorbed* by its
+//! successor: these are two words for one event, seen from both ends.
 
 use crate::layers::{GuestPart, Optional};
 use crate::state::page::Row;
@@ -28,9 +32,10 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// sum of 2^27 of them could leave it.
 pub(crate) const WIDE_MAX: i128 = 1 << 100;
 
-/// The transaction that made a record: a writer by its local number, and its clock.
+/// The transaction that made a record: its writer and its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
+    /// The writer's local number in a state, and its place in the writer table in a delta.
     pub(crate) writer: u32,
     pub(crate) clock: u64,
 }
@@ -163,7 +168,7 @@ pub(crate) struct Withdrawal {
 /// The records of one slot beside its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side {
-    /// The slot's writer, by its local number.
+    /// The slot's writer: its local number in a state, and its place in the writer table in a delta.
     pub(crate) writer: u32,
     pub(crate) extra: Option<Box<Extra>>,
     pub(crate) cut: Option<Cut>,

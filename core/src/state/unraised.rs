@@ -1,4 +1,4 @@
-//! The null object of `moved.rs`, for a program that is never a member: it looks at all writers.
+//! The null object of `raised.rs`, for a program that is never a member: it looks at all writers.
 
 use super::State;
 use super::changes::StateMark;
@@ -6,11 +6,11 @@ use super::keys::KeyIndex;
 use alloc::vec::Vec;
 
 impl<I: KeyIndex> State<I> {
-    pub(crate) fn note_moved(&mut self, _: u32) {}
+    pub(crate) fn note_raised(&mut self, _: u32) {}
 
-    pub(crate) fn all_moved(&mut self) {}
+    pub(crate) fn all_raised(&mut self) {}
 
-    pub(crate) fn moved_since(&self, _: &StateMark) -> Option<Vec<u32>> {
+    pub(crate) fn raised_since(&self, _: &StateMark) -> Option<Vec<u32>> {
         None
     }
 

@@ -131,7 +131,7 @@ impl<I: KeyIndex> State<I> {
         if let Some(number) = self.free.update(Vec::pop).flatten() {
             self.ids[number as usize] = writer;
             self.assigned.update(|it| it[number as usize] = self.epoch);
-            self.note_moved(number);
+            self.note_raised(number);
             return number;
         }
         self.ids.push(writer);
@@ -140,7 +140,7 @@ impl<I: KeyIndex> State<I> {
         self.seen_at_last.update(|it| it.push(0));
         self.assigned.update(|it| it.push(self.epoch));
         let number = self.ids.len() as u32 - 1;
-        self.note_moved(number);
+        self.note_raised(number);
         number
     }
 
@@ -157,7 +157,7 @@ impl<I: KeyIndex> State<I> {
         // A mark with the earlier owner of the number is void.
         self.assigned.update(|it| it[OWN as usize] = self.epoch);
         self.clocks[number as usize] = core::mem::take(&mut self.clocks[OWN as usize]);
-        self.all_moved();
+        self.all_raised();
         // The new writer's first transaction builds on everything here.
         self.merged_at.fill(0);
         for page in &mut self.pages {
@@ -181,7 +181,7 @@ impl<I: KeyIndex> State<I> {
         for (number, ..) in gone {
             self.clocks[*number as usize] = 0;
             self.merged_at[*number as usize] = 0;
-            self.note_moved(*number);
+            self.note_raised(*number);
             self.free.update(|it| it.push(*number));
         }
         self.numbers
@@ -217,7 +217,7 @@ impl<I: KeyIndex> State<I> {
     /// Lets the next stored record contain the changed shards of these writers, although their clocks were
     /// stored already.
     ///
-    /// Without the members layer it contains the changed shards of all writers.
+    /// In a program without members it contains the changed shards of all writers.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !MEMBERS {
             let all = self.assigned.update(|it| it.fill(self.epoch));
@@ -230,7 +230,7 @@ impl<I: KeyIndex> State<I> {
         for writer in writers {
             if let Some(number) = self.numbers.get(writer) {
                 self.assigned.update(|it| it[number as usize] = self.epoch);
-                self.note_moved(number);
+                self.note_raised(number);
             }
         }
     }

@@ -495,7 +495,7 @@ impl SyncMachine {
         #[cfg(feature = "members")]
         let raised = {
             self.attribute(replica, None);
-            replica.state.raised(&last.delta)
+            replica.state.raised_by(&last.delta)
         };
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);

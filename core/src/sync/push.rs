@@ -298,7 +298,7 @@ impl SyncMachine {
         #[cfg(feature = "members")]
         let raised = {
             self.attribute(replica, None);
-            replica.state.raised(&message.delta)
+            replica.state.raised_by(&message.delta)
         };
         let new = self.new_of(replica, from, message);
         let changes = &mut self.changed;

@@ -47,8 +47,8 @@ impl Replica {
 
     /// The only writers that may have changed since a mark, if they are few among many.
     fn few_since(&self, mark: &Mark) -> Option<Vec<u32>> {
-        let moved = self.state.moved_since(&mark.state);
-        let mut few = moved.filter(|_| self.state.clocks().len() > FEW_FROM)?;
+        let raised = self.state.raised_since(&mark.state);
+        let mut few = raised.filter(|_| self.state.clocks().len() > FEW_FROM)?;
         few.extend(mark.keyed.writers());
         few.sort_unstable();
         few.dedup();
