@@ -41,7 +41,7 @@ use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::page::Column;
 use crate::state::page::{PAGE, bits};
-use crate::state::slot::{Base, Extra};
+use crate::state::slot::{Assignment, Extra};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -517,10 +517,10 @@ fn digest_survivors(state: &State, handle: KeyId, key: u64, take: &mut dyn FnMut
 }
 
 fn hash_extra(base: u64, extra: &Extra) -> u64 {
-    let (kind, value) = match extra.base {
+    let (kind, value) = match extra.assignment {
         None => (3, 0),
-        Some(Base::Reset) => (4, 0),
-        Some(Base::Set(value)) => (5, value),
+        Some(Assignment::Reset) => (4, 0),
+        Some(Assignment::Set(value)) => (5, value),
     };
     let expiry = extra.expiry.map_or([0; 2], |it| [it.clock, it.until]);
     [extra.born, extra.added, extra.high as u64, value as u64]

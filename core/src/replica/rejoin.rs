@@ -12,7 +12,7 @@ use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
-use crate::state::slot::Base;
+use crate::state::slot::Assignment;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -177,8 +177,8 @@ impl RejoinMut<'_> {
             let draft = &mut drafts[at];
             let (mut cancels, mut left) = (Vec::new(), 0);
             let base = match it.op {
-                Op::Reset => Some(Some(Base::Reset)),
-                Op::Set(value) => Some(Some(Base::Set(value))),
+                Op::Reset => Some(Some(Assignment::Reset)),
+                Op::Set(value) => Some(Some(Assignment::Set(value))),
                 Op::Delete => Some(None),
                 Op::Add(_) | Op::Expire(_) | Op::Persist => None,
             };

@@ -12,7 +12,7 @@
 //!   zero at a new `born`. Watermarks below `born` are void. So a deleted key can be used again at once, and
 //!   watermarks do not pile up.
 //! - **Concurrent assignments.** If several sets and resets survive, one counts: a set before a reset,
-//!   then the greater clock, then the greater writer id ([`RankedBase`]). This order never changes.
+//!   then the greater clock, then the greater writer id ([`RankedAssignment`]). This order never changes.
 //! - **A retired writer is a child** of its successor's slot. Its amount was added to the successor's total. A
 //!   read adds what the child comes to by now, less that amount. A watermark that reaches the retirement
 //!   covers the amount and makes the child void. So retirement changes no value.
@@ -27,8 +27,8 @@
 use crate::layers::{GUESTS, Optional};
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{
-    Base, Cut, Expiry, Extra, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
-    Withdrawal,
+    Assignment, Cut, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
+    WIDE_MAX, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -41,8 +41,8 @@ pub(crate) struct Sum {
     pub(crate) amount: i128,
     /// Whether any add survives, be it of 0.
     pub(crate) adds: bool,
-    /// The greatest base that survives.
-    pub(crate) base: Option<RankedBase>,
+    /// The greatest assignment that survives.
+    pub(crate) assignment: Option<RankedAssignment>,
     /// The longest expiry that survives.
     pub(crate) until: Option<u64>,
 }
@@ -51,13 +51,13 @@ impl Sum {
     fn take(&mut self, other: &Sum) {
         self.amount += other.amount;
         self.adds |= other.adds;
-        self.base = self.base.max(other.base);
+        self.assignment = self.assignment.max(other.assignment);
         self.until = self.until.max(other.until);
     }
 
     /// Whether it makes the counter exist.
     pub(crate) fn exists(&self) -> bool {
-        self.adds || self.base.is_some()
+        self.adds || self.assignment.is_some()
     }
 
     /// Whether a cancel has anything to cancel.
@@ -66,8 +66,10 @@ impl Sum {
     }
 
     pub(crate) fn value(&self) -> Option<i128> {
-        let base = self.base.map_or(0, |base| i128::from(base.value));
-        self.exists().then_some(self.amount + base)
+        let assignment = self
+            .assignment
+            .map_or(0, |assignment| i128::from(assignment.value));
+        self.exists().then_some(self.amount + assignment)
     }
 
     /// When the counter expires, in milliseconds since 1970. `None` if it does not.
@@ -152,16 +154,19 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
     let extra = slot.extra();
     let cut = slot.cut_clock();
     let lifted = cut.max(slot.lift_clock());
-    let base = extra.base.filter(|_| cut == 0).map(|base| RankedBase {
-        set: matches!(base, Base::Set(_)),
-        clock: extra.born,
-        writer: ids[slot.writer() as usize],
-        value: base.value(),
-    });
+    let assignment = extra
+        .assignment
+        .filter(|_| cut == 0)
+        .map(|assignment| RankedAssignment {
+            set: matches!(assignment, Assignment::Set(_)),
+            clock: extra.born,
+            writer: ids[slot.writer() as usize],
+            value: assignment.value(),
+        });
     let mut sum = Sum {
         amount: slot.total() - slot.valid_cut().map_or(0, |cut| cut.total),
         adds: slot.last_add() > cut,
-        base,
+        assignment,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
     sum.amount -= slot.withdrawn();
@@ -169,7 +174,7 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
         let folded = Sum {
             amount: fold.amount,
             adds: fold.adds,
-            base: fold.base,
+            assignment: fold.assignment,
             until: fold.until,
         };
         if let Some(folded) = as_child(slot, fold.clock, folded, 0) {
@@ -303,8 +308,8 @@ impl Act<'_> {
         normalize(slots);
     }
 
-    /// Cancels each slot that is alive, and leaves `base` if there is one.
-    pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
+    /// Cancels each slot that is alive, and leaves `assignment` if there is one.
+    pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, assignment: Option<Assignment>) {
         let sums = sums(slots, self.ids);
         for (slot, sum) in slots.iter_mut().zip(&sums) {
             if slot.writer() != OWN && slot.side.moved.is_none() && sum.is_alive() {
@@ -316,12 +321,17 @@ impl Act<'_> {
             }
         }
         let own = find(slots, OWN);
-        self.cancel_own(slots, base, own.is_ok_and(|at| sums[at].is_alive()));
+        self.cancel_own(slots, assignment, own.is_ok_and(|at| sums[at].is_alive()));
     }
 
-    /// Cancels the own slot, if it is alive, and leaves `base` if there is one.
-    pub(crate) fn cancel_own(&self, slots: &mut Vec<Slot>, base: Option<Base>, own_alive: bool) {
-        if own_alive || base.is_some() {
+    /// Cancels the own slot, if it is alive, and leaves `assignment` if there is one.
+    pub(crate) fn cancel_own(
+        &self,
+        slots: &mut Vec<Slot>,
+        assignment: Option<Assignment>,
+        own_alive: bool,
+    ) {
+        if own_alive || assignment.is_some() {
             let slot = self.begin(slots);
             let born = self.clock;
             slot.set_shard(
@@ -329,7 +339,7 @@ impl Act<'_> {
                 0,
                 Extra {
                     born,
-                    base,
+                    assignment,
                     ..Extra::default()
                 },
             );

@@ -11,7 +11,7 @@ use super::keys::{KeyId, KeyIndex};
 use super::page::{OWN, Row};
 #[cfg(any(test, feature = "members"))]
 use super::slot::Withdrawal;
-use super::slot::{Base, NEVER, Slot};
+use super::slot::{Assignment, NEVER, Slot};
 use super::{State, counter, place};
 use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, detail};
@@ -103,8 +103,8 @@ impl<I: KeyIndex> State<I> {
         let exists = sum.exists();
         match op {
             Op::Add(by) => act.add(slots, by).map_err(|total| overflow(total, by))?,
-            Op::Reset => act.cancel(slots, Some(Base::Reset)),
-            Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
+            Op::Reset => act.cancel(slots, Some(Assignment::Reset)),
+            Op::Set(value) => act.cancel(slots, Some(Assignment::Set(value))),
             _ if !exists => return Ok(false),
             Op::Delete => act.cancel(slots, None),
             Op::Expire(at) => act.expire(slots, at),

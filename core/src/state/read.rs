@@ -105,7 +105,7 @@ impl<I: KeyIndex> State<I> {
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(bit));
         let sums = counter::sums(&slots, &self.ids);
-        let winner = counter::sum(&slots, &self.ids).base;
+        let winner = counter::sum(&slots, &self.ids).assignment;
         let id = |at: u32| self.ids[slots[at as usize].writer() as usize];
         let mut order: Vec<u32> = (0..slots.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
@@ -114,11 +114,13 @@ impl<I: KeyIndex> State<I> {
             if slot.side.moved.is_some() || !sum.exists() {
                 continue;
             }
-            let base = sum.base.filter(|base| Some(*base) == winner);
+            let assignment = sum
+                .assignment
+                .filter(|assignment| Some(*assignment) == winner);
             take(Shard {
                 writer: id(at),
                 clock: slot.row.clock,
-                total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
+                total: sum.amount + assignment.map_or(0, |assignment| i128::from(assignment.value)),
             });
         }
     }

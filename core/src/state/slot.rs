@@ -50,26 +50,26 @@ pub(crate) fn absorption(gone: &[(u32, Stamp, u64)], number: u32) -> Option<Stam
 
 /// The value that a reset or a set left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Base {
+pub(crate) enum Assignment {
     Reset,
     Set(i64),
 }
 
-impl Base {
+impl Assignment {
     pub(crate) fn value(self) -> i64 {
         match self {
-            Base::Reset => 0,
-            Base::Set(value) => value,
+            Assignment::Reset => 0,
+            Assignment::Set(value) => value,
         }
     }
 }
 
-/// A base with the fields that decide between concurrent ones: the greatest counts. A set wins over a reset.
+/// An assignment with the fields that decide between concurrent ones: the greatest counts. A set wins over a reset.
 /// Then the clock and the writer id of the operation decide.
 ///
 /// None of these fields ever changes, even if the writer is absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RankedBase {
+pub(crate) struct RankedAssignment {
     pub(crate) set: bool,
     pub(crate) clock: u64,
     pub(crate) writer: WriterId,
@@ -96,7 +96,7 @@ pub(crate) struct Extra {
     /// The clock of the owner's last add in this life, 0 for none.
     pub(crate) added: u64,
     /// The assignment. The owner made it at `born`.
-    pub(crate) base: Option<Base>,
+    pub(crate) assignment: Option<Assignment>,
     pub(crate) expiry: Option<Expiry>,
     /// Whether another writer's amount was moved here in this life.
     pub(crate) absorbed: bool,
@@ -136,7 +136,7 @@ pub(crate) struct Fold {
     /// The children's surviving amounts, less the amounts that were moved.
     pub(crate) amount: i128,
     pub(crate) adds: bool,
-    pub(crate) base: Option<RankedBase>,
+    pub(crate) assignment: Option<RankedAssignment>,
     /// The longest of the children's expiries.
     pub(crate) until: Option<u64>,
 }
@@ -144,7 +144,7 @@ pub(crate) struct Fold {
 impl Fold {
     /// Whether nothing is left of the children.
     pub(crate) fn is_empty(&self) -> bool {
-        self.amount == 0 && !self.adds && self.base.is_none() && self.until.is_none()
+        self.amount == 0 && !self.adds && self.assignment.is_none() && self.until.is_none()
     }
 }
 
@@ -351,10 +351,10 @@ impl Slot {
         let extra = self.extra();
         let total = self.total();
         let signed = |value: i64| value as u64 ^ 1 << 63; // keeps the order
-        let (kind, value) = match extra.base {
+        let (kind, value) = match extra.assignment {
             None => (0, 0),
-            Some(Base::Reset) => (1, 0),
-            Some(Base::Set(value)) => (2, signed(value)),
+            Some(Assignment::Reset) => (1, 0),
+            Some(Assignment::Set(value)) => (2, signed(value)),
         };
         let expiry = extra.expiry.unwrap_or(Expiry { clock: 0, until: 0 });
         [

@@ -94,7 +94,7 @@ pub(crate) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
         clock,
         amount: sum.amount - moved,
         adds: sum.adds,
-        base: sum.base,
+        assignment: sum.assignment,
         until: sum.until,
     };
     if fold.is_empty() {
@@ -106,7 +106,7 @@ pub(crate) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
         fold.clock = fold.clock.max(old.clock);
         fold.amount += old.amount;
         fold.adds |= old.adds;
-        fold.base = fold.base.max(old.base);
+        fold.assignment = fold.assignment.max(old.assignment);
         fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
     let fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
@@ -137,15 +137,15 @@ fn settle_slot(
             *waits |= dead;
         }
     }
-    if extra.base.is_some()
+    if extra.assignment.is_some()
         && let Some(cut) = slot.valid_cut()
     {
         match stable(cut.by) {
-            true => extra.base = None,
+            true => extra.assignment = None,
             false => *waits = true,
         }
     }
-    if extra.born > 0 && extra.base.is_none() {
+    if extra.born > 0 && extra.assignment.is_none() {
         match stable(own(extra.born)) {
             true => extra.born = 0,
             false => *waits = true,

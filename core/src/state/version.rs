@@ -3,7 +3,7 @@
 use super::State;
 use super::keys::KeyIndex;
 use crate::hash::{fold, hash_bytes};
-use crate::state::slot::{RankedBase, Slot, Stamp};
+use crate::state::slot::{RankedAssignment, Slot, Stamp};
 
 impl<I: KeyIndex> State<I> {
     /// Returns a number that changes whenever anything about the counter does: by an operation, by a merge,
@@ -56,9 +56,9 @@ impl<I: KeyIndex> State<I> {
                 writer: slot.writer(),
                 clock: it.clock,
             };
-            let base = it.base.map_or(
+            let assignment = it.assignment.map_or(
                 0,
-                |RankedBase {
+                |RankedAssignment {
                      set,
                      clock,
                      writer,
@@ -75,7 +75,14 @@ impl<I: KeyIndex> State<I> {
             take(
                 4,
                 by,
-                &[low, high, u64::from(it.adds), base, until[0], until[1]],
+                &[
+                    low,
+                    high,
+                    u64::from(it.adds),
+                    assignment,
+                    until[0],
+                    until[1],
+                ],
             );
         }
         for it in side.withdrawals.iter() {
@@ -93,7 +100,7 @@ mod tests {
     use super::*;
     use crate::layers::Optional;
     use crate::state::page::Row;
-    use crate::state::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
+    use crate::state::slot::{Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
     use crate::writer_id::{Space, WriterId};
     use alloc::boxed::Box;
     use alloc::vec::Vec;
@@ -115,7 +122,7 @@ mod tests {
         let extra = Extra {
             born: 2,
             added: 3,
-            base: Some(Base::Set(1)),
+            assignment: Some(Assignment::Set(1)),
             expiry: Some(Expiry { clock: 3, until: 9 }),
             ..Extra::default()
         };
@@ -138,7 +145,7 @@ mod tests {
             clock: 8,
             amount: 12,
             adds: true,
-            base: Some(RankedBase {
+            assignment: Some(RankedAssignment {
                 set: true,
                 clock: 13,
                 writer: id(3),
@@ -168,8 +175,8 @@ mod tests {
         |slot| slot.side.extra.as_mut().unwrap().high = 1,
         |slot| slot.side.extra.as_mut().unwrap().born = 1,
         |slot| slot.side.extra.as_mut().unwrap().added = 1,
-        |slot| slot.side.extra.as_mut().unwrap().base = None,
-        |slot| slot.side.extra.as_mut().unwrap().base = Some(Base::Reset),
+        |slot| slot.side.extra.as_mut().unwrap().assignment = None,
+        |slot| slot.side.extra.as_mut().unwrap().assignment = Some(Assignment::Reset),
         |slot| slot.side.extra.as_mut().unwrap().expiry = None,
         |slot| slot.side.extra.as_mut().unwrap().absorbed = true,
         |slot| slot.side.cut = None,
@@ -189,14 +196,14 @@ mod tests {
         |slot| slot.side.fold.stored().as_mut().unwrap().clock = 1,
         |slot| slot.side.fold.stored().as_mut().unwrap().amount += 1 << 64,
         |slot| slot.side.fold.stored().as_mut().unwrap().adds = false,
-        |slot| slot.side.fold.stored().as_mut().unwrap().base = None,
+        |slot| slot.side.fold.stored().as_mut().unwrap().assignment = None,
         |slot| {
             slot.side
                 .fold
                 .stored()
                 .as_mut()
                 .unwrap()
-                .base
+                .assignment
                 .as_mut()
                 .unwrap()
                 .value = 1
@@ -207,7 +214,7 @@ mod tests {
                 .stored()
                 .as_mut()
                 .unwrap()
-                .base
+                .assignment
                 .as_mut()
                 .unwrap()
                 .set = false

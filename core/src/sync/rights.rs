@@ -345,9 +345,10 @@ fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bo
     };
     let held = replica.state.slot_of(key, writer);
     let held = held.map_or(Extra::default(), |held| held.extra());
-    let base = extra.base.is_none() || extra.base == held.base && extra.born == held.born;
+    let assignment = extra.assignment.is_none()
+        || extra.assignment == held.assignment && extra.born == held.born;
     let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;
-    side.cut.is_none() && side.lift.is_none() && base && expiry
+    side.cut.is_none() && side.lift.is_none() && assignment && expiry
 }
 
 #[cfg(test)]

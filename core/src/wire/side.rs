@@ -8,8 +8,8 @@ use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;
 use crate::state::slot::{
-    Base, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
-    Withdrawal,
+    Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
+    WIDE_MAX, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -97,8 +97,11 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
     let parts = bit(extra.born != 0, BORN)
         | bit(extra.added != clock, ADDED)
         | bit(extra.high != 0, HIGH)
-        | bit(extra.base == Some(Base::Reset), BASE_RESET)
-        | bit(matches!(extra.base, Some(Base::Set(_))), BASE_SET)
+        | bit(extra.assignment == Some(Assignment::Reset), BASE_RESET)
+        | bit(
+            matches!(extra.assignment, Some(Assignment::Set(_))),
+            BASE_SET,
+        )
         | bit(extra.expiry.is_some(), EXPIRY)
         | bit(extra.absorbed, ABSORBED);
     put_varint(out, parts);
@@ -118,7 +121,7 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
     if extra.high != 0 {
         put_varint(out, zigzag(extra.high));
     }
-    if let Some(Base::Set(value)) = extra.base {
+    if let Some(Assignment::Set(value)) = extra.assignment {
         put_varint(out, zigzag(value));
     }
     if let Some(expiry) = extra.expiry {
@@ -131,15 +134,15 @@ fn put_fold(out: &mut Vec<u8>, fold: &Fold, lo: u64) {
     put_varint(out, fold.clock - lo - 1);
     put_wide(out, fold.amount);
     let parts = bit(fold.adds, FOLD_ADDS)
-        | bit(fold.base.is_some_and(|base| !base.set), FOLD_RESET)
-        | bit(fold.base.is_some_and(|base| base.set), FOLD_SET)
+        | bit(fold.assignment.is_some_and(|it| !it.set), FOLD_RESET)
+        | bit(fold.assignment.is_some_and(|it| it.set), FOLD_SET)
         | bit(fold.until.is_some(), FOLD_UNTIL);
     put_varint(out, parts);
-    if let Some(base) = &fold.base {
-        put_varint(out, base.clock);
-        out.extend_from_slice(base.writer.as_bytes());
-        if base.set {
-            put_varint(out, zigzag(base.value));
+    if let Some(it) = &fold.assignment {
+        put_varint(out, it.clock);
+        out.extend_from_slice(it.writer.as_bytes());
+        if it.set {
+            put_varint(out, zigzag(it.value));
         }
     }
     if let Some(until) = fold.until {
@@ -327,9 +330,9 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
             return Err(reader.fail(Error::Number));
         }
     }
-    extra.base = match bases {
-        BASE_RESET => Some(Base::Reset),
-        BASE_SET => Some(Base::Set(unzigzag(reader.varint()))),
+    extra.assignment = match bases {
+        BASE_RESET => Some(Assignment::Reset),
+        BASE_SET => Some(Assignment::Set(unzigzag(reader.varint()))),
         _ => None,
     };
     if parts & EXPIRY != 0 {
@@ -340,7 +343,7 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     }
     let ordered = (extra.added == 0 || extra.added >= extra.born)
         && extra.expiry.is_none_or(|expiry| expiry.clock >= extra.born)
-        && (extra.base.is_none() || extra.born > 0);
+        && (extra.assignment.is_none() || extra.born > 0);
     if !ordered {
         return Err(reader.malformed(Rule::Life));
     }
@@ -366,10 +369,10 @@ fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
     if parts >= FOLD_UNTIL << 1 || bases == FOLD_RESET | FOLD_SET {
         return Err(reader.malformed(Rule::SideParts));
     }
-    let mut base = None;
+    let mut assignment = None;
     if bases != 0 {
         let set = bases == FOLD_SET;
-        base = Some(RankedBase {
+        assignment = Some(RankedAssignment {
             set,
             clock: reader.varint(),
             writer: WriterId::from_bytes(reader.array()),
@@ -380,7 +383,7 @@ fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
         clock,
         amount,
         adds: parts & FOLD_ADDS != 0,
-        base,
+        assignment,
         until: match parts & FOLD_UNTIL {
             0 => None,
             _ => Some(read_until(reader)),

@@ -10,7 +10,7 @@ use crate::message::records::{Admit, Fence, Retired};
 use crate::state::page::Row;
 use crate::state::page::{OWN, PAGE};
 use crate::state::slot::{
-    Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal,
+    Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, RankedAssignment, Slot, Withdrawal,
 };
 use crate::state::sweep::fold;
 use crate::state::vector::VersionVector;
@@ -176,7 +176,7 @@ fn what_is_folded_adds_up() {
     let sum = |amount, adds, value, until| counter::Sum {
         amount,
         adds,
-        base: Some(RankedBase {
+        assignment: Some(RankedAssignment {
             set: true,
             clock: 1,
             writer: ids()[1],
@@ -193,11 +193,17 @@ fn what_is_folded_adds_up() {
     fold(&mut parent, 5, &sum(1, true, 2, 200), 4);
     let second = fold_of(&parent);
     assert_eq!((second.clock, second.amount, second.adds), (6, 3, true));
-    assert_eq!((second.base, second.until), (first.base, Some(100)));
+    assert_eq!(
+        (second.assignment, second.until),
+        (first.assignment, Some(100))
+    );
     fold(&mut parent, 8, &sum(0, false, 9, 50), 0);
     let third = fold_of(&parent);
     assert_eq!((third.clock, third.amount, third.adds), (8, 3, true));
-    assert_eq!((third.base.unwrap().value, third.until), (9, Some(100)));
+    assert_eq!(
+        (third.assignment.unwrap().value, third.until),
+        (9, Some(100))
+    );
     // An expiry that is lifted by now is not to come back under a later clock.
     for (lifted, until) in [(7, Some(300)), (8, None), (9, None)] {
         let mut parent = parent.clone();
@@ -240,9 +246,9 @@ fn the_begin_of_a_life_is_forgotten_when_all_have_seen_it() {
     assert_eq!((left[0].born(), waits), (0, false));
     assert_eq!(left, [plain(1, 6, 7)]);
     assert_eq!(swept(&one, &[by(1, 4)]), (one.to_vec(), false, true));
-    // A base is of the clock at which the life began.
+    // An assignment is of the clock at which the life began.
     let with = Extra {
-        base: Some(Base::Set(3)),
+        assignment: Some(Assignment::Set(3)),
         ..extra
     };
     let mut one = [slot(1, 6, with)];
@@ -250,9 +256,9 @@ fn the_begin_of_a_life_is_forgotten_when_all_have_seen_it() {
     cut(&mut one[0], 5, 0, by(2, 9));
     assert_eq!(swept(&one, &[by(2, 9)]), (one.to_vec(), false, true));
     let left = &swept(&one, &[]).0[0];
-    assert_eq!((left.extra().base, left.born()), (None, 0));
+    assert_eq!((left.extra().assignment, left.born()), (None, 0));
     let left = &swept(&one, &[by(1, 4)]).0[0];
-    assert_eq!((left.extra().base, left.born()), (None, 4));
+    assert_eq!((left.extra().assignment, left.born()), (None, 4));
 }
 
 #[test]
@@ -296,7 +302,7 @@ fn a_lift_goes_with_what_it_lifts() {
             clock,
             amount,
             adds: false,
-            base: None,
+            assignment: None,
             until: Some(100),
         })));
         one

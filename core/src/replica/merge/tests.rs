@@ -90,7 +90,7 @@ fn a_fold_that_is_covered_is_not_taken() {
         clock: 8,
         amount: -2,
         adds: true,
-        base: None,
+        assignment: None,
         until: None,
     })));
     there.state.put_slots(handle, [own, vec![folded]].concat());

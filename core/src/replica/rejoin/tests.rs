@@ -155,7 +155,7 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
             clock,
             amount: 1,
             adds: false,
-            base: None,
+            assignment: None,
             until: None,
         })));
         assert_eq!(again(&replica, &[folded], 4), done);

@@ -205,7 +205,7 @@ fn a_fold_is_a_child_like_any_other() {
         clock,
         amount: 3,
         adds: true,
-        base: None,
+        assignment: None,
         until: Some(100),
     };
     let of = |at, cut_at, lift_at| {
@@ -315,7 +315,7 @@ fn a_cancel_notes_what_it_sees_alive_and_nothing_else() {
     let own = slots[0].clone();
     act(96, &ids).cancel(&mut slots, None);
     assert_eq!(slots[0], own);
-    act(97, &ids).cancel(&mut slots, Some(Base::Set(6)));
+    act(97, &ids).cancel(&mut slots, Some(Assignment::Set(6)));
     assert_eq!(value(&slots), Some(6));
 }
 
@@ -430,7 +430,7 @@ fn what_can_mean_nothing_any_more_is_dropped() {
             clock,
             amount: 3,
             adds: true,
-            base: None,
+            assignment: None,
             until: Some(100),
         }))
     };
@@ -483,7 +483,7 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
                 clock,
                 amount: 3,
                 adds: true,
-                base: None,
+                assignment: None,
                 until,
             })));
             assert_eq!(lifts(&[folded]), stays && until.is_some());

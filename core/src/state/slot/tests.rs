@@ -43,7 +43,7 @@ fn full() -> Side {
         clock: 30,
         amount: 1,
         adds: false,
-        base: None,
+        assignment: None,
         until: None,
     })));
     side
@@ -157,7 +157,7 @@ fn a_side_is_empty_without_records_only() {
         |fold| fold.adds = true,
         |fold| fold.until = Some(3),
         |fold| {
-            fold.base = Some(RankedBase {
+            fold.assignment = Some(RankedAssignment {
                 set: false,
                 clock: 1,
                 writer: WriterId::from_bytes([1; 16]),
@@ -207,35 +207,38 @@ fn renumbering_reaches_each_record() {
 
 #[test]
 fn a_set_beats_a_reset_whatever_their_clocks() {
-    let base = |set, clock, byte, value| RankedBase {
+    let assignment = |set, clock, byte, value| RankedAssignment {
         set,
         clock,
         writer: WriterId::from_bytes([byte; 16]),
         value,
     };
-    assert!(base(true, 1, 1, 0) > base(false, 9, 9, 0));
-    assert!(base(true, 2, 1, 0) > base(true, 1, 9, 9));
-    assert!(base(true, 2, 2, 0) > base(true, 2, 1, 9));
-    assert_eq!((Base::Reset.value(), Base::Set(-4).value()), (0, -4));
+    assert!(assignment(true, 1, 1, 0) > assignment(false, 9, 9, 0));
+    assert!(assignment(true, 2, 1, 0) > assignment(true, 1, 9, 9));
+    assert!(assignment(true, 2, 2, 0) > assignment(true, 2, 1, 9));
+    assert_eq!(
+        (Assignment::Reset.value(), Assignment::Set(-4).value()),
+        (0, -4)
+    );
 }
 
 /// All replicas keep the same one of two contents of one clock: the one of the greater total.
 #[test]
 fn contents_of_one_clock_are_ordered_by_what_they_come_to() {
     let of = |clock, total, extra| slot(clock, total, extra).rank();
-    let base = |base| Extra {
+    let assignment = |assignment| Extra {
         born: 3,
-        base,
+        assignment,
         ..Extra::default()
     };
     let totals = [-1 << 70, -1 << 64, -2, -1, 0, 1, 1 << 63, 1 << 64, 1 << 70];
-    let totals = totals.map(|total| of(5, total, base(None)));
+    let totals = totals.map(|total| of(5, total, assignment(None)));
     assert!(totals.is_sorted_by(|a, b| a < b));
-    let sets = [i64::MIN, -1, 0, 1, i64::MAX].map(|value| Some(Base::Set(value)));
-    let bases = [None, Some(Base::Reset)].into_iter().chain(sets);
-    let bases: Vec<_> = bases.map(|it| of(5, 7, base(it))).collect();
+    let sets = [i64::MIN, -1, 0, 1, i64::MAX].map(|value| Some(Assignment::Set(value)));
+    let bases = [None, Some(Assignment::Reset)].into_iter().chain(sets);
+    let bases: Vec<_> = bases.map(|it| of(5, 7, assignment(it))).collect();
     assert!(bases.is_sorted_by(|a, b| a < b));
-    assert!(of(6, -1 << 70, base(None)) > of(5, 1 << 70, base(None)));
+    assert!(of(6, -1 << 70, assignment(None)) > of(5, 1 << 70, assignment(None)));
 }
 
 fn withdrawal(clock: u64, several: bool, by: Stamp) -> Withdrawal {

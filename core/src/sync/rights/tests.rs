@@ -7,7 +7,7 @@ use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Bye};
 use crate::once::Once;
 use crate::replica::Scan;
-use crate::state::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
+use crate::state::slot::{Assignment, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
 use alloc::boxed::Box;
@@ -189,7 +189,7 @@ fn only_editors_cancel() {
     let extra = |side: &mut Side, extra| side.extra = Some(Box::new(extra));
     let base = |base| Extra {
         born: 1,
-        base: Some(base),
+        assignment: Some(base),
         ..Extra::default()
     };
     let cut = beside(|side, by| {
@@ -197,8 +197,8 @@ fn only_editors_cancel() {
         side.cut = Some(Cut { clock, total, by });
     });
     let lift = beside(|side, by| side.lift = Some(Box::new(Lift { clock: 1, by })));
-    let set = beside(|side, _| extra(side, base(Base::Set(5))));
-    let reset = beside(|side, _| extra(side, base(Base::Reset)));
+    let set = beside(|side, _| extra(side, base(Assignment::Set(5))));
+    let reset = beside(|side, _| extra(side, base(Assignment::Reset)));
     let expires = beside(|side, _| {
         let expiry = Some(Expiry { clock: 1, until: 9 });
         let it = Extra::default();
@@ -359,7 +359,7 @@ fn nobody_but_a_member_takes_over_or_withdraws() {
             clock: by.clock,
             amount: 5,
             adds: true,
-            base: None,
+            assignment: None,
             until: None,
         })));
     });
@@ -405,7 +405,7 @@ fn what_was_set_before_stays() {
         .sides
         .iter_mut()
         .filter_map(|it| it.side.extra.as_mut());
-    extras.for_each(|extra| extra.base = Some(Base::Set(6)));
+    extras.for_each(|extra| extra.assignment = Some(Assignment::Set(6)));
     let refused = end.sync.may_tell(&end.replica, LINK, &other);
     assert_eq!(refused, Err(Error::BeyondRole));
 }
