@@ -16,6 +16,7 @@
 //! | changes of the members (`members`, `role`) | a record about a writer, as a local write; what this replica may write |
 //! | another writer id (`fork`, `rejoin`) | leave the id behind; or take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `adds`, `restore`) | records since a mark; or the state in parts; and back |
+//! | a read (`version`, the rest in the state) | the counter's slots |
 //! | a call of the layer above (`quota`) | the six points at which a replica calls its quota |
 //! | tests (`local`) | private state as text, with the feature `explore` |
 //!
@@ -56,6 +57,7 @@ mod scan;
 mod snapshot;
 mod standing;
 mod transaction;
+mod version;
 mod votes;
 
 pub use build::Mark;
@@ -425,16 +427,6 @@ impl Replica {
     #[cfg(feature = "members")]
     pub fn changed_since(&self, moment: Moment, from: u32) -> Option<impl Iterator<Item = KeyId>> {
         self.state.changed_since(moment, from)
-    }
-
-    /// A number that changes whenever anything about the counter does: by an operation, by a merge,
-    /// and when it expires by [`set_time`](Replica::set_time). Changes of other counters leave it alone.
-    /// Retirement and collection may change it too, because they move the counter's records. 0 if nothing is
-    /// known of the counter.
-    ///
-    /// It is a hash, and means nothing elsewhere.
-    pub fn version(&self, key: &str) -> u64 {
-        self.state.version(key)
     }
 
     /// Gives back memory that growth has set aside. Worth its time after a large load.

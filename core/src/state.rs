@@ -41,7 +41,7 @@
 //! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lives and expiries mean, what is a counter's value, and what does an operation do? |
 //! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
-//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], [`version`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
+//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised` and its null object `unraised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
 //!
 //! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
 //! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to
@@ -75,7 +75,6 @@ mod table;
 #[cfg(not(feature = "members"))]
 mod unraised;
 pub(crate) mod vector;
-mod version;
 pub(crate) mod writers;
 
 use crate::error::Error;

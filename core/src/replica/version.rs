@@ -1,97 +1,97 @@
 //! Versions of single counters: whether a counter has changed, as a number that a caller can compare.
 
-use super::State;
-use super::keys::KeyIndex;
+use super::Replica;
 use crate::hash::{fold, hash_bytes};
+use crate::layers::State;
 use crate::state::slot::{RankedAssignment, Slot, Stamp};
 
-impl<I: KeyIndex> State<I> {
+impl Replica {
     /// Returns a number that changes whenever anything about the counter does: by an operation, by a merge,
-    /// and when it expires by [`set_time`](State::set_time). Changes of other counters do not change it.
+    /// and when it expires by [`set_time`](Replica::set_time). Changes of other counters do not change it.
     ///
     /// Retirement and collection may change it, because they may move the records of the counter. It is 0 if
     /// this replica has no record of the counter.
     ///
     /// It is a hash, and means nothing elsewhere.
-    pub(crate) fn version(&self, key: &str) -> u64 {
-        let Some(handle) = self.keys.find(key) else {
+    pub fn version(&self, key: &str) -> u64 {
+        let Some(handle) = self.handle(key) else {
             return 0;
         };
-        let slots = self.slots(handle);
+        let slots = self.state.slots(handle);
         if slots.is_empty() {
             return 0;
         }
         // A sum, because local numbers, by which slots are ordered, may change.
-        let hashes = slots.iter().map(|slot| self.slot_version(slot));
+        let hashes = slots.iter().map(|slot| slot_version(&self.state, slot));
         let slots = hashes.fold(0, u64::wrapping_add);
         fold(slots, u64::from(self.value_at(handle).is_some())).max(1)
     }
+}
 
-    /// A hash of all records of a slot.
-    fn slot_version(&self, slot: &Slot) -> u64 {
-        let id = |writer: u32| hash_bytes(0, self.ids[writer as usize].as_bytes());
-        let mut hash = slot.rank().into_iter().fold(id(slot.writer()), fold);
-        // Each record has a number of its own, so that no two kinds are confused.
-        let mut take = |record: u64, by: Stamp, words: &[u64]| {
-            let begin = [record, id(by.writer), by.clock];
-            hash = begin
-                .into_iter()
-                .chain(words.iter().copied())
-                .fold(hash, fold);
-        };
-        let halves = |wide: i128| [wide as u64, (wide >> 64) as u64];
-        let side = &slot.side;
-        if let Some(cut) = &side.cut {
-            let [low, high] = halves(cut.total);
-            take(1, cut.by, &[cut.clock, low, high]);
-        }
-        if let Some(lift) = &side.lift {
-            take(2, lift.by, &[lift.clock]);
-        }
-        if let Some(moved) = &*side.moved {
-            take(3, moved.to, &halves(moved.amount));
-        }
-        if let Some(it) = &*side.fold {
-            let by = Stamp {
-                writer: slot.writer(),
-                clock: it.clock,
-            };
-            let assignment = it.assignment.map_or(
-                0,
-                |RankedAssignment {
-                     set,
-                     clock,
-                     writer,
-                     value,
-                 }| {
-                    let words = [u64::from(set), clock, value as u64];
-                    words
-                        .into_iter()
-                        .fold(hash_bytes(1, writer.as_bytes()), fold)
-                },
-            );
-            let [low, high] = halves(it.amount);
-            let until = it.until.map_or([0, 0], |until| [1, until]);
-            take(
-                4,
-                by,
-                &[
-                    low,
-                    high,
-                    u64::from(it.adds),
-                    assignment,
-                    until[0],
-                    until[1],
-                ],
-            );
-        }
-        for it in side.withdrawals.iter() {
-            let [low, high] = halves(it.amount);
-            let several = u64::from(it.several);
-            take(5, it.by, &[it.clock, low, high, it.before, several]);
-        }
-        hash
+/// A hash of all records of a slot.
+fn slot_version(state: &State, slot: &Slot) -> u64 {
+    let id = |writer: u32| hash_bytes(0, state.id(writer).as_bytes());
+    let mut hash = slot.rank().into_iter().fold(id(slot.writer()), fold);
+    // Each record has a number of its own, so that no two kinds are confused.
+    let mut take = |record: u64, by: Stamp, words: &[u64]| {
+        let begin = [record, id(by.writer), by.clock];
+        hash = begin
+            .into_iter()
+            .chain(words.iter().copied())
+            .fold(hash, fold);
+    };
+    let halves = |wide: i128| [wide as u64, (wide >> 64) as u64];
+    let side = &slot.side;
+    if let Some(cut) = &side.cut {
+        let [low, high] = halves(cut.total);
+        take(1, cut.by, &[cut.clock, low, high]);
     }
+    if let Some(lift) = &side.lift {
+        take(2, lift.by, &[lift.clock]);
+    }
+    if let Some(moved) = &*side.moved {
+        take(3, moved.to, &halves(moved.amount));
+    }
+    if let Some(it) = &*side.fold {
+        let by = Stamp {
+            writer: slot.writer(),
+            clock: it.clock,
+        };
+        let assignment = it.assignment.map_or(
+            0,
+            |RankedAssignment {
+                 set,
+                 clock,
+                 writer,
+                 value,
+             }| {
+                let words = [u64::from(set), clock, value as u64];
+                words
+                    .into_iter()
+                    .fold(hash_bytes(1, writer.as_bytes()), fold)
+            },
+        );
+        let [low, high] = halves(it.amount);
+        let until = it.until.map_or([0, 0], |until| [1, until]);
+        take(
+            4,
+            by,
+            &[
+                low,
+                high,
+                u64::from(it.adds),
+                assignment,
+                until[0],
+                until[1],
+            ],
+        );
+    }
+    for it in side.withdrawals.iter() {
+        let [low, high] = halves(it.amount);
+        let several = u64::from(it.several);
+        take(5, it.by, &[it.clock, low, high, it.before, several]);
+    }
+    hash
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
         let version = |change: Change| {
             let mut slot = slot(0);
             change(&mut slot);
-            one.slot_version(&slot)
+            slot_version(&one, &slot)
         };
         let mut versions: Vec<u64> = CHANGES.map(version).into();
         versions.sort_unstable();
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn local_numbers_are_not_in_the_version() {
         let version = |of: &State| {
-            let at = |byte: u8| of.numbers.get(&id(byte)).unwrap();
+            let at = |byte: u8| of.number_of(&id(byte)).unwrap();
             let mut slot = slot(at(1));
             slot.side.cut.as_mut().unwrap().by.writer = at(2);
             slot.side.lift.as_mut().unwrap().by.writer = at(3);
             slot.side.moved.stored().as_mut().unwrap().to.writer = at(2);
             slot.side.withdrawals.stored()[0].by.writer = at(3);
-            of.slot_version(&slot)
+            slot_version(of, &slot)
         };
         let mut other = State::new(Space::default(), id(3));
         other.number(id(2));
