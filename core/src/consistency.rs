@@ -1,10 +1,10 @@
 //! Consistency levels and sessions: which transactions count, here and at members.
 //!
 //! # What it adds
-//! A writer may be over, and then only a part of its transactions counts. So a version vector alone does not say
-//! what a replica vouches for. [`Consistency`] does: it reads the state, the membership and the journal, and
-//! changes nothing. It also reads and writes *tokens*, by which a client carries what its session depends on to
-//! another replica.
+//! A writer may be over, and then only a part of its transactions counts. So a version vector alone does not
+//! say what a replica vouches for. [`Consistency`] does: it reads the state, the membership and the journal,
+//! and changes nothing. It also reads and writes *tokens*, by which a client carries what its session depends
+//! on to another replica.
 //!
 //! # What it guarantees
 //! - **A member vouches for a transaction only if it counts**, in the writer's own shards or in its successor's.
@@ -13,14 +13,14 @@
 //! - **A replica that covers a token shows everything that its session has read and written.**
 //!
 //! # What it follows, and where it departs
-//! Levels are quorum consensus (Gifford 1979), without a version number for each value: answers are merged. Tokens
-//! give the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994). One vector stands
-//! for the read set and for the write set, because a replica's view is a causal cut.
+//! Levels are quorum consensus (Gifford 1979), without a version number for each value: answers are merged.
+//! Tokens give the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994). One
+//! vector stands for the read set and for the write set, because a replica's view is a causal cut.
 
 #[cfg(feature = "tokens")]
 use crate::bounds::TOKEN_WRITERS_MAX;
 #[cfg(feature = "tokens")]
-use crate::error::{Error, detail};
+use crate::error::{Error, TokenError, detail};
 use crate::layers::State;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
@@ -79,8 +79,8 @@ impl<'a> Consistency<'a> {
         }
     }
 
-    /// The number of unconfirmed transactions, of this and of earlier writers: no member is known to have them.
-    /// 0 while the space is open.
+    /// The number of unconfirmed transactions, of this and of earlier writers: no member is known to have
+    /// them. 0 while the space is open.
     #[inline]
     pub fn unconfirmed(self) -> usize {
         self.rejoin.unheld(self.membership)
@@ -203,7 +203,7 @@ impl<'a> Consistency<'a> {
     /// ones are left out: all members, and all guests that they sponsor, are known to have these.
     ///
     /// # Errors
-    /// [`Error::TokenFull`] if there are still too many.
+    /// [`TokenError::TokenFull`] if there are still too many.
     #[cfg(feature = "tokens")]
     pub fn token(self, before: &Token) -> Result<Token, Error> {
         let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
@@ -218,14 +218,15 @@ impl<'a> Consistency<'a> {
     /// Rejects a token to which the next transaction could not be added.
     ///
     /// # Errors
-    /// [`Error::TokenFull`].
+    /// [`TokenError::TokenFull`].
     #[cfg(feature = "tokens")]
     pub fn room_in_token(self, before: &Token) -> Result<(), Error> {
         let writers = self.unheld_of(before.vector()).len() + 1;
         match writers > TOKEN_WRITERS_MAX {
-            true => Err(Error::TokenFull {
+            true => Err(TokenError::TokenFull {
                 writers: detail(writers),
-            }),
+            }
+            .into()),
             false => Ok(()),
         }
     }

@@ -150,6 +150,8 @@
 //!
 //! # Errors
 //! An operation, a message or a frame that is refused with an [`Error`] has changed nothing.
+//! [`Error`] has one small enum for each boundary, such as [`WriteError`] and [`DecodeError`].
+//! [`Error::kind`] is the error without its details.
 //! [`Error::code`] is a stable name for programs, and `docs/errors.md` lists all of them for people.
 //! Every size and count has a bound in [`bounds`], which is checked before memory is allocated for it.
 //! Arithmetic is checked: an add that does not fit is refused, and no total ever wraps.
@@ -169,8 +171,8 @@
 //! # Where things are
 //! Each folder or file of `core/src` in this table is one layer, or a part of the ground below all layers. A
 //! layer names the ground, and layers that come earlier in the table. `layers` is the exception: it chooses
-//! which layers a build has, so it names those, and everybody may name it. By it `replica` meets `quota`, which
-//! is above. `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
+//! which layers a build has, so it names those, and everybody may name it. By it `replica` meets `quota`,
+//! which is above. `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
 //!
 //! The module page of a layer says what the layer adds, what it guarantees, and which paper it follows.
 //! `cargo doc --document-private-items` shows these pages, and makes links of the following names.
@@ -237,9 +239,16 @@ mod writer_id;
 pub(crate) use list::list;
 
 pub use consistency::Consistency;
+#[cfg(feature = "guests")]
+pub use error::ScopeError;
+#[cfg(feature = "tokens")]
+pub use error::TokenError;
+pub use error::{
+    AdmissionError, DecodeError, Detail, Error, ErrorKind, Limited, LinkError, MemberError,
+    MergeError, Missing, Rule, WriteError,
+};
 #[cfg(feature = "budgets")]
-pub use error::Short;
-pub use error::{Detail, Error, Limited, Missing, Rule};
+pub use error::{QuotaError, Short};
 pub use forks::{Contents, Evidence, Fault, Forks};
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};

@@ -17,8 +17,8 @@
 //! - **Sequence.** No number is handed out twice.
 //! - **Rate limit.** All members together bring in no more than the limit.
 //!
-//! All four need correct writers. Two processes with one writer id can overdraw an account. A replica that merges
-//! such an account reports a fault ([`overdrawn`]).
+//! All four need correct writers. Two processes with one writer id can overdraw an account. A replica that
+//! merges such an account reports a fault ([`overdrawn`]).
 //!
 //! # What it follows, and where it departs
 //! | source | used here | departure |
@@ -59,10 +59,10 @@
 //! rights and numbers from each other in `sync/wants`.
 //!
 //! # Why it is no crate of its own
-//! A writer that retires, a duplicate that is withdrawn and a replica that rejoins take their rights along. So
-//! this layer needs the parts of a replica and the six points, which are private to the crate. A crate of its
-//! own would make all of them public, for one user. The boundary is held by the arrows between folders instead
-//! (`xtask/src/tidy/arrows.rs`), and a program without it leaves it out by the feature.
+//! A writer that retires, a duplicate that is withdrawn and a replica that rejoins take their rights along.
+//! So this layer needs the parts of a replica and the six points, which are private to the crate. A crate of
+//! its own would make all of them public, for one user. The boundary is held by the arrows between folders
+//! instead (`xtask/src/tidy/arrows.rs`), and a program without it leaves it out by the feature.
 
 pub(crate) mod budget;
 pub(crate) mod lease;
@@ -75,7 +75,7 @@ mod overdrawn;
 mod pending;
 mod stock;
 
-use crate::error::Error;
+use crate::error::{Error, QuotaError};
 use crate::forks::ForkLog;
 use crate::layers::State;
 use crate::ledger::account::is_reserved;
@@ -261,10 +261,10 @@ impl QuotaHooks for Quota {
 
     fn check_once(noted: &Noted) -> Result<(), Error> {
         if !noted.draws.is_empty() {
-            return Err(Error::NumberOnce);
+            return Err(QuotaError::NumberOnce.into());
         }
         match noted.leases {
-            true => Err(Error::LeaseOnce),
+            true => Err(QuotaError::LeaseOnce.into()),
             false => Ok(()),
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! # What it adds
 //! A replica owns one part of each layer: the [state](crate::state), the [log of forks](crate::forks), the
-//! [membership](crate::membership), what a [rejoin](crate::rejoin) replays, the
-//! [log of idempotency keys](crate::idempotency), and the quota. Each part owns its rule. This folder has the public
-//! operations, and the order in which parts act when one operation spans several.
+//! [membership](crate::membership), what a [rejoin](crate::rejoin) replays, the [log of idempotency
+//! keys](crate::idempotency), and the quota. Each part owns its rule. This folder has the public operations,
+//! and the order in which parts act when one operation spans several.
 //!
 //! | operation | order |
 //! |---|---|
@@ -26,8 +26,8 @@
 //! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the replica.
 //!
 //! # What it follows
-//! The order of layers is its own. Algorithms have their sources in the layers, and at the head of the file where
-//! one stands here: the ballots of `votes`, the fuzzy checkpoint of `scan`.
+//! The order of layers is its own. Algorithms have their sources in the layers, and at the head of the file
+//! where one stands here: the ballots of `votes`, the fuzzy checkpoint of `scan`.
 
 mod absorb;
 #[cfg(feature = "members")]
@@ -75,7 +75,7 @@ pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
 
 use crate::consistency::Consistency;
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::forks::{ForkLog, Forks};
 use crate::idempotency::{IdempotencyLog, Keyed, KeyedMut};
 use crate::layers::{Quota, State};
@@ -157,9 +157,9 @@ impl Replica {
     /// Adds `by`, which may be negative or 0, to a counter. A counter that is absent begins at 0.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::Overflow`] if this writer's total would leave `i64`,
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`], [`Error::WritersFull`] for a writer's first
-    /// transaction in a full space. Nothing is changed then.
+    /// [`WriteError::KeyLength`], [`WriteError::Overflow`] if this writer's total would leave `i64`,
+    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`], [`WriteError::WritersFull`] for a
+    /// writer's first transaction in a full space. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         if let Some(handle) = self.state.keys().find(key)
@@ -173,7 +173,7 @@ impl Replica {
     /// Adds `by` to the counter that goes by `handle`: the fastest way to count.
     ///
     /// # Errors
-    /// As [`add`](Replica::add), and [`Error::UnknownHandle`].
+    /// As [`add`](Replica::add), and [`WriteError::UnknownHandle`].
     #[inline]
     pub fn add_at(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
         if self.add_again(handle, by) {
@@ -203,9 +203,10 @@ impl Replica {
     #[cold]
     fn add_first(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
         if self.state.keys().get(handle).is_none() {
-            return Err(Error::UnknownHandle {
+            return Err(WriteError::UnknownHandle {
                 handle: detail(handle.0),
-            });
+            }
+            .into());
         }
         Quota::check_at(&self.state, handle)?;
         let clock = self.membership.next_clock(&self.state)?;
@@ -221,7 +222,7 @@ impl Replica {
     /// it was interned, whether the counter exists or not.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::CountersFull`].
+    /// [`WriteError::KeyLength`], [`WriteError::CountersFull`].
     pub fn intern(&mut self, key: &str) -> Result<KeyId, Error> {
         let handle = self.state.key_id(key)?;
         self.state.pin(handle);
@@ -231,7 +232,7 @@ impl Replica {
     /// Gives an interned handle back. The counter, if it exists, stays.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`] if it is not interned.
+    /// [`WriteError::UnknownHandle`] if it is not interned.
     pub fn release(&mut self, handle: KeyId) -> Result<(), Error> {
         self.state.release(handle)
     }
@@ -312,7 +313,7 @@ impl Replica {
     }
 
     /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX)
-    /// no new key has room any more ([`Error::CountersFull`]).
+    /// no new key has room any more ([`WriteError::CountersFull`]).
     pub fn key_bytes(&self) -> usize {
         self.state.keys().bytes() as usize
     }

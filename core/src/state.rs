@@ -16,8 +16,8 @@
 //!   have the same state, in any order of deltas. [`join`] says which of two records wins.
 //! - **A cancel removes exactly what its writer had seen.** Adds that it had not seen survive.
 //!
-//! Two more hold because the layers above keep the [order of a join](join): the low clocks checked, all chunks
-//! installed, then normalized, and then the clocks moved.
+//! Two more hold because the layers above keep the [order of a join](join): the low clocks checked, all
+//! chunks installed, then normalized, and then the clocks moved.
 //! - **A replica always shows a causal cut.** A [delta interval](delta::Delta) is `(low, high, records)`:
 //!   everything stamped in `high` and not in `low`. A replica joins it only where `low` is covered,
 //!   and its version vector then covers `high`. The [admission rules](crate::membership::admission) check that.
@@ -50,8 +50,8 @@
 //!
 //! # What it needs
 //! It names no module of the core but seven of the ground: `error` (five variants), `bounds`, `hash`, `sort`,
-//! `list`, `layers` (its optional parts) and `writer_id`. The crate `tests/state-alone` compiles it with these
-//! alone, and runs its laws, without any feature and with `members`.
+//! `list`, `layers` (its optional parts) and `writer_id`. The crate `tests/state-alone` compiles it with
+//! these alone, and runs its laws, without any feature and with `members`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -204,7 +204,8 @@ impl<I: KeyIndex> State<I> {
     /// Returns the key's id. A key without an id receives one.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::CountersFull`].
+    /// [`WriteError::KeyLength`](crate::WriteError::KeyLength),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     #[inline]
     pub(crate) fn key_id(&mut self, key: &str) -> Result<KeyId, Error> {
         self.keys.find_or_insert(key)
@@ -219,7 +220,7 @@ impl<I: KeyIndex> State<I> {
     /// Takes one pin of a key back. Removes the key with the last pin, if no slot has it.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`] if the key has no pin.
+    /// [`WriteError::UnknownHandle`](crate::WriteError::UnknownHandle) if the key has no pin.
     #[inline]
     pub(crate) fn release(&mut self, handle: KeyId) -> Result<(), Error> {
         if self.keys.unpin(handle)? {

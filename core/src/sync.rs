@@ -15,8 +15,8 @@
 //!
 //! In a space with members it also calls [`SyncMachine::tend`] about once a second.
 //!
-//! Step 2 before step 3 makes "persist before publish" hold, also for whole batches. A program may hand in any
-//! number of inputs, then store the replica once, and then take the outputs. [The guide](crate#the-loop)
+//! Step 2 before step 3 makes "persist before publish" hold, also for whole batches. A program may hand in
+//! any number of inputs, then store the replica once, and then take the outputs. [The guide](crate#the-loop)
 //! has this loop as a program.
 //!
 //! - One machine serves one replica of one space. Each call of `handle` gets that replica.
@@ -88,7 +88,7 @@ pub use rights::{PeerScope, Role};
 #[cfg(feature = "budgets")]
 pub use wants::{Supply, WantId};
 
-use crate::error::{Error, Rule, detail};
+use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::mix;
 use crate::layers::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 #[cfg(feature = "members")]
@@ -489,11 +489,11 @@ impl SyncMachine {
     ) -> Result<(), Error> {
         let frame = Frame::decode(bytes)?;
         if frame.space != *replica.space() {
-            return Err(Error::WrongSpace);
+            return Err(LinkError::WrongSpace.into());
         }
         let greeted = self.peer(link).is_some_and(|peer| peer.greeting.is_some());
         if greeted == matches!(frame.body, Body::Hello(_)) {
-            return Err(Error::Handshake);
+            return Err(LinkError::Handshake.into());
         }
         #[cfg(feature = "members")]
         self.denied(replica, link, &frame.body);
@@ -584,7 +584,7 @@ impl SyncMachine {
     ) -> Result<(), Error> {
         let frame = Frame::decode(bytes)?;
         if frame.space != *replica.space() {
-            return Err(Error::WrongSpace);
+            return Err(LinkError::WrongSpace.into());
         }
         match frame.body {
             Body::Push(message) => {
@@ -593,9 +593,10 @@ impl SyncMachine {
                 }
                 self.pushed(now, replica, from, true, message, bytes)
             }
-            _ => Err(Error::Malformed {
+            _ => Err(DecodeError::Malformed {
                 rule: detail(Rule::OnlyPushes),
-            }),
+            }
+            .into()),
         }
     }
 

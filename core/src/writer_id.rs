@@ -1,7 +1,7 @@
 //! Names: the space that counters live in, and the writers that own shards.
 
 use crate::bounds::SPACE_BYTES_MAX;
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::hash::sha256_half;
 use alloc::boxed::Box;
 use core::fmt;
@@ -14,13 +14,14 @@ impl Space {
     /// Checks a name.
     ///
     /// # Errors
-    /// [`Error::SpaceName`] if it is empty, too long or has another character.
+    /// [`WriteError::SpaceName`] if it is empty, too long or has another character.
     pub fn new(name: &str) -> Result<Space, Error> {
         let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > SPACE_BYTES_MAX || !name.bytes().all(fits) {
-            return Err(Error::SpaceName {
+            return Err(WriteError::SpaceName {
                 bytes: detail(name.len()),
-            });
+            }
+            .into());
         }
         Ok(Space(name.into()))
     }
@@ -54,8 +55,8 @@ impl WriterId {
     /// Mints the id of one incarnation.
     ///
     /// It is the first 16 bytes of SHA-256 over `tallymesh-writer-1`, the space's name, the owner's Ed25519
-    /// public key and `nonce`. The nonce is 16 random bytes, drawn at this start. A holder of the key can prove that the id
-    /// is its own.
+    /// public key and `nonce`. The nonce is 16 random bytes, drawn at this start. A holder of the key can
+    /// prove that the id is its own.
     pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
         let mut bytes = b"tallymesh-writer-1".to_vec();
         bytes.extend_from_slice(space.as_str().as_bytes());

@@ -14,7 +14,7 @@ pub use table::*;
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use tallymesh_core::Error;
+use tallymesh_core::{Error, MemberError, ScopeError};
 
 /// The effect of a refused write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
@@ -172,8 +172,8 @@ pub fn of(code: &str) -> &'static Kind {
 /// text.
 pub(crate) fn text(error: &Error) -> Cow<'static, str> {
     match error {
-        Error::NotAMember => Cow::Borrowed(ASK_A_MEMBER),
-        Error::BeyondRole => Cow::Owned(format!("{error}; {HIGHER_ROLE}")),
+        Error::Member(MemberError::NotAMember) => Cow::Borrowed(ASK_A_MEMBER),
+        Error::Scope(ScopeError::BeyondRole) => Cow::Owned(format!("{error}; {HIGHER_ROLE}")),
         error => Cow::Owned(error.to_string()),
     }
 }

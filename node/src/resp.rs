@@ -69,7 +69,7 @@ use crate::driver::OperationError;
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
+use tallymesh_core::{Asked, Asker, Error, KeyId, MemberError, Replica};
 
 /// The behaviour of sessions, the same for all of a node.
 ///
@@ -154,7 +154,7 @@ pub trait Host {
 
     /// The reason why the node can't do in a space what only a member may do.
     fn not_a_member(&self, _space: usize) -> OperationError {
-        Error::NotAMember.into()
+        Error::Member(MemberError::NotAMember).into()
     }
 
     /// Reports that a command was refused, with its stable code.

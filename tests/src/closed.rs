@@ -25,7 +25,10 @@ use crate::store::{self, Store};
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    AdmissionError, Error, Journal, MemberError, MergeError, Message, Owner, Replica, Space,
+    VersionVector, WriterId,
+};
 
 /// A replica and what it sees.
 struct Actor {
@@ -358,11 +361,14 @@ impl World {
                     None => error,
                 })
             }
-            Err(Error::NotCovered(_) | Error::Stranger { .. } | Error::Unsure { .. }) => {
+            Err(
+                Error::Merge(MergeError::NotCovered(_))
+                | Error::Admission(AdmissionError::Stranger { .. } | AdmissionError::Unsure { .. }),
+            ) => {
                 self.figures.refusals += 1;
                 Ok(())
             }
-            Err(Error::Gone { .. } | Error::Behind) => {
+            Err(Error::Admission(AdmissionError::Gone { .. } | AdmissionError::Behind)) => {
                 self.figures.refusals += 1;
                 let knows = self.actors[from].replica.writer() == writer;
                 self.actors[from].doomed |= knows;
@@ -370,17 +376,15 @@ impl World {
                 self.gives_up(from, tells);
                 Ok(())
             }
-            Err(Error::Outdated) => {
+            Err(Error::Admission(why @ (AdmissionError::Outdated | AdmissionError::Retired))) => {
                 self.figures.refusals += 1;
                 self.actors[to].doomed = true;
-                let tells = self.random.chance(300);
-                self.gives_up(to, tells);
-                Ok(())
-            }
-            Err(Error::Retired) => {
-                self.figures.refusals += 1;
-                self.actors[to].doomed = true;
-                let tells = self.random.chance(500);
+                let chance = if why == AdmissionError::Retired {
+                    500
+                } else {
+                    300
+                };
+                let tells = self.random.chance(chance);
                 self.gives_up(to, tells);
                 Ok(())
             }
@@ -639,7 +643,7 @@ impl World {
             done.map_err(|error| error.to_string())?;
         }
         match self.actors[by].replica.members_mut().fence(&writer) {
-            Ok(()) | Err(Error::UnknownWriter { .. }) => {}
+            Ok(()) | Err(Error::Member(MemberError::UnknownWriter { .. })) => {}
             Err(error) => return Err(error.to_string()),
         }
         if self.actors[by].replica.clock() > before {
@@ -686,7 +690,7 @@ impl World {
         {
             Ok(()) => self.settle(at),
             // The member was taken out of the configuration meanwhile.
-            Err(Error::NotAMember) => {
+            Err(Error::Member(MemberError::NotAMember)) => {
                 self.actors[at].alive = false;
                 Ok(())
             }

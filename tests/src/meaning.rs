@@ -7,7 +7,9 @@
 use crate::oracle::{Call, Key, Oracle, View};
 use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{Error, Mark, Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Error, Mark, MergeError, Message, Op, Replica, Space, VersionVector, WriterId,
+};
 
 /// Wall clocks start here. Each replica's clock moves independently of the others.
 pub const TIME: u64 = 1_800_000_000_000;
@@ -234,7 +236,9 @@ impl Run {
                 ));
             }
             Ok(_) => self.figures.merges += 1,
-            Err(Error::NotCovered(_)) if before.1 == node.replica.canonical_bytes() => {
+            Err(Error::Merge(MergeError::NotCovered(_)))
+                if before.1 == node.replica.canonical_bytes() =>
+            {
                 self.figures.uncovered += 1;
             }
             Err(error) => return Err(format!("m{which}: {error}")),

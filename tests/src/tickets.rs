@@ -3,7 +3,7 @@
 
 use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, text};
 use std::collections::{BTreeSet, VecDeque};
-use tallymesh_core::{Error, Input, Reached, Sequence, WantId, Watched};
+use tallymesh_core::{Error, Input, MemberError, QuotaError, Reached, Sequence, WantId, Watched};
 
 const MEMBERS: usize = 3;
 const NAME: &str = "visits";
@@ -287,7 +287,10 @@ impl World {
                 self.at(self.now + HEARD_MS, Event::Heard(number));
                 self.changed(at)
             }
-            Err(Error::NotAMember | Error::NoSequence | Error::WatchesFull) => Ok(()),
+            Err(
+                Error::Member(MemberError::NotAMember)
+                | Error::Quota(QuotaError::NoSequence | QuotaError::WatchesFull),
+            ) => Ok(()),
             Err(error) => Err(format!("{at} watches {number}: {error}")),
         }
     }
@@ -362,7 +365,10 @@ impl World {
                 self.changed(at)?;
                 Ok(true)
             }
-            Err(Error::NumbersShort | Error::NoSequence | Error::NotAMember) => Ok(false),
+            Err(
+                Error::Quota(QuotaError::NumbersShort | QuotaError::NoSequence)
+                | Error::Member(MemberError::NotAMember),
+            ) => Ok(false),
             Err(error) => Err(format!("{at} draws: {error}")),
         }
     }

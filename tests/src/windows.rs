@@ -10,7 +10,7 @@ use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, owner, text};
 use clients::{Client, Waiting};
 use oracle::Decided;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tallymesh_core::{Error, Limit, Stock};
+use tallymesh_core::{Error, Limit, MemberError, Stock};
 
 /// Most members of a run.
 pub const MEMBERS_MAX: usize = 10;
@@ -291,7 +291,7 @@ impl World {
             return Ok(());
         }
         match self.nodes[at].replica.quota_mut().propose_limits(&limits) {
-            Ok(()) | Err(Error::NotAMember) => self.changed(at),
+            Ok(()) | Err(Error::Member(MemberError::NotAMember)) => self.changed(at),
             Err(error) => Err(text(error)),
         }
     }
@@ -312,7 +312,7 @@ impl World {
             false => members.push(other),
         }
         match replica.members_mut().propose(&members) {
-            Ok(()) | Err(Error::NotAMember) => self.changed(at),
+            Ok(()) | Err(Error::Member(MemberError::NotAMember)) => self.changed(at),
             Err(error) => Err(text(error)),
         }
     }

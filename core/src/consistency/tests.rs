@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Replica;
+use crate::error::TokenError;
 use crate::layers::Optional;
 use crate::message::records::{Ack, Fence, Retired, Ruling, Vote};
 use crate::replica::collect::tests::space;
@@ -65,7 +66,7 @@ fn a_token_has_room_for_64_writers() {
         Token::new(VersionVector::from_sorted(entries.collect())).unwrap()
     };
     assert_eq!(one.consistency().room_in_token(&before(63)), Ok(()));
-    let full = Err(Error::TokenFull { writers: 65 });
+    let full = Err(Error::Token(TokenError::TokenFull { writers: 65 }));
     assert_eq!(one.consistency().room_in_token(&before(64)), full);
     one.add("a", 1).unwrap();
     assert_eq!(token(&one, &before(63)).len(), 64);

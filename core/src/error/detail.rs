@@ -12,6 +12,13 @@ pub type Detail<T> = T;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail<T>(core::marker::PhantomData<T>);
 
+#[cfg(not(feature = "members"))]
+impl<T> core::fmt::Display for Detail<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("?")
+    }
+}
+
 /// Makes the detail of an error.
 #[cfg(feature = "members")]
 #[inline(always)]

@@ -121,24 +121,18 @@ pub enum Limited {
     /// The adds of an operation under an idempotency key, with the keys, in bytes.
     Keyed,
     /// The writers in a question to a member.
-    #[cfg(feature = "members")]
     AskedWriters,
     /// The counters of a page of an audit.
-    #[cfg(feature = "members")]
     AuditedCounters,
     /// The code of a refusal in bytes.
-    #[cfg(feature = "members")]
     Refusal,
     /// A budget's name in bytes.
-    #[cfg(feature = "budgets")]
     BudgetName,
     /// The name of a budget of which a part is leased, in bytes.
     LeasedName,
     /// A name of a sequence in bytes.
-    #[cfg(feature = "budgets")]
     SequenceName,
     /// A key that a limit covers in bytes.
-    #[cfg(feature = "budgets")]
     PeriodKey,
 }
 
@@ -156,18 +150,12 @@ impl fmt::Display for Limited {
             Limited::Keyed => {
                 "what an operation under an idempotency key adds, with the keys, in bytes"
             }
-            #[cfg(feature = "members")]
             Limited::AskedWriters => "the writers that a member is asked for",
-            #[cfg(feature = "members")]
             Limited::AuditedCounters => "the counters of a page of an audit",
-            #[cfg(feature = "members")]
             Limited::Refusal => "the code of a refusal in bytes",
-            #[cfg(feature = "budgets")]
             Limited::BudgetName => "a budget's name in bytes",
             Limited::LeasedName => "the name in bytes of a budget that rights are leased of",
-            #[cfg(feature = "budgets")]
             Limited::SequenceName => "a name of a sequence in bytes",
-            #[cfg(feature = "budgets")]
             Limited::PeriodKey => "a key that a limit covers in bytes",
         })
     }

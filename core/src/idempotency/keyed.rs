@@ -124,7 +124,8 @@ impl IdempotencyLog {
     /// it shares room with other operations of this caller.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and [`Error::KeyedFull`] if it shares room and there is none.
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge), and
+    /// [`ScopeError::KeyedFull`](crate::ScopeError::KeyedFull) if it shares room and there is none.
     pub(crate) fn remember(
         &mut self,
         state: &State,

@@ -1,7 +1,7 @@
 //! The log itself: the stored transactions, by key and in the order in which they arrived.
 
 use super::shares::{Asker, Group, Room, Shares};
-use crate::error::Error;
+use crate::error::{Error, ScopeError};
 use crate::once::Once;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -90,12 +90,12 @@ impl IdempotencyLog {
     /// Makes room for a caller's operation by dropping older ones.
     ///
     /// # Errors
-    /// [`Error::KeyedFull`] if that would drop an operation that this caller got a reply for recently.
+    /// [`ScopeError::KeyedFull`] if that would drop an operation that this caller got a reply for recently.
     pub(crate) fn make_room(&mut self, asker: &Asker) -> Result<(), Error> {
         let group = Group::of(asker);
         while let (Room::Drop(place, number), max) = self.shares.room(group, asker.limited) {
             if place >= asker.settled && self.shares.is(number, group, asker.limited) {
-                return Err(Error::KeyedFull { max });
+                return Err(ScopeError::KeyedFull { max }.into());
             }
             self.remove(place);
         }

@@ -64,9 +64,9 @@ impl Keyed<'_> {
         self.log.asked(self.state, once)
     }
 
-    /// The transactions to ask members for when a retry requests a level. These are the own ones so far, and the
-    /// one that counts, whichever replica made it. `None` if this replica began again and does not know yet
-    /// whether any counts.
+    /// The transactions to ask members for when a retry requests a level. These are the own ones so far, and
+    /// the one that counts, whichever replica made it. `None` if this replica began again and does not know
+    /// yet whether any counts.
     pub fn written_before(self, once: &Once) -> Option<VersionVector> {
         let own = VersionVector::of(self.state.writer(), self.state.clock());
         match self.log.asked(self.state, once) {
@@ -130,7 +130,7 @@ impl<'a> KeyedMut<'a> {
     /// calls it by itself.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     #[inline]
     pub fn withdraw(
         self,

@@ -53,7 +53,7 @@ impl IdempotencyLog {
     /// calls it by itself.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub(crate) fn withdraw(
         &mut self,
         state: &mut State,

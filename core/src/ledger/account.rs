@@ -15,7 +15,7 @@
 
 use crate::bounds::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
 pub use crate::error::Kind;
-use crate::error::{Error, Limited};
+use crate::error::{DecodeError, Error, Limited, QuotaError, WriteError};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
 use alloc::format;
@@ -45,12 +45,13 @@ impl LeaseId {
     /// Parses the text that [`Display`](core::fmt::Display) writes: 32 hex digits in lower case.
     ///
     /// # Errors
-    /// [`Error::LeaseId`] for any other text.
+    /// [`QuotaError::LeaseId`] for any other text.
     pub fn parse(text: &str) -> Result<LeaseId, Error> {
         let digit = |it| matches!(it, b'0'..=b'9' | b'a'..=b'f');
         let is_id = text.len() == LEASE_CHARS && text.bytes().all(digit);
         let id = u128::from_str_radix(text, 16).ok().filter(|_| is_id);
-        id.map(LeaseId).ok_or(Error::LeaseId { bytes: text.len() })
+        id.map(LeaseId)
+            .ok_or(Error::from(QuotaError::LeaseId { bytes: text.len() }))
     }
 }
 
@@ -206,11 +207,12 @@ pub(crate) fn is_reserved(key: &str) -> bool {
 /// Rejects the name of a budget that can have no lease.
 pub(crate) fn check_leased_name(name: &str) -> Result<(), Error> {
     match name.len() {
-        size if size > LEASED_NAME_BYTES_MAX => Err(Error::TooLarge {
+        size if size > LEASED_NAME_BYTES_MAX => Err(DecodeError::TooLarge {
             what: Limited::LeasedName,
             size,
             max: LEASED_NAME_BYTES_MAX,
-        }),
+        }
+        .into()),
         _ => check_name(name),
     }
 }
@@ -218,14 +220,15 @@ pub(crate) fn check_leased_name(name: &str) -> Result<(), Error> {
 /// Rejects a name that a budget can't have.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name.len() {
-        0 => Err(Error::KeyLength { bytes: 0 }),
-        _ if is_reserved(name) => Err(Error::ReservedKey),
+        0 => Err(WriteError::KeyLength { bytes: 0 }.into()),
+        _ if is_reserved(name) => Err(QuotaError::ReservedKey.into()),
         1..=BUDGET_NAME_BYTES_MAX => Ok(()),
-        size => Err(Error::TooLarge {
+        size => Err(DecodeError::TooLarge {
             what: Limited::BudgetName,
             size,
             max: BUDGET_NAME_BYTES_MAX,
-        }),
+        }
+        .into()),
     }
 }
 
@@ -301,11 +304,16 @@ mod tests {
 
     #[test]
     fn a_name_has_a_length_and_does_not_begin_as_keys_of_kinds_do() {
-        assert_eq!(check_name(""), Err(Error::KeyLength { bytes: 0 }));
-        assert_eq!(check_name("\0b"), Err(Error::ReservedKey));
+        assert_eq!(
+            check_name(""),
+            Err(WriteError::KeyLength { bytes: 0 }.into())
+        );
+        assert_eq!(check_name("\0b"), Err(QuotaError::ReservedKey.into()));
         let long = "x".repeat(BUDGET_NAME_BYTES_MAX + 1);
         let size = long.len();
         let refused = check_name(&long);
-        assert!(matches!(refused, Err(Error::TooLarge { size: it, .. }) if it == size));
+        assert!(
+            matches!(refused, Err(Error::Decode(DecodeError::TooLarge { size: it, .. })) if it == size)
+        );
     }
 }

@@ -8,7 +8,7 @@
 //! received a configuration.
 
 use crate::bounds::{KEY_BYTES_MAX, PERIOD_KEY_BYTES_MAX};
-use crate::error::{Error, Limited};
+use crate::error::{DecodeError, Error, Limited, QuotaError, WriteError};
 use crate::ledger::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::message::records::{Configuration, Owner};
 use crate::reserved::RESERVED;
@@ -137,14 +137,15 @@ pub(crate) fn is_known_key(key: &str) -> bool {
 /// Rejects a key that a limit can't cover.
 pub(crate) fn check_period_key(key: &str) -> Result<(), Error> {
     match key.len() {
-        0 => Err(Error::KeyLength { bytes: 0 }),
-        _ if is_reserved(key) => Err(Error::ReservedKey),
+        0 => Err(WriteError::KeyLength { bytes: 0 }.into()),
+        _ if is_reserved(key) => Err(QuotaError::ReservedKey.into()),
         1..=PERIOD_KEY_BYTES_MAX => Ok(()),
-        size => Err(Error::TooLarge {
+        size => Err(DecodeError::TooLarge {
             what: Limited::PeriodKey,
             size,
             max: PERIOD_KEY_BYTES_MAX,
-        }),
+        }
+        .into()),
     }
 }
 

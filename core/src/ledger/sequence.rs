@@ -9,7 +9,7 @@
 //! - For each watched number: the watch, and the writer that handed the number out.
 
 use crate::bounds::SEQUENCE_NAME_BYTES_MAX;
-use crate::error::{Error, Limited};
+use crate::error::{DecodeError, Error, Limited, QuotaError, WriteError};
 use crate::ledger::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::reserved::RESERVED;
 use crate::writer_id::WriterId;
@@ -124,14 +124,15 @@ fn end(rest: &str) -> Option<(u64, &str)> {
 /// Rejects a name that a sequence can't have.
 pub(crate) fn check_sequence(name: &str) -> Result<(), Error> {
     match name.len() {
-        0 => Err(Error::KeyLength { bytes: 0 }),
-        _ if is_reserved(name) => Err(Error::ReservedKey),
+        0 => Err(WriteError::KeyLength { bytes: 0 }.into()),
+        _ if is_reserved(name) => Err(QuotaError::ReservedKey.into()),
         1..=SEQUENCE_NAME_BYTES_MAX => Ok(()),
-        size => Err(Error::TooLarge {
+        size => Err(DecodeError::TooLarge {
             what: Limited::SequenceName,
             size,
             max: SEQUENCE_NAME_BYTES_MAX,
-        }),
+        }
+        .into()),
     }
 }
 

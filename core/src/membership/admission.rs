@@ -16,7 +16,7 @@
 //! [`Standing`] is the judgement of one writer of a message.
 
 use super::Membership;
-use crate::error::{Error, detail};
+use crate::error::{AdmissionError, Error, MergeError, detail};
 use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
@@ -84,7 +84,7 @@ impl Membership {
     /// it may still have records that were collected elsewhere.
     ///
     /// # Errors
-    /// [`Error::Outdated`] if that would lose own transactions.
+    /// [`AdmissionError::Outdated`] if that would lose own transactions.
     pub(crate) fn is_replaced_by(&self, state: &State, message: &Message) -> Result<bool, Error> {
         let whole =
             message.is_complete() && message.delta.writers.iter().all(|entry| entry.lo == 0);
@@ -95,7 +95,7 @@ impl Membership {
         let left = self.table.cards[OWN as usize].bye.is_some();
         match state.clock() == 0 || left {
             true => Ok(true),
-            false => Err(Error::Outdated),
+            false => Err(AdmissionError::Outdated.into()),
         }
     }
 
@@ -172,8 +172,8 @@ impl Membership {
     /// Returns the sender of a message if this replica has to admit it together with the message.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the sender is over or forgotten, [`Error::Stranger`] if this replica is no member
-    /// and cannot admit it. Otherwise the errors of [`may_admit`](Self::may_admit) and
+    /// [`AdmissionError::Gone`] if the sender is over or forgotten, [`AdmissionError::Stranger`] if this
+    /// replica is no member and cannot admit it. Otherwise the errors of [`may_admit`](Self::may_admit) and
     /// [`next_clock`](Self::next_clock).
     pub(crate) fn newcomer(
         &self,
@@ -184,9 +184,9 @@ impl Membership {
         let Some(live) = live.filter(|_| self.configuration().is_some()) else {
             return Ok(None);
         };
-        let gone = Error::Gone {
+        let gone = Error::from(AdmissionError::Gone {
             writer: detail(live),
-        };
+        });
         if !self.takes_from(state, &live) {
             return Err(gone);
         }
@@ -224,9 +224,10 @@ impl Membership {
             entry.map_or(0, |(at, _)| of(base.unwrap_or_default(), at))
         };
         if !self.is_member() {
-            return Err(Error::Stranger {
+            return Err(AdmissionError::Stranger {
                 writer: detail(live),
-            });
+            }
+            .into());
         }
         self.may_admit(state, &live, base.is_some_and(<[_]>::is_empty), &seen)?;
         self.next_clock(state)?;
@@ -413,14 +414,15 @@ impl Membership {
             // The sender keeps no journal yet: it first has to learn that there are members. Until then it
             // does not send the base that distinguishes a newcomer from a forgotten writer.
             let writer = live.unwrap_or(message.delta.writers[0].writer);
-            return Err(Error::Stranger {
+            return Err(AdmissionError::Stranger {
                 writer: detail(writer),
-            });
+            }
+            .into());
         }
         let from_unknown =
             GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
         if GUESTS && self.table.cards[OWN as usize].bye.is_some() {
-            return Err(Error::Retired); // no member waits for this replica any more
+            return Err(AdmissionError::Retired.into()); // no member waits for this replica any more
         }
         let mut strangers = 0;
         for (at, entry) in message.delta.writers.iter().enumerate() {
@@ -431,15 +433,16 @@ impl Membership {
                         .taken_over(&entry.writer)
                         .is_some_and(|upto| entry.hi > upto)
                     {
-                        return Err(Error::Behind);
+                        return Err(AdmissionError::Behind.into());
                     }
                     continue;
                 }
                 Standing::Stranger => {
                     let writer = entry.writer;
-                    return Err(Error::Stranger {
+                    return Err(AdmissionError::Stranger {
                         writer: detail(writer),
-                    });
+                    }
+                    .into());
                 }
             }
             let held = state.held(&entry.writer);
@@ -448,10 +451,11 @@ impl Membership {
             }
             match state.number_of(&entry.writer) {
                 Some(OWN) if entry.hi > held => {
-                    return Err(Error::OwnClockAhead {
+                    return Err(MergeError::OwnClockAhead {
                         heard: detail(entry.hi),
                         own: detail(held),
-                    });
+                    }
+                    .into());
                 }
                 Some(number) if GUESTS => {
                     let WriterState { retired, fence, .. } = self.table.cards[number as usize];
@@ -461,22 +465,22 @@ impl Membership {
                         // No member receives a writer of its own that was declared dead, so nobody has to
                         // wait for it.
                         first.map_err(|error| match fence {
-                            Some(_) => Error::Behind,
+                            Some(_) => Error::from(AdmissionError::Behind),
                             None => error,
                         })?;
                     }
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
-                        return Err(Error::Behind); // the sender builds on transactions that do not count
+                        return Err(AdmissionError::Behind.into()); // the sender builds on transactions that do not count
                     }
                     // No member waited for this sender before all agreed on the dead writer's last clock.
                     let unheard = from_unknown && fence.is_some();
                     if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
-                        return Err(Error::Behind);
+                        return Err(AdmissionError::Behind.into());
                     }
                 }
                 Some(_) => {}
                 None if from_guest && self.is_no_member(message, at) => {
-                    return Err(Error::Behind); // the guest's transactions from there do not count here
+                    return Err(AdmissionError::Behind.into()); // the guest's transactions from there do not count here
                 }
                 None => {
                     if GUESTS {
@@ -494,11 +498,11 @@ impl Membership {
             if let Statement::Retired(retired) = &fact.says
                 && state.held(&writer) > retired.upto
             {
-                return Err(Error::Outdated); // this replica has transactions that do not count
+                return Err(AdmissionError::Outdated.into()); // this replica has transactions that do not count
             }
             let own = writer == state.writer();
             if own && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_)) {
-                return Err(Error::Retired); // this replica's writer is over
+                return Err(AdmissionError::Retired.into()); // this replica's writer is over
             }
         }
         let own = state.writer();
@@ -508,21 +512,21 @@ impl Membership {
             .iter()
             .any(|entry| entry.writer == own);
         if message.is_complete() && self.is_gone_from(state, message, &own) {
-            return Err(Error::Retired); // its writer is over, and forgotten
+            return Err(AdmissionError::Retired.into()); // its writer is over, and forgotten
         }
         if message.is_complete() && !named && self.is_orphaned_by(state, message) {
-            return Err(Error::Outdated); // no member there has it, or waits for it
+            return Err(AdmissionError::Outdated.into()); // no member there has it, or waits for it
         }
         if message.is_complete() && self.began_before(state, message) {
-            return Err(Error::Outdated); // and no member has admitted it
+            return Err(AdmissionError::Outdated.into()); // and no member has admitted it
         }
         let held = || self.members_part(|number| state.clock_at(number));
         if message.is_complete() && self.is_replaced_by(state, message) != Ok(true) {
             if self.is_passed_over_in(state, message) {
-                return Err(Error::Outdated); // no member waited for it
+                return Err(AdmissionError::Outdated.into()); // no member waited for it
             }
             if self.is_counted() && !self.has_seen_floor(state, message, &held()) {
-                return Err(Error::Outdated); // it has records that were collected there
+                return Err(AdmissionError::Outdated.into()); // it has records that were collected there
             }
         }
         self.room_for_writers(state, strangers, Bringer::Peer)?;
@@ -533,8 +537,8 @@ impl Membership {
     /// collected since that state.
     ///
     /// # Errors
-    /// [`Error::Unsure`] if the message is not complete, so that it cannot say. [`Error::Behind`] if the
-    /// incarnation had not seen the GC horizon.
+    /// [`AdmissionError::Unsure`] if the message is not complete, so that it cannot say.
+    /// [`AdmissionError::Behind`] if the incarnation had not seen the GC horizon.
     pub(crate) fn check_base(
         &self,
         state: &State,
@@ -562,12 +566,13 @@ impl Membership {
             }
             if !message.is_complete() {
                 let writer = message.delta.writers[at as usize].writer;
-                return Err(Error::Unsure {
+                return Err(AdmissionError::Unsure {
                     writer: detail(writer),
-                });
+                }
+                .into());
             }
             if !self.is_gone_from(state, message, &state.id(writer)) {
-                return Err(Error::Behind);
+                return Err(AdmissionError::Behind.into());
             }
         }
         Ok(())
@@ -577,7 +582,7 @@ impl Membership {
     /// if no member is known to have checked them, because the message does not carry the first guest's base.
     ///
     /// # Errors
-    /// [`Error::NotCovered`].
+    /// [`MergeError::NotCovered`].
     pub(crate) fn check_first(
         &self,
         state: &State,
@@ -602,8 +607,8 @@ impl Membership {
     /// collected records that such an incarnation had not seen.
     ///
     /// # Errors
-    /// [`Error::Unsure`] if the message is not complete, so that it cannot say. [`Error::Outdated`] if the
-    /// incarnation had not seen the sender's GC horizon.
+    /// [`AdmissionError::Unsure`] if the message is not complete, so that it cannot say.
+    /// [`AdmissionError::Outdated`] if the incarnation had not seen the sender's GC horizon.
     pub(crate) fn check_unsure(
         &self,
         state: &State,
@@ -621,12 +626,13 @@ impl Membership {
                 continue;
             }
             if message.is_closed() && !message.is_complete() {
-                return Err(Error::Unsure {
+                return Err(AdmissionError::Unsure {
                     writer: detail(*writer),
-                });
+                }
+                .into());
             }
             if !self.has_seen_floor(state, message, card.base.as_deref().unwrap_or_default()) {
-                return Err(Error::Outdated);
+                return Err(AdmissionError::Outdated.into());
             }
         }
         Ok(())

@@ -1,14 +1,14 @@
 //! Members, their incarnations, and the records that a member makes of itself and of others.
 //!
-//! An owner's process has a new writer at each start: an *incarnation*. A member's incarnation announces itself
-//! with a generation that ascends, so every replica can tell an older start from a newer one. Its place is
-//! *unsure* until all who count have acknowledged it, because its disk may have been put back.
+//! An owner's process has a new writer at each start: an *incarnation*. A member's incarnation announces
+//! itself with a generation that ascends, so every replica can tell an older start from a newer one. Its
+//! place is *unsure* until all who count have acknowledged it, because its disk may have been put back.
 //!
 //! A fence declares a writer dead. It plays the part of a fencing token (Kleppmann 2016): a replica that has
 //! acknowledged it accepts nothing more of that writer, except from members.
 
 use super::Membership;
-use crate::error::{Error, detail};
+use crate::error::{Error, MemberError, WriteError, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
@@ -28,7 +28,7 @@ impl Membership {
     /// Returns the clock of the next own transaction.
     ///
     /// # Errors
-    /// [`Error::WritersFull`], [`Error::ClockExhausted`].
+    /// [`WriteError::WritersFull`], [`WriteError::ClockExhausted`].
     pub(crate) fn next_clock(&self, state: &State) -> Result<u64, Error> {
         self.room_for_start(state)?;
         self.clock_after(state)
@@ -38,7 +38,7 @@ impl Membership {
     pub(crate) fn clock_after(&self, state: &State) -> Result<u64, Error> {
         let next = state.clock().checked_add(1);
         next.filter(|clock| !GUESTS || *clock < u64::MAX)
-            .ok_or(Error::ClockExhausted)
+            .ok_or(Error::from(WriteError::ClockExhausted))
     }
 
     /// Whether this replica stores own transactions in the journal, to make them again if it has to rejoin.
@@ -352,10 +352,10 @@ impl Membership {
     /// nothing. Its sponsor is the successor.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if no member has admitted it.
+    /// [`MemberError::NotAMember`] if no member has admitted it.
     pub(crate) fn leave(&mut self, state: &mut State) -> Result<(), Error> {
         let Some(home) = self.table.cards[OWN as usize].home else {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         };
         let heir = home.by.writer;
         self.record(state, OWN, |by| {
@@ -370,16 +370,17 @@ impl Membership {
     /// has of the writer. If it has nothing, it becomes certain that nothing of the writer counts.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`] if it is its own,
-    /// [`Error::WritersFull`].
+    /// [`MemberError::NotAMember`] if this replica is none, [`MemberError::UnknownWriter`] if it is its own,
+    /// [`WriteError::WritersFull`].
     pub(crate) fn fence(&mut self, state: &mut State, writer: &WriterId) -> Result<(), Error> {
         if !self.is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         if *writer == state.writer() {
-            return Err(Error::UnknownWriter {
+            return Err(MemberError::UnknownWriter {
                 writer: detail(*writer),
-            });
+            }
+            .into());
         }
         if self.taken_over(writer).is_some() {
             return Ok(());
@@ -439,7 +440,7 @@ impl Membership {
     /// its own owner dead that this replica had not received when it announced itself.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`].
     pub(crate) fn fence_strays(&mut self, state: &mut State) -> Result<(), Error> {
         let own = self.incarnation(state, &state.writer());
         let Some((owner, generation)) = own.filter(|_| self.is_member()) else {

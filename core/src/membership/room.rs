@@ -1,5 +1,5 @@
-//! Room for writers. Merges, local writes, admissions and stores are judged here. The bytes of keys have levels by
-//! the same rule, and [`state::keys`](crate::state::keys) judges them.
+//! Room for writers. Merges, local writes, admissions and stores are judged here. The bytes of keys have
+//! levels by the same rule, and [`state::keys`](crate::state::keys) judges them.
 //!
 //! The rule: a replica can write everything that it accepts, and read back everything that it wrote. So a
 //! bound has levels, each above the one before. Nothing is judged by a lower level after a higher one
@@ -19,7 +19,7 @@
 
 use super::Membership;
 use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::layers::State;
 use crate::writer_id::WriterId;
 
@@ -41,7 +41,7 @@ impl Membership {
     /// Checks that there is room for so many new writers beside those in the table, the own one included.
     ///
     /// # Errors
-    /// [`Error::WritersFull`].
+    /// [`WriteError::WritersFull`].
     pub(crate) fn room_for_writers(
         &self,
         state: &State,
@@ -89,8 +89,8 @@ impl Membership {
 }
 
 fn full(writers: usize, max: usize) -> Error {
-    Error::WritersFull {
+    Error::from(WriteError::WritersFull {
         writers: detail(writers),
         max: detail(max),
-    }
+    })
 }

@@ -1,12 +1,12 @@
 //! Sponsors of guests: which member admits a guest, and answers for what the guest has seen.
 //!
-//! A member admits a guest at its hello, before the guest has written anything. Its acknowledgements then wait
-//! for the guest, so nothing is collected that the guest may still refer to. A later admission outranks an
-//! earlier one if its member has checked the guest's first transactions ([`HEARD`]). If the sponsor is gone, its
-//! successor answers for the guest.
+//! A member admits a guest at its hello, before the guest has written anything. Its acknowledgements then
+//! wait for the guest, so nothing is collected that the guest may still refer to. A later admission outranks
+//! an earlier one if its member has checked the guest's first transactions ([`HEARD`]). If the sponsor is
+//! gone, its successor answers for the guest.
 
 use super::Membership;
-use crate::error::{Error, detail};
+use crate::error::{AdmissionError, Error, MemberError, detail};
 use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
 use crate::message::Message;
@@ -25,13 +25,14 @@ impl Membership {
         seen: &dyn Fn(&WriterId) -> u64,
     ) -> Result<(), Error> {
         if self.taken_over(writer).is_some() {
-            return Err(Error::Gone {
+            return Err(AdmissionError::Gone {
                 writer: detail(*writer),
-            });
+            }
+            .into());
         }
         let behind = |(number, clock): &(u32, u64)| seen(&state.id(*number)) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
-            true => Err(Error::Behind),
+            true => Err(AdmissionError::Behind.into()),
             false => Ok(()),
         }
     }
@@ -40,16 +41,17 @@ impl Membership {
     /// its first transaction on. Everything that it is sent must be from after this call.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
-    /// [`Error::WritersFull`].
+    /// [`MemberError::NotAMember`] if this replica is none, [`AdmissionError::Gone`] if the writer is over,
+    /// [`WriteError::WritersFull`](crate::WriteError::WritersFull).
     pub(crate) fn admit(&mut self, state: &mut State, writer: &WriterId) -> Result<(), Error> {
         if !self.is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         if self.taken_over(writer).is_some() {
-            return Err(Error::Gone {
+            return Err(AdmissionError::Gone {
                 writer: detail(*writer),
-            });
+            }
+            .into());
         }
         self.room_for_writer(state, writer, Bringer::Guest)?;
         self.take_in(state, *writer, false)
@@ -91,9 +93,10 @@ impl Membership {
         let card = &self.table.cards[number as usize];
         let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
         if card.is_over() && !(heard && leaves) {
-            return Err(Error::Gone {
+            return Err(AdmissionError::Gone {
                 writer: detail(writer),
-            });
+            }
+            .into());
         }
         let turn = match (card.home, heard) {
             _ if card.announce.is_some() => return Ok(()),

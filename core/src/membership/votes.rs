@@ -1,9 +1,9 @@
 //! Votes on the next configuration: the reading half of single-decree Paxos ("The Part-Time Parliament",
 //! Lamport 1998). `replica/votes.rs` takes the steps.
 //!
-//! Each number of a configuration is decided by a ballot of its own. A member's vote is a register: the ballot
-//! that it promised, and what it accepted last. The register travels with the state, so a replica reads all
-//! votes that it has seen, and nobody sends a promise to one receiver.
+//! Each number of a configuration is decided by a ballot of its own. A member's vote is a register: the
+//! ballot that it promised, and what it accepted last. The register travels with the state, so a replica
+//! reads all votes that it has seen, and nobody sends a promise to one receiver.
 //!
 //! It departs from the paper where a member has lost its disk. A new incarnation has
 //! [no vote](Membership::has_vote) until enough others have acknowledged it: one of each majority that an
@@ -11,7 +11,7 @@
 
 use super::Membership;
 use crate::bounds::MEMBERS_MAX;
-use crate::error::{Error, detail};
+use crate::error::{Error, MemberError, detail};
 use crate::layers::{Optional, State};
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
 use crate::state::page::OWN;
@@ -68,7 +68,7 @@ impl Membership {
     /// vote on.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub(crate) fn vote_once(&mut self, state: &mut State) -> Result<Step, Error> {
         let (true, Some(owner)) = (self.has_vote(state), self.owner_of(OWN)) else {
             return Ok(Step::Nothing);
@@ -185,15 +185,16 @@ impl Membership {
 /// Returns a list of members in the form of a configuration: ascending, without duplicates.
 ///
 /// # Errors
-/// [`Error::MembersFull`] if it is empty or too long.
+/// [`MemberError::MembersFull`] if it is empty or too long.
 pub(crate) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
     let mut members = members.to_vec();
     members.sort_unstable();
     members.dedup();
     match members.is_empty() || members.len() > MEMBERS_MAX {
-        true => Err(Error::MembersFull {
+        true => Err(MemberError::MembersFull {
             members: detail(members.len()),
-        }),
+        }
+        .into()),
         false => Ok(members),
     }
 }

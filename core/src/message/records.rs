@@ -3,9 +3,9 @@
 //! A space is open until a [`Configuration`] names its members. In an open space nobody is admitted, has a
 //! successor or is retired, and nothing is dropped.
 //!
-//! Everything here is a [`MembershipRecord`]: one statement, made in a transaction of some writer and stamped with it. A
-//! message contains it if it contains its stamp. So records travel with the shards, in causal order. All that is
-//! known of one writer is its [`WriterState`].
+//! Everything here is a [`MembershipRecord`]: one statement, made in a transaction of some writer and stamped
+//! with it. A message contains it if it contains its stamp. So records travel with the shards, in causal
+//! order. All that is known of one writer is its [`WriterState`].
 //!
 //! | record | says |
 //! |---|---|
@@ -20,7 +20,7 @@
 
 use crate::bounds::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
 #[cfg(feature = "budgets")]
-use crate::error::Error;
+use crate::error::{Error, QuotaError};
 use crate::reserved::RESERVED;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -98,7 +98,7 @@ impl Limit {
     /// Checks that its name, its amount and its period are in range.
     ///
     /// # Errors
-    /// [`Error::LimitName`], [`Error::LimitRange`], [`Error::PeriodRange`].
+    /// [`QuotaError::LimitName`], [`QuotaError::LimitRange`], [`QuotaError::PeriodRange`].
     #[cfg(feature = "budgets")]
     pub fn check(&self) -> Result<(), Error> {
         let bytes = self.name.len();
@@ -106,10 +106,12 @@ impl Limit {
         match self.is_sound() {
             true => Ok(()),
             false if !(PERIOD_MS_MIN..=PERIOD_MS_MAX).contains(&ms) => {
-                Err(Error::PeriodRange { ms })
+                Err(QuotaError::PeriodRange { ms }.into())
             }
-            false if !matches!(i64::try_from(limit), Ok(1..)) => Err(Error::LimitRange { limit }),
-            false => Err(Error::LimitName { bytes }),
+            false if !matches!(i64::try_from(limit), Ok(1..)) => {
+                Err(QuotaError::LimitRange { limit }.into())
+            }
+            false => Err(QuotaError::LimitName { bytes }.into()),
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::bounds::TRANSACTION_OPS_MAX;
-use crate::error::{Error, Short};
+use crate::error::{Error, MemberError, QuotaError, Short, WriteError};
 use crate::layers::{Optional, State};
 use crate::ledger::Holding;
 use crate::ledger::account::{
@@ -186,7 +186,7 @@ pub struct Holder {
 /// Rejects a key that only operations of its kind may change.
 fn check_typed(key: &str) -> Result<(), Error> {
     match is_reserved(key) {
-        true => Err(Error::ReservedKey),
+        true => Err(QuotaError::ReservedKey.into()),
         false => Ok(()),
     }
 }
@@ -320,7 +320,7 @@ pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
     }
     match kind_of(state, key) {
         None | Some(Kind::Counter) => Ok(()),
-        Some(kind) => Err(Error::WrongKind { kind }),
+        Some(kind) => Err(QuotaError::WrongKind { kind }.into()),
     }
 }
 
@@ -340,8 +340,8 @@ impl QuotaMut<'_> {
     /// Makes one operation on a budget, as a transaction of its own.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, and as [`QuotaTransaction::flow`]. Nothing is changed
-    /// then.
+    /// [`MemberError::NotAMember`] if this replica is none, and as [`QuotaTransaction::flow`]. Nothing is
+    /// changed then.
     pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
         let mut transaction = self.replica.begin()?;
         transaction.quota_mut().flow(name, flow)?;
@@ -378,11 +378,13 @@ impl QuotaTransaction<'_, '_> {
     /// Makes an operation on a budget, after the earlier operations of the transaction.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is no member, [`Error::WrongKind`], [`Error::NoBudget`],
-    /// [`Error::AmountRange`], [`Error::Overflow`] and [`Error::TransactionTooLarge`]. [`Error::RightsShort`]
-    /// and [`Error::RoomShort`] if this replica holds too little. [`Error::UnknownWriter`] if the operation
-    /// moves something to a writer that is no other member's present writer. For a name, the errors of
-    /// [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
+    /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::WrongKind`],
+    /// [`QuotaError::NoBudget`], [`QuotaError::AmountRange`], [`WriteError::Overflow`] and
+    /// [`WriteError::TransactionTooLarge`]. [`QuotaError::RightsShort`] and [`QuotaError::RoomShort`] if this
+    /// replica holds too little. [`MemberError::UnknownWriter`] if the operation moves something to a writer
+    /// that is no other member's present writer. For a name, the errors of
+    /// [`Replica::add`](crate::Replica::add) for a key, and
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`BUDGET_NAME_BYTES_MAX`](crate::bounds::BUDGET_NAME_BYTES_MAX).
     ///
     /// After an error, the transaction is as it was before and may go on.
@@ -393,8 +395,8 @@ impl QuotaTransaction<'_, '_> {
     /// Spends an amount of one budget, and pays each of the other budgets its share of it.
     ///
     /// # Errors
-    /// The errors of [`flow`](QuotaTransaction::flow), and [`Error::AmountRange`] if the sum of the shares is
-    /// over its limit. After an error, the transaction is as it was before and may go on.
+    /// The errors of [`flow`](QuotaTransaction::flow), and [`QuotaError::AmountRange`] if the sum of the
+    /// shares is over its limit. After an error, the transaction is as it was before and may go on.
     pub fn transfer(&mut self, from: &str, to: &[(&str, u64)]) -> Result<(), Error> {
         let shares = to.iter().map(|share| share.1);
         let amount = shares.fold(0, u64::saturating_add);
@@ -447,15 +449,16 @@ impl QuotaTransaction<'_, '_> {
         check_name(name)?;
         self.transaction.ops += 1;
         if self.transaction.ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge {
+            return Err(WriteError::TransactionTooLarge {
                 ops: self.transaction.ops,
-            });
+            }
+            .into());
         }
         if !self.transaction.replica.members().is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         let amount = flow.amount();
-        let by = i64::try_from(amount).map_err(|_| Error::AmountRange { amount })?;
+        let by = i64::try_from(amount).map_err(|_| QuotaError::AmountRange { amount })?;
         if let Some(writer) = flow.to()
             && (writer == self.transaction.replica.writer()
                 || !self
@@ -464,7 +467,7 @@ impl QuotaTransaction<'_, '_> {
                     .membership
                     .is_counted_member(&self.transaction.replica.state, &writer))
         {
-            return Err(Error::UnknownWriter { writer });
+            return Err(MemberError::UnknownWriter { writer }.into());
         }
         let leases = matches!(flow, Flow::Lease { .. });
         if leases {
@@ -500,15 +503,15 @@ impl QuotaTransaction<'_, '_> {
     fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
         if let Some(account) = self.preview().account(name) {
             return match flow.needs_cap() && !account.capped {
-                true => Err(Error::WrongKind { kind: Kind::Budget }),
+                true => Err(QuotaError::WrongKind { kind: Kind::Budget }.into()),
                 false => Ok(account),
             };
         }
         if self.transaction.value(name).is_some() {
             let kind = Kind::Counter;
-            return Err(Error::WrongKind { kind });
+            return Err(QuotaError::WrongKind { kind }.into());
         }
-        let kind = flow.makes().ok_or(Error::NoBudget)?;
+        let kind = flow.makes().ok_or(QuotaError::NoBudget)?;
         Ok(Account {
             capped: kind == Kind::CappedBudget,
             part: Part::Value,
@@ -541,8 +544,8 @@ impl QuotaTransaction<'_, '_> {
         };
         let short = Box::new(Short { asked, held });
         Err(match part {
-            Part::Room(_) => Error::RoomShort(short),
-            _ => Error::RightsShort(short),
+            Part::Room(_) => Error::from(QuotaError::RoomShort(short)),
+            _ => Error::from(QuotaError::RightsShort(short)),
         })
     }
 

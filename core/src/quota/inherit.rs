@@ -93,7 +93,7 @@ impl QuotaMut<'_> {
     /// Pending amounts stay: the successor of this writer gets them.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn hand_over(&mut self, to: WriterId) -> Result<(), Error> {
         let own: Vec<KeyId> = self
             .replica

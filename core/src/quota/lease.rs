@@ -11,7 +11,7 @@
 use super::budget::Flow;
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
 use crate::bounds::{LEASE_DRIFT_PART, LEASE_MS_MAX, LEASE_MS_MIN, SKEW_MS_MAX};
-use crate::error::Error;
+use crate::error::{Error, QuotaError};
 use crate::ledger::account::{Account, LeaseId, LeaseKey, Part};
 use crate::membership::stability::Quorum;
 use crate::state::keys::KeyId;
@@ -44,10 +44,10 @@ pub struct Lease {
 /// - Twice the largest difference between the clocks of two members.
 ///
 /// # Errors
-/// [`Error::LeaseRange`] if `ms` is out of its range.
+/// [`QuotaError::LeaseRange`] if `ms` is out of its range.
 pub fn lease_until(now: u64, ms: u64) -> Result<u64, Error> {
     if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&ms) {
-        return Err(Error::LeaseRange { ms });
+        return Err(QuotaError::LeaseRange { ms }.into());
     }
     let bound = ms.div_ceil(LEASE_DRIFT_PART) + 2 * SKEW_MS_MAX;
     Ok(now.saturating_add(ms + bound))
@@ -107,7 +107,7 @@ impl QuotaMut<'_> {
     /// Deletes leases that are used up, once all members have acknowledged their last use.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn end_leases(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let mut quorum = None;
         let (mut back, mut spent) = (Vec::new(), Vec::new());
@@ -148,9 +148,10 @@ impl QuotaTransaction<'_, '_> {
     /// has already given a lease with this id, returns what is left of it instead.
     ///
     /// # Errors
-    /// [`Error::LeaseRange`], and the errors of [`flow`](QuotaTransaction::flow). [`Error::TooLarge`] for a
-    /// name over [`LEASED_NAME_BYTES_MAX`](crate::bounds::LEASED_NAME_BYTES_MAX). After an error, the
-    /// transaction is as it was before and may go on.
+    /// [`QuotaError::LeaseRange`], and the errors of [`flow`](QuotaTransaction::flow).
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) for a name over
+    /// [`LEASED_NAME_BYTES_MAX`](crate::bounds::LEASED_NAME_BYTES_MAX). After an error, the transaction is as
+    /// it was before and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
         let until = lease_until(self.transaction.replica.state.time(), ms)?;
         let own = self.transaction.replica.writer();
@@ -194,7 +195,7 @@ impl QuotaTransaction<'_, '_> {
     /// The amounts that an operation adds to the parts of a budget.
     ///
     /// # Errors
-    /// [`Error::NoLease`] if the operation ends a lease of which nothing is left here.
+    /// [`QuotaError::NoLease`] if the operation ends a lease of which nothing is left here.
     pub(super) fn steps(
         &self,
         account: &Account<'_>,
@@ -219,7 +220,7 @@ impl QuotaTransaction<'_, '_> {
                     steps.extend([(part, -left), (Part::Rights(own), left)]);
                 }
                 if steps.is_empty() {
-                    return Err(Error::NoLease);
+                    return Err(QuotaError::NoLease.into());
                 }
             }
             _ => {}

@@ -20,7 +20,7 @@ pub(super) use over::is_over;
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::bounds::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::error::{Error, Short};
+use crate::error::{Error, MemberError, QuotaError, Short, WriteError};
 use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
     share_key,
@@ -120,7 +120,7 @@ fn limits_to_propose(membership: &Membership, limits: &[Limit]) -> Result<Vec<Li
     limits.dedup_by(|a, b| a.name == b.name);
     if limits.len() > LIMITS_MAX {
         let limits = limits.len();
-        return Err(Error::LimitsFull { limits });
+        return Err(QuotaError::LimitsFull { limits }.into());
     }
     for limit in &mut limits {
         limit.check()?;
@@ -134,8 +134,9 @@ impl<'a> QuotaRef<'a> {
     /// The present period of a key.
     ///
     /// # Errors
-    /// [`Error::NoLimit`] if no limit covers the key, [`Error::NotAMember`] if this replica is no member. For
-    /// a key, the errors of [`Replica::add`](crate::Replica::add), and [`Error::TooLarge`] over
+    /// [`QuotaError::NoLimit`] if no limit covers the key, [`MemberError::NotAMember`] if this replica is no
+    /// member. For a key, the errors of [`Replica::add`](crate::Replica::add), and
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`PERIOD_KEY_BYTES_MAX`](crate::bounds::PERIOD_KEY_BYTES_MAX).
     pub fn period(self, key: &str) -> Result<Period, Error> {
         check_period_key(key)?;
@@ -144,8 +145,8 @@ impl<'a> QuotaRef<'a> {
             .configuration()
             .and_then(|it| it.limit_of(key));
         let limit = limit.ok_or(match self.membership.is_member() {
-            true => Error::NoLimit,
-            false => Error::NotAMember,
+            true => Error::from(QuotaError::NoLimit),
+            false => Error::from(MemberError::NotAMember),
         })?;
         let begins = self.state.time() - self.state.time() % limit.period_ms;
         let ends = begins.saturating_add(limit.period_ms);
@@ -344,8 +345,8 @@ impl QuotaMut<'_> {
     /// proposes its members. The value of `born` is ignored.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is no member, [`Error::LimitsFull`], and the errors of
-    /// [`Limit::check`].
+    /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::LimitsFull`], and the errors
+    /// of [`Limit::check`].
     pub fn propose_limits(&mut self, limits: &[Limit]) -> Result<(), Error> {
         let membership = &self.replica.membership;
         let members = membership.configuration().map(|it| it.members.clone());
@@ -361,8 +362,8 @@ impl QuotaMut<'_> {
     /// it.
     ///
     /// # Errors
-    /// The errors of [`QuotaRef::period`], [`Error::LimitReached`] and [`Error::AmountRange`]. After an
-    /// error, nothing is changed.
+    /// The errors of [`QuotaRef::period`], [`QuotaError::LimitReached`] and [`QuotaError::AmountRange`].
+    /// After an error, nothing is changed.
     pub fn allow(
         &mut self,
         key: &str,
@@ -381,7 +382,7 @@ impl QuotaMut<'_> {
     /// needed, because one under an idempotency key may be withdrawn.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
     pub fn bring_in_for(
         &mut self,
         key: &str,
@@ -429,7 +430,7 @@ impl QuotaMut<'_> {
         let own = rights_key(self.replica.writer(), name);
         let held = self.replica.value(&own).unwrap_or(0);
         let Ok(by) = i64::try_from(amount) else {
-            return Err(Error::AmountRange { amount });
+            return Err(QuotaError::AmountRange { amount }.into());
         };
         if held < i128::from(amount) {
             let held = self.read().left_in(name);
@@ -437,7 +438,7 @@ impl QuotaMut<'_> {
                 asked: amount,
                 held,
             };
-            return Err(Error::LimitReached(Box::new(short)));
+            return Err(QuotaError::LimitReached(Box::new(short)).into());
         }
         let steps = [(own, Op::Add(-by)), (rights_key(to, name), Op::Add(by))];
         self.make(&steps, changed)
@@ -446,7 +447,7 @@ impl QuotaMut<'_> {
     /// Records when all members had received the present configuration, if it has limits and they have.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
     pub(crate) fn note_known(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.replica.membership.is_established()
             || !self.read().awaits_known()
@@ -505,19 +506,19 @@ impl QuotaTransaction<'_, '_> {
     /// It uses rights that were already brought in: call [`QuotaMut::bring_in_for`] before.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is no member, [`Error::NoLimit`] if no limit covers the key,
-    /// [`Error::LimitReached`] if less is left here, [`Error::AmountRange`], [`Error::TransactionTooLarge`].
-    /// For a key, the errors of [`QuotaRef::period`]. After an error, the transaction is as it was before and
-    /// may go on.
+    /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::NoLimit`] if no limit covers
+    /// the key, [`QuotaError::LimitReached`] if less is left here, [`QuotaError::AmountRange`],
+    /// [`WriteError::TransactionTooLarge`]. For a key, the errors of [`QuotaRef::period`]. After an error,
+    /// the transaction is as it was before and may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
         let ops = self.transaction.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops });
+            return Err(WriteError::TransactionTooLarge { ops }.into());
         }
         if !self.transaction.replica.members().is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
-        let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;
+        let by = i64::try_from(cost).map_err(|_| QuotaError::AmountRange { amount: cost })?;
         let Period {
             name: period, left, ..
         } = self.preview().period(key)?;
@@ -525,7 +526,7 @@ impl QuotaTransaction<'_, '_> {
         let here = self.transaction.value(&rights).unwrap_or(0);
         if here < i128::from(cost) {
             let (asked, held) = (cost, left);
-            return Err(Error::LimitReached(Box::new(Short { asked, held })));
+            return Err(QuotaError::LimitReached(Box::new(Short { asked, held })).into());
         }
         if cost > 0 {
             let handle = self.add_to(&rights, -by, &mut Vec::new())?;

@@ -24,7 +24,7 @@ pub use watch::{Reached, Watched};
 
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
 use crate::bounds::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
-use crate::error::Error;
+use crate::error::{Error, MemberError, QuotaError, WriteError};
 use crate::ledger::sequence::{Piece, SequenceKey, check_sequence};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -328,7 +328,7 @@ impl QuotaMut<'_> {
     /// yet, the own rest is deleted.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`].
     pub(crate) fn numbers_are_sure(
         &mut self,
         name: &str,
@@ -368,7 +368,7 @@ impl QuotaMut<'_> {
     /// many it gave: none if this replica may not give any.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
     pub(crate) fn give_numbers(
         &mut self,
         name: &str,
@@ -418,8 +418,9 @@ impl QuotaTransaction<'_, '_> {
     /// other member has begun one with this name. [`SyncMachine`](crate::sync::SyncMachine) checks both.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::SequenceExists`], [`Error::TransactionTooLarge`]. For a name, the
-    /// errors of [`Replica::add`](crate::Replica::add) for a key, and [`Error::TooLarge`] over
+    /// [`MemberError::NotAMember`], [`QuotaError::SequenceExists`], [`WriteError::TransactionTooLarge`]. For
+    /// a name, the errors of [`Replica::add`](crate::Replica::add) for a key, and
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`SEQUENCE_NAME_BYTES_MAX`](crate::bounds::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
     /// is as it was before and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
@@ -427,7 +428,7 @@ impl QuotaTransaction<'_, '_> {
         let piece = Piece::Rest(self.transaction.replica.writer());
         let key = SequenceKey { piece, name }.key();
         if self.read().sequence(name).is_some() || self.transaction.value(&key).is_some() {
-            return Err(Error::SequenceExists);
+            return Err(QuotaError::SequenceExists.into());
         }
         self.draw_on(&key, Op::Add(1))
     }
@@ -436,10 +437,10 @@ impl QuotaTransaction<'_, '_> {
     fn draw_on(&mut self, key: &str, op: Op) -> Result<(), Error> {
         let ops = self.transaction.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops });
+            return Err(WriteError::TransactionTooLarge { ops }.into());
         }
         if !self.transaction.replica.members().is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         let replica = &mut *self.transaction.replica;
         let handle = replica.state.key_id(key)?;
@@ -454,16 +455,18 @@ impl QuotaTransaction<'_, '_> {
     /// transaction. No other call gets this number, even if its receiver never gets it.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. [`Error::NumbersShort`]
-    /// if no number is here and one must be requested. After an error, the transaction is as it was before
-    /// and may go on.
+    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`], [`WriteError::TransactionTooLarge`].
+    /// [`QuotaError::NumbersShort`] if no number is here and one must be requested. After an error, the
+    /// transaction is as it was before and may go on.
     pub fn draw(&mut self, name: &str) -> Result<u64, Error> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
             return Err(match self.read().sequence(name) {
-                _ if !self.transaction.replica.members().is_member() => Error::NotAMember,
-                Some(_) => Error::NumbersShort,
-                None => Error::NoSequence,
+                _ if !self.transaction.replica.members().is_member() => {
+                    Error::from(MemberError::NotAMember)
+                }
+                Some(_) => Error::from(QuotaError::NumbersShort),
+                None => Error::from(QuotaError::NoSequence),
             });
         };
         let holder = self.transaction.replica.writer();
@@ -472,9 +475,10 @@ impl QuotaTransaction<'_, '_> {
         let op = if last { Op::Delete } else { Op::Add(-1) };
         // Both operations are made, or neither.
         if self.transaction.ops + 2 > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge {
+            return Err(WriteError::TransactionTooLarge {
                 ops: self.transaction.ops + 2,
-            });
+            }
+            .into());
         }
         self.draw_on(&SequenceKey { piece, name }.key(), op)?;
         self.note_watched(name, number)?;

@@ -29,7 +29,7 @@ impl MembersMut<'_> {
     /// Retires the writers whose successor this replica is, if they are ready. Returns how many it retired.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn retire(&mut self) -> Result<usize, Error> {
         if !self.replica.membership.is_member() {
             return Ok(0);

@@ -15,9 +15,9 @@ impl Transaction<'_> {
     /// changed.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if its adds take more than [`KEYED_BYTES_MAX`](crate::bounds::KEYED_BYTES_MAX)
-    /// with their keys. `NumberOnce` and `LeaseOnce` with the feature `budgets`. After an error, nothing is
-    /// done.
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) if its adds take more than
+    /// [`KEYED_BYTES_MAX`](crate::bounds::KEYED_BYTES_MAX) with their keys. `NumberOnce` and `LeaseOnce` with
+    /// the feature `budgets`. After an error, nothing is done.
     pub fn commit_once(self, once: Once, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         self.commit_once_for(once, None, changed)
     }
@@ -26,7 +26,8 @@ impl Transaction<'_> {
     /// room.
     ///
     /// # Errors
-    /// Also [`Error::KeyedFull`] if it would drop an operation that this caller got a reply for recently.
+    /// Also [`ScopeError::KeyedFull`](crate::ScopeError::KeyedFull) if it would drop an operation that this
+    /// caller got a reply for recently.
     pub fn commit_once_for(
         mut self,
         once: Once,
@@ -49,7 +50,8 @@ impl Replica {
     /// room with other operations of its caller.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and [`Error::KeyedFull`] if it shares room and there is none.
+    /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge), and
+    /// [`ScopeError::KeyedFull`](crate::ScopeError::KeyedFull) if it shares room and there is none.
     pub(super) fn remember_keyed(
         &mut self,
         clock: u64,

@@ -2,7 +2,7 @@
 //! [The rules](crate::membership) stand with the parts.
 
 use super::{QuotaHooks, Replica};
-use crate::error::Error;
+use crate::error::{Error, MemberError};
 use crate::membership::votes::checked;
 use crate::message::records::{Ack, Admit, Configuration, Owner, Statement};
 use crate::state::page::OWN;
@@ -26,10 +26,10 @@ impl MembersMut<'_> {
     /// helps to order the owner's incarnations.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space has members already.
+    /// [`MemberError::Closed`] if the space has members already.
     pub fn found(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
         if self.replica.membership.configuration().is_some() {
-            return Err(Error::Closed);
+            return Err(MemberError::Closed.into());
         }
         // A full space gets room by that.
         let clock = self.replica.membership.clock_after(&self.replica.state)?;
@@ -73,7 +73,7 @@ impl MembersMut<'_> {
     /// themselves. Other replicas treat a writer that was not admitted as one that they have forgotten.
     ///
     /// # Errors
-    /// [`Error::NotAMember`].
+    /// [`MemberError::NotAMember`].
     pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
         let Replica {
             state,
@@ -82,7 +82,7 @@ impl MembersMut<'_> {
             ..
         } = &mut *self.replica;
         if !membership.configuration().is_some_and(|it| it.has(owner)) {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         let clock = membership.next_clock(state)?;
         let begins = state.clock() == 0;
@@ -116,7 +116,7 @@ impl MembersMut<'_> {
     /// member that was only out of reach, and is not among `members`, loses its vote.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`].
+    /// [`MemberError::NotAMember`] if this replica is none, [`MemberError::MembersFull`].
     pub fn force(&mut self, members: &[Owner]) -> Result<(), Error> {
         let Some(present) = self
             .replica
@@ -124,7 +124,7 @@ impl MembersMut<'_> {
             .configuration()
             .filter(|_| self.replica.membership.is_member())
         else {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         };
         let next = Configuration {
             era: present.era + 1,
@@ -139,7 +139,7 @@ impl MembersMut<'_> {
     /// in. Its home takes over.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if no member has taken it in.
+    /// [`MemberError::NotAMember`] if no member has taken it in.
     pub fn leave(&mut self) -> Result<(), Error> {
         self.replica.membership.leave(&mut self.replica.state)
     }
@@ -148,8 +148,8 @@ impl MembersMut<'_> {
     /// it becomes certain that nothing of it counts.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`] if it is its own,
-    /// [`Error::WritersFull`].
+    /// [`MemberError::NotAMember`] if this replica is none, [`MemberError::UnknownWriter`] if it is its own,
+    /// [`WriteError::WritersFull`](crate::WriteError::WritersFull).
     pub fn fence(&mut self, writer: &WriterId) -> Result<(), Error> {
         self.replica
             .membership
@@ -160,7 +160,7 @@ impl MembersMut<'_> {
     /// this replica's own owner that it had not received when it announced itself.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn fence_strays(&mut self) -> Result<(), Error> {
         self.replica
             .membership
@@ -171,8 +171,9 @@ impl MembersMut<'_> {
     /// from its first transaction on. Send it only state from after the admission.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
-    /// [`Error::WritersFull`].
+    /// [`MemberError::NotAMember`] if this replica is none,
+    /// [`AdmissionError::Gone`](crate::AdmissionError::Gone) if the writer is over,
+    /// [`WriteError::WritersFull`](crate::WriteError::WritersFull).
     pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
         self.replica
             .membership
@@ -188,7 +189,7 @@ impl MembersMut<'_> {
     /// Publishes what this member has merged, if a replica waits for it. Returns whether it did.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn acknowledge(&mut self) -> Result<bool, Error> {
         let Replica {
             state,
@@ -227,9 +228,9 @@ impl MembersMut<'_> {
         Ok(true)
     }
 
-    /// Accepts from a member which transactions are [stable](crate::Members::stable), if this replica has seen
-    /// all that the member had. `seen` says what the member had. Otherwise a transaction could be missing here
-    /// that was made before these were stable.
+    /// Accepts from a member which transactions are [stable](crate::Members::stable), if this replica has
+    /// seen all that the member had. `seen` says what the member had. Otherwise a transaction could be
+    /// missing here that was made before these were stable.
     pub fn accept_stable(&mut self, settled: &VersionVector, seen: &VersionVector) {
         self.replica
             .membership

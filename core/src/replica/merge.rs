@@ -34,7 +34,7 @@
 
 use super::quota::Accounts;
 use super::{QuotaHooks, Replica};
-use crate::error::{Error, Rule, detail};
+use crate::error::{DecodeError, Error, Rule, detail};
 use crate::layers::{GUESTS, Quota};
 use crate::membership::admission::{Forgotten, forgotten_in};
 use crate::message::Message;
@@ -64,9 +64,11 @@ impl Replica {
     /// reported as a [`Fault`](crate::forks::Fault) and the greater total stays.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if something that the message builds on is missing here,
-    /// [`Error::OwnClockAhead`], [`Error::WritersFull`] where peers bring too many
-    /// (see [`bounds`](crate::bounds)), [`Error::CountersFull`]. Nothing is changed then.
+    /// [`MergeError::NotCovered`](crate::MergeError::NotCovered) if something that the message builds on is
+    /// missing here, [`MergeError::OwnClockAhead`](crate::MergeError::OwnClockAhead),
+    /// [`WriteError::WritersFull`](crate::WriteError::WritersFull) where peers bring too many (see
+    /// [`bounds`](crate::bounds)), [`WriteError::CountersFull`](crate::WriteError::CountersFull). Nothing is
+    /// changed then.
     pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
         self.merge_with(message, None, &mut |_| ())
     }
@@ -141,7 +143,7 @@ impl Replica {
             key_bytes += self.state.keys().new_bytes(&chunk.delta.keys);
             if !chunk.delta.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
-                return Err(Error::Malformed { rule: detail(rule) });
+                return Err(DecodeError::Malformed { rule: detail(rule) }.into());
             }
         }
         self.state.keys().room_for(key_bytes)

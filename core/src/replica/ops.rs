@@ -2,7 +2,7 @@
 
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::layers::{Optional, Quota};
 use crate::message::journal::Dids;
 use crate::state::counter;
@@ -18,9 +18,9 @@ impl Replica {
     /// counter. A counter that has expired is deleted before any other operation on it.
     ///
     /// # Errors
-    /// The errors of [`add`](Replica::add), and [`Error::ExpiryRange`] over
-    /// [`EXPIRY_MAX`](crate::bounds::EXPIRY_MAX). `Error::BeyondRole` and `Error::Expired` if this replica
-    /// [only adds](crate::MembersMut::set_adds_only).
+    /// The errors of [`add`](Replica::add), and [`WriteError::ExpiryRange`] over
+    /// [`EXPIRY_MAX`](crate::bounds::EXPIRY_MAX). `ScopeError::BeyondRole` and `ScopeError::Expired` if this
+    /// replica [only adds](crate::MembersMut::set_adds_only).
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])
     }
@@ -28,12 +28,13 @@ impl Replica {
     /// [Applies](Replica::apply) an operation to the counter with the number `handle`.
     ///
     /// # Errors
-    /// The errors of [`apply`](Replica::apply), and [`Error::UnknownHandle`].
+    /// The errors of [`apply`](Replica::apply), and [`WriteError::UnknownHandle`].
     pub fn apply_at(&mut self, handle: KeyId, op: Op) -> Result<bool, Error> {
         if self.state.keys().get(handle).is_none() {
-            return Err(Error::UnknownHandle {
+            return Err(WriteError::UnknownHandle {
                 handle: detail(handle.0),
-            });
+            }
+            .into());
         }
         Quota::check_at(&self.state, handle)?;
         let clock = self.membership.next_clock(&self.state)?;
@@ -50,13 +51,14 @@ impl Replica {
     /// for each.
     ///
     /// # Errors
-    /// The errors of [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. After an error, nothing
-    /// of the transaction is done.
+    /// The errors of [`apply`](Replica::apply), and [`WriteError::TransactionTooLarge`]. After an error,
+    /// nothing of the transaction is done.
     pub fn transact<K: AsRef<str>>(&mut self, ops: &[(K, Op)]) -> Result<Vec<bool>, Error> {
         if ops.len() > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge {
+            return Err(WriteError::TransactionTooLarge {
                 ops: detail(ops.len()),
-            });
+            }
+            .into());
         }
         let clock = self.membership.next_clock(&self.state)?;
         let mut drafts: Vec<Draft> = Vec::new();
@@ -145,7 +147,7 @@ impl Replica {
     /// adds](crate::MembersMut::set_adds_only) deletes nothing.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
+    /// [`WriteError::UnknownHandle`], [`WriteError::ClockExhausted`].
     pub fn materialize_expiry(&mut self, handle: KeyId) -> Result<bool, Error> {
         let expiry = self.state.effective_expiry(handle);
         if !self.is_past(expiry) {

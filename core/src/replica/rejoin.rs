@@ -2,7 +2,7 @@
 //! [The rules](crate::rejoin) stand with the parts.
 
 use super::{QuotaHooks, Replica};
-use crate::error::{Error, detail};
+use crate::error::{AdmissionError, Error, MemberError, detail};
 use crate::layers::{Optional, Quota};
 use crate::message::Message;
 use crate::message::journal::{Did, Dids, Journal};
@@ -29,9 +29,9 @@ impl RejoinMut<'_> {
     /// again](crate::RejoinMut::make_again) once it is certain which ones are missing.
     ///
     /// # Errors
-    /// [`Error::Outdated`] if the message is not a whole state of a closed space. [`Error::Stranger`] if it
-    /// has records of a writer that no member admitted. The errors of [`merge`](Replica::merge). After an
-    /// error, nothing is changed.
+    /// [`AdmissionError::Outdated`] if the message is not a whole state of a closed space.
+    /// [`AdmissionError::Stranger`] if it has records of a writer that no member admitted. The errors of
+    /// [`merge`](Replica::merge). After an error, nothing is changed.
     pub fn begin_again(
         &mut self,
         writer: WriterId,
@@ -50,12 +50,13 @@ impl RejoinMut<'_> {
         changed: &mut dyn FnMut(KeyId),
     ) -> Result<Journal, Error> {
         if !last.is_complete() || last.delta.writers.iter().any(|entry| entry.lo > 0) {
-            return Err(Error::Outdated);
+            return Err(AdmissionError::Outdated.into());
         }
         if let Some(writer) = last.stranger() {
-            return Err(Error::Stranger {
+            return Err(AdmissionError::Stranger {
                 writer: detail(writer),
-            });
+            }
+            .into());
         }
         let mut fresh = Replica::new(self.replica.state.space().clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
@@ -254,8 +255,8 @@ impl RejoinMut<'_> {
     /// its store must have a [snapshot](Replica::snapshot) of the result, and the other store must be gone.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space has members in `left` and is open here. Then let the other replica take
-    /// over this one, or wait until this one has received the members. The errors of
+    /// [`MemberError::Closed`] if the space has members in `left` and is open here. Then let the other
+    /// replica take over this one, or wait until this one has received the members. The errors of
     /// [`merge`](Replica::merge). After an error, nothing is taken over.
     pub fn take_over(
         &mut self,
@@ -264,7 +265,7 @@ impl RejoinMut<'_> {
     ) -> Result<(), Error> {
         if self.replica.membership.configuration().is_none() {
             if left.members().configuration().is_some() {
-                return Err(Error::Closed);
+                return Err(MemberError::Closed.into());
             }
             self.replica
                 .merge_with(&left.delta(&self.replica.vector()), None, changed)?;

@@ -1,7 +1,7 @@
 //! Restoring: reading back a store's records, or another program's state.
 
 use super::Replica;
-use crate::error::Error;
+use crate::error::{Error, MemberError};
 use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
@@ -16,9 +16,9 @@ impl Replica {
     /// with more data than was stored, so their senders are not checked again.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if a message in between is missing, [`Error::CountersFull`] over 2^32 bytes of
-    /// keys. After an error, nothing is changed. A state that was merged once is never rejected for its
-    /// number of writers.
+    /// [`MergeError::NotCovered`](crate::MergeError::NotCovered) if a message in between is missing,
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull) over 2^32 bytes of keys. After an error,
+    /// nothing is changed. A state that was merged once is never rejected for its number of writers.
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();
@@ -62,11 +62,12 @@ impl Replica {
     /// the space has members. Never use the other replica again, because both would write under one id.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space has members in that state, because continuing then needs more than the
-    /// state. [`Error::NotCovered`] if the state is not whole, [`Error::CountersFull`].
+    /// [`MemberError::Closed`] if the space has members in that state, because continuing then needs more
+    /// than the state. [`MergeError::NotCovered`](crate::MergeError::NotCovered) if the state is not whole,
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub fn resume(space: Space, writer: WriterId, state: &Message) -> Result<Replica, Error> {
         if state.is_closed() {
-            return Err(Error::Closed);
+            return Err(MemberError::Closed.into());
         }
         let mut replica = Replica::new(space, writer);
         replica.restore(state)?;

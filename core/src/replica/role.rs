@@ -4,13 +4,13 @@
 //! be sent again and again, together with everything that was made after it.
 
 use super::{MembersMut, Op, Replica};
-use crate::error::Error;
+use crate::error::{Error, ScopeError};
 use crate::state::counter::Sum;
 
 impl MembersMut<'_> {
     /// Lets this replica only add, as the role of a writer requires. An operation that cancels is rejected
-    /// with [`Error::BeyondRole`]. An add to an expired counter, which would have to be deleted first, is
-    /// rejected with [`Error::Expired`]. Earlier operations stay.
+    /// with [`ScopeError::BeyondRole`]. An add to an expired counter, which would have to be deleted first,
+    /// is rejected with [`ScopeError::Expired`]. Earlier operations stay.
     pub fn set_adds_only(&mut self, adds_only: bool) {
         self.replica.adds_only = adds_only;
     }
@@ -28,9 +28,9 @@ impl Replica {
         let left = !sum.exists() && sum.until.is_some();
         match op {
             _ if !self.adds_only => Ok(()),
-            Op::Add(_) if left || self.is_past(sum.expiry()) => Err(Error::Expired),
+            Op::Add(_) if left || self.is_past(sum.expiry()) => Err(ScopeError::Expired.into()),
             Op::Add(_) => Ok(()),
-            _ => Err(Error::BeyondRole),
+            _ => Err(ScopeError::BeyondRole.into()),
         }
     }
 }
@@ -58,14 +58,29 @@ mod tests {
             Op::Persist,
         ] {
             for key in ["k", "new"] {
-                assert_eq!(one.apply(key, op), Err(Error::BeyondRole), "{op:?}");
+                assert_eq!(
+                    one.apply(key, op),
+                    Err(ScopeError::BeyondRole.into()),
+                    "{op:?}"
+                );
                 let both = [("k", Op::Add(1)), (key, op)];
-                assert_eq!(one.transact(&both), Err(Error::BeyondRole), "{op:?}");
+                assert_eq!(
+                    one.transact(&both),
+                    Err(ScopeError::BeyondRole.into()),
+                    "{op:?}"
+                );
                 let mut transaction = one.begin().unwrap();
-                assert_eq!(transaction.apply(key, op), Err(Error::BeyondRole));
+                assert_eq!(
+                    transaction.apply(key, op),
+                    Err(ScopeError::BeyondRole.into())
+                );
             }
             let handle = one.handle("k").unwrap();
-            assert_eq!(one.apply_at(handle, op), Err(Error::BeyondRole), "{op:?}");
+            assert_eq!(
+                one.apply_at(handle, op),
+                Err(ScopeError::BeyondRole.into()),
+                "{op:?}"
+            );
         }
         assert_eq!(one.canonical_bytes(), before);
         one.add("k", 1).unwrap();
@@ -83,7 +98,10 @@ mod tests {
         one.add("k", 1).unwrap();
         one.set_time(1_000);
         assert_eq!(one.value("k"), None);
-        assert_eq!(one.add("k", 1).err(), Some(Error::Expired));
+        assert_eq!(
+            one.add("k", 1).err(),
+            Some(Error::Scope(ScopeError::Expired))
+        );
         let handle = one.handle("k").unwrap();
         assert_eq!(one.materialize_expiry(handle), Ok(false));
         one.members_mut().set_adds_only(false);
@@ -108,7 +126,7 @@ mod tests {
         other.add("k", 7).unwrap();
         let text = alloc::format!("{:?}", other.snapshot());
         match text.contains("lift: Some") {
-            true => assert_eq!(added.err(), Some(Error::Expired)),
+            true => assert_eq!(added.err(), Some(Error::Scope(ScopeError::Expired))),
             false => assert!(added.is_ok(), "{text}"),
         }
     }

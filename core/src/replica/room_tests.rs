@@ -8,6 +8,7 @@ use crate::bounds::{
     EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX, WRITERS_MAX,
     WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };
+use crate::error::WriteError;
 use crate::membership::room::Bringer;
 use crate::state::delta::{Delta, Entry};
 use crate::state::page::{Column, PAGE, Row};
@@ -56,7 +57,7 @@ fn made(writers: Range<usize>) -> Message {
 }
 
 fn full<T>(writers: usize, max: usize) -> Result<T, Error> {
-    Err(Error::WritersFull { writers, max })
+    Err(WriteError::WritersFull { writers, max }.into())
 }
 
 /// The start of the same node that comes next, under another writer.
@@ -209,7 +210,7 @@ fn a_full_key_table_refuses_new_keys_and_nothing_else() {
     }
     crate::explore::set_key_bytes_max(&mut one, 100 * 100 + 99);
     assert_eq!(one.key_bytes(), 10_000);
-    let refused = Err(Error::CountersFull { counters: 100 });
+    let refused = Err(WriteError::CountersFull { counters: 100 }.into());
     assert_eq!(one.add(&key(100), 1).map(|_| ()), refused);
     assert_eq!(one.intern(&key(100)).map(|_| ()), refused);
     assert_eq!(one.transact(&[(key(100), Op::Add(1))]).map(|_| ()), refused);
@@ -225,7 +226,7 @@ fn a_full_key_table_refuses_new_keys_and_nothing_else() {
     let known = two.delta(&one.vector());
     two.add(&key(100), 1).expect("room");
     let new = two.delta(&one.vector());
-    let refused = Err(Error::CountersFull { counters: 101 });
+    let refused = Err(WriteError::CountersFull { counters: 101 }.into());
     assert_eq!(one.merge(&new), refused);
     assert_eq!(
         one.merge_staged(&[known.encode()], &new, None, &mut |_| ()),

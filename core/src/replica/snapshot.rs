@@ -2,7 +2,7 @@
 //! it back.
 
 use super::{Replica, Scan};
-use crate::error::{Error, Rule};
+use crate::error::{DecodeError, Error, Rule};
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::state::delta::Entry;
@@ -105,7 +105,7 @@ impl Restoring {
     /// Reads the next part, which is not the last one. The caller must not leave out a part.
     ///
     /// # Errors
-    /// [`Error::CountersFull`], as for [`Replica::restore`].
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull), as for [`Replica::restore`].
     pub fn take(mut self, part: &Message) -> Result<Restoring, Error> {
         let replica = &mut self.replica;
         replica.state.room_for_keys(&part.delta, true)?;
@@ -132,15 +132,16 @@ impl Restoring {
     /// Reads the last part. The result is the replica that made the parts.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if the message is not a last part, [`Error::Malformed`] if the parts do not
-    /// belong to its snapshot, [`Error::CountersFull`].
+    /// [`MergeError::NotCovered`](crate::MergeError::NotCovered) if the message is not a last part,
+    /// [`DecodeError::Malformed`] if the parts do not belong to its snapshot,
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub fn finish(self, last: &Message) -> Result<Replica, Error> {
         let mut replica = self.replica;
         replica.check_stored(last)?;
         let mut told = self.told.iter().zip(replica.state.ids());
         if told.any(|(told, writer)| *told > last.hi(writer).unwrap_or(0)) {
             let rule = Rule::ChunkCovered;
-            return Err(Error::Malformed { rule });
+            return Err(DecodeError::Malformed { rule }.into());
         }
         let mut ignore = |_| ();
         let mut found = Found::new(true, &mut ignore);

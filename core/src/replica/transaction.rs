@@ -4,7 +4,7 @@
 use super::quota::Noted;
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::message::journal::Dids;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::KeyId;
@@ -29,7 +29,7 @@ impl Replica {
     /// Begins a transaction. The result is that of [`transact`](Replica::transact) with the same operations.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`].
     pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
         let clock = self.membership.next_clock(&self.state)?;
         Ok(Transaction {
@@ -48,12 +48,12 @@ impl Transaction<'_> {
     /// [`Replica::apply`].
     ///
     /// # Errors
-    /// The errors of [`Replica::apply`], and [`Error::TransactionTooLarge`]. After an error, the transaction
-    /// is as it was before and may go on.
+    /// The errors of [`Replica::apply`], and [`WriteError::TransactionTooLarge`]. After an error, the
+    /// transaction is as it was before and may go on.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         let ops = self.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops: detail(ops) });
+            return Err(WriteError::TransactionTooLarge { ops: detail(ops) }.into());
         }
         let (replica, drafts) = (&mut *self.replica, &mut self.drafts);
         let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;
@@ -126,6 +126,7 @@ impl Drop for Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::DecodeError;
     use crate::message::Message;
     use crate::state::page::OWN;
     use crate::{Space, WriterId};
@@ -138,7 +139,10 @@ mod tests {
         assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
         transaction.commit(&mut Vec::new());
         assert_eq!((one.clock(), one.value("k")), (u64::MAX - 1, Some(1)));
-        assert_eq!(one.begin().err(), Some(Error::ClockExhausted));
+        assert_eq!(
+            one.begin().err(),
+            Some(Error::Write(WriteError::ClockExhausted))
+        );
         let told = Message::decode(&one.snapshot().encode());
         assert_eq!(
             told.map(|it| it.delta.writers),
@@ -147,6 +151,6 @@ mod tests {
         // The greatest number stands for what lets nothing through, and is no clock.
         one.state.set_clock(OWN, u64::MAX);
         let told = Message::decode(&one.snapshot().encode());
-        assert_eq!(told, Err(Error::Number));
+        assert_eq!(told, Err(DecodeError::Number.into()));
     }
 }

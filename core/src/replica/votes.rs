@@ -12,7 +12,7 @@
 //! [Which votes count](crate::membership::votes) stands with the reading half.
 
 use super::{MembersMut, QuotaHooks, Replica};
-use crate::error::Error;
+use crate::error::{Error, MemberError};
 use crate::membership::votes::{Step, checked};
 use crate::message::records::{Configuration, Owner, Ruling};
 use crate::state::page::OWN;
@@ -23,8 +23,8 @@ impl MembersMut<'_> {
     /// may win instead.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`] if there are too many
-    /// or none.
+    /// [`MemberError::NotAMember`] if this replica is none, [`MemberError::MembersFull`] if there are too
+    /// many or none.
     pub fn propose(&mut self, members: &[Owner]) -> Result<(), Error> {
         let members = checked(members)?;
         let limits = self
@@ -39,7 +39,7 @@ impl MembersMut<'_> {
     /// Proposes the next configuration.
     pub(crate) fn put_forward(&mut self, ruling: Ruling) -> Result<(), Error> {
         if !self.replica.membership.is_member() {
-            return Err(Error::NotAMember);
+            return Err(MemberError::NotAMember.into());
         }
         self.replica.membership.change(|it| {
             it.proposal = Some(ruling);
@@ -51,7 +51,7 @@ impl MembersMut<'_> {
     /// Takes the next steps in deciding on a configuration. Returns whether there was one to take.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn vote(&mut self) -> Result<bool, Error> {
         let mut stepped = false;
         loop {

@@ -5,7 +5,7 @@
 //! one.
 
 use crate::bounds::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use crate::state::delta::SortedKeys;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -188,13 +188,14 @@ impl<I: KeyIndex> Keys<I> {
     /// Checks the length of a key.
     ///
     /// # Errors
-    /// [`Error::KeyLength`].
+    /// [`WriteError::KeyLength`].
     pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
         match key.len() {
             1..=KEY_BYTES_MAX => Ok(()),
-            bytes => Err(Error::KeyLength {
+            bytes => Err(WriteError::KeyLength {
                 bytes: detail(bytes),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -256,7 +257,7 @@ impl<I: KeyIndex> Keys<I> {
     /// Checks that there is room for so many bytes of new keys.
     ///
     /// # Errors
-    /// [`Error::CountersFull`].
+    /// [`WriteError::CountersFull`].
     pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
         self.room_up_to(key_bytes, self.bytes_max())
     }
@@ -271,9 +272,10 @@ impl<I: KeyIndex> Keys<I> {
     fn room_up_to(&self, new: usize, max: u32) -> Result<(), Error> {
         let bytes = self.bytes() + new as u64;
         if new > 0 && (bytes > u64::from(max) || self.spans.len() as u64 >= u64::from(u32::MAX)) {
-            return Err(Error::CountersFull {
+            return Err(WriteError::CountersFull {
                 counters: detail(self.table.len()),
-            });
+            }
+            .into());
         }
         Ok(())
     }
@@ -334,9 +336,10 @@ impl<I: KeyIndex> Keys<I> {
                 }
                 Ok(span.pins == 0)
             }
-            _ => Err(Error::UnknownHandle {
+            _ => Err(WriteError::UnknownHandle {
                 handle: detail(handle.0),
-            }),
+            }
+            .into()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operations on counters, and the drafts of a transaction.
 //!
-//! [`State::step`] carries an operation out, with [`Act`](super::counter::Act). A plain add, which is most of all
-//! writes, needs no draft: [`State::add_again`].
+//! [`State::step`] carries an operation out, with [`Act`](super::counter::Act). A plain add, which is most of
+//! all writes, needs no draft: [`State::add_again`].
 //!
 //! A draft is a copy of one counter's slots. A transaction works on drafts, and puts all of them back once
 //! every operation has gone through. So a transaction that is refused has changed nothing.
@@ -14,7 +14,7 @@ use super::slot::Withdrawal;
 use super::slot::{Assignment, NEVER, Slot};
 use super::{State, counter, place};
 use crate::bounds::EXPIRY_MAX;
-use crate::error::{Error, detail};
+use crate::error::{Error, WriteError, detail};
 use alloc::vec::Vec;
 
 /// One operation on a counter.
@@ -74,12 +74,12 @@ impl<I: KeyIndex> State<I> {
     /// deleted first. Returns whether the counter existed before. For [`Op::Persist`], returns whether it had
     /// an expiry.
     ///
-    /// Before it changes anything, it asks `allows` with what the counter comes to. It calls `made` after each
-    /// change, with the operation and the slots. An operation without an effect is no change.
+    /// Before it changes anything, it asks `allows` with what the counter comes to. It calls `made` after
+    /// each change, with the operation and the slots. An operation without an effect is no change.
     ///
     /// # Errors
-    /// [`Error::ExpiryRange`], [`Error::Overflow`], and the errors of `allows`. Then the draft is unchanged,
-    /// except that a counter that has just expired begins again.
+    /// [`WriteError::ExpiryRange`], [`WriteError::Overflow`], and the errors of `allows`. Then the draft is
+    /// unchanged, except that a counter that has just expired begins again.
     #[inline(always)]
     pub(crate) fn step(
         &self,
@@ -132,8 +132,8 @@ impl<I: KeyIndex> State<I> {
 }
 
 impl<I: KeyIndex> State<I> {
-    /// Adds to a counter that has plain slots alone, one of which is the own writer's, as a transaction. It is
-    /// the commonest write. Returns false, with nothing changed, if the counter is another one, or if the
+    /// Adds to a counter that has plain slots alone, one of which is the own writer's, as a transaction. It
+    /// is the commonest write. Returns false, with nothing changed, if the counter is another one, or if the
     /// clock or the total has no room.
     #[inline(always)]
     pub(crate) fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
@@ -164,7 +164,8 @@ impl<I: KeyIndex> State<I> {
     /// slot of the counter has more than a row.
     ///
     /// # Errors
-    /// [`Error::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added nothing.
+    /// [`WriteError::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added
+    /// nothing.
     #[inline(always)]
     pub(crate) fn add_first(&mut self, handle: KeyId, clock: u64, by: i64) -> Result<bool, Error> {
         let (page_at, bit) = place(handle);
@@ -230,19 +231,19 @@ impl<I: KeyIndex> State<I> {
 
 /// An add that does not fit into a total.
 fn overflow(total: i128, by: i64) -> Error {
-    Error::Overflow {
+    Error::from(WriteError::Overflow {
         total: detail(total),
         by: detail(by),
-    }
+    })
 }
 
 /// Checks that an expiry is in range.
 ///
 /// # Errors
-/// [`Error::ExpiryRange`].
+/// [`WriteError::ExpiryRange`].
 pub(crate) fn check(op: Op) -> Result<(), Error> {
     match op {
-        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at: detail(at) }),
+        Op::Expire(at) if at > EXPIRY_MAX => Err(WriteError::ExpiryRange { at: detail(at) }.into()),
         _ => Ok(()),
     }
 }

@@ -272,7 +272,7 @@ impl<I: KeyIndex> State<I> {
     /// Checks that there is room for the keys of a delta.
     ///
     /// # Errors
-    /// [`Error::CountersFull`].
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn room_for_keys(&self, delta: &Delta, stored: bool) -> Result<(), Error> {
         match stored {
             true => self.keys.room_for_stored(&delta.keys),

@@ -11,6 +11,8 @@
 use super::scope::ScopeChecks;
 use super::{Body, Digests, Link, Millis, Output, Session, SyncMachine, Why};
 use crate::error::Error;
+#[cfg(feature = "members")]
+use crate::error::MergeError;
 use crate::forks::{Contents, Evidence, Fault};
 use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::replica::Replica;
@@ -357,7 +359,7 @@ impl SyncMachine {
     ) {
         // Where forks are not searched for, the error has no more than its code.
         #[cfg(feature = "members")]
-        if let Error::OwnClockAhead { heard, .. } = error {
+        if let Error::Merge(MergeError::OwnClockAhead { heard, .. }) = error {
             return self.doubled(replica, link, heard);
         }
         let _ = &replica;

@@ -12,7 +12,7 @@ mod silent;
 use super::earlier::End;
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Link, Millis, Output, SyncMachine};
-use crate::error::{Error, detail};
+use crate::error::{AdmissionError, Error, ErrorKind, detail};
 use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Owner};
@@ -211,7 +211,9 @@ impl SyncMachine {
                 self.count_writer(replica, link, writer);
                 self.local_change(now);
             }
-            Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer, u64::MAX),
+            Err(error) if error.kind() == ErrorKind::Gone => {
+                self.tell_ended(replica, link, writer, u64::MAX)
+            }
             // It is rejected again when it writes, with the reason.
             Err(_) => {}
         }
@@ -231,22 +233,25 @@ impl SyncMachine {
             return Err(error);
         };
         let upto = live.and_then(|live| message.hi(&live)).unwrap_or(0);
-        match error {
+        match error.kind() {
             // The peer will receive what is here, and send more.
-            Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
+            ErrorKind::NotCovered | ErrorKind::Unsure => Ok(()),
             // The peer has another writer by now, and the frame that named it was lost.
-            Error::Stranger { writer: stranger } => {
-                let live =
-                    live.filter(|live| detail(*live) != stranger && replica.members().is_member());
+            ErrorKind::Stranger => {
+                let is_stranger = |live: &WriterId| {
+                    let writer = detail(*live);
+                    error == AdmissionError::Stranger { writer }.into()
+                };
+                let live = live.filter(|live| !is_stranger(live) && replica.members().is_member());
                 if let Some(writer) = live.filter(|live| !replica.members().is_counted_member(live))
                 {
                     self.tell_ended(replica, link, writer, upto);
                 }
                 Ok(())
             }
-            Error::Gone { .. } | Error::Behind => {
-                let upto = match error {
-                    Error::Behind => upto,
+            kind @ (ErrorKind::Gone | ErrorKind::Behind) => {
+                let upto = match kind {
+                    ErrorKind::Behind => upto,
                     _ => u64::MAX, // whatever it tells
                 };
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
@@ -254,7 +259,7 @@ impl SyncMachine {
                 }
                 Ok(())
             }
-            Error::Outdated | Error::Retired => {
+            ErrorKind::Outdated | ErrorKind::Retired => {
                 if !replica.members().is_member()
                     || self.is_answered_by_member(replica, message, link)
                 {
@@ -263,7 +268,7 @@ impl SyncMachine {
                 }
                 Ok(())
             }
-            error => Err(error),
+            _ => Err(error),
         }
     }
 
@@ -560,7 +565,7 @@ impl SyncMachine {
     /// it does local changes.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub fn tend(&mut self, now: Millis, replica: &mut Replica, kept: &Mark) -> Result<bool, Error> {
         if replica.members().configuration().is_none() {
             return Ok(false);

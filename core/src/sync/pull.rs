@@ -7,7 +7,7 @@
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Delta, Link, Millis, Output, Pull, SyncMachine};
 use crate::bounds::STAGE_BYTES_MAX;
-use crate::error::{Error, Limited, detail};
+use crate::error::{DecodeError, Error, ErrorKind, Limited, detail};
 use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
 use crate::message::Message;
 use crate::replica::Replica;
@@ -431,11 +431,12 @@ impl SyncMachine {
             if open.staged_bytes > STAGE_BYTES_MAX {
                 let size = open.staged_bytes;
                 self.pulls.open = None;
-                return Err(Error::TooLarge {
+                return Err(DecodeError::TooLarge {
                     what: detail(Limited::Transfer),
                     size: detail(size),
                     max: detail(STAGE_BYTES_MAX),
-                });
+                }
+                .into());
             }
             open.staged.push(bytes);
             open.chunk += 1;
@@ -502,7 +503,7 @@ impl SyncMachine {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
-                let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let rests = !matches!(error.kind(), ErrorKind::NotCovered | ErrorKind::Unsure);
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The peer would send the same again at once.

@@ -8,7 +8,7 @@ use super::members::origin;
 use super::scope::WriterShares;
 use super::{Greeting, Link, Millis, Output, SyncMachine};
 use crate::bounds::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::layers::{GUESTS, MEMBERS};
 use crate::message::Message;
 use crate::message::records::Statement;
@@ -321,7 +321,9 @@ impl SyncMachine {
                 self.withdraw(now, replica);
                 Ok(true)
             }
-            Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::NotCovered | ErrorKind::Unsure) => {
+                Ok(false)
+            }
             Err(error) => {
                 let done = self.not_merged(now, replica, from, message, live, error);
                 done.map(|()| true)

@@ -8,7 +8,7 @@
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Body, Link, Millis, SyncMachine};
 use crate::bounds::OWN_WRITERS_MAX;
-use crate::error::Error;
+use crate::error::{Error, ScopeError, WriteError};
 use crate::layers::{Empty, Optional};
 use crate::membership::room::Bringer;
 use crate::message::Message;
@@ -109,7 +109,7 @@ impl ScopeChecks for SyncMachine {
             return Ok(());
         }
         if WriterId::mint(replica.space(), &owner, &nonce) != writer {
-            return Err(Error::NotYours { writer });
+            return Err(ScopeError::NotYours { writer }.into());
         }
         let news = !peer.proved.contains(&writer);
         if news {
@@ -139,18 +139,18 @@ impl ScopeChecks for SyncMachine {
             Body::Return { writer, owner, .. } => {
                 let foreign = owner.is_some_and(|owner| owner != limit);
                 if foreign || !peer.proved.contains(writer) {
-                    return Err(Error::NotYours { writer: *writer });
+                    return Err(ScopeError::NotYours { writer: *writer }.into());
                 }
             }
             Body::Ended { writer, last } if *last != Last::Hearsay => {
-                return Err(Error::NotYours { writer: *writer });
+                return Err(ScopeError::NotYours { writer: *writer }.into());
             }
             // Only members request rights.
             #[cfg(feature = "budgets")]
             Body::Want(_) | Body::Draw(_) => {
                 let writer = peer.greeting.as_ref().map(|it| it.writer);
                 let writer = writer.unwrap_or(replica.writer());
-                return Err(Error::NotYours { writer });
+                return Err(ScopeError::NotYours { writer }.into());
             }
             // Its statements about what others have stored are ignored.
             Body::Contents { .. } | Body::Answer(_) => return Ok(false),
@@ -171,7 +171,7 @@ impl ScopeChecks for SyncMachine {
             let silent = message.is_empty() && message.facts().is_empty() && !remembers;
             return match silent && message.keyed.is_empty() {
                 true => Ok(()),
-                false => Err(Error::BeyondRole),
+                false => Err(ScopeError::BeyondRole.into()),
             };
         }
         let mut new = 0;
@@ -182,7 +182,7 @@ impl ScopeChecks for SyncMachine {
             // A writer without records has nothing to build on, but it takes room.
             let unknown = entry.hi == 0 && !replica.state.knows(&writer);
             if (says || unknown) && !peer.proved.contains(&writer) {
-                return Err(Error::NotYours { writer });
+                return Err(ScopeError::NotYours { writer }.into());
             }
         }
         replica
@@ -197,29 +197,29 @@ impl ScopeChecks for SyncMachine {
         if message.complete || remembers || holds {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
             let writer = writer.unwrap_or(replica.writer());
-            return Err(Error::NotYours { writer });
+            return Err(ScopeError::NotYours { writer }.into());
         }
         if !message.keyed.is_empty() {
-            return Err(Error::BeyondRole); // they may take out what others added
+            return Err(ScopeError::BeyondRole.into()); // they may take out what others added
         }
         let id = |at: u32| message.delta.writers[at as usize].writer;
         for fact in message.facts() {
             if !is_of_guest(replica, message, fact) {
                 let writer = id(fact.writer);
-                return Err(Error::NotYours { writer });
+                return Err(ScopeError::NotYours { writer }.into());
             }
         }
         for KeySide { key, side } in &message.delta.sides {
             if speaks_as_member(message, side) {
                 let writer = id(side.writer);
-                return Err(Error::NotYours { writer });
+                return Err(ScopeError::NotYours { writer }.into());
             }
             if let Some(total) = wide_total(replica, message, *key, side) {
-                return Err(Error::WideTotal { total });
+                return Err(WriteError::WideTotal { total }.into());
             }
             let key = message.delta.keys.get(*key as usize);
             if role == Role::Writer && !only_adds(replica, key, &id(side.writer), side) {
-                return Err(Error::BeyondRole);
+                return Err(ScopeError::BeyondRole.into());
             }
         }
         Ok(())

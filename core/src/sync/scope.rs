@@ -77,7 +77,7 @@ pub(super) trait WriterShares {
     /// Rejects `more` further writers of a link's peer if a share of the peer is used up.
     ///
     /// # Errors
-    /// [`Error::ShareFull`].
+    /// [`ScopeError::ShareFull`](crate::ScopeError::ShareFull).
     fn room_in_share(&self, link: Link, more: usize) -> Result<(), Error>;
 
     /// Counts a writer that arrived by a link.
@@ -89,7 +89,7 @@ pub(super) trait WriterShares {
     /// Stages the new writers of a chunk, which is part of a transfer from a link's peer.
     ///
     /// # Errors
-    /// [`Error::ShareFull`] if there is no room for all of them.
+    /// [`ScopeError::ShareFull`](crate::ScopeError::ShareFull) if there is no room for all of them.
     fn stage_writers(
         &mut self,
         replica: &Replica,

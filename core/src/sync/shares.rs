@@ -10,7 +10,7 @@
 
 use super::scope::{ScopeChecks, WriterShares};
 use super::{Link, Millis, SyncMachine};
-use crate::error::{Error, Share};
+use crate::error::{Error, ScopeError, Share};
 use crate::idempotency::Party;
 use crate::message::Message;
 use crate::message::records::Owner;
@@ -121,7 +121,7 @@ impl WriterShares for SyncMachine {
             0 => Ok(()),
             more => self.shares.has_room(link, more),
         };
-        room.map_err(|share| Error::ShareFull { share })
+        room.map_err(|share| Error::from(ScopeError::ShareFull { share }))
     }
 
     fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId) {

@@ -15,7 +15,7 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigz
 use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::bounds::KEY_BYTES_MAX;
-use crate::error::{Error, Limited};
+use crate::error::{DecodeError, Error, Limited, WriteError};
 use crate::layers::Optional;
 use crate::message::Message;
 use crate::message::journal::EarlierWriter;
@@ -73,7 +73,8 @@ impl Adds {
 
 impl Message {
     /// Decodes the record of [`Replica::adds_since`](crate::Replica::adds_since), for
-    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no order.
+    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no
+    /// order.
     ///
     /// # Errors
     /// Any error of the format.
@@ -87,14 +88,14 @@ fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     let writer = WriterId::from_bytes(reader.array());
     let lo = reader.varint();
     let Some(hi) = lo.checked_add(reader.varint()) else {
-        return Err(reader.fail(Error::Number));
+        return Err(reader.fail(DecodeError::Number.into()));
     };
     let entry = Entry { writer, lo, hi };
     let count = reader.count(COUNTER_BYTES_MIN);
     for at in 0..count {
         let key = reader.text(Limited::MessageKeys, KEY_BYTES_MAX);
         if key.is_empty() {
-            return Err(reader.fail(Error::KeyLength { bytes: 0 }));
+            return Err(reader.fail(WriteError::KeyLength { bytes: 0 }.into()));
         }
         let clock = read_clock(reader, &entry);
         let total = unzigzag(reader.varint());

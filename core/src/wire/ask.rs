@@ -3,7 +3,7 @@
 use super::bytes::{Fail, Reader, put_varint};
 use super::message::{put_vector, read_vector};
 use crate::bounds::ASK_WRITERS_MAX;
-use crate::error::{Error, Limited, Rule};
+use crate::error::{DecodeError, Error, Limited, Rule};
 use crate::state::vector::VersionVector;
 
 /// The longest entry of a vector: a writer, and a clock of 64 bits.
@@ -56,10 +56,12 @@ pub(super) fn put_ask(out: &mut alloc::vec::Vec<u8>, ask: &Ask) {
 
 pub(super) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Fail> {
     let id = reader.varint32();
-    let too_many = |size| Error::TooLarge {
-        what: Limited::AskedWriters,
-        size,
-        max: ASK_WRITERS_MAX,
+    let too_many = |size| {
+        Error::from(DecodeError::TooLarge {
+            what: Limited::AskedWriters,
+            size,
+            max: ASK_WRITERS_MAX,
+        })
     };
     // Nothing follows the vector, so the number of bytes shows its length before anything is allocated.
     let at_least = reader.len().saturating_sub(1) / ENTRY_BYTES_MAX;

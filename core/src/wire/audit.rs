@@ -7,7 +7,7 @@ use crate::bounds::{
     AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, AUDIT_REFUSAL_BYTES_MAX, AUDIT_SHARDS_MIN,
     FRAME_BYTES_MAX, KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_TOLD_MAX,
 };
-use crate::error::{Error, Limited, Rule};
+use crate::error::{DecodeError, Error, Limited, Rule, WriteError};
 use crate::state::page::Shard;
 use crate::writer_id::{Space, WriterId};
 use alloc::borrow::ToOwned;
@@ -57,8 +57,8 @@ impl AuditQuestion {
     /// Decodes a question.
     ///
     /// # Errors
-    /// Any error of the format, [`Error::SpaceName`], and [`Error::KeyLength`] for a prefix or a key that is
-    /// longer than any key.
+    /// Any error of the format, [`WriteError::SpaceName`], and [`WriteError::KeyLength`] for a prefix or a
+    /// key that is longer than any key.
     pub fn decode(bytes: &[u8]) -> Result<AuditQuestion, Error> {
         read_all(bytes, |reader| {
             let name = reader.text(Limited::SpaceName, SPACE_BYTES_MAX);
@@ -133,15 +133,16 @@ impl AuditAnswer {
     /// Decodes an answer.
     ///
     /// # Errors
-    /// Any error of the format, [`Error::KeyLength`], [`Error::WritersFull`] for a counter with more
-    /// shards than a space has writers, and [`Error::TooLarge`] over [`FRAME_BYTES_MAX`].
+    /// Any error of the format, [`WriteError::KeyLength`], [`WriteError::WritersFull`] for a counter with
+    /// more shards than a space has writers, and [`DecodeError::TooLarge`] over [`FRAME_BYTES_MAX`].
     pub fn decode(bytes: &[u8]) -> Result<AuditAnswer, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
-            return Err(Error::TooLarge {
+            return Err(DecodeError::TooLarge {
                 what: Limited::Frame,
                 size: bytes.len(),
                 max: FRAME_BYTES_MAX,
-            });
+            }
+            .into());
         }
         read_all(bytes, |reader| match reader.u8() {
             PAGE => Ok(AuditAnswer::Page(read_page(reader, false)?)),
@@ -163,11 +164,14 @@ fn read_page(reader: &mut Reader<'_>, more: bool) -> Result<AuditedPage, Fail> {
     let digest = reader.array();
     let count = reader.count(3);
     if count > AUDIT_COUNTERS_MAX {
-        return Err(reader.fail(Error::TooLarge {
-            what: Limited::AuditedCounters,
-            size: count,
-            max: AUDIT_COUNTERS_MAX,
-        }));
+        return Err(reader.fail(
+            DecodeError::TooLarge {
+                what: Limited::AuditedCounters,
+                size: count,
+                max: AUDIT_COUNTERS_MAX,
+            }
+            .into(),
+        ));
     }
     // A page with more to come has at least one counter.
     if more && count == 0 {
@@ -177,7 +181,7 @@ fn read_page(reader: &mut Reader<'_>, more: bool) -> Result<AuditedPage, Fail> {
     for _ in 0..count {
         let key = read_key(reader)?;
         if key.is_empty() {
-            return Err(reader.fail(Error::KeyLength { bytes: 0 }));
+            return Err(reader.fail(WriteError::KeyLength { bytes: 0 }.into()));
         }
         if counters.last().is_some_and(|last| last.0 >= key) {
             return Err(reader.malformed(Rule::KeysAscend));
@@ -194,10 +198,13 @@ fn read_page(reader: &mut Reader<'_>, more: bool) -> Result<AuditedPage, Fail> {
 fn read_shards(reader: &mut Reader<'_>) -> Result<Vec<Shard>, Fail> {
     let count = reader.count(16 + 1 + 16);
     if count > WRITERS_TOLD_MAX {
-        return Err(reader.fail(Error::WritersFull {
-            writers: count,
-            max: WRITERS_TOLD_MAX,
-        }));
+        return Err(reader.fail(
+            WriteError::WritersFull {
+                writers: count,
+                max: WRITERS_TOLD_MAX,
+            }
+            .into(),
+        ));
     }
     let mut shards: Vec<Shard> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -218,7 +225,7 @@ fn read_shards(reader: &mut Reader<'_>) -> Result<Vec<Shard>, Fail> {
 fn read_key(reader: &mut Reader<'_>) -> Result<String, Fail> {
     let bytes = usize::try_from(reader.varint()).unwrap_or(usize::MAX);
     if bytes > KEY_BYTES_MAX {
-        return Err(reader.fail(Error::KeyLength { bytes }));
+        return Err(reader.fail(WriteError::KeyLength { bytes }.into()));
     }
     match core::str::from_utf8(reader.take(bytes)) {
         Ok(text) => Ok(text.to_owned()),

@@ -1,6 +1,6 @@
 //! Reading and writing of numbers and byte strings.
 
-use crate::error::{Error, Limited, Rule, detail};
+use crate::error::{DecodeError, Error, Limited, Rule, detail};
 use crate::state::slot::WIDE_MAX;
 use alloc::vec::Vec;
 
@@ -74,9 +74,10 @@ pub(crate) fn read_all<'a, T>(
     match (reader.error, value) {
         (Some(error), _) => Err(error),
         (None, Ok(value)) if bytes == 0 => Ok(value),
-        (None, _) => Err(Error::TrailingBytes {
+        (None, _) => Err(DecodeError::TrailingBytes {
             bytes: detail(bytes),
-        }),
+        }
+        .into()),
     }
 }
 
@@ -94,14 +95,14 @@ impl<'a> Reader<'a> {
     #[cold]
     #[inline(never)]
     pub(crate) fn malformed(&mut self, rule: Rule) -> Fail {
-        self.fail(Error::Malformed { rule: detail(rule) })
+        self.fail(DecodeError::Malformed { rule: detail(rule) }.into())
     }
 
     /// Notes that the bytes end too early.
     #[cold]
     #[inline(never)]
     pub(crate) fn truncated(&mut self) -> Fail {
-        self.fail(Error::Truncated)
+        self.fail(DecodeError::Truncated.into())
     }
 
     /// How many bytes are left.
@@ -161,7 +162,7 @@ impl<'a> Reader<'a> {
             let byte = self.u8();
             // A last byte of 0 adds nothing: the number has a shorter form.
             if byte == 0 || shift == 63 && byte > 1 {
-                self.fail(Error::Number);
+                self.fail(DecodeError::Number.into());
                 return 0;
             }
             value |= u64::from(byte & 0x7f) << shift;
@@ -186,7 +187,7 @@ impl<'a> Reader<'a> {
                 return wide;
             }
         }
-        self.fail(Error::Number);
+        self.fail(DecodeError::Number.into());
         0
     }
 
@@ -195,7 +196,7 @@ impl<'a> Reader<'a> {
         match u32::try_from(self.varint()) {
             Ok(number) => number,
             Err(_) => {
-                self.fail(Error::Number);
+                self.fail(DecodeError::Number.into());
                 0
             }
         }
@@ -215,11 +216,14 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self, what: Limited, max: usize) -> &'a [u8] {
         let size = usize::try_from(self.varint()).unwrap_or(usize::MAX);
         if size > max {
-            self.fail(Error::TooLarge {
-                what: detail(what),
-                size: detail(size),
-                max: detail(max),
-            });
+            self.fail(
+                DecodeError::TooLarge {
+                    what: detail(what),
+                    size: detail(size),
+                    max: detail(max),
+                }
+                .into(),
+            );
             return &[];
         }
         self.take(size)

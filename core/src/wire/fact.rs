@@ -4,7 +4,7 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::bounds::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
-use crate::error::{Error, Limited, Rule, detail};
+use crate::error::{DecodeError, Limited, MemberError, Rule, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{
@@ -167,7 +167,7 @@ fn put_limits(out: &mut Vec<u8>, limits: &[Limit]) {
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let mut flags = reader.u8();
     if !GUESTS && flags > 0 {
-        return Err(reader.fail(Error::MembersUnsupported));
+        return Err(reader.fail(DecodeError::MembersUnsupported.into()));
     }
     let mut take = |known: bool, flag: u8| {
         let set = known && flags & flag != 0;
@@ -349,9 +349,12 @@ fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
 fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {
     let count = reader.count(32);
     if count > MEMBERS_MAX {
-        return Err(reader.fail(Error::MembersFull {
-            members: detail(count),
-        }));
+        return Err(reader.fail(
+            MemberError::MembersFull {
+                members: detail(count),
+            }
+            .into(),
+        ));
     }
     let mut owners: Vec<Owner> = Vec::with_capacity(count);
     for _ in 0..count {

@@ -10,7 +10,7 @@ use super::message::{put_vector, read_memory, read_told, read_vector};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
-use crate::error::{Error, Limited, Rule, detail};
+use crate::error::{DecodeError, Error, Limited, LinkError, Rule, detail};
 use crate::forks::Contents;
 use crate::layers::{GUESTS, MEMBERS};
 use crate::message::Message;
@@ -244,15 +244,18 @@ impl Frame {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// Any error of the format; [`Error::Version`] if it is of another version.
+    /// Any error of the format; [`LinkError::Version`] if it is of another version.
     pub fn decode(bytes: &[u8]) -> Result<Frame, Error> {
         read_all(bytes, |reader| {
             let (version, kind, space) = read_head(reader)?;
             if version != VERSION && kind != HELLO {
-                return Err(reader.fail(Error::Version {
-                    min: detail(version),
-                    max: detail(version),
-                }));
+                return Err(reader.fail(
+                    LinkError::Version {
+                        min: detail(version),
+                        max: detail(version),
+                    }
+                    .into(),
+                ));
             }
             let body = match kind {
                 HELLO => {
@@ -454,7 +457,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
 /// Returns the space of a frame. A program with many spaces routes the frame by it.
 ///
 /// # Errors
-/// [`Error::NotAFrame`], [`Error::TooLarge`], or an error of the format.
+/// [`LinkError::NotAFrame`], [`DecodeError::TooLarge`], or an error of the format.
 pub fn frame_space(bytes: &[u8]) -> Result<&str, Error> {
     read_all(bytes, |reader| {
         let (_, _, space) = read_head(reader)?;
@@ -483,14 +486,17 @@ pub fn push_changes_writer(bytes: &[u8], writer: &WriterId) -> bool {
 fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
     if reader.len() > FRAME_BYTES_MAX {
         let size = reader.len();
-        return Err(reader.fail(Error::TooLarge {
-            what: detail(Limited::Frame),
-            size: detail(size),
-            max: detail(FRAME_BYTES_MAX),
-        }));
+        return Err(reader.fail(
+            DecodeError::TooLarge {
+                what: detail(Limited::Frame),
+                size: detail(size),
+                max: detail(FRAME_BYTES_MAX),
+            }
+            .into(),
+        ));
     }
     if reader.take(MAGIC.len().min(reader.len())) != MAGIC {
-        return Err(reader.fail(Error::NotAFrame));
+        return Err(reader.fail(LinkError::NotAFrame.into()));
     }
     let version = reader.u8();
     let kind = reader.u8();
@@ -572,10 +578,13 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
     let (version_min, version_max) = (reader.u8(), reader.u8());
     if version_min > VERSION || version_max < VERSION {
         // The format of the rest belongs to another version.
-        return Err(reader.fail(Error::Version {
-            min: detail(version_min),
-            max: detail(version_max),
-        }));
+        return Err(reader.fail(
+            LinkError::Version {
+                min: detail(version_min),
+                max: detail(version_max),
+            }
+            .into(),
+        ));
     }
     Ok(Hello {
         version_min,
@@ -610,9 +619,12 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
         let bytes = reader.len();
         read_memory(reader, &mut message)?;
         if !message.tells_memory() {
-            return Err(reader.fail(Error::TrailingBytes {
-                bytes: detail(bytes),
-            }));
+            return Err(reader.fail(
+                DecodeError::TrailingBytes {
+                    bytes: detail(bytes),
+                }
+                .into(),
+            ));
         }
     }
     Ok(Delta {

@@ -8,7 +8,7 @@ use crate::bounds::KEY_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::bounds::KEYED_BYTES_MAX;
 #[cfg(feature = "members")]
-use crate::error::Error;
+use crate::error::{DecodeError, Error};
 use crate::error::{Limited, Rule};
 use crate::layers::Optional;
 use crate::message::{KeyedAdd, KeyedOp, Message};
@@ -130,15 +130,16 @@ fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>
 /// Checks that the adds of one idempotency key have no more bytes than allowed.
 ///
 /// # Errors
-/// [`Error::TooLarge`].
+/// [`DecodeError::TooLarge`].
 #[cfg(feature = "members")]
 pub(crate) fn room_for_keyed(bytes: usize) -> Result<(), Error> {
     match bytes > KEYED_BYTES_MAX {
-        true => Err(Error::TooLarge {
+        true => Err(DecodeError::TooLarge {
             what: Limited::Keyed,
             size: bytes,
             max: KEYED_BYTES_MAX,
-        }),
+        }
+        .into()),
         false => Ok(()),
     }
 }

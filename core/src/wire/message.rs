@@ -10,7 +10,7 @@ use super::keyed::put_keyed;
 use super::keyed::room_for_keyed;
 use super::side::{put_sides, read_sides};
 use crate::bounds::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
-use crate::error::{Error, Limited, Rule, detail};
+use crate::error::{DecodeError, Error, Limited, Rule, WriteError, detail};
 use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::message::Message;
 use crate::state::delta::{Delta, Entry, KeySide, SortedKeys};
@@ -130,15 +130,16 @@ impl Message {
     /// Decodes a message that came from a peer.
     ///
     /// # Errors
-    /// Any error of the format, and [`Error::TooLarge`] over
+    /// Any error of the format, and [`DecodeError::TooLarge`] over
     /// [`FRAME_BYTES_MAX`] or [`MESSAGE_KEY_BYTES_MAX`].
     pub fn decode(bytes: &[u8]) -> Result<Message, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
-            return Err(Error::TooLarge {
+            return Err(DecodeError::TooLarge {
                 what: detail(Limited::Message),
                 size: detail(bytes.len()),
                 max: detail(FRAME_BYTES_MAX),
-            });
+            }
+            .into());
         }
         read_all(bytes, read_told)
     }
@@ -155,9 +156,12 @@ impl Message {
                 read_memory(reader, &mut message)?;
                 message.kept.set(read_kept(reader)?);
                 if !message.tells_memory() && message.kept.is_empty() {
-                    return Err(reader.fail(Error::TrailingBytes {
-                        bytes: detail(bytes),
-                    }));
+                    return Err(reader.fail(
+                        DecodeError::TrailingBytes {
+                            bytes: detail(bytes),
+                        }
+                        .into(),
+                    ));
                 }
             }
             Ok(message)
@@ -271,10 +275,13 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
 /// Checks that a table has no more than `max` writers.
 fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<(), Fail> {
     match count > max {
-        true => Err(reader.fail(Error::WritersFull {
-            writers: detail(count),
-            max: detail(max),
-        })),
+        true => Err(reader.fail(
+            WriteError::WritersFull {
+                writers: detail(count),
+                max: detail(max),
+            }
+            .into(),
+        )),
         false => Ok(()),
     }
 }
@@ -321,7 +328,7 @@ fn read_writer(reader: &mut Reader<'_>, last: Option<&Entry>) -> Result<Entry, F
     // The greatest number is reserved for the low clock that excludes every shard.
     match hi.filter(|hi| !GUESTS || *hi < u64::MAX) {
         Some(hi) => Ok(Entry { writer, lo, hi }),
-        None => Err(reader.fail(Error::Number)),
+        None => Err(reader.fail(DecodeError::Number.into())),
     }
 }
 
@@ -336,9 +343,12 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
         let max = KEY_BYTES_MAX as u64;
         if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
             let bytes = shared.saturating_add(rest) as usize;
-            return Err(reader.fail(Error::KeyLength {
-                bytes: detail(bytes),
-            }));
+            return Err(reader.fail(
+                WriteError::KeyLength {
+                    bytes: detail(bytes),
+                }
+                .into(),
+            ));
         }
         let shared = shared as usize;
         let rest = reader.take(rest as usize);
@@ -354,11 +364,14 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
         key.truncate(shared);
         key.extend_from_slice(rest);
         if keys.bytes() + key.len() > bytes_max {
-            return Err(reader.fail(Error::TooLarge {
-                what: detail(Limited::MessageKeys),
-                size: detail(keys.bytes() + key.len()),
-                max: detail(bytes_max),
-            }));
+            return Err(reader.fail(
+                DecodeError::TooLarge {
+                    what: detail(Limited::MessageKeys),
+                    size: detail(keys.bytes() + key.len()),
+                    max: detail(bytes_max),
+                }
+                .into(),
+            ));
         }
         match core::str::from_utf8(&key) {
             Ok(key) => keys.push(key),
@@ -443,7 +456,7 @@ fn read_column(
         let total = reader.varint();
         row.total = match signed {
             true => unzigzag(total),
-            false => i64::try_from(total).map_err(|_| reader.fail(Error::Number))?,
+            false => i64::try_from(total).map_err(|_| reader.fail(DecodeError::Number.into()))?,
         };
         negative |= row.total < 0;
     }

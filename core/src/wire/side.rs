@@ -2,7 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
 use crate::bounds::EXPIRY_MAX;
-use crate::error::{Error, Rule};
+use crate::error::{DecodeError, Rule};
 use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
@@ -190,7 +190,7 @@ fn read_side(
         return Err(match GUESTS {
             true => reader.malformed(Rule::SideParts),
             // The parts of absorbed writers come before the byte that says that the space has members.
-            false => reader.fail(Error::MembersUnsupported),
+            false => reader.fail(DecodeError::MembersUnsupported.into()),
         });
     }
     let mut side = Side::new(writer);
@@ -201,7 +201,7 @@ fn read_side(
         let extra = read_extra(reader, row.clock)?;
         let slot = Slot::new(writer, row, Some(&extra));
         if slot.total().abs() >= WIDE_MAX {
-            return Err(reader.fail(Error::Number));
+            return Err(reader.fail(DecodeError::Number.into()));
         }
         side.extra = slot.side.extra;
     }
@@ -327,7 +327,7 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         extra.high = unzigzag(reader.varint());
         // The check comes before the total is computed, which could exceed 128 bits.
         if extra.high == 0 || i128::from(extra.high).abs() > WIDE_MAX >> 64 {
-            return Err(reader.fail(Error::Number));
+            return Err(reader.fail(DecodeError::Number.into()));
         }
     }
     extra.assignment = match bases {
@@ -355,7 +355,7 @@ fn read_until(reader: &mut Reader<'_>) -> u64 {
         0 => NEVER,
         more if more - 1 <= EXPIRY_MAX => more - 1,
         _ => {
-            reader.fail(Error::Number);
+            reader.fail(DecodeError::Number.into());
             NEVER
         }
     }

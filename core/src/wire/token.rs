@@ -1,14 +1,14 @@
 //! Tokens: what a session depends on, as text that a client passes on.
 //!
-//! They carry the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994): a replica
-//! that covers the token shows what the session has read and written. One vector stands for both read set and
-//! write set, because a replica's view is a causal cut. It names at most
-//! [`TOKEN_WRITERS_MAX`] writers.
+//! They carry the session guarantees of Terry, Demers, Petersen, Spreitzer, Theimer and Welch (1994): a
+//! replica that covers the token shows what the session has read and written. One vector stands for both read
+//! set and write set, because a replica's view is a causal cut. It names at most [`TOKEN_WRITERS_MAX`]
+//! writers.
 
 use super::bytes::read_all;
 use super::message::{put_vector, read_vector};
 use crate::bounds::TOKEN_WRITERS_MAX;
-use crate::error::{Error, Rule, detail};
+use crate::error::{Error, Rule, TokenError, detail};
 use crate::state::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -52,13 +52,14 @@ impl Token {
     /// Makes a token of a vector.
     ///
     /// # Errors
-    /// [`Error::TokenFull`] if the vector has more writers than a token may have.
+    /// [`TokenError::TokenFull`] if the vector has more writers than a token may have.
     pub(crate) fn new(vector: VersionVector) -> Result<Token, Error> {
         match vector.len() {
             ..=TOKEN_WRITERS_MAX => Ok(Token(vector)),
-            writers => Err(Error::TokenFull {
+            writers => Err(TokenError::TokenFull {
                 writers: detail(writers),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -86,8 +87,10 @@ impl core::str::FromStr for Token {
 
     /// Reads a token's text. It accepts exactly the texts that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Token, Error> {
-        let refused = || Error::Token {
-            chars: detail(text.len()),
+        let refused = || {
+            Error::from(TokenError::Token {
+                chars: detail(text.len()),
+            })
         };
         let bytes = bytes(text).ok_or_else(refused)?;
         let vector = read_all(&bytes, |reader| match reader.u8() {
@@ -185,7 +188,11 @@ mod tests {
         wrong.push(over);
         for it in wrong {
             let chars = it.len();
-            assert_eq!(it.parse::<Token>(), Err(Error::Token { chars }), "{it}");
+            assert_eq!(
+                it.parse::<Token>(),
+                Err(TokenError::Token { chars }.into()),
+                "{it}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::bounds::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
-use crate::error::{Error, Limited, Rule};
+use crate::error::{DecodeError, Limited, Rule};
 use crate::ledger::Stock;
 use crate::ledger::account::check_name;
 use crate::ledger::period::PeriodId;
@@ -64,7 +64,7 @@ pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
     }
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
     if need.max(recent) > AMOUNT_MAX {
-        return Err(reader.fail(Error::Number));
+        return Err(reader.fail(DecodeError::Number.into()));
     }
     Ok(Want {
         stock,
@@ -87,7 +87,7 @@ pub(super) fn read_draw(reader: &mut Reader<'_>) -> Result<Draw, Fail> {
     check_sequence(name).map_err(|error| reader.fail(error))?;
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
     if need.max(recent) > AMOUNT_MAX {
-        return Err(reader.fail(Error::Number));
+        return Err(reader.fail(DecodeError::Number.into()));
     }
     Ok(Draw {
         name: name.into(),

@@ -1,7 +1,7 @@
 //! What cancels, bases, expiries and transactions mean, in small traces.
 
 use crate::support::{full, joined, replica};
-use tallymesh_core::{Error, Message, Op, Replica};
+use tallymesh_core::{DecodeError, Error, Message, Op, Replica, WriteError};
 
 /// Moves what `from` has and `to` lacks, encoded on the way.
 fn send(from: &Replica, to: &mut Replica) {
@@ -73,10 +73,10 @@ fn a_transaction_is_whole_or_not_at_all() {
     ]);
     assert_eq!(
         refused,
-        Err(Error::Overflow {
+        Err(Error::Write(WriteError::Overflow {
             total: 7,
             by: i64::MAX
-        })
+        }))
     );
     assert_eq!((a.canonical_bytes(), a.clock()), before);
     assert_eq!(a.handle("new"), None);
@@ -131,10 +131,10 @@ fn overflow_is_judged_on_what_survives() {
     assert_eq!(a.value("k"), Some(i128::from(i64::MAX)));
     assert_eq!(
         a.add("k", 1),
-        Err(Error::Overflow {
+        Err(Error::Write(WriteError::Overflow {
             total: i128::from(i64::MAX),
             by: 1
-        })
+        }))
     );
     send(&a, &mut b);
     assert_eq!(b.value("k"), Some(i128::from(i64::MAX)));
@@ -167,7 +167,8 @@ fn totals_beyond_their_bound_are_refused() {
         for high in [i64::MIN, i64::MAX, 1 << 37, -(1 << 37)] {
             let mut other = bytes.clone();
             other.splice(at..=at, wide(high));
-            refused += usize::from(Message::decode(&other) == Err(Error::Number));
+            refused +=
+                usize::from(Message::decode(&other) == Err(Error::Decode(DecodeError::Number)));
         }
     }
     assert!(refused >= 4, "{refused}");

@@ -5,7 +5,8 @@ use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
 use tallymesh_core::{
-    Error, Mark, Message, Op, Replica, WriterId, frame_space, push_changes_writer,
+    DecodeError, Error, LinkError, Mark, Message, Op, Replica, WriterId, frame_space,
+    push_changes_writer,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -275,7 +276,7 @@ fn a_prefix_is_refused_and_so_is_a_tail() {
             let longer = [message.as_slice(), &tail].concat();
             assert_eq!(
                 Message::decode(&longer),
-                Err(Error::TrailingBytes { bytes: count })
+                Err(Error::Decode(DecodeError::TrailingBytes { bytes: count }))
             );
         }
     });
@@ -351,12 +352,15 @@ fn another_version_is_named() {
             bytes[at..at + 2].copy_from_slice(&[2, 3]);
         }
         let max = if is_hello { 3 } else { 2 };
-        let error = Error::Version { min: 2, max };
+        let error = Error::Link(LinkError::Version { min: 2, max });
         assert_eq!(Frame::decode(&bytes), Err(error.clone()));
         assert!(error.to_string().contains("upgrade"));
         bytes[0] = b'x';
-        assert_eq!(Frame::decode(&bytes), Err(Error::NotAFrame));
-        assert_eq!(frame_space(&bytes), Err(Error::NotAFrame));
+        assert_eq!(
+            Frame::decode(&bytes),
+            Err(Error::Link(LinkError::NotAFrame))
+        );
+        assert_eq!(frame_space(&bytes), Err(Error::Link(LinkError::NotAFrame)));
     });
 }
 
@@ -367,7 +371,7 @@ fn sizes_have_limits() {
     assert_eq!(code(Message::decode(&too_long)), Some("too_large"));
     assert!(matches!(
         Frame::decode(&too_long),
-        Err(Error::TooLarge { .. })
+        Err(Error::Decode(DecodeError::TooLarge { .. }))
     ));
     // Keys that share long prefixes take few bytes until they are written out.
     let mut bytes = vec![1];

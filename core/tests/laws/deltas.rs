@@ -1,7 +1,7 @@
 //! Deltas in any order, and marks, give the full state and never show anything but a causal cut.
 
 use crate::support::{cases, joined, keys, observer, replica, world};
-use tallymesh_core::{Error, Mark, Message, Missing, Replica, VersionVector};
+use tallymesh_core::{Error, Mark, MergeError, Message, Missing, Replica, VersionVector};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -26,7 +26,9 @@ fn deltas_in_any_order_give_the_full_state() {
                 }
                 _ if messages.is_empty() => {}
                 _ => match replicas[at].merge(random.pick(&messages)) {
-                    Ok(_) | Err(Error::NotCovered { .. }) => history.check(&replicas[at]),
+                    Ok(_) | Err(Error::Merge(MergeError::NotCovered { .. })) => {
+                        history.check(&replicas[at])
+                    }
                     Err(error) => panic!("{error}"),
                 },
             }
@@ -47,7 +49,7 @@ fn deltas_in_any_order_give_the_full_state() {
                 history.check(&receiver);
                 match result {
                     Ok(_) => false,
-                    Err(Error::NotCovered { .. }) => {
+                    Err(Error::Merge(MergeError::NotCovered { .. })) => {
                         assert_eq!(receiver.canonical_bytes(), before);
                         true
                     }
@@ -133,11 +135,11 @@ fn what_a_message_builds_on_must_be_held() {
     source.add("b", 2).unwrap();
     let later = source.delta(&since);
     let mut receiver = observer();
-    let refused = Error::NotCovered(Box::new(Missing {
+    let refused = Error::Merge(MergeError::NotCovered(Box::new(Missing {
         writer: source.writer(),
         needed: 1,
         held: 0,
-    }));
+    })));
     assert_eq!(receiver.merge(&later), Err(refused));
     assert_eq!((receiver.value("b"), receiver.len()), (None, 0));
     receiver.merge(&source.delta(&receiver.vector())).unwrap();

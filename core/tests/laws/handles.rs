@@ -2,7 +2,7 @@
 
 use crate::support::{cases, observer, replica};
 use std::collections::BTreeMap;
-use tallymesh_core::{Error, KeyId, VersionVector};
+use tallymesh_core::{Error, KeyId, VersionVector, WriteError};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -16,9 +16,9 @@ fn a_released_handle_is_unusable() {
     replica.release(handle).unwrap();
     assert_eq!(replica.handle("later"), Some(handle));
     replica.release(handle).unwrap();
-    let unknown = Error::UnknownHandle {
+    let unknown = Error::Write(WriteError::UnknownHandle {
         handle: handle.as_u32(),
-    };
+    });
     assert_eq!(replica.add_at(handle, 1), Err(unknown.clone()));
     assert_eq!(replica.release(handle), Err(unknown.clone()));
     assert_eq!(replica.key(handle), None);

@@ -4,7 +4,7 @@ use crate::support::{cases, full, observer, replica, writer};
 use tallymesh_core::bounds::{
     KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };
-use tallymesh_core::{Error, Mark, Message, Space, WriterId};
+use tallymesh_core::{DecodeError, Error, Mark, MergeError, Message, Space, WriteError, WriterId};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -31,10 +31,10 @@ fn overflow_is_refused_and_changes_nothing() {
                 None => {
                     assert_eq!(
                         result,
-                        Err(Error::Overflow {
+                        Err(Error::Write(WriteError::Overflow {
                             total: i128::from(model),
                             by
-                        })
+                        }))
                     );
                     assert_eq!((replica.canonical_bytes(), replica.clock()), before);
                     assert_eq!(replica.since(&mut mark), None);
@@ -63,16 +63,28 @@ fn keys_and_names_have_limits() {
     let mut replica = replica(1);
     let long = "k".repeat(KEY_BYTES_MAX + 1);
     let bytes = long.len();
-    assert_eq!(replica.add(&long, 1), Err(Error::KeyLength { bytes }));
-    assert_eq!(replica.intern(&long), Err(Error::KeyLength { bytes }));
-    assert_eq!(replica.add("", 1), Err(Error::KeyLength { bytes: 0 }));
+    assert_eq!(
+        replica.add(&long, 1),
+        Err(Error::Write(WriteError::KeyLength { bytes }))
+    );
+    assert_eq!(
+        replica.intern(&long),
+        Err(Error::Write(WriteError::KeyLength { bytes }))
+    );
+    assert_eq!(
+        replica.add("", 1),
+        Err(Error::Write(WriteError::KeyLength { bytes: 0 }))
+    );
     assert_eq!((replica.clock(), replica.len()), (0, 0));
     assert!(replica.add(&long[1..], 1).is_ok());
     let name = "s".repeat(SPACE_BYTES_MAX);
     assert_eq!(Space::new(&name).unwrap().as_str(), name);
     for name in ["", "a b", "ä", "a/b", &format!("{name}s")] {
         let bytes = name.len();
-        assert_eq!(Space::new(name), Err(Error::SpaceName { bytes }));
+        assert_eq!(
+            Space::new(name),
+            Err(Error::Write(WriteError::SpaceName { bytes }))
+        );
     }
     let id = writer(5);
     assert_eq!(WriterId::parse(&id.to_string()), Some(id));
@@ -88,7 +100,7 @@ fn a_peer_cannot_move_my_clock() {
     let mut clone = mine.clone();
     clone.add("k", 1).unwrap();
     let before = mine.canonical_bytes();
-    let ahead = Error::OwnClockAhead { heard: 2, own: 1 };
+    let ahead = Error::Merge(MergeError::OwnClockAhead { heard: 2, own: 1 });
     assert_eq!(mine.merge(&clone.delta(&mine.vector())), Err(ahead.clone()));
     assert_eq!(mine.merge(&full(&clone)), Err(ahead));
     assert_eq!((mine.canonical_bytes(), mine.clock()), (before, 1));
@@ -125,7 +137,10 @@ fn a_stranger_may_stand_at_the_last_clock() {
     for lo in [0, 1] {
         let mut over = table(lo, u64::MAX);
         over.extend_from_slice(&[0, 0, 0]);
-        assert_eq!(Message::decode(&over), Err(Error::Number));
+        assert_eq!(
+            Message::decode(&over),
+            Err(Error::Decode(DecodeError::Number))
+        );
     }
 }
 
@@ -152,7 +167,7 @@ fn a_space_holds_so_many_writers() {
     let one_more = Message::decode(&table(max..max + 1)).unwrap();
     let full = |max: usize| {
         let writers = max + 1;
-        Error::WritersFull { writers, max }
+        Error::Write(WriteError::WritersFull { writers, max })
     };
     assert_eq!(replica.merge(&one_more), Err(full(WRITERS_MERGED_MAX)));
     assert_eq!(replica.digest(), before);

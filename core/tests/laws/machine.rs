@@ -4,8 +4,8 @@
 use crate::support::{digests, full, observer, replica, space};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Last, Pull, VERSION};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Missing, Output, Replica, SyncConfig, SyncMachine,
-    WriterId,
+    Error, Input, Link, Mark, MergeError, Message, Millis, Missing, Output, Replica, SyncConfig,
+    SyncMachine, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -117,11 +117,11 @@ fn a_push_builds_on_what_was_merged_since_the_last_transaction() {
 
     let mut receiver = observer();
     receiver.merge(&early).unwrap();
-    let missing = Error::NotCovered(Box::new(Missing {
+    let missing = Error::Merge(MergeError::NotCovered(Box::new(Missing {
         writer: other.writer(),
         needed: 1,
         held: 0,
-    }));
+    })));
     assert_eq!(receiver.merge(&second), Err(missing));
     receiver.merge(&full(&other)).unwrap();
     receiver.merge(&second).unwrap();

@@ -4,8 +4,8 @@
 use crate::support::{Random, cases, full, joined, keys, observer, replica, space, writer};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Missing, Op, Output, Replica, SyncConfig,
-    SyncMachine, VersionVector, WriterId,
+    Error, Input, Link, Mark, MemberError, MergeError, Message, Millis, Missing, Op, Output,
+    Replica, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -87,11 +87,11 @@ fn only_a_whole_open_state_is_resumed() {
     let first = one.vector();
     one.add("k", 1).unwrap();
     let part = one.delta(&first);
-    let missing = Error::NotCovered(Box::new(Missing {
+    let missing = Error::Merge(MergeError::NotCovered(Box::new(Missing {
         writer: writer(1),
         needed: 1,
         held: 0,
-    }));
+    })));
     assert_eq!(
         Replica::resume(space(), writer(1), &part).err(),
         Some(missing)
@@ -99,7 +99,7 @@ fn only_a_whole_open_state_is_resumed() {
     one.members_mut().found(&OWNER, &NONCE, 1).unwrap();
     assert_eq!(
         Replica::resume(space(), writer(1), &full(&one)).err(),
-        Some(Error::Closed)
+        Some(Error::Member(MemberError::Closed))
     );
 }
 
@@ -130,11 +130,11 @@ fn pushes_build_on_what_was_merged_before() {
         assert_eq!(pushes.len(), 1);
         let mut receiver = observer();
         receiver.merge(&early).unwrap();
-        let missing = Error::NotCovered(Box::new(Missing {
+        let missing = Error::Merge(MergeError::NotCovered(Box::new(Missing {
             writer: other.writer(),
             needed: 1,
             held: 0,
-        }));
+        })));
         assert_eq!(receiver.merge(&pushes[0]), Err(missing));
         receiver.merge(&full(&other)).unwrap();
         receiver.merge(&pushes[0]).unwrap();
@@ -165,11 +165,11 @@ fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
         let pushes = early.pushes(1);
         assert_eq!(pushes.len(), 1);
         let lacks = |writer| {
-            Err(Error::NotCovered(Box::new(Missing {
+            Err(Error::Merge(MergeError::NotCovered(Box::new(Missing {
                 writer,
                 needed: 1,
                 held: 0,
-            })))
+            }))))
         };
         assert_eq!(observer().merge(&pushes[0]), lacks(cause.writer()));
         let mut sender = greeted(replica(6));

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, SyncConfig,
-    SyncMachine, VersionVector, WriterId,
+    AdmissionError, Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned,
+    Space, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -531,7 +531,10 @@ fn a_guest_that_was_taken_in_is_not_taken_for_a_new_one() {
     let told = guest.delta(&without_memory.vector());
     let refused = without_memory.merge_with(&told, live, &mut |_| ());
     let writer = guest.writer();
-    assert_eq!(refused, Err(Error::Gone { writer }));
+    assert_eq!(
+        refused,
+        Err(Error::Admission(AdmissionError::Gone { writer }))
+    );
     assert_eq!(without_memory.value("key"), Some(5));
 }
 

@@ -3,7 +3,9 @@
 
 use crate::support::{Random, cases, keys, observer, replica, space, world, writer};
 use std::cell::Cell;
-use tallymesh_core::{Error, Mark, Message, Op, Part, Replica, Restoring, Rule, Snapshot};
+use tallymesh_core::{
+    DecodeError, Error, Mark, MergeError, Message, Op, Part, Replica, Restoring, Rule, Snapshot,
+};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -230,9 +232,15 @@ fn parts_of_two_snapshots_are_not_taken_for_one() {
     let new = parts(&mut one, 1, |_| ());
     let mixed = [&new[..1], &old[1..]].concat();
     let rule = Rule::ChunkCovered;
-    assert_eq!(restored(&mixed).err(), Some(Error::Malformed { rule }));
+    assert_eq!(
+        restored(&mixed).err(),
+        Some(Error::Decode(DecodeError::Malformed { rule }))
+    );
     // What builds on something is no last part.
     let built = [&old[..1], &[record]].concat();
-    assert!(matches!(restored(&built), Err(Error::NotCovered(_))));
+    assert!(matches!(
+        restored(&built),
+        Err(Error::Merge(MergeError::NotCovered(_)))
+    ));
     assert!(restored(&old).is_ok() && restored(&new).is_ok());
 }

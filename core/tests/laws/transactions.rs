@@ -3,7 +3,7 @@
 
 use crate::support::{Random, cases, replica, world};
 use tallymesh_core::bounds::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
-use tallymesh_core::{Error, Op, Replica};
+use tallymesh_core::{Error, Op, Replica, WriteError};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -124,7 +124,7 @@ fn a_transaction_has_so_many_steps() {
         transaction.apply("k", Op::Add(1)).unwrap();
     }
     let ops = TRANSACTION_OPS_MAX + 1;
-    let refused = Err(Error::TransactionTooLarge { ops });
+    let refused = Err(Error::Write(WriteError::TransactionTooLarge { ops }));
     assert_eq!(transaction.apply("k", Op::Add(1)), refused);
     let max = Some(TRANSACTION_OPS_MAX as i128);
     assert_eq!(transaction.value("k"), max);

@@ -19,7 +19,7 @@ use crate::handle::SpaceId;
 use crate::store::StoreError;
 use mio::{Events, Poll};
 use tallymesh_core::wire::Frame;
-use tallymesh_core::{Error, Link, frame_space};
+use tallymesh_core::{Error, Link, LinkError, frame_space};
 
 /// The spaces that may be half changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Driver {
         let changed = space.map_or(HalfChanged::Any, HalfChanged::Space);
         self.panicked(decodes.then_some(changed));
         if self.half_changed.is_none() {
-            self.close(now, link, Error::NotAFrame);
+            self.close(now, link, Error::Link(LinkError::NotAFrame));
         }
     }
 

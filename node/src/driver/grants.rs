@@ -7,7 +7,10 @@ use std::fmt;
 use tallymesh_core::bounds::{
     BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, PERIOD_KEY_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX,
 };
-use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Stock, Transaction, WriterId};
+use tallymesh_core::{
+    DecodeError, Error, Flow, Holding, Limited, MemberError, QuotaError, Replica, Stock,
+    Transaction, WriterId,
+};
 
 /// The recipient of rights or room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +89,7 @@ impl OperationError {
             OperationError::SequenceName(_) => "sequence_name",
             OperationError::LimitKey(_) => "limit_key",
             OperationError::CatchingUp => "catching_up",
-            OperationError::NeedsMesh => Error::NotAMember.code(),
+            OperationError::NeedsMesh => Error::Member(MemberError::NotAMember).code(),
         }
     }
 
@@ -96,9 +99,11 @@ impl OperationError {
             return None;
         };
         match error {
-            Error::RightsShort(short) | Error::RoomShort(short) | Error::LimitReached(short) => {
-                Some(short.held)
-            }
+            Error::Quota(
+                QuotaError::RightsShort(short)
+                | QuotaError::RoomShort(short)
+                | QuotaError::LimitReached(short),
+            ) => Some(short.held),
             _ => None,
         }
     }
@@ -154,26 +159,26 @@ impl fmt::Display for OperationError {
 impl From<Error> for OperationError {
     fn from(error: Error) -> OperationError {
         match error {
-            Error::TooLarge {
+            Error::Decode(DecodeError::TooLarge {
                 what: Limited::BudgetName,
                 size,
                 ..
-            } => OperationError::BudgetName(size),
-            Error::TooLarge {
+            }) => OperationError::BudgetName(size),
+            Error::Decode(DecodeError::TooLarge {
                 what: Limited::LeasedName,
                 size,
                 ..
-            } => OperationError::LeasedName(size),
-            Error::TooLarge {
+            }) => OperationError::LeasedName(size),
+            Error::Decode(DecodeError::TooLarge {
                 what: Limited::SequenceName,
                 size,
                 ..
-            } => OperationError::SequenceName(size),
-            Error::TooLarge {
+            }) => OperationError::SequenceName(size),
+            Error::Decode(DecodeError::TooLarge {
                 what: Limited::PeriodKey,
                 size,
                 ..
-            } => OperationError::LimitKey(size),
+            }) => OperationError::LimitKey(size),
             error => OperationError::Core(error),
         }
     }
@@ -192,13 +197,13 @@ pub(crate) fn grant(
     // If this node is no member, that error comes first.
     let writer = match transaction.replica().members().is_member() {
         true => writer?,
-        false => return Err(Error::NotAMember.into()),
+        false => return Err(Error::Member(MemberError::NotAMember).into()),
     };
     // For rate limits, only the requests of members move anything.
-    let flow = Flow::grant(stock, writer, amount).ok_or(Error::NoBudget)?;
+    let flow = Flow::grant(stock, writer, amount).ok_or(Error::Quota(QuotaError::NoBudget))?;
     let moved = transaction.quota_mut().flow(key, flow);
     moved.map_err(|error| match error {
-        Error::UnknownWriter { .. } => nobody(),
+        Error::Member(MemberError::UnknownWriter { .. }) => nobody(),
         error => error.into(),
     })
 }

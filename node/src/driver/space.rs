@@ -29,8 +29,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Input, KeyId, Link, LinkStatus, Mark, Output, Party, Replica, Space, SyncConfig,
-    SyncMachine, WriterId,
+    Error, Input, KeyId, Link, LinkStatus, Mark, Output, Party, Replica, ScopeError, Space,
+    SyncConfig, SyncMachine, WriterId,
 };
 use window::Window;
 
@@ -238,11 +238,11 @@ impl OpenSpace {
     /// The replica for a write. The node of a reader may not write.
     ///
     /// # Errors
-    /// [`Error::BeyondRole`].
+    /// [`ScopeError::BeyondRole`].
     #[inline]
     pub(super) fn writable(&mut self) -> Result<&mut Replica, Error> {
         match self.role {
-            Role::Reader => Err(Error::BeyondRole),
+            Role::Reader => Err(Error::Scope(ScopeError::BeyondRole)),
             _ => Ok(&mut self.replica),
         }
     }

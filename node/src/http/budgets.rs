@@ -17,7 +17,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
-use tallymesh_core::{Error, Flow, LeaseId, Stock};
+use tallymesh_core::{Error, Flow, LeaseId, QuotaError, Stock};
 
 const AMOUNT: &str = r#"{"amount":"5"}"#;
 const SPEND: &str = r#"{"amount":"5"}, or {"amount":"5","lease":"<the lease's id>"}"#;
@@ -46,7 +46,7 @@ pub(super) async fn read(
     let space = app.handle.space(&space)?;
     let seen = asking.wait(&app, space).await?;
     let budget = app.handle.budget(space, key).await?;
-    let budget = budget.ok_or_else(|| Problem::from(&Error::NoBudget))?;
+    let budget = budget.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoBudget)))?;
     Ok(seen.map(|()| Json(budget)))
 }
 

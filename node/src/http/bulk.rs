@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use tallymesh_core::bounds::KEY_BYTES_MAX;
-use tallymesh_core::{Error, Op};
+use tallymesh_core::{Error, Op, WriteError};
 use utoipa::ToSchema;
 
 /// The result of a bulk request.
@@ -88,7 +88,7 @@ fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
                 let total = sum.by;
                 sum.by = total.checked_add(by).ok_or_else(|| {
                     let total = i128::from(total);
-                    let overflow = Error::Overflow { total, by };
+                    let overflow = Error::Write(WriteError::Overflow { total, by });
                     at_line(Problem::from(&overflow))
                 })?;
                 sum.line = number;
@@ -116,7 +116,7 @@ fn parse(line: &[u8]) -> Result<Option<(&str, i64)>, Problem> {
         }
     };
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        let error = Error::KeyLength { bytes: key.len() };
+        let error = Error::Write(WriteError::KeyLength { bytes: key.len() });
         return Err(Problem::from(&error));
     }
     match amount {

@@ -16,7 +16,7 @@ use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use serde_json::Value;
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Error, Op};
+use tallymesh_core::{Error, Op, WriteError};
 use utoipa::ToSchema;
 
 const SET: &str = r#"{"value":"5"}"#;
@@ -217,7 +217,7 @@ fn ops(body: &[u8], now: u64) -> Result<Vec<Operation>, Problem> {
     let list = fields.list("ops")?;
     fields.end()?;
     if list.len() > TRANSACTION_OPS_MAX {
-        let error = Error::TransactionTooLarge { ops: list.len() };
+        let error = Error::Write(WriteError::TransactionTooLarge { ops: list.len() });
         let detail = format!("{error}; send fewer at a time, if they may be seen apart");
         return Err(Problem::new(&problems::TRANSACTION_TOO_LARGE, detail));
     }

@@ -9,8 +9,8 @@ use crate::driver::{Decimal, Operation, SequencePage, SequenceRow, decimal};
 use crate::problems;
 use axum::Json;
 use serde::Serialize;
-use tallymesh_core::Error;
 use tallymesh_core::bounds::SEQUENCE_NUMBER_MAX;
+use tallymesh_core::{Error, QuotaError};
 use utoipa::ToSchema;
 
 type Key = Route<(String, String)>;
@@ -48,7 +48,7 @@ pub(super) async fn read(
     let space = app.handle.space(&space)?;
     let seen = asking.wait(&app, space).await?;
     let sequence = app.handle.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
     Ok(seen.map(|()| Json(sequence)))
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn begin(
     let operation = Operation::Begin { key: key.clone() };
     let done = asking.apply(&app, space, &[], operation).await?;
     let sequence = app.node.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
     Ok(done.map(|_| Json(sequence)))
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn next(
     let operation = Operation::Next { key: key.clone() };
     let done = asking.apply(&app, space, &[], operation).await?;
     let (number, watched) = (done.answer.number, done.answer.watched);
-    let number = number.ok_or_else(|| Problem::from(&Error::NumberOnce))?;
+    let number = number.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NumberOnce)))?;
     Ok(done.map(|_| {
         Json(Number {
             key,
@@ -186,6 +186,6 @@ async fn set_watch(
     };
     let done = asking.apply(app, space, &[], operation).await?;
     let sequence = app.node.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
     Ok(done.map(|_| Json(sequence)))
 }

@@ -14,7 +14,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tallymesh_core::{Error, Space};
+use tallymesh_core::{Error, MemberError, Space};
 use utoipa::{IntoParams, ToSchema};
 
 const TICKET: &str =
@@ -215,12 +215,14 @@ async fn with_a_say(app: &Serving, named: Option<&[Space]>) -> Result<BTreeSet<S
         let open = app.handle.space(space.as_str())?;
         match app.handle.trusts(open, app.owner).await? {
             true => _ = with_a_say.insert(space.clone()),
-            false if named.is_some() => return Err(Problem::from(&Error::NotAMember)),
+            false if named.is_some() => {
+                return Err(Problem::from(&Error::Member(MemberError::NotAMember)));
+            }
             false => {}
         }
     }
     match with_a_say.is_empty() {
-        true => Err(Problem::from(&Error::NotAMember)),
+        true => Err(Problem::from(&Error::Member(MemberError::NotAMember))),
         false => Ok(with_a_say),
     }
 }
@@ -331,7 +333,7 @@ pub(super) async fn make(
     for space in spaces.iter().flatten() {
         let open = app.handle.space(space.as_str())?;
         if !app.handle.trusts(open, app.owner).await? {
-            return Err(Problem::from(&Error::NotAMember));
+            return Err(Problem::from(&Error::Member(MemberError::NotAMember)));
         }
     }
     let issued = app.ledger.signing_time(app.clock.now() / 1000);

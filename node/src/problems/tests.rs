@@ -7,7 +7,7 @@ use crate::handle::Refusal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tallymesh_core::Error;
+use tallymesh_core::{Error, ErrorKind, MemberError, WriteError};
 
 fn source(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -81,7 +81,8 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
             kind.code
         );
     }
-    let core = codes_in("../core/src/error.rs");
+    let core = ErrorKind::ALL.iter().map(|kind| kind.code().to_owned());
+    let core: BTreeSet<String> = core.collect();
     let mut node = codes_in("src/handle/refusal.rs");
     node.extend(codes_in("src/driver/grants.rs"));
     let trust = codes_in("src/trust/ticket.rs");
@@ -124,9 +125,17 @@ fn a_code_of_the_node_or_the_replica_is_found() {
         (undecided.code(), 503, "unknown"),
         (Refusal::Stopped.code(), 503, "unknown"),
         (Refusal::IsMember { owner }.code(), 409, "no"),
-        (Error::KeyLength { bytes: 0 }.code(), 400, "no"),
-        (Error::Overflow { total: 0, by: 0 }.code(), 409, "no"),
-        (Error::ClockExhausted.code(), 507, "no"),
+        (
+            Error::Write(WriteError::KeyLength { bytes: 0 }).code(),
+            400,
+            "no",
+        ),
+        (
+            Error::Write(WriteError::Overflow { total: 0, by: 0 }).code(),
+            409,
+            "no",
+        ),
+        (Error::Write(WriteError::ClockExhausted).code(), 507, "no"),
     ] {
         let kind = of(code);
         let said = (
@@ -144,7 +153,7 @@ fn a_code_of_the_node_or_the_replica_is_found() {
 #[test]
 fn a_count_of_members_that_can_not_be_is_told_with_its_bounds() {
     for members in [0, 256] {
-        let told = text(&Error::MembersFull { members }).into_owned();
+        let told = text(&Error::Member(MemberError::MembersFull { members })).into_owned();
         let words = format!("a space has 1 to 255 members, and this would be {members}");
         assert_eq!(told, words);
     }

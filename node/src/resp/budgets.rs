@@ -9,7 +9,7 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use crate::driver::{OperationError, Recipient, grant};
 use std::collections::BTreeSet;
-use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, Replica, Stock};
+use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, Stock};
 
 /// Most names in one answer of `BUDGET.LIST`.
 pub(super) const LIST_MAX: usize = 1_000;
@@ -167,10 +167,16 @@ pub(super) fn lacked(
         error => error,
     };
     let (amount, stock) = match error {
-        ReplyError::Core(Error::RightsShort(short)) => (short.asked, Some(Stock::Rights)),
-        ReplyError::Core(Error::RoomShort(short)) => (short.asked, Some(Stock::Room)),
-        ReplyError::Core(Error::LimitReached(short)) => (short.asked, Some(Stock::Period)),
-        ReplyError::Core(Error::NumbersShort) => (1, None),
+        ReplyError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
+            (short.asked, Some(Stock::Rights))
+        }
+        ReplyError::Core(Error::Quota(QuotaError::RoomShort(short))) => {
+            (short.asked, Some(Stock::Room))
+        }
+        ReplyError::Core(Error::Quota(QuotaError::LimitReached(short))) => {
+            (short.asked, Some(Stock::Period))
+        }
+        ReplyError::Core(Error::Quota(QuotaError::NumbersShort)) => (1, None),
         _ => return None,
     };
     // After `ONCE` and its key comes the command itself.

@@ -11,7 +11,9 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use super::server::help;
 use crate::trust::Role;
-use tallymesh_core::{Budget, Error, Op, Period, RESERVED, Replica, Transaction};
+use tallymesh_core::{
+    Budget, Error, Op, Period, QuotaError, RESERVED, Replica, Transaction, WriteError,
+};
 
 /// The source of reads: a replica, or a transaction that is being made. The parts of budgets are no
 /// counters, and not shown.
@@ -70,7 +72,7 @@ pub(super) fn is_reserved(key: &str) -> bool {
 #[inline]
 pub(super) fn key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     match shown_key(bytes)? {
-        key if is_reserved(key) => Err(ReplyError::Core(Error::ReservedKey)),
+        key if is_reserved(key) => Err(ReplyError::Core(Error::Quota(QuotaError::ReservedKey))),
         key => Ok(key),
     }
 }
@@ -80,7 +82,9 @@ pub(super) fn key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
 pub(super) fn shown_key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     if !(1..=KEY_BYTES_MAX).contains(&bytes.len()) {
         let bytes = bytes.len();
-        return Err(ReplyError::Core(Error::KeyLength { bytes }));
+        return Err(ReplyError::Core(Error::Write(WriteError::KeyLength {
+            bytes,
+        })));
     }
     std::str::from_utf8(bytes).map_err(|_| ReplyError::KeyText)
 }

@@ -15,7 +15,7 @@ use super::why::Why;
 use crate::driver::OperationError;
 use crate::problems;
 use std::io::Write;
-use tallymesh_core::Error;
+use tallymesh_core::{Error, QuotaError, WriteError};
 
 /// The reason why a command was refused. Names in it come from the client, or are a command's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -427,7 +427,7 @@ impl ReplyError<'_> {
                 b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
                   this context",
             ]),
-            ReplyError::Core(Error::WrongKind { .. }) => {
+            ReplyError::Core(Error::Quota(QuotaError::WrongKind { .. })) => {
                 put(&[b"Operation against a key holding the wrong kind of value"]);
             }
             ReplyError::Core(error) => put(&[problems::text(error).as_bytes()]),
@@ -647,7 +647,7 @@ impl From<OperationError> for ReplyError<'_> {
 impl From<Error> for ReplyError<'_> {
     fn from(error: Error) -> Self {
         match error {
-            Error::Overflow { .. } => ReplyError::Overflow,
+            Error::Write(WriteError::Overflow { .. }) => ReplyError::Overflow,
             error => ReplyError::Core(error),
         }
     }

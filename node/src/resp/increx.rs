@@ -21,7 +21,7 @@ use super::request::{Args, number};
 use super::why::Why;
 use crate::driver::OperationError;
 use crate::trust::Role;
-use tallymesh_core::{Budget, Error, Flow, KeyId, Op, Period, Replica};
+use tallymesh_core::{Budget, Error, Flow, KeyId, Op, Period, QuotaError, Replica};
 
 /// The options after the key.
 #[derive(Default)]
@@ -260,10 +260,13 @@ impl<'a> Writing<'_, '_, 'a> {
             .filter(|it| (1..amount).contains(it));
         let amount = some.filter(|_| asked.saturates).unwrap_or(amount);
         // The used amount fits into 63 bits.
-        let made = i64::try_from(amount).map_err(|_| Error::AmountRange { amount });
+        let made =
+            i64::try_from(amount).map_err(|_| Error::Quota(QuotaError::AmountRange { amount }));
         let made = made.and_then(|by| make(self, amount).map(|()| by));
         made.map_err(|error| match error {
-            Error::LimitReached(_) | Error::RightsShort(_) | Error::RoomShort(_) => {
+            Error::Quota(
+                QuotaError::LimitReached(_) | QuotaError::RightsShort(_) | QuotaError::RoomShort(_),
+            ) => {
                 let why = Box::new(error.into());
                 ReplyError::AtBound { value, why }
             }

@@ -13,7 +13,7 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica};
+use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica, WriteError};
 
 /// The commands that `MULTI` has queued, with their arguments in one buffer.
 #[derive(Default)]
@@ -254,7 +254,9 @@ impl Session {
                 Ok(()) => {}
                 // These may occur in the middle of a command, whose first half must not stay.
                 Err(ReplyError::Core(
-                    error @ (Error::CountersFull { .. } | Error::TransactionTooLarge { .. }),
+                    error @ Error::Write(
+                        WriteError::CountersFull { .. } | WriteError::TransactionTooLarge { .. },
+                    ),
                 )) => return Err(abort(error)),
                 Err(error) => {
                     lacks.extend(budgets::lacked(Some(spec), &args, &error, &tx));

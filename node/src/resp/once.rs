@@ -17,7 +17,7 @@ use super::multi::Multi;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
-use tallymesh_core::{Asked, Asker, Error, KeyId, Once, Transaction};
+use tallymesh_core::{AdmissionError, Asked, Asker, DecodeError, Error, KeyId, Once, Transaction};
 
 impl Session {
     /// Makes and answers `ONCE`.
@@ -66,7 +66,7 @@ impl Session {
             Asked::Before(maker) => {
                 let replica = host.replica(space);
                 if !self.levels.is_local() && replica.keyed().written_before(once).is_none() {
-                    return Err(Error::Outdated.into());
+                    return Err(Error::Admission(AdmissionError::Outdated).into());
                 }
                 // Without members there is no wait. Nor is there one for a transaction that all of
                 // them have taken over.
@@ -118,7 +118,9 @@ pub(super) fn commit(
     };
     let made = tx.commit_once_for(once, Some(&asker), changed);
     made.map_err(|error| match error {
-        Error::TooLarge { size, .. } => ReplyError::OnceTooLarge { bytes: size },
+        Error::Decode(DecodeError::TooLarge { size, .. }) => {
+            ReplyError::OnceTooLarge { bytes: size }
+        }
         error => error.into(),
     })
 }

@@ -20,7 +20,7 @@ use super::{Host, Place, RespConfig};
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::{Error, Once, Replica, WriterId};
+use tallymesh_core::{Error, MemberError, Once, Replica, WriterId};
 
 /// A command that was read ahead.
 #[derive(Default)]
@@ -407,7 +407,9 @@ impl Session {
                 host.lacks(self.space, lacked);
             }
             let error = match error {
-                ReplyError::Core(Error::NotAMember) => host.not_a_member(self.space).into(),
+                ReplyError::Core(Error::Member(MemberError::NotAMember)) => {
+                    host.not_a_member(self.space).into()
+                }
                 error => error,
             };
             host.refused(error.code());

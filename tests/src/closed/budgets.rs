@@ -4,7 +4,9 @@ use super::World;
 use crate::ledger::{Ledger, Made, NAMES, Name};
 use crate::oracle::{Dot, OnceId, Takeovers, View, once};
 use crate::random::Random;
-use tallymesh_core::{Again, Asked, Error, Flow, Kind, LeaseId, Replica, WriterId};
+use tallymesh_core::{
+    Again, Asked, Error, Flow, Kind, LeaseId, MemberError, QuotaError, Replica, WriterId,
+};
 
 /// The budget with a cap.
 const CAPPED: Name = NAMES.len() - 1;
@@ -242,9 +244,12 @@ impl World {
                     self.oracle.note(view, dot);
                 }
             }
-            Err(Error::RightsShort(_) | Error::RoomShort(_)) => books.figures.short += 1,
+            Err(Error::Quota(QuotaError::RightsShort(_) | QuotaError::RoomShort(_))) => {
+                books.figures.short += 1
+            }
             Err(
-                Error::NoBudget | Error::NoLease | Error::NotAMember | Error::UnknownWriter { .. },
+                Error::Quota(QuotaError::NoBudget | QuotaError::NoLease)
+                | Error::Member(MemberError::NotAMember | MemberError::UnknownWriter { .. }),
             ) => {}
             Err(error) => return Err(format!("replica {at}: {flows:?}: {error}")),
         }

@@ -3,7 +3,7 @@
 use super::{Actor, World};
 use crate::oracle::Dot;
 use std::collections::{BTreeMap, BTreeSet};
-use tallymesh_core::{Error, Owner, VersionVector, WriterId};
+use tallymesh_core::{Error, MemberError, Owner, VersionVector, WriterId};
 
 impl World {
     /// All living replicas exchange everything, and the members put everything in order. At the end all
@@ -168,7 +168,7 @@ impl World {
         {
             if self.actors[by].replica.members().accepts_from(writer) {
                 match self.actors[by].replica.members_mut().fence(writer) {
-                    Ok(()) | Err(Error::NotAMember) => {}
+                    Ok(()) | Err(Error::Member(MemberError::NotAMember)) => {}
                     Err(error) => return Err(error.to_string()),
                 }
                 self.settle(by)?;

@@ -4,7 +4,7 @@ use super::once::once;
 use super::{Counter, Key, Kind, OnceId, Oracle, View};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::bounds::EXPIRY_MAX;
-use tallymesh_core::{Error, Replica, WriterId};
+use tallymesh_core::{Error, Replica, WriteError, WriterId};
 
 /// The expected effect of a transaction at its replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub enum Refusal {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         match refusal {
-            Refusal::Overflow { total, by } => Error::Overflow { total, by },
-            Refusal::ExpiryRange { at } => Error::ExpiryRange { at },
+            Refusal::Overflow { total, by } => Error::Write(WriteError::Overflow { total, by }),
+            Refusal::ExpiryRange { at } => Error::Write(WriteError::ExpiryRange { at }),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Event, MEMBERS, NAME, Work, World};
 use crate::sim::text;
-use tallymesh_core::{Error, Flow, Input, Stock, WantId};
+use tallymesh_core::{Error, Flow, Input, MemberError, QuotaError, Stock, WantId};
 
 /// How long a client pauses between two requests, in milliseconds.
 pub(super) const THINK_MS: (u64, u64) = (20, 200);
@@ -103,11 +103,13 @@ impl World {
                 Ok(true)
             }
             Err(
-                Error::RightsShort(_)
-                | Error::NoBudget
-                | Error::NumbersShort
-                | Error::NoSequence
-                | Error::NotAMember,
+                Error::Quota(
+                    QuotaError::RightsShort(_)
+                    | QuotaError::NoBudget
+                    | QuotaError::NumbersShort
+                    | QuotaError::NoSequence,
+                )
+                | Error::Member(MemberError::NotAMember),
             ) => Ok(false),
             Err(error) => Err(format!("{at} asks: {error}")),
         }

@@ -5,7 +5,10 @@ use super::configs::Config;
 use super::world::{CutId, Did, Node, Remade, Step, World, guarded};
 use crate::ledger::NAMES;
 use crate::search::NodeId;
-use tallymesh_core::{Error, Flow, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Error, Flow, Mark, MemberError, Message, Owner, QuotaError, Replica, Space, VersionVector,
+    WriterId,
+};
 
 impl World<'_> {
     /// Performs an action that changes no counter.
@@ -65,10 +68,8 @@ impl World<'_> {
         match guarded(|| replica.quota_mut().flow(NAMES[0], flow))? {
             Ok(()) => {}
             Err(
-                Error::RightsShort(_)
-                | Error::NoBudget
-                | Error::NotAMember
-                | Error::UnknownWriter { .. },
+                Error::Quota(QuotaError::RightsShort(_) | QuotaError::NoBudget)
+                | Error::Member(MemberError::NotAMember | MemberError::UnknownWriter { .. }),
             ) => {
                 return match replica.clock() == before {
                     true => Ok(node),
@@ -105,7 +106,7 @@ impl World<'_> {
         let now = u64::from(counts.restarts) + 1;
         match guarded(|| replica.members_mut().announce(&owner, &nonce, now))? {
             Ok(()) => {}
-            Err(Error::NotAMember) => return Ok(node),
+            Err(Error::Member(MemberError::NotAMember)) => return Ok(node),
             Err(error) => return Err(format!("the announcement: {error}")),
         }
         let step = Step::Local(Local::Restart(node), counts.passes);

@@ -12,7 +12,8 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::explore::local_text;
 use tallymesh_core::{
-    Again, Configuration, Error, Flow, Message, Replica, Space, VersionVector, WriterId,
+    AdmissionError, Again, Configuration, Error, Flow, MergeError, Message, Replica, Space,
+    VersionVector, WriterId,
 };
 
 /// The number of a transaction. A transaction has a greater number than those that it saw.
@@ -388,12 +389,14 @@ impl<'a> World<'a> {
             Err(error) => {
                 *self.refused.entry(error.code()).or_default() += 1;
                 match error {
-                    Error::NotCovered(_)
-                    | Error::Stranger { .. }
-                    | Error::Behind
-                    | Error::Outdated
-                    | Error::Gone { .. }
-                    | Error::Retired => {}
+                    Error::Merge(MergeError::NotCovered(_))
+                    | Error::Admission(
+                        AdmissionError::Stranger { .. }
+                        | AdmissionError::Behind
+                        | AdmissionError::Outdated
+                        | AdmissionError::Gone { .. }
+                        | AdmissionError::Retired,
+                    ) => {}
                     _ => return Err(format!("a message was refused: {error}")),
                 }
                 let same = digest(&replica.canonical_bytes()) == to.bytes

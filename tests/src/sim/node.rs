@@ -2,8 +2,8 @@
 
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Space, SyncConfig,
-    SyncMachine, WriterId,
+    Error, Input, Link, LinkError, Mark, Message, Millis, Output, Owner, Replica, Space,
+    SyncConfig, SyncMachine, WriterId,
 };
 
 /// A start that cannot catch up is announced after this time, in milliseconds.
@@ -449,7 +449,7 @@ impl<S: Scenario> Mesh<S> {
             self.close(link.0, None);
         }
         match (error, self.settings.carrier) {
-            (Error::Handshake, Carrier::Datagrams) => Ok(()),
+            (Error::Link(LinkError::Handshake), Carrier::Datagrams) => Ok(()),
             _ => S::refused(self, at, error),
         }
     }

@@ -1,7 +1,7 @@
 //! Clients: their requests, how long they wait, and where they repeat requests.
 
 use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
-use tallymesh_core::{Asked, Error, Flow, Input, Once, Stock, WantId};
+use tallymesh_core::{Asked, Error, Flow, Input, MemberError, Once, QuotaError, Stock, WantId};
 
 /// Milliseconds between two requests of a plain policy. An answer takes up to 60 ms.
 const PLAIN_AGAIN_MS: u64 = 60;
@@ -117,7 +117,9 @@ impl World {
             }
             // A replica that has just started is not a member yet, or does not have the budget.
             Err(
-                Error::RightsShort(_) | Error::RoomShort(_) | Error::NotAMember | Error::NoBudget,
+                Error::Quota(QuotaError::RightsShort(_) | QuotaError::RoomShort(_))
+                | Error::Member(MemberError::NotAMember)
+                | Error::Quota(QuotaError::NoBudget),
             ) => Ok(false),
             Err(error) => Err(format!("{at} spends: {error}")),
         }

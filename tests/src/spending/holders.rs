@@ -2,7 +2,7 @@
 
 use super::{Dot, Event, MEMBERS, NAME, THINK_MS, World};
 use tallymesh_core::bounds::SKEW_MS_MAX;
-use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, Once};
+use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, MemberError, Once, QuotaError};
 
 /// Units of one lease.
 const AMOUNT: (u64, u64) = (3, 20);
@@ -132,7 +132,11 @@ impl World {
                 self.when_written(at, Event::Leased(number, id, ms, amount));
                 self.changed(at)
             }
-            Err(Error::RightsShort(_) | Error::NotAMember | Error::NoBudget) => {
+            Err(
+                Error::Quota(QuotaError::RightsShort(_))
+                | Error::Member(MemberError::NotAMember)
+                | Error::Quota(QuotaError::NoBudget),
+            ) => {
                 self.next(number, State::Idle, (AGAIN_MS, 2 * AGAIN_MS));
                 Ok(())
             }
@@ -214,7 +218,11 @@ impl World {
                 self.when_written(to, Event::Noted(number, dot));
                 self.changed(to)
             }
-            Err(Error::RightsShort(_) | Error::NotAMember | Error::NoBudget) => {
+            Err(
+                Error::Quota(QuotaError::RightsShort(_))
+                | Error::Member(MemberError::NotAMember)
+                | Error::Quota(QuotaError::NoBudget),
+            ) => {
                 self.own.figures.late += 1;
                 self.tell_later(number, held);
                 Ok(())

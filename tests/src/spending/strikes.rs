@@ -1,7 +1,7 @@
 //! A serious fault of one of the members: it is gone for good and taken out, or its process is copied.
 
 use super::{Event, MEMBERS, NAME, Strike, World};
-use tallymesh_core::{Error, Owner, WriterId};
+use tallymesh_core::{Error, MemberError, Owner, WriterId};
 
 /// Time until an operator takes a member out by force, if nothing is decided, in milliseconds.
 const FORCED_MS: u64 = 5_000;
@@ -73,7 +73,7 @@ impl World {
         };
         match done {
             // A replica that has just started is not a member for a while.
-            Ok(()) | Err(Error::NotAMember) => self.changed(by),
+            Ok(()) | Err(Error::Member(MemberError::NotAMember)) => self.changed(by),
             Err(error) => Err(error.to_string()),
         }
     }

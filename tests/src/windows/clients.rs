@@ -1,7 +1,7 @@
 //! Clients that send requests to members, and those of them that wait.
 
 use super::{Metered, World, oracle::Dot};
-use tallymesh_core::{Error, Input, Stock, WantId};
+use tallymesh_core::{Error, Input, MemberError, QuotaError, Stock, WantId};
 
 const KEYS: [&str; 3] = ["api", "api:a", "api:b"];
 /// How long a client pauses between two requests, in milliseconds.
@@ -183,7 +183,10 @@ impl World {
                 self.changed(at)?;
                 Ok(true)
             }
-            Err(Error::LimitReached(_) | Error::NoLimit | Error::NotAMember) => Ok(false),
+            Err(
+                Error::Quota(QuotaError::LimitReached(_) | QuotaError::NoLimit)
+                | Error::Member(MemberError::NotAMember),
+            ) => Ok(false),
             Err(error) => Err(format!("{at} allows: {error}")),
         }
     }

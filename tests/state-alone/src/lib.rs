@@ -20,27 +20,35 @@ mod core_src {
     pub(crate) mod list;
     pub(crate) mod sort;
     pub(crate) mod state;
+    #[path = "error/write.rs"]
+    pub(crate) mod write_error;
     pub(crate) mod writer_id;
 }
 
 pub(crate) use core_src::list::list;
 pub(crate) use core_src::{bounds, hash, layers, sort, state, writer_id};
 
-/// The errors that these files make, of those in `core/src/error.rs`.
+/// The errors that these files make: of all boundaries, only the one of writes.
 mod error {
-    /// Why an operation or a delta was refused.
+    pub use crate::core_src::write_error::WriteError;
+
+    /// The reason why an operation or a delta was refused.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Error {
-        KeyLength { bytes: usize },
-        SpaceName { bytes: usize },
-        ExpiryRange { at: u64 },
-        UnknownHandle { handle: u32 },
-        CountersFull { counters: usize },
-        Overflow { total: i128, by: i64 },
+        Write(WriteError),
+    }
+
+    impl From<WriteError> for Error {
+        fn from(error: WriteError) -> Error {
+            Error::Write(error)
+        }
     }
 
     /// The detail of an error, as it is.
-    pub(crate) fn detail<T>(value: T) -> T {
+    pub type Detail<T> = T;
+
+    /// Makes the detail of an error.
+    pub(crate) fn detail<T>(value: T) -> Detail<T> {
         value
     }
 }

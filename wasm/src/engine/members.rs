@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tallymesh_core::{
-    Error, Fate, Input, KeyId, Message, Millis, RESERVED, Replica, Returned, Token, WriterId,
+    Error, ErrorKind, Fate, Input, KeyId, Message, Millis, RESERVED, Replica, Returned, ScopeError,
+    Token, WriterId,
 };
 
 use super::{Engine, named, parts, put};
@@ -65,7 +66,7 @@ impl Engine {
         }
         let changed = &mut |handle: KeyId| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
         let adopted = match self.replica.rejoin_mut().take_over(&mut left, changed) {
-            Err(Error::Closed) if !live => {
+            Err(error) if error.kind() == ErrorKind::Closed && !live => {
                 mem::swap(&mut self.replica, &mut left);
                 self.replica.rejoin_mut().take_over(&mut left, changed)
             }
@@ -151,7 +152,7 @@ impl Engine {
     /// Refuses what the role does not allow.
     #[cold]
     pub(super) fn refuse(&mut self) -> bool {
-        self.error = Some(Error::BeyondRole);
+        self.error = Some(ScopeError::BeyondRole.into());
         false
     }
 

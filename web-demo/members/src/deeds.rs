@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tallymesh_core::{Error, Flow, Holding, Input, Stock, WantId};
+use tallymesh_core::{Error, Flow, Holding, Input, QuotaError, Stock, WantId};
 
 use crate::world::{Member, World};
 
@@ -193,8 +193,10 @@ impl Member {
         match made {
             Ok(outcome) => Ok(Some(outcome)),
             // Nobody may have heard of it here yet.
-            Err(Error::NoBudget | Error::NoSequence | Error::NumbersShort) => Ok(None),
-            Err(Error::RightsShort(_)) => Ok(None),
+            Err(Error::Quota(
+                QuotaError::NoBudget | QuotaError::NoSequence | QuotaError::NumbersShort,
+            )) => Ok(None),
+            Err(Error::Quota(QuotaError::RightsShort(_))) => Ok(None),
             Err(error) => Err(error),
         }
     }

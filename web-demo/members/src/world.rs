@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Output, Owner, Replica, Space, SyncConfig, SyncMachine,
-    WriterId,
+    Error, Input, Link, Mark, MemberError, Message, Output, Owner, Replica, Space, SyncConfig,
+    SyncMachine, WriterId,
 };
 
 use crate::deeds::{Event, Waiting};
@@ -150,7 +150,7 @@ impl World {
         };
         while !all(self) {
             if self.now > FOUNDING_MS_MAX {
-                return Err(Error::NotAMember);
+                return Err(Error::Member(MemberError::NotAMember));
             }
             self.run(self.now + TEND_MS)?;
         }

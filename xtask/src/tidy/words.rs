@@ -24,7 +24,7 @@ const WORDS: [Word; 11] = [
     Word {
         but_in: &[
             "core/src/bounds.rs",
-            "core/src/error/subject.rs",
+            "core/src/error/scope.rs",
             "core/src/idempotency/shares.rs",
             "core/src/sync/shares.rs",
         ],

@@ -4,6 +4,7 @@ mod retirement;
 
 use super::*;
 use crate::error::Rule;
+use crate::error::{DecodeError, MemberError, QuotaError, WriteError};
 use crate::message::Message;
 use crate::once::Once;
 use crate::replica::Replica;
@@ -85,9 +86,12 @@ fn what_is_held_here_can_be_spent_and_no_more() {
     assert_eq!(rights(&one, "gift"), (6, 0, 0));
     assert_eq!(rights(&two, "gift"), (0, 0, 6));
     let refused = two.quota_mut().flow("gift", Flow::Spend(1));
-    assert_eq!(refused, Err(Error::RightsShort(short(1, 0, 6))));
+    assert_eq!(refused, Err(QuotaError::RightsShort(short(1, 0, 6)).into()));
     let refused = one.quota_mut().flow("gift", Flow::Spend(7)).unwrap_err();
-    assert_eq!(refused, Error::RightsShort(short(7, 6, 0)));
+    assert_eq!(
+        refused,
+        Error::Quota(QuotaError::RightsShort(short(7, 6, 0)))
+    );
     assert_eq!(
         (refused.code(), refused.to_string()),
         (
@@ -124,27 +128,31 @@ fn what_is_refused_changes_nothing() {
     let before = (one.canonical_bytes(), one.clock());
     let over = 1 << 63;
     let long = "x".repeat(478);
-    let kind = |kind| Error::WrongKind { kind };
+    let kind = |kind| Error::Quota(QuotaError::WrongKind { kind });
     for (name, flow, error) in [
         (
             "gift",
             Flow::Mint(over),
-            Error::AmountRange { amount: over },
+            Error::Quota(QuotaError::AmountRange { amount: over }),
         ),
         (
             "gift",
             Flow::Mint((1 << 63) - 1),
-            Error::Overflow {
+            Error::Write(WriteError::Overflow {
                 total: 10,
                 by: i64::MAX,
-            },
+            }),
         ),
-        ("none", Flow::Spend(0), Error::NoBudget),
-        ("none", Flow::Grant { to, amount: 0 }, Error::NoBudget),
+        ("none", Flow::Spend(0), Error::Quota(QuotaError::NoBudget)),
+        (
+            "none",
+            Flow::Grant { to, amount: 0 },
+            Error::Quota(QuotaError::NoBudget),
+        ),
         (
             "gift",
             Flow::Grant { to: own, amount: 1 },
-            Error::UnknownWriter { writer: own },
+            Error::Member(MemberError::UnknownWriter { writer: own }),
         ),
         (
             "gift",
@@ -152,14 +160,14 @@ fn what_is_refused_changes_nothing() {
                 to: tab.writer(),
                 amount: 1,
             },
-            Error::UnknownWriter {
+            Error::Member(MemberError::UnknownWriter {
                 writer: tab.writer(),
-            },
+            }),
         ),
         (
             "gift",
             Flow::RaiseFloor(11),
-            Error::RightsShort(short(11, 10, 0)),
+            Error::Quota(QuotaError::RightsShort(short(11, 10, 0))),
         ),
         ("gift", Flow::RaiseCap(1), kind(Kind::Budget)),
         ("gift", Flow::LowerCap(0), kind(Kind::Budget)),
@@ -168,16 +176,28 @@ fn what_is_refused_changes_nothing() {
             Flow::GrantRoom { to, amount: 0 },
             kind(Kind::Budget),
         ),
-        ("capped", Flow::Mint(11), Error::RoomShort(short(11, 10, 0))),
+        (
+            "capped",
+            Flow::Mint(11),
+            Error::Quota(QuotaError::RoomShort(short(11, 10, 0))),
+        ),
         (
             "capped",
             Flow::LowerCap(11),
-            Error::RoomShort(short(11, 10, 0)),
+            Error::Quota(QuotaError::RoomShort(short(11, 10, 0))),
         ),
         ("counter", Flow::Mint(1), kind(Kind::Counter)),
         ("counter", Flow::Spend(1), kind(Kind::Counter)),
-        ("", Flow::Mint(1), Error::KeyLength { bytes: 0 }),
-        ("\0bvx", Flow::Mint(1), Error::ReservedKey),
+        (
+            "",
+            Flow::Mint(1),
+            Error::Write(WriteError::KeyLength { bytes: 0 }),
+        ),
+        (
+            "\0bvx",
+            Flow::Mint(1),
+            Error::Quota(QuotaError::ReservedKey),
+        ),
     ] {
         assert_eq!(
             one.quota_mut().flow(name, flow),
@@ -193,13 +213,13 @@ fn what_is_refused_changes_nothing() {
     pass(&one, &mut tab);
     assert_eq!(
         tab.quota_mut().flow("gift", Flow::Mint(1)),
-        Err(Error::NotAMember)
+        Err(MemberError::NotAMember.into())
     );
     assert_eq!(value(&tab, "gift"), 10);
     let mut open = Replica::new(Space::default(), own);
     assert_eq!(
         open.quota_mut().flow("gift", Flow::Mint(1)),
-        Err(Error::NotAMember)
+        Err(MemberError::NotAMember.into())
     );
 }
 
@@ -226,7 +246,7 @@ fn a_floor_and_a_cap_are_held_from_both_sides() {
     pass(&one, &mut two);
     assert_eq!(
         two.quota_mut().flow("seats", Flow::Mint(1)),
-        Err(Error::RoomShort(short(1, 0, 1)))
+        Err(QuotaError::RoomShort(short(1, 0, 1)).into())
     );
     two.quota_mut().flow("seats", Flow::Spend(6)).unwrap();
     two.quota_mut().flow("seats", Flow::Mint(1)).unwrap();
@@ -312,7 +332,7 @@ fn an_operation_of_another_kind_is_refused() {
     one.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     one.add("counter", 1).unwrap();
     let before = one.canonical_bytes();
-    let refused = Err(Error::WrongKind { kind: Kind::Budget });
+    let refused = Err(Error::Quota(QuotaError::WrongKind { kind: Kind::Budget }));
     let handle = one.intern("gift").unwrap();
     for op in [
         Op::Add(1),
@@ -324,7 +344,7 @@ fn an_operation_of_another_kind_is_refused() {
     ] {
         assert_eq!(one.apply("gift", op), refused, "{op:?}");
         assert_eq!(one.apply_at(handle, op), refused, "{op:?}");
-        let reserved = Err(Error::ReservedKey);
+        let reserved = Err(Error::Quota(QuotaError::ReservedKey));
         assert_eq!(one.apply("\0bvgift", op), reserved);
         let part = one.handle("\0bvgift").unwrap();
         assert_eq!(one.apply_at(part, op), reserved);
@@ -332,12 +352,18 @@ fn an_operation_of_another_kind_is_refused() {
     assert_eq!(one.add("gift", 1).err(), refused.err());
     assert_eq!(
         one.add_at(handle, 1),
-        Err(Error::WrongKind { kind: Kind::Budget })
+        Err(QuotaError::WrongKind { kind: Kind::Budget }.into())
     );
-    assert_eq!(one.add("\0new", 1).err(), Some(Error::ReservedKey));
-    assert_eq!(one.add("\0bvgift", 1).err(), Some(Error::ReservedKey));
+    assert_eq!(
+        one.add("\0new", 1).err(),
+        Some(Error::Quota(QuotaError::ReservedKey))
+    );
+    assert_eq!(
+        one.add("\0bvgift", 1).err(),
+        Some(Error::Quota(QuotaError::ReservedKey))
+    );
     let part = one.handle("\0bvgift").unwrap();
-    assert_eq!(one.add_at(part, 1), Err(Error::ReservedKey));
+    assert_eq!(one.add_at(part, 1), Err(QuotaError::ReservedKey.into()));
     assert_eq!(one.canonical_bytes(), before);
     let kinds = ["gift", "counter", "none"].map(|name| one.quota().kind_of(name));
     assert_eq!(kinds, [Some(Kind::Budget), Some(Kind::Counter), None]);
@@ -414,7 +440,7 @@ fn a_space_without_members_takes_no_budgets() {
     (message.facts, message.keyless) = Default::default();
     let refused = Message::decode(&message.encode());
     let rule = Rule::OpenBudget;
-    assert_eq!(refused, Err(Error::Malformed { rule }));
+    assert_eq!(refused, Err(DecodeError::Malformed { rule }.into()));
 }
 
 fn once(key: &str) -> Once {
@@ -557,6 +583,6 @@ fn an_overdrawn_account_is_a_fault() {
     assert_eq!(fault.evidence, Evidence::Overdrawn { name, held: -1 });
     assert_eq!(
         one.quota_mut().flow("gift", Flow::Spend(1)),
-        Err(Error::RightsShort(short(1, -1, 11)))
+        Err(QuotaError::RightsShort(short(1, -1, 11)).into())
     );
 }

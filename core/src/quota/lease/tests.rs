@@ -1,6 +1,7 @@
 use super::*;
 use crate::bounds::LEASED_NAME_BYTES_MAX;
 use crate::error::Short;
+use crate::error::{DecodeError, QuotaError};
 use crate::quota::budget::tests::{check_sums, flow_once, members, pass, rights, settle, value};
 use crate::quota::budget::{Budget, Flow};
 use crate::replica::Replica;
@@ -66,13 +67,15 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
         "rights_short"
     );
     let ended = two.quota_mut().flow("gift", Flow::EndLease { id: ID });
-    assert_eq!(ended, Err(Error::NoLease));
+    assert_eq!(ended, Err(QuotaError::NoLease.into()));
     // Beyond that it is spent of the rights, as all of one that is not known here.
     one.quota_mut().flow("gift", spend(5)).unwrap();
     assert_eq!(left(&one), (3, 3, 0));
     let short = one.quota_mut().flow("gift", spend(4));
     let asked = |it: &Short| (it.asked, it.held.here);
-    assert!(matches!(&short, Err(Error::RightsShort(it)) if asked(it) == (4, 3)));
+    assert!(
+        matches!(&short, Err(Error::Quota(QuotaError::RightsShort(it))) if asked(it) == (4, 3))
+    );
     assert_eq!(left(&one), (3, 3, 0));
     one.quota_mut()
         .flow(
@@ -234,7 +237,10 @@ fn a_lease_has_a_length_and_a_bound_on_its_holders_clock() {
     assert_eq!(lease_until(1_000, 60_000), Ok(1_000 + 60_000 + 600 + 2_000));
     assert_eq!(lease_until(0, 1_001), Ok(1_001 + 11 + 2_000));
     for ms in [0, LEASE_MS_MIN - 1, LEASE_MS_MAX + 1, u64::MAX] {
-        assert_eq!(lease_until(0, ms), Err(Error::LeaseRange { ms }));
+        assert_eq!(
+            lease_until(0, ms),
+            Err(QuotaError::LeaseRange { ms }.into())
+        );
     }
     assert!(lease_until(u64::MAX, LEASE_MS_MAX).is_ok());
 }
@@ -265,7 +271,7 @@ fn a_lease_is_given_once_by_its_id() {
         .unwrap();
     let once = Once::new(b"key", b"content");
     let refused = transaction.commit_once(once, &mut Vec::new());
-    assert_eq!(refused, Err(Error::LeaseOnce));
+    assert_eq!(refused, Err(QuotaError::LeaseOnce.into()));
     assert_eq!(left(&one), (10, 4, 6));
     let text = ID.to_string();
     assert_eq!(LeaseId::parse(&text), Ok(ID));
@@ -276,7 +282,10 @@ fn a_lease_is_given_once_by_its_id() {
         &text.replace("07", "+7"),
     ] {
         let bytes = wrong.len();
-        assert_eq!(LeaseId::parse(wrong), Err(Error::LeaseId { bytes }));
+        assert_eq!(
+            LeaseId::parse(wrong),
+            Err(QuotaError::LeaseId { bytes }.into())
+        );
     }
 }
 
@@ -308,9 +317,12 @@ fn what_is_refused_of_a_lease_changes_nothing() {
     let refused = one.quota_mut().flow(&long, lease(ID, 1)).unwrap_err();
     let what = Limited::LeasedName;
     let (size, max) = (LEASED_NAME_BYTES_MAX + 1, LEASED_NAME_BYTES_MAX);
-    assert_eq!(refused, Error::TooLarge { what, size, max });
+    assert_eq!(
+        refused,
+        Error::Decode(DecodeError::TooLarge { what, size, max })
+    );
     let held = two.quota_mut().flow("gift", lease(ID, 1));
-    assert_eq!(held, Err(Error::NoBudget));
+    assert_eq!(held, Err(QuotaError::NoBudget.into()));
 }
 
 /// A rejoining member spends again from its rights what it had spent of a lease. It does not give the lease

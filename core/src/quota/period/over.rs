@@ -58,7 +58,7 @@ impl QuotaMut<'_> {
     /// changed to `changed`.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub(crate) fn end_periods(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.replica.membership.is_established() {
             return Ok(());

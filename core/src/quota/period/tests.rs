@@ -1,6 +1,7 @@
 //! Limits at one member and at two, by hand.
 
 use super::*;
+use crate::error::QuotaError;
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::writer_id::Space;
@@ -36,7 +37,7 @@ fn allow(replica: &mut Replica, key: &str, cost: u64) -> Result<(i128, i128), Er
 
 fn short(result: Result<(i128, i128), Error>) -> (u64, i128) {
     match result {
-        Err(Error::LimitReached(short)) => (short.asked, short.held.here),
+        Err(Error::Quota(QuotaError::LimitReached(short))) => (short.asked, short.held.here),
         other => panic!("{other:?}"),
     }
 }
@@ -132,7 +133,10 @@ fn shares_of_all_members_are_the_limit() {
 #[test]
 fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing() {
     let mut one = alone();
-    assert_eq!(one.quota().period("login").unwrap_err(), Error::NoLimit);
+    assert_eq!(
+        one.quota().period("login").unwrap_err(),
+        Error::Quota(QuotaError::NoLimit)
+    );
     one.quota_mut()
         .propose_limits(&[limit("login", 5, 1_000)])
         .unwrap();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::{MemberError, QuotaError, WriteError};
 use crate::message::records::Owner;
 use crate::once::Once;
 use crate::replica::Replica;
@@ -48,7 +49,7 @@ pub(super) fn next(replica: &mut Replica) -> Result<u64, Error> {
 #[test]
 fn numbers_are_handed_out_one_by_one_from_ranges_that_were_given() {
     let mut replica = member();
-    assert_eq!(next(&mut replica), Err(Error::NumbersShort));
+    assert_eq!(next(&mut replica), Err(QuotaError::NumbersShort.into()));
     assert_eq!((give(&mut replica, 2), give(&mut replica, 1)), (2, 1));
     assert_eq!(replica.quota().numbers_here("visits"), 3);
     assert_eq!(next(&mut replica), Ok(1));
@@ -56,7 +57,7 @@ fn numbers_are_handed_out_one_by_one_from_ranges_that_were_given() {
     assert_eq!((known.next, known.issued, known.lost), (4, 1, 0));
     assert_eq!(known.held, [(2..3, id(1)), (3..4, id(1))]);
     assert_eq!((next(&mut replica), next(&mut replica)), (Ok(2), Ok(3)));
-    assert_eq!(next(&mut replica), Err(Error::NumbersShort));
+    assert_eq!(next(&mut replica), Err(QuotaError::NumbersShort.into()));
     let known = replica.quota().sequence("visits").unwrap();
     assert_eq!((known.issued, known.held.len()), (3, 0));
 }
@@ -96,7 +97,7 @@ fn nothing_is_used_before_most_members_hold_that_it_was_given() {
         ),
         (0, 5)
     );
-    assert_eq!(next(&mut replica), Err(Error::NumbersShort));
+    assert_eq!(next(&mut replica), Err(QuotaError::NumbersShort.into()));
     all_is_sure(&mut replica);
     assert_eq!(next(&mut replica), Ok(1));
 }
@@ -134,25 +135,25 @@ fn what_can_t_be_is_refused_and_changes_nothing() {
     let before = replica.clock();
     let mut changed = Vec::new();
     let begun = replica.quota_mut().begin_sequence("visits", &mut changed);
-    assert_eq!(begun, Err(Error::SequenceExists));
+    assert_eq!(begun, Err(QuotaError::SequenceExists.into()));
     assert_eq!(
         replica.quota_mut().draw("other", &mut changed),
-        Err(Error::NoSequence)
+        Err(QuotaError::NoSequence.into())
     );
     assert_eq!(
         replica.quota_mut().begin_sequence("", &mut changed),
-        Err(Error::KeyLength { bytes: 0 })
+        Err(WriteError::KeyLength { bytes: 0 }.into())
     );
     assert_eq!(
         replica.quota_mut().begin_sequence("\0", &mut changed),
-        Err(Error::ReservedKey)
+        Err(QuotaError::ReservedKey.into())
     );
     let mut transaction = replica.begin().unwrap();
     assert_eq!(transaction.quota_mut().draw("visits"), Ok(1));
     let once = Once::new(b"key", b"content");
     assert_eq!(
         transaction.commit_once(once, &mut changed),
-        Err(Error::NumberOnce)
+        Err(QuotaError::NumberOnce.into())
     );
     assert_eq!((replica.clock(), changed.len()), (before, 0));
     assert_eq!(next(&mut replica), Ok(1));
@@ -161,7 +162,10 @@ fn what_can_t_be_is_refused_and_changes_nothing() {
     let begun = guest.quota_mut().begin_sequence("another", &mut changed);
     assert_eq!(
         (begun, next(&mut guest)),
-        (Err(Error::NotAMember), Err(Error::NotAMember))
+        (
+            Err(MemberError::NotAMember.into()),
+            Err(MemberError::NotAMember.into())
+        )
     );
 }
 
@@ -181,7 +185,7 @@ fn there_is_a_last_number() {
     assert_eq!((give(&mut replica, 100), give(&mut replica, 1)), (3, 0));
     let last = [0; 3].map(|_| next(&mut replica));
     assert_eq!(last[2], Ok(SEQUENCE_NUMBER_MAX));
-    assert_eq!(next(&mut replica), Err(Error::NumbersShort));
+    assert_eq!(next(&mut replica), Err(QuotaError::NumbersShort.into()));
 }
 
 #[test]

@@ -13,7 +13,7 @@
 
 use super::{Left, Piece, Sequence, SequenceKey};
 use crate::bounds::{SEQUENCE_NUMBER_MAX, WATCHES_MAX};
-use crate::error::Error;
+use crate::error::{Error, MemberError, QuotaError};
 use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -171,7 +171,8 @@ impl QuotaMut<'_> {
     /// are fewer. Returns how many it gave: none if this replica gives no numbers.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn pass_on(
         &mut self,
         name: &str,
@@ -210,7 +211,8 @@ impl QuotaMut<'_> {
     /// how many it gave back.
     ///
     /// # Errors
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn give_back(
         &mut self,
         name: &str,
@@ -322,19 +324,21 @@ impl QuotaTransaction<'_, '_> {
     /// watch is [ended](QuotaTransaction::end_watch). A number that is watched already is left as it is.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. [`Error::NumberRange`]
-    /// for a number that is not from 1 to [`SEQUENCE_NUMBER_MAX`]. [`Error::WatchesFull`] over
-    /// [`WATCHES_MAX`]. After an error, the transaction is as it was before and may go on.
+    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`],
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge).
+    /// [`QuotaError::NumberRange`] for a number that is not from 1 to [`SEQUENCE_NUMBER_MAX`].
+    /// [`QuotaError::WatchesFull`] over [`WATCHES_MAX`]. After an error, the transaction is as it was before
+    /// and may go on.
     pub fn watch_number(&mut self, name: &str, number: u64) -> Result<(), Error> {
         let known = self.known_sequence(name)?;
         if !(1..=SEQUENCE_NUMBER_MAX).contains(&number) {
-            return Err(Error::NumberRange { number });
+            return Err(QuotaError::NumberRange { number }.into());
         }
         if known.watched.iter().any(|it| it.number == number) {
             return Ok(());
         }
         if known.watched.len() >= WATCHES_MAX {
-            return Err(Error::WatchesFull);
+            return Err(QuotaError::WatchesFull.into());
         }
         let piece = Piece::Watch { number };
         self.draw_on(&SequenceKey { piece, name }.key(), Op::Add(1))
@@ -343,7 +347,8 @@ impl QuotaTransaction<'_, '_> {
     /// Ends the watch of a number, and removes its record. If the number is not watched, nothing changes.
     ///
     /// # Errors
-    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. The transaction stays as
+    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`],
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). The transaction stays as
     /// it was then, and may go on.
     pub fn end_watch(&mut self, name: &str, number: u64) -> Result<(), Error> {
         self.known_sequence(name)?;
@@ -363,9 +368,11 @@ impl QuotaTransaction<'_, '_> {
     fn known_sequence(&self, name: &str) -> Result<Sequence, Error> {
         super::check_sequence(name)?;
         match self.read().sequence(name) {
-            _ if !self.transaction.replica.members().is_member() => Err(Error::NotAMember),
+            _ if !self.transaction.replica.members().is_member() => {
+                Err(MemberError::NotAMember.into())
+            }
             Some(known) => Ok(known),
-            None => Err(Error::NoSequence),
+            None => Err(QuotaError::NoSequence.into()),
         }
     }
 

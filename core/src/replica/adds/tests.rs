@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::bounds::KEY_BYTES_MAX;
-use crate::error::Error;
+use crate::error::{DecodeError, Error, MergeError, WriteError};
 use crate::message::Message;
 use crate::state::page::Row;
 use crate::wire::Adds;
@@ -274,16 +274,16 @@ fn adds_that_are_none_are_refused() {
             "{end}"
         );
     }
-    let malformed = |rule| Error::Malformed { rule };
+    let malformed = |rule| Error::Decode(DecodeError::Malformed { rule });
     let refused = [
         (
             adds(entry(0, 3), &[("", 1), ("bb", 2)]),
-            Error::KeyLength { bytes: 0 },
+            Error::Write(WriteError::KeyLength { bytes: 0 }),
         ),
         (adds(entry(0, 3), &[("a", 4)]), malformed(Rule::ShardClock)),
         (
             [&good[..], &[0]].concat(),
-            Error::TrailingBytes { bytes: 1 },
+            Error::Decode(DecodeError::TrailingBytes { bytes: 1 }),
         ),
     ];
     for (bytes, error) in refused {
@@ -303,7 +303,7 @@ fn adds_that_are_none_are_refused() {
         needed: 5,
         held: 0,
     };
-    let refused = Err(Error::NotCovered(missing.into()));
+    let refused = Err(Error::Merge(MergeError::NotCovered(missing.into())));
     assert_eq!(restore_adds(&mut replica(9), &later), refused);
 }
 

@@ -9,6 +9,7 @@ mod withdrawals;
 pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::bounds::KEYED_BYTES_MAX;
+use crate::error::DecodeError;
 use crate::error::Limited;
 use crate::idempotency::Asked;
 use crate::layers::Optional;
@@ -224,7 +225,7 @@ fn too_many_adds_under_one_key_are_refused_whole() {
     let what = Limited::Keyed;
     let max = KEYED_BYTES_MAX;
     assert!(
-        matches!(done, Err(Error::TooLarge { what: is, max: most, .. }) if (is, most) == (what, max))
+        matches!(done, Err(Error::Decode(DecodeError::TooLarge { what: is, max: most, .. })) if (is, most) == (what, max))
     );
     assert_eq!(
         (one.len(), one.keyed().lookup(&once("a"))),

@@ -3,6 +3,7 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX};
+use crate::error::{AdmissionError, WriteError};
 use crate::layers::Optional;
 use crate::membership::table::Attached;
 use crate::message::records::{Ack, Bye, Fence, Intro, Retired, WriterState};
@@ -134,12 +135,12 @@ fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
             .may_admit(&one.state, &id(50), lonely, &|_| seen)
     };
     assert_eq!(may(false, 4), Ok(()));
-    assert_eq!(may(false, 3), Err(Error::Behind));
+    assert_eq!(may(false, 3), Err(AdmissionError::Behind.into()));
     // It saw nothing of others: so it cancels nothing of them.
     assert_eq!(may(true, 0), Ok(()));
     one.membership.remember(id(50), 7);
     let may = one.membership.may_admit(&one.state, &id(50), true, &|_| 9);
-    assert_eq!(may, Err(Error::Gone { writer: id(50) }));
+    assert_eq!(may, Err(AdmissionError::Gone { writer: id(50) }.into()));
 }
 
 #[test]
@@ -153,19 +154,17 @@ fn one_writer_too_many_is_refused() {
                 .number(&mut one.state, WriterId::from_bytes(bytes));
         }
     };
-    let full = |max: usize| {
-        let writers = max + 1;
-        Err(Error::WritersFull { writers, max })
-    };
+    let full = |writers, max| Err(Error::Write(WriteError::WritersFull { writers, max }));
     fill(&mut one, WRITERS_MAX);
     let known = one.state.ids()[WRITERS_MAX - 1];
-    assert_eq!(one.members_mut().admit(&id(250)), full(WRITERS_MAX));
+    let admitted = one.members_mut().admit(&id(250));
+    assert_eq!(admitted, full(WRITERS_MAX + 1, WRITERS_MAX));
     let mut other = one.clone();
     assert_eq!(other.members_mut().fence(&id(250)), Ok(()));
     fill(&mut other, WRITERS_MERGED_MAX);
     assert_eq!(
         other.members_mut().fence(&id(251)),
-        full(WRITERS_MERGED_MAX)
+        full(WRITERS_MERGED_MAX + 1, WRITERS_MERGED_MAX)
     );
     assert_eq!(one.members_mut().admit(&known), Ok(()));
     assert_eq!(one.members_mut().fence(&known), Ok(()));
@@ -210,7 +209,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let mut one = one.clone();
     card(&mut one, guest).bye = left(3);
     let writer = one.state.id(guest);
-    let gone = Err(Error::Gone { writer });
+    let gone = Err(Error::Admission(AdmissionError::Gone { writer }));
     assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
     // The record that it was received is made, although no member waits for it any more.
     let attached = one.membership.table.attached.len();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bounds::EXPIRY_MAX;
+use crate::error::WriteError;
 use crate::{Space, WriterId};
 use alloc::vec;
 
@@ -29,7 +30,7 @@ fn a_transaction_has_so_many_operations() {
     let many = vec![("k", Op::Add(1)); ops];
     assert_eq!(
         replica.transact(&many),
-        Err(Error::TransactionTooLarge { ops })
+        Err(WriteError::TransactionTooLarge { ops }.into())
     );
     assert_eq!((replica.clock(), replica.value("k")), (0, None));
     assert!(replica.transact(&many[1..]).is_ok());
@@ -42,7 +43,7 @@ fn an_expiry_is_within_its_range() {
     let mut replica = replica();
     let handle = replica.add("k", 1).unwrap();
     for (key, exists) in [("k", true), ("absent", false)] {
-        let refused = Err(Error::ExpiryRange { at: EXPIRY_MAX + 1 });
+        let refused = Err(Error::Write(WriteError::ExpiryRange { at: EXPIRY_MAX + 1 }));
         assert_eq!(replica.apply(key, Op::Expire(EXPIRY_MAX + 1)), refused);
         assert_eq!(replica.apply(key, Op::Expire(EXPIRY_MAX)), Ok(exists));
     }

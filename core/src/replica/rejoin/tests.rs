@@ -4,6 +4,7 @@
 mod earlier;
 
 use super::*;
+use crate::error::AdmissionError;
 use crate::message::journal::{EarlierWriter, Saw};
 use crate::message::records::{Bye, Fence, Retired};
 use crate::state::page::Row;
@@ -248,7 +249,7 @@ fn a_return_needs_a_whole_state_of_a_space_with_members() {
     member.add("k", 1).unwrap();
     for state in [whole(&open(5)), member.delta(&known)] {
         let refused = guest.rejoin_mut().begin_again(id(3), &state, &mut |_| ());
-        assert_eq!(refused.map(|_| ()), Err(Error::Outdated));
+        assert_eq!(refused.map(|_| ()), Err(AdmissionError::Outdated.into()));
         assert_eq!(guest.canonical_bytes(), before);
     }
 }

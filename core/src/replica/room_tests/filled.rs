@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::bounds::*;
+use crate::error::{MemberError, QuotaError, WriteError};
 use crate::layers::Optional;
 use crate::ledger::account::LeaseId;
 use crate::ledger::sequence::{Piece, SequenceKey};
@@ -287,7 +288,7 @@ fn as_many_members_as_may_be_are_stored() {
     let members = MEMBERS_MAX + 1;
     assert_eq!(
         one.members_mut().force(&more),
-        Err(Error::MembersFull { members })
+        Err(MemberError::MembersFull { members }.into())
     );
     one.members_mut().force(&owners).expect("as many as may be");
     assert_eq!(one.add("k", 1).map(|_| ()), Ok(()));
@@ -453,7 +454,7 @@ fn watches(one: &mut Replica) {
     let more = one
         .quota_mut()
         .watch_number("watched", SEQUENCE_NUMBER_MAX, &mut Vec::new());
-    assert_eq!(more, Err(Error::WatchesFull));
+    assert_eq!(more, Err(QuotaError::WatchesFull.into()));
 }
 
 fn rate_limits(one: &mut Replica) {
@@ -491,7 +492,7 @@ fn largest_transaction(one: &mut Replica) {
     let op = |at: usize| (format!("op{at}"), Op::Add(1));
     let ops: Vec<(String, Op)> = (0..=TRANSACTION_OPS_MAX).map(op).collect();
     let more = TRANSACTION_OPS_MAX + 1;
-    let refused = Err(Error::TransactionTooLarge { ops: more });
+    let refused = Err(WriteError::TransactionTooLarge { ops: more }.into());
     assert_eq!(one.transact(&ops), refused);
     one.transact(&ops[..TRANSACTION_OPS_MAX])
         .expect("as many as may be");
@@ -502,7 +503,7 @@ fn latest_expiry(one: &mut Replica) {
     let at = EXPIRY_MAX + 1;
     assert_eq!(
         one.apply("late", Op::Expire(at)),
-        Err(Error::ExpiryRange { at })
+        Err(WriteError::ExpiryRange { at }.into())
     );
     one.apply("late", Op::Expire(EXPIRY_MAX))
         .expect("the last date");

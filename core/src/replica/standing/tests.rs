@@ -4,6 +4,7 @@
 mod checks;
 
 use super::*;
+use crate::error::AdmissionError;
 use crate::layers::Empty;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::message::journal::{EarlierWriter, Journal};
@@ -296,7 +297,7 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     unknown.membership.table.stored().cards[0] = WriterState::default();
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
-        Err(Error::Outdated)
+        Err(AdmissionError::Outdated.into())
     );
     let bye = Bye { clock: 10, heir: 1 };
     learn(&mut unknown, 0, Statement::Bye(bye));
@@ -397,7 +398,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
 #[test]
 fn a_sender_is_taken_in_if_it_is_new() {
     let mut replica = member();
-    let gone = Err(Error::Gone { writer: id(7) });
+    let gone = Err(Error::Admission(AdmissionError::Gone { writer: id(7) }));
     let new = [(7, base(&[], false))];
     let with = |replica: &Replica, hi, facts: &[(u32, Statement)]| {
         let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
@@ -426,7 +427,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     open.membership.table.stored().configuration = None;
     assert_eq!(with(&open, 3, &new), Ok(None));
     let later = told(&[(7, 1, 3)], &[]);
-    let stranger = Err(Error::Stranger { writer: id(7) });
+    let stranger = Err(Error::Admission(AdmissionError::Stranger { writer: id(7) }));
     assert_eq!(
         guest()
             .membership
@@ -435,7 +436,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     );
     // An acknowledgement of another writer does not count for it.
     learn(&mut replica, 0, ack(9, &[(1, 5)]));
-    let behind = Err(Error::Behind);
+    let behind = Err(Error::Admission(AdmissionError::Behind));
     let other = [(1, 10, 10), (6, 1, 3), (7, 1, 3)];
     let beside = told(&other, &[(6, base(&[], false))]);
     assert_eq!(

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Replica;
 use crate::bounds::MEMBERS_MAX;
+use crate::error::MemberError;
 use crate::layers::Optional;
 use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
 use crate::state::slot::Stamp;
@@ -339,7 +340,7 @@ fn an_incarnation_takes_over_the_vote_of_the_one_before() {
 #[test]
 fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() {
     assert_eq!(checked(&owners([3, 1, 3])), Ok(owners([1, 3])));
-    let full = |members| Err(Error::MembersFull { members });
+    let full = |members| Err(Error::Member(MemberError::MembersFull { members }));
     assert_eq!(checked(&[]), full(0));
     let numbered = |at: usize| {
         let mut owner = [1; 32];
@@ -351,10 +352,10 @@ fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() 
     assert_eq!(checked(most), Ok(most.to_vec()));
     assert_eq!(checked(&more), full(MEMBERS_MAX + 1));
     let mut replica = member(2);
-    let empty = Err(Error::MembersFull { members: 0 });
+    let empty = Err(Error::Member(MemberError::MembersFull { members: 0 }));
     assert_eq!(replica.members_mut().propose(&[]), empty);
     replica.membership.table.stored().cards[OWN as usize].announce = None;
     let proposed = replica.members_mut().propose(&owners([0]));
-    assert_eq!(proposed, Err(Error::NotAMember));
+    assert_eq!(proposed, Err(MemberError::NotAMember.into()));
     assert_eq!(replica.members().proposal(), None);
 }

@@ -2,6 +2,7 @@
 
 use super::super::pull::tests::{End, INTERVAL_MS, PUSH_DELAY_MS, full, id, replica};
 use super::*;
+use crate::error::LinkError;
 use crate::sync::{Frame, Input, Pull};
 use crate::writer_id::Space;
 use alloc::vec;
@@ -366,7 +367,7 @@ fn what_is_refused_is_shown_unless_it_is_of_the_own_id() {
     let bytes = Frame { space, body }.encode();
     let shown = |close| Output::Refused {
         close,
-        error: Error::WrongSpace,
+        error: Error::Link(LinkError::WrongSpace),
     };
     let (link, bytes) = (one, &bytes[..]);
     end.input(Input::Frame { link, bytes });

@@ -7,6 +7,7 @@ mod whole;
 
 use super::*;
 use crate::error::Missing;
+use crate::error::{AdmissionError, LinkError, MergeError};
 use crate::layers::GuestPart;
 use crate::message::records::{Announce, MembershipRecord, Statement};
 use crate::state::delta::{Delta, Entry};
@@ -300,7 +301,14 @@ fn a_member_comes_back_from_what_members_have() {
     let outdated = |end: &mut End, link, message: &Message| {
         let End { replica, sync, now } = end;
         let live = Some(id(1));
-        let done = sync.not_merged(*now, replica, Some(link), message, live, Error::Outdated);
+        let done = sync.not_merged(
+            *now,
+            replica,
+            Some(link),
+            message,
+            live,
+            Error::Admission(AdmissionError::Outdated),
+        );
         assert_eq!(done, Ok(()));
         end.sync.guests.coming_back.as_ref().map(|it| it.link)
     };
@@ -337,25 +345,25 @@ fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
         sync.not_merged(*now, replica, link, &telling(live), live, error)
     };
     let writer = id(1);
-    let stranger = |byte| Error::Stranger { writer: id(byte) };
-    let gone = || Error::Gone { writer };
+    let stranger = |byte| Error::Admission(AdmissionError::Stranger { writer: id(byte) });
+    let gone = || Error::Admission(AdmissionError::Gone { writer });
     let missing = Missing {
         writer,
         needed: 1,
         held: 0,
     };
-    let missing = Error::NotCovered(Box::new(missing));
+    let missing = Error::Merge(MergeError::NotCovered(Box::new(missing)));
     for (error, live, told) in [
         (missing, 1, None),
-        (Error::Unsure { writer }, 1, None),
+        (Error::Admission(AdmissionError::Unsure { writer }), 1, None),
         (stranger(1), 1, None),
         (stranger(2), 1, Some(1)),
         (stranger(2), 3, Some(3)),
         (stranger(2), 100, None),
         (gone(), 1, Some(1)),
         (gone(), 2, None),
-        (Error::Behind, 1, Some(1)),
-        (Error::Behind, 2, None),
+        (Error::Admission(AdmissionError::Behind), 1, Some(1)),
+        (Error::Admission(AdmissionError::Behind), 2, None),
     ] {
         let mut end = End::member();
         let link = end.link(1, writer);
@@ -363,7 +371,7 @@ fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
         let done = refuse(&mut end, Some(link), Some(id(live)), error.clone());
         assert_eq!(done, Ok(()));
         let upto = match error {
-            Error::Gone { .. } => u64::MAX,
+            Error::Admission(AdmissionError::Gone { .. }) => u64::MAX,
             _ => 4,
         };
         let told = told.map(|byte| (link, id(byte), Last::Unsure(upto)));
@@ -378,10 +386,18 @@ fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
     assert_eq!(refuse(&mut guest, Some(link), live, stranger(2)), Ok(()));
     assert_eq!(guest.told(), []);
     assert_eq!(
-        refuse(&mut guest, Some(link), live, Error::WrongSpace),
-        Err(Error::WrongSpace)
+        refuse(
+            &mut guest,
+            Some(link),
+            live,
+            Error::Link(LinkError::WrongSpace)
+        ),
+        Err(LinkError::WrongSpace.into())
     );
-    for error in [Error::Outdated, Error::Retired] {
+    for error in [
+        Error::Admission(AdmissionError::Outdated),
+        Error::Admission(AdmissionError::Retired),
+    ] {
         let mut guest = End::guest();
         let link = guest.link(1, writer);
         assert_eq!(refuse(&mut guest, Some(link), live, error), Ok(()));

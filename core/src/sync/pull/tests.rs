@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Space;
+use crate::error::DecodeError;
 use crate::replica::Scan;
 use crate::state::page::PAGE;
 use crate::sync::{Digests, Frame, Input, SyncConfig};
@@ -356,11 +357,11 @@ fn so_much_is_staged_and_no_more() {
         assert_eq!(open(&end), Some(STAGE_BYTES_MAX - 1));
         end.sync.pulls.open.as_mut().unwrap().staged_bytes = STAGE_BYTES_MAX - cost + over;
         end.frame(one, Body::Delta(delta(1, 1, false, &state)));
-        let error = Error::TooLarge {
+        let error = Error::Decode(DecodeError::TooLarge {
             what: Limited::Transfer,
             size: STAGE_BYTES_MAX + 1,
             max: STAGE_BYTES_MAX,
-        };
+        });
         let close = Some(one);
         let refused = end.outputs().contains(&Output::Refused { close, error });
         assert_eq!((refused, open(&end).is_none()), (over > 0, over > 0));

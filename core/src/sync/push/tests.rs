@@ -4,6 +4,7 @@
 use super::super::pull::tests::{End, PUSH_DELAY_MS, full, id, replica};
 use super::*;
 use crate::Op;
+use crate::error::MergeError;
 use crate::once::Once;
 use crate::sync::{Frame, Input, Link};
 use crate::writer_id::Space;
@@ -137,7 +138,10 @@ fn what_was_written_alone_is_pulled_and_not_pushed() {
     };
     assert_eq!(message.shard_count(), 1);
     let refused = replica(2).merge(message).unwrap_err();
-    assert!(matches!(refused, Error::NotCovered(_)), "{refused}");
+    assert!(
+        matches!(refused, Error::Merge(MergeError::NotCovered(_))),
+        "{refused}"
+    );
     let mut other = replica(2);
     other.merge(&full(&end.replica)).unwrap();
     assert_eq!(other.value("b"), Some(1));

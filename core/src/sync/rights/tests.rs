@@ -2,6 +2,7 @@
 
 use super::super::pull::tests::{End, full};
 use super::*;
+use crate::error::ScopeError;
 use crate::layers::GuestPart;
 use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Bye};
@@ -391,7 +392,7 @@ fn what_was_set_before_stays() {
     peer.apply("k", Op::Set(5)).unwrap();
     let set = told(&end, &peer);
     let refused = end.sync.may_tell(&end.replica, LINK, &set);
-    assert_eq!(refused, Err(Error::BeyondRole));
+    assert_eq!(refused, Err(ScopeError::BeyondRole.into()));
     end.replica
         .merge_with(&set, Some(writer()), &mut |_| ())
         .unwrap();
@@ -407,7 +408,7 @@ fn what_was_set_before_stays() {
         .filter_map(|it| it.side.extra.as_mut());
     extras.for_each(|extra| extra.assignment = Some(Assignment::Set(6)));
     let refused = end.sync.may_tell(&end.replica, LINK, &other);
-    assert_eq!(refused, Err(Error::BeyondRole));
+    assert_eq!(refused, Err(ScopeError::BeyondRole.into()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Members that ask each other for rights, by their machines and links without loss.
 
 use super::*;
+use crate::error::ScopeError;
 use crate::message::records::Owner;
 use crate::quota::budget::Flow;
 use crate::replica::Mark;
@@ -465,7 +466,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
     );
     let outputs = core::iter::from_fn(|| mesh.ends[0].1.poll());
     let refused = outputs.filter(|it| {
-        let error = Error::NotYours { writer: id(2) };
+        let error = Error::Scope(ScopeError::NotYours { writer: id(2) });
         *it == Output::Refused {
             close: Some(link),
             error,

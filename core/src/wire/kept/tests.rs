@@ -2,7 +2,7 @@
 
 use super::super::bytes::read_all;
 use super::*;
-use crate::error::Error;
+use crate::error::{DecodeError, Error};
 use crate::layers::Empty;
 use crate::message::records::Intro;
 use crate::once::Once;
@@ -92,7 +92,7 @@ fn what_is_kept_comes_back() {
     let whole = bytes(&all);
     for size in 0..whole.len() {
         let read = read_all(&whole[..size], read_kept);
-        assert_eq!(read, Err(Error::Truncated), "{size}");
+        assert_eq!(read, Err(DecodeError::Truncated.into()), "{size}");
     }
     // Keys of transactions follow all that was there before there were any.
     let mut keyed = all.clone();
@@ -104,14 +104,17 @@ fn what_is_kept_comes_back() {
     keyed[2].journal.keyed.reverse();
     let read = read_all(&bytes(&keyed), read_kept);
     let rule = Rule::Kept;
-    assert_eq!(read, Err(Error::Malformed { rule }));
+    assert_eq!(read, Err(DecodeError::Malformed { rule }.into()));
     let none = [whole, vec![0; 3]].concat();
-    assert_eq!(read_all(&none, read_kept), Err(Error::Malformed { rule }));
+    assert_eq!(
+        read_all(&none, read_kept),
+        Err(DecodeError::Malformed { rule }.into())
+    );
 }
 
 #[test]
 fn what_nothing_was_kept_as_is_refused() {
-    let broken = |rule| Err(Error::Malformed { rule });
+    let broken = |rule| Err(Error::Decode(DecodeError::Malformed { rule }));
     let malformed = broken(Rule::Kept);
     for (first, second, good) in [(3, 4, true), (4, 4, false), (5, 4, false)] {
         let made = vec![(first, Vec::new()), (second, Vec::new())];

@@ -5,7 +5,7 @@ use crate::driver::levels::{Reply, after};
 use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
 use crate::handle::{Demand, Unreached};
 use crate::resp::Written as Transacted;
-use tallymesh_core::{Error, Level, Once, Owner, Question, Reach, VersionVector};
+use tallymesh_core::{AdmissionError, Error, Level, Once, Owner, Question, Reach, VersionVector};
 
 /// Ends a request: makes its answer from the space as it is at that time.
 type End = Box<dyn FnOnce(&OpenSpace, u64, Result<(), Refusal>) -> Release + Send>;
@@ -78,7 +78,7 @@ impl OpenSpace {
             None => Some(self.replica.consistency().written()),
         };
         let Some(upto) = upto else {
-            return Some(end(Err(Error::Outdated.into())));
+            return Some(end(Err(Error::Admission(AdmissionError::Outdated).into())));
         };
         self.wait_for_write(now, upto, demand, move |met| end(met.map(|()| written)));
         None

@@ -14,7 +14,10 @@ use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Configuration, Error, Fate, Input, Link, Listed, Owner, Returned, WriterId};
+use tallymesh_core::{
+    Configuration, Error, Fate, Input, Link, Listed, MemberError, Owner, Returned, ScopeError,
+    WriterId,
+};
 
 /// How often a member does its duties, in milliseconds. A longer interval keeps dead writers for
 /// longer; a shorter one costs work while nothing happens.
@@ -313,7 +316,7 @@ impl OpenSpace {
     pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
         self.refuse_if_not_durable()?;
         if !self.may_found() {
-            return Err(Error::BeyondRole.into());
+            return Err(Error::Scope(ScopeError::BeyondRole).into());
         }
         let (owner, nonce) = (self.owner, self.nonce());
         self.replica
@@ -404,7 +407,7 @@ impl OpenSpace {
         match self.replica.members().configuration() {
             Some(_) if self.is_starting() => OperationError::CatchingUp,
             None if self.may_found() => OperationError::NeedsMesh,
-            _ => Error::NotAMember.into(),
+            _ => Error::Member(MemberError::NotAMember).into(),
         }
     }
 
@@ -421,7 +424,7 @@ impl OpenSpace {
             return Err(Refusal::CatchingUp);
         }
         if !self.replica.members().is_member() {
-            return Err(Error::NotAMember.into());
+            return Err(Error::Member(MemberError::NotAMember).into());
         }
         let writers = match who {
             Retiree::Writer(writer) => vec![writer],
@@ -444,7 +447,7 @@ impl OpenSpace {
             .writer_table()
             .find(|it| it.writer == *writer);
         let Some(listed) = listed else {
-            return Err(Error::UnknownWriter { writer: *writer }.into());
+            return Err(Error::Member(MemberError::UnknownWriter { writer: *writer }).into());
         };
         let living = self.replica.members().list().into_iter();
         let mut living = living.filter(|member| member.writer == Some(*writer));

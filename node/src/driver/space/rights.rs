@@ -8,7 +8,7 @@ use crate::handle::Demand;
 use crate::metrics::Metrics;
 use crate::resp::Lack;
 use std::sync::Arc;
-use tallymesh_core::{Error, Stock, Supply, WantId, period_end};
+use tallymesh_core::{Error, QuotaError, Stock, Supply, WantId, period_end};
 
 /// A write with all parts of its request.
 pub(in crate::driver) struct Write {
@@ -167,7 +167,7 @@ impl OpenSpace {
         let Refusal::Op { index, error, .. } = refusal else {
             return None;
         };
-        if let OperationError::Core(Error::NumbersShort) = error {
+        if let OperationError::Core(Error::Quota(QuotaError::NumbersShort)) = error {
             let name = ops.get(*index)?.key();
             let same = |it: &&Operation| matches!(it, Operation::Next { key } if key == name);
             return Some(Lack {
@@ -178,9 +178,15 @@ impl OpenSpace {
             });
         }
         let (short, stock) = match error {
-            OperationError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
-            OperationError::Core(Error::RoomShort(short)) => (short, Stock::Room),
-            OperationError::Core(Error::LimitReached(short)) => (short, Stock::Period),
+            OperationError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
+                (short, Stock::Rights)
+            }
+            OperationError::Core(Error::Quota(QuotaError::RoomShort(short))) => {
+                (short, Stock::Room)
+            }
+            OperationError::Core(Error::Quota(QuotaError::LimitReached(short))) => {
+                (short, Stock::Period)
+            }
             _ => return None,
         };
         let name = match &ops.get(*index)? {

@@ -6,7 +6,9 @@ use crate::driver::{Counter, Done, Keyed, Operation, OperationError, Transacted}
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Asked, Asker, Error, Op, Party, RESERVED, Transaction};
+use tallymesh_core::{
+    Asked, Asker, DecodeError, Error, MemberError, Op, Party, RESERVED, Transaction, WriteError,
+};
 
 /// Most counters that one batch deletes because they have expired. With more, other requests would
 /// wait too long.
@@ -30,7 +32,7 @@ impl OpenSpace {
         once: Option<Keyed>,
     ) -> Result<Transacted, Refusal> {
         if ops.len() > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops: ops.len() }.into());
+            return Err(Error::Write(WriteError::TransactionTooLarge { ops: ops.len() }).into());
         }
         match once.map(|it| self.replica.keyed().lookup(&it.once)) {
             None | Some(Asked::New) => {}
@@ -64,7 +66,9 @@ impl OpenSpace {
                 on: operation.on(),
                 key: operation.key().to_owned(),
                 error: match error {
-                    OperationError::Core(Error::NotAMember) => not_a_member.clone(),
+                    OperationError::Core(Error::Member(MemberError::NotAMember)) => {
+                        not_a_member.clone()
+                    }
                     error => error,
                 },
             };
@@ -276,7 +280,9 @@ fn event(op: Op, told: bool) -> Option<Event> {
 
 fn keyed_refusal(error: Error) -> Refusal {
     match error {
-        Error::TooLarge { size, max, .. } => Refusal::KeyedTooLarge { bytes: size, max },
+        Error::Decode(DecodeError::TooLarge { size, max, .. }) => {
+            Refusal::KeyedTooLarge { bytes: size, max }
+        }
         error => error.into(),
     }
 }

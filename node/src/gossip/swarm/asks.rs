@@ -7,8 +7,8 @@ use crate::gossip::directory::NodeRow;
 use crate::gossip::figures::{Direction, Protocol};
 use libp2p::{PeerId, request_response};
 use std::time::Instant;
-use tallymesh_core::Error;
 use tallymesh_core::wire::AuditQuestion;
+use tallymesh_core::{Error, LinkError};
 
 type AuditEvent = request_response::Event<Vec<u8>, Vec<u8>>;
 type AboutEvent = request_response::Event<(), Answer>;
@@ -72,7 +72,7 @@ impl Network {
                     let from = peers.get_mut(&peer);
                     match from.is_some_and(|from| from.has_greeted(&question.space)) {
                         true => Ok(()),
-                        false => Err(Error::Handshake.code()),
+                        false => Err(Error::Link(LinkError::Handshake).code()),
                     }
                 };
                 let audits = &mut self.audits;

@@ -227,7 +227,9 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::ExpireOption(name),
         ReplyError::ExpireNx,
         ReplyError::ExpireGtLt,
-        ReplyError::Core(tallymesh_core::Error::ClockExhausted),
+        ReplyError::Core(tallymesh_core::Error::Write(
+            tallymesh_core::WriteError::ClockExhausted,
+        )),
         ReplyError::Operation(crate::driver::OperationError::BudgetName(478)),
         ReplyError::Quantity,
         ReplyError::Recipient(b"x"),

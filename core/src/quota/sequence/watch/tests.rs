@@ -1,5 +1,6 @@
 use super::super::tests::{all_is_sure, give, member, next};
 use super::*;
+use crate::error::{MemberError, QuotaError};
 use crate::quota::budget::tests::{members, pass};
 use crate::replica::Replica;
 
@@ -120,15 +121,15 @@ fn what_can_t_be_watched_is_refused() {
     let before = replica.clock();
     for number in [0, SEQUENCE_NUMBER_MAX + 1, u64::MAX] {
         let refused = replica.quota_mut().watch_number("visits", number, changed);
-        assert_eq!(refused, Err(Error::NumberRange { number }));
+        assert_eq!(refused, Err(QuotaError::NumberRange { number }.into()));
     }
     assert_eq!(
         replica.quota_mut().watch_number("other", 1, changed),
-        Err(Error::NoSequence)
+        Err(QuotaError::NoSequence.into())
     );
     assert_eq!(
         replica.quota_mut().end_watch("other", 1, changed),
-        Err(Error::NoSequence)
+        Err(QuotaError::NoSequence.into())
     );
     assert_eq!((replica.clock(), changed.len()), (before, 0));
     for number in 1..=WATCHES_MAX as u64 {
@@ -140,7 +141,7 @@ fn what_can_t_be_watched_is_refused() {
     let refused = replica
         .quota_mut()
         .watch_number("visits", SEQUENCE_NUMBER_MAX, changed);
-    assert_eq!(refused, Err(Error::WatchesFull));
+    assert_eq!(refused, Err(QuotaError::WatchesFull.into()));
     let mut guest = Replica::new(
         crate::writer_id::Space::default(),
         WriterId::from_bytes([9; 16]),
@@ -148,7 +149,7 @@ fn what_can_t_be_watched_is_refused() {
     guest.merge(&replica.snapshot()).unwrap();
     assert_eq!(
         guest.quota_mut().watch_number("visits", 1, changed),
-        Err(Error::NotAMember)
+        Err(MemberError::NotAMember.into())
     );
 }
 
@@ -172,7 +173,7 @@ fn what_is_given_back_is_passed_on_and_handed_out_once() {
         .quota_mut()
         .give_back("visits", giver.writer(), 0, &mut Vec::new());
     assert_eq!((back, other.quota().numbers_here("visits")), (Ok(3), 0));
-    assert_eq!(next(&mut other), Err(Error::NumbersShort));
+    assert_eq!(next(&mut other), Err(QuotaError::NumbersShort.into()));
     exchange(&mut giver, &mut other);
     // Not before most members hold that.
     assert_eq!(

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::Op;
-use crate::error::Error;
 use crate::error::Missing;
+use crate::error::{AdmissionError, Error, MergeError};
 
 /// Two members and a guest whom both took in as it greeted them. The one who made the reset, and
 /// acknowledged it, is the home; the guest has the state of the other one, and does not know of that.
@@ -70,7 +70,7 @@ fn whoever_began_from_less_than_its_home_believes_is_refused() {
     for member in [&mut home, &mut other] {
         let message = guest.delta(&member.vector());
         let merged = member.merge_with(&message, Some(guest.writer()), &mut |_| ());
-        assert_eq!(merged, Err(Error::Behind));
+        assert_eq!(merged, Err(AdmissionError::Behind.into()));
         assert_eq!(member.state.held(&guest.writer()), 0);
     }
 }
@@ -122,9 +122,9 @@ fn what_a_guest_made_first_is_taken_by_a_member_first() {
     guest.add("n", 1).unwrap();
     pass(&other, &mut tab);
     let first = guest.delta(&other.vector());
-    let stranger = Err(Error::Stranger {
+    let stranger = Err(Error::Admission(AdmissionError::Stranger {
         writer: guest.writer(),
-    });
+    }));
     let taken = tab.merge_with(&first, Some(guest.writer()), &mut |_| ());
     assert_eq!(taken, stranger);
     let passed_on = other.merge_with(&first, Some(tab.writer()), &mut |_| ());
@@ -133,7 +133,10 @@ fn what_a_guest_made_first_is_taken_by_a_member_first() {
         needed: 1,
         held: 0,
     };
-    assert_eq!(passed_on, Err(Error::NotCovered(Box::new(missing))));
+    assert_eq!(
+        passed_on,
+        Err(MergeError::NotCovered(Box::new(missing)).into())
+    );
     pass(&guest, &mut other);
     pass(&other, &mut tab);
     let before = home.state.held(&guest.writer());

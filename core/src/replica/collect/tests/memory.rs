@@ -3,7 +3,7 @@
 use super::*;
 use crate::Owner;
 use crate::bounds::{RETURNS_MAX, RETURNS_SENT_MAX};
-use crate::error::Error;
+use crate::error::DecodeError;
 use crate::wire::{Body, Delta, Frame};
 
 #[test]
@@ -92,7 +92,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     bytes.truncate(bytes.len() - 2 * 17 - 2);
     assert!(Frame::decode(&bytes).is_ok());
     let with = |flag| Frame::decode(&[&bytes[..], &[flag, 0]].concat());
-    assert_eq!(with(0), Err(Error::TrailingBytes { bytes: 2 }));
+    assert_eq!(with(0), Err(DecodeError::TrailingBytes { bytes: 2 }.into()));
     let gaps = |frame: Frame| match frame.body {
         Body::Delta(delta) => delta.message.gaps,
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::*;
 use super::{members, once, tell};
-use crate::error::Error;
+use crate::error::{Error, ScopeError};
 use crate::{Asked, KeyedBounds, Op, Party, Replica};
 use alloc::format;
 use alloc::string::String;
@@ -72,7 +72,7 @@ fn who_asks_without_end_is_refused_and_pushes_out_nobody() {
             );
         }
         let refused = ask(&mut one, "more", &flood);
-        assert_eq!(refused, Err(Error::KeyedFull { max: share }));
+        assert_eq!(refused, Err(ScopeError::KeyedFull { max: share }.into()));
         // Others are let in.
         ask(&mut one, "late", &asker(Some(2), 8)).unwrap();
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bounds::WRITERS_MERGED_MAX;
+use crate::error::{AdmissionError, MergeError, WriteError};
 use crate::message::records::{MembershipRecord, WriterState};
 use crate::state::delta::Entry;
 
@@ -28,7 +29,11 @@ fn judged(
 #[test]
 fn of_an_open_space_nothing_new_is_taken() {
     let replica = member();
-    let stranger = |writer| Err(Error::Stranger { writer: id(writer) });
+    let stranger = |writer| {
+        Err(Error::Admission(AdmissionError::Stranger {
+            writer: id(writer),
+        }))
+    };
     for (hi, live, expected) in [
         (10, Some(7), Ok(())),
         (10, None, Ok(())),
@@ -83,30 +88,51 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     judged(&replica, 1, &[(1, 11, 12)], &[], missing(1, 11, 10));
     judged(&replica, 1, &[ONE, (9, 1, 3)], &[], missing(9, 1, 0));
     judged(&replica, 1, &[(0, 0, 10)], &[], Ok(()));
-    let ahead = Err(Error::OwnClockAhead { heard: 11, own: 10 });
+    let ahead = Err(Error::Merge(MergeError::OwnClockAhead {
+        heard: 11,
+        own: 10,
+    }));
     judged(&replica, 1, &[(0, 0, 11)], &[], ahead);
     let new = (7, base(&[], false));
-    let stranger = Err(Error::Stranger { writer: id(7) });
+    let stranger = Err(Error::Admission(AdmissionError::Stranger { writer: id(7) }));
     judged(&replica, 1, &[ONE, (7, 0, 3)], &[new], stranger);
     let mut absorbed = member();
     learn(&mut absorbed, 2, retired(1, 9, 10));
     judged(&absorbed, 1, &[(2, 0, 10)], &[], Ok(()));
-    judged(&absorbed, 1, &[(2, 0, 11)], &[], Err(Error::Behind));
+    judged(
+        &absorbed,
+        1,
+        &[(2, 0, 11)],
+        &[],
+        Err(Error::Admission(AdmissionError::Behind)),
+    );
     let mut heir = member();
     heir.membership.remember(id(7), 3);
     judged(&heir, 1, &[(7, 0, 3)], &[], Ok(()));
-    judged(&heir, 1, &[(7, 0, 4)], &[], Err(Error::Behind));
+    judged(
+        &heir,
+        1,
+        &[(7, 0, 4)],
+        &[],
+        Err(Error::Admission(AdmissionError::Behind)),
+    );
     judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
     let mut left = guest();
     learn(&mut left, 0, Statement::Bye(Bye { clock: 10, heir: 1 }));
-    judged(&left, 1, &[ONE], &[], Err(Error::Retired));
+    judged(
+        &left,
+        1,
+        &[ONE],
+        &[],
+        Err(Error::Admission(AdmissionError::Retired)),
+    );
 }
 
 #[test]
 fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
     let mut dead = member();
     learn(&mut dead, 2, fence(1, 9));
-    let behind = || Err(Error::Behind);
+    let behind = || Err(Error::Admission(AdmissionError::Behind));
     let news = [(2, 10, 11), (7, 0, 1)];
     let new = [(7, base(&[], false))];
     judged(&dead, 7, &news, &new, behind());
@@ -154,7 +180,10 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
 #[test]
 fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     let replica = member();
-    let (over, outdated) = (|| Err(Error::Retired), || Err(Error::Outdated));
+    let (over, outdated) = (
+        || Err(Error::Admission(AdmissionError::Retired)),
+        || Err(Error::Admission(AdmissionError::Outdated)),
+    );
     let all = [(0, 0, 10), (1, 10, 11), TWO];
     for (writer, says, expected) in [
         (2, retired(1, 11, 9), outdated()),
@@ -216,7 +245,10 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
     };
     for replica in [member(), guest()] {
         assert_eq!(hear(&replica, true, 10), Ok(()));
-        assert_eq!(hear(&replica, true, 11), Err(Error::Outdated));
+        assert_eq!(
+            hear(&replica, true, 11),
+            Err(AdmissionError::Outdated.into())
+        );
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
     let mut alone = guest();
@@ -246,7 +278,7 @@ fn there_may_be_so_many_writers() {
     );
     message.delta.writers.push(entry(WRITERS_MERGED_MAX));
     let (writers, max) = (WRITERS_MERGED_MAX + 1, WRITERS_MERGED_MAX);
-    let full = Err(Error::WritersFull { writers, max });
+    let full = Err(Error::Write(WriteError::WritersFull { writers, max }));
     assert_eq!(
         replica.membership.check(&replica.state, &message, None),
         full
@@ -257,7 +289,7 @@ fn there_may_be_so_many_writers() {
 fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut replica = member();
     replica.membership.table.stored().floor = vec![0, 6];
-    let unsure = || Err(Error::Unsure { writer: id(7) });
+    let unsure = || Err(Error::Admission(AdmissionError::Unsure { writer: id(7) }));
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
     let judge = |message: &Message| {
@@ -272,7 +304,10 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     };
     assert_eq!(judge(&told(&named, &began(6))), Ok(()));
     assert_eq!(judge(&told(&named, &began(5))), unsure());
-    assert_eq!(judge(&whole(&named, &began(5))), Err(Error::Behind));
+    assert_eq!(
+        judge(&whole(&named, &began(5))),
+        Err(AdmissionError::Behind.into())
+    );
     let unaware = Message {
         closed: false,
         ..told(&named, &began(5))
@@ -281,7 +316,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     // The sender has forgotten whose that was.
     let forgot = [(1, gone(1, 5)), (7, announce(1, 6)), (7, base(&[], true))];
     let mut message = whole(&named, &forgot);
-    assert_eq!(judge(&message), Err(Error::Behind));
+    assert_eq!(judge(&message), Err(AdmissionError::Behind.into()));
     message = whole(&[(3, 0, 1), (7, 0, 3)], &[]);
     for (_, says) in &forgot {
         let writer = u32::from(!matches!(says, Statement::Gone(..)));
@@ -326,7 +361,7 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
         );
         judged
     };
-    let unsure = Err(Error::Unsure { writer: id(1) });
+    let unsure = Err(Error::Admission(AdmissionError::Unsure { writer: id(1) }));
     let part = told(&[TWO], &[]);
     assert_eq!(judge(&replica, 2, &part), unsure);
     assert_eq!(judge(&replica, 1, &part), Ok(()));
@@ -356,10 +391,10 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
             .check_unsure(&replica.state, &message, &id(2))
     };
     assert_eq!(floor(0, 4), Ok(()));
-    assert_eq!(floor(0, 5), Err(Error::Outdated));
+    assert_eq!(floor(0, 5), Err(AdmissionError::Outdated.into()));
     // A writer that was forgotten here has been received as a whole. A new one has not.
     assert_eq!(floor(8, 2), Ok(()));
-    assert_eq!(floor(9, 2), Err(Error::Outdated));
+    assert_eq!(floor(9, 2), Err(AdmissionError::Outdated.into()));
     let other_facts = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
     assert_eq!(
         replica
@@ -490,7 +525,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
             .check(&replica.state, &message, Some(id(1)))
     };
     assert_eq!(hear(&early, true, 4), Ok(()));
-    assert_eq!(hear(&early, true, 5), Err(Error::Outdated));
+    assert_eq!(hear(&early, true, 5), Err(AdmissionError::Outdated.into()));
     assert_eq!(hear(&early, false, 5), Ok(()));
     let but = |change: fn(&mut WriterState)| {
         let mut replica = early.clone();

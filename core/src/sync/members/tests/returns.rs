@@ -1,6 +1,7 @@
 //! Beginning again from the whole state, and making again what does not count yet.
 
 use super::*;
+use crate::error::AdmissionError;
 use crate::message::journal::EarlierWriter;
 use crate::wire::Pull;
 
@@ -640,7 +641,7 @@ fn nobody_begins_again_from_a_strangers_state() {
     begin_again(&mut end, links[1], &full(&stranger));
     let refused = Output::Refused {
         close: None,
-        error: Error::Stranger { writer },
+        error: Error::Admission(AdmissionError::Stranger { writer }),
     };
     assert!(end.outputs().contains(&refused));
     assert_ne!(end.replica.writer(), id(8));

@@ -1,6 +1,7 @@
 //! Records of a start whose place among the members is not certain yet.
 
 use super::*;
+use crate::error::AdmissionError;
 use crate::replica::Push;
 
 /// Others may reject the records of a start whose place is not certain. Then the replica that admitted it
@@ -90,7 +91,7 @@ fn who_hears_of_members_from_a_guest_comes_back_by_a_member() {
         let links = [0, 1].map(|at| end.link(at + 1, id(peers[at as usize])));
         let End { replica, sync, now } = &mut end;
         let live = Some(id(peers[0]));
-        let error = Error::Outdated;
+        let error = Error::Admission(AdmissionError::Outdated);
         sync.not_merged(*now, replica, Some(links[0]), &full(&guest), live, error)
             .unwrap();
         assert_eq!(end.coming_back().link, links[asked], "{peers:?}");
