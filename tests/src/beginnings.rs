@@ -5,7 +5,8 @@
 //!
 //! In a run without faults, the members must be decided within `DECIDED_MS`. Every fourth run has faults, and
 //! its members must be decided after the faults have ended. Each number that was acknowledged to a client
-//! counts once.
+//! counts once. In [`run_patient`] there are no faults, and each member must catch up by itself, also if several
+//! become members at once.
 
 use crate::random::Random;
 use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, owner, text};
@@ -44,9 +45,27 @@ pub struct Beginnings {
     begun: i128,
     /// Whether a replica has rejoined, and it is unknown which of its adds count.
     unknown: bool,
+    /// Whether one request makes all other replicas members.
+    at_once: bool,
 }
 
 type World = Mesh<Beginnings>;
+
+/// Plays one seed without faults, in which no start is announced before it has caught up. In every second seed
+/// the other replicas become members at once.
+///
+/// In [`run`] a start that waits for too long is announced in the end, so one that can never catch up is only
+/// late there. Also, two members rarely begin at the same time there, so they rarely wait for each other.
+///
+/// # Errors
+/// The failure, as text.
+pub fn run_patient(seed: u64, traced: bool) -> Result<Figures, String> {
+    let mut random = Random::new(seed ^ 0xbe61);
+    let slow = *random.pick(&[1, 3, 20]);
+    let mut settings = settings(Trouble::NONE, slow);
+    settings.late_ms = None;
+    play(seed, traced, settings, slow, seed.is_multiple_of(2))
+}
 
 /// Plays one seed.
 ///
@@ -62,22 +81,36 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
         _ => Trouble::NONE,
     };
     let slow = *random.pick(&[1, 3, 20]);
-    let settings = Settings {
+    play(seed, traced, settings(trouble, slow), slow, false)
+}
+
+fn settings(trouble: Trouble, slow: u64) -> Settings {
+    Settings {
         sync: SyncConfig::default(),
         delay_ms: (0, slow),
         tend_ms: 50,
         fault_ms: (50, 1_000),
         ..Settings::under(trouble)
-    };
+    }
+}
+
+fn play(
+    seed: u64,
+    traced: bool,
+    settings: Settings,
+    slow: u64,
+    at_once: bool,
+) -> Result<Figures, String> {
+    let is_calm = settings.trouble == Trouble::NONE;
     let beginnings = Beginnings {
         told: 0,
         begun: 0,
         unknown: false,
+        at_once,
     };
     let mesh = Mesh::new(seed, traced, settings, beginnings);
     sim::run(seed, mesh, |mesh| {
         let took = mesh.play_beginning(slow)?;
-        let is_calm = trouble == Trouble::NONE;
         Ok(Figures {
             took: is_calm.then_some(took).into_iter().collect(),
             mesh: mesh.counts(),
@@ -156,7 +189,8 @@ impl World {
         self.trouble();
         let ends = self.now + self.settings.trouble.ms;
         let begun = self.now;
-        for members in 1..=NODES {
+        let steps = if self.own.at_once { NODES - 1 } else { 1 };
+        for members in (1..=NODES).step_by(steps) {
             let wait = self.random.below(3);
             self.pass(wait)?;
             while self.members(0) < members {

@@ -6,8 +6,6 @@ use tallymesh_core::{
     SyncConfig, SyncMachine, WriterId,
 };
 
-/// A start that cannot catch up is announced after this time, in milliseconds.
-const LATE_MS: Millis = 5_000;
 /// Most backups of a disk.
 const BACKUPS_MAX: usize = 6;
 /// Flushes of 1000 that write the disk anew.
@@ -337,7 +335,8 @@ impl<S: Scenario> Mesh<S> {
             return Ok(());
         };
         // The disk may be old, so a start waits until it has caught up.
-        let late = node.started + LATE_MS <= now;
+        let late_ms = self.settings.late_ms;
+        let late = late_ms.is_some_and(|ms| node.started + ms <= now);
         if !late && !node.sync.has_caught_up(&node.replica) {
             return Ok(());
         }

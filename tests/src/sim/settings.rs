@@ -74,6 +74,9 @@ pub struct Settings {
     pub delay_ms: (Millis, Millis),
     /// Milliseconds between a replica's duties. 0 means never.
     pub tend_ms: Millis,
+    /// Time after which a start is announced although it has not caught up, in milliseconds. `None` means
+    /// never.
+    pub late_ms: Option<Millis>,
     /// Time between two faults, in milliseconds.
     pub fault_ms: (Millis, Millis),
     /// The faults of the mesh.
@@ -95,6 +98,7 @@ impl Settings {
             },
             delay_ms: (10, 30),
             tend_ms: 200,
+            late_ms: Some(5_000),
             fault_ms: (200, 1_500),
             trouble,
         }
