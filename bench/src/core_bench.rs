@@ -14,7 +14,9 @@ const ENTRIES: u64 = (COUNTERS * WRITERS) as u64;
 const RANDOM_KEYS: usize = 100_000;
 
 /// The groups of figures.
-pub(crate) const GROUPS: [&str; 3] = ["add", "merge", "size"];
+pub(crate) const GROUPS: [&str; 4] = ["add", "merge", "size", COUNTS];
+/// The group of instructions, which are counted and not timed.
+pub(crate) const COUNTS: &str = "counts";
 
 /// Runs the figures of the core.
 pub(crate) fn run(report: &mut Report, only: &[&str], quick: bool) {

@@ -4,6 +4,7 @@
 
 mod alloc;
 mod core_bench;
+mod counts;
 mod full_bench;
 mod http_bench;
 mod measure;
@@ -33,11 +34,20 @@ struct Args {
     /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh, budgets and full nodes
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
-    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of http
+    /// Only these parts: of core add, merge, size, counts; of resp speed, memory, gossip, reopen; of http
     /// add; of store commits, reading; of mesh idle, changes, converge, curve; of postgres spends,
     /// cashback; of full open, members
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// The program whose instructions are counted (core only); `cargo xtask` builds and names it
+    #[arg(long, hide = true)]
+    counts: Option<PathBuf>,
+    /// Another revision, beside which instructions are counted (core only)
+    #[arg(long, value_name = "REV", requires = "counts_base")]
+    base: Option<String>,
+    /// The same program with the core of that revision; `cargo xtask` builds and names it
+    #[arg(long, hide = true)]
+    counts_base: Option<PathBuf>,
     /// Rounds of each measurement; the median counts
     #[arg(long, default_value_t = 11)]
     rounds: usize,
@@ -83,6 +93,9 @@ fn main() -> Result<()> {
             let only = parts(&args.only, &core_bench::GROUPS)?;
             let mut report = measure::Report::new(rounds, !args.json);
             core_bench::run(&mut report, &only, args.quick);
+            if only.contains(&core_bench::COUNTS) {
+                count(&mut report, &args)?;
+            }
             if args.json {
                 println!("{}", report.json());
             }
@@ -142,6 +155,22 @@ fn main() -> Result<()> {
         #[cfg(not(feature = "stores"))]
         What::Store => bail!("this build has no other stores: run `cargo xtask bench -- store`"),
     }
+}
+
+/// Counts instructions of the core, if this machine can.
+fn count(report: &mut measure::Report, args: &Args) -> Result<()> {
+    let Some(now) = args.counts.clone() else {
+        eprintln!(
+            "instructions are not counted: `cargo xtask bench -- core` builds what is counted"
+        );
+        return Ok(());
+    };
+    if !counts::can_count() {
+        eprintln!("instructions are not counted: there is no valgrind on the path");
+        return Ok(());
+    }
+    let base = args.counts_base.clone();
+    counts::run(report, &counts::Programs { now, base })
 }
 
 /// The parts that were asked for; all if none was named.

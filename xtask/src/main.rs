@@ -5,6 +5,7 @@
 mod bench_js;
 mod blocks;
 mod check;
+mod counts;
 mod demo;
 mod fuzz;
 mod keep;

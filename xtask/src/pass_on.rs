@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::bench_js;
+use crate::counts;
 use crate::repo::Repo;
 use crate::run::shown;
 use crate::setup;
@@ -35,6 +36,9 @@ pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
         bench.args(["--features", "stores"]);
     }
     bench.arg("--").args(args);
+    if args.is_empty() || of("core") {
+        bench.args(counts::arguments(repo, args)?);
+    }
     if of("resp") || of("http") || of("mesh") || of("postgres") || of("full") {
         if of("resp") {
             setup::redis_tools(repo)?;
