@@ -6,7 +6,7 @@ use crate::peers::{self, Automerge, Crdts, Loro, Yrs};
 use crate::random::Random;
 use hashbrown::HashMap;
 use std::hint::black_box;
-use tallymesh_core::{KeyId, Message, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, KeyId, Message, Replica, Space, VersionVector, WriterId};
 
 const COUNTERS: usize = 10_000;
 const WRITERS: usize = 8;

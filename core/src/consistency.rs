@@ -182,7 +182,7 @@ impl<'a> Consistency<'a> {
             .incarnations(owner)
             .filter(|it| *it != OWN && self.membership.counts(*it));
         living.any(|number| {
-            let ack = self.membership.table.cards[number as usize].ack.as_ref();
+            let ack = self.membership.writer(number).ack.as_ref();
             let ack = ack.filter(|_| {
                 self.membership
                     .is_sure_member(self.state, &self.state.id(number))
@@ -258,10 +258,10 @@ impl<'a> Consistency<'a> {
     /// not yet retired. About guests, peers accept only a member's word.
     #[cfg(feature = "tokens")]
     fn comes_along(self, number: u32) -> bool {
-        let card = &self.membership.table.cards[number as usize];
-        let guest = card.intro.is_some() && !card.is_over();
+        let writer_state = self.membership.writer(number);
+        let guest = writer_state.intro.is_some() && !writer_state.is_over();
         self.membership.configuration().is_none()
-            || card.retired.is_some()
+            || writer_state.retired.is_some()
             || self.membership.counts(number)
             || guest && self.membership.is_member()
     }

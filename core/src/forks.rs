@@ -528,3 +528,6 @@ fn hash_extra(base: u64, extra: &Extra) -> u64 {
         .chain(expiry)
         .fold(base ^ kind, fold)
 }
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

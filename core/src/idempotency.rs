@@ -32,7 +32,7 @@
 //! # What it follows, and where it departs
 //! RIFL (Lee, Park, Kejriwal, Matsushita, Ousterhout 2015) gives each request an id. It keeps a completion
 //! record with the data until the client needs it no more. This log departs from it in three points:
-//! - Any member executes a request without asking another one. So a duplicate is found after the fact, and
+//! - Any member executes a request without asking another one. So a duplicate is found afterwards, and
 //!   undone.
 //! - A key is dropped by age and stability, because clients have no leases.
 //! - Callers share the room for keys by longest queue drop (Suter, Lakshman, Stiliadis, Choudhury 1998).
@@ -92,7 +92,7 @@ pub(crate) mod keyed;
 #[cfg(feature = "members")]
 pub(crate) mod log;
 #[cfg(not(feature = "members"))]
-mod none;
+pub(crate) mod none;
 #[cfg(feature = "members")]
 pub(crate) mod shares;
 mod view;
@@ -102,15 +102,7 @@ mod withdrawal;
 #[cfg(feature = "members")]
 pub use keyed::Asked;
 #[cfg(feature = "members")]
-pub(crate) use keyed::{KeyedMark, KeyedOps, KeyedScan};
-#[cfg(feature = "members")]
-use keyed::{Known, Made};
-#[cfg(feature = "members")]
-pub(crate) use log::{IdempotencyLog, Instance};
-#[cfg(not(feature = "members"))]
-pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedScan};
-#[cfg(not(feature = "members"))]
-use none::{Known, Made};
+pub(crate) use log::Instance;
 #[cfg(feature = "members")]
 pub use shares::{Asker, KeyedBounds, Party};
 pub use view::{Keyed, KeyedMut};
@@ -119,13 +111,14 @@ pub use view::{Keyed, KeyedMut};
 /// compile.
 const _: () = {
     use crate::error::Error;
-    use crate::layers::State;
+    use crate::layers::{
+        IdempotencyLog as Log, KeyedMark, KeyedOps, KeyedScan, Known, Made, State,
+    };
     use crate::membership::{Membership, admission::Forgotten, stability::Quorum};
     use crate::message::Message;
     use crate::once::Once;
     use crate::state::{keys::KeyId, slot::Slot};
     use crate::writer_id::WriterId;
-    use IdempotencyLog as Log;
 
     type Withdrawn<'a> = &'a mut dyn FnMut(KeyId, (WriterId, u64));
     type Step = (KeyedOps, bool);

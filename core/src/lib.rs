@@ -50,7 +50,8 @@
 //!
 //! ```
 //! use tallymesh_core::{
-//!     Error, Input, Link, Mark, Message, Millis, Output, Replica, Space, SyncConfig, SyncMachine, WriterId,
+//!     Encode, Error, Input, Link, Mark, Message, Millis, Output, Replica, Space, SyncConfig, SyncMachine,
+//!     WriterId,
 //! };
 //!
 //! struct Peer {
@@ -294,7 +295,7 @@ pub use sync::{Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine}
 pub use sync::{Supply, WantId};
 #[cfg(feature = "tokens")]
 pub use wire::Token;
-pub use wire::frame_space;
 #[cfg(feature = "members")]
 pub use wire::push_changes_writer;
+pub use wire::{Encode, frame_space};
 pub use writer_id::{Space, WriterId};

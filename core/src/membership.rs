@@ -10,7 +10,8 @@
 //!
 //! | file | the rule it owns |
 //! |---|---|
-//! | [`table`] | the writer table: all that is known of each writer |
+//! | [`table`], [`writer_state`] | the writer table, and all that is known of one writer |
+//! | [`records`] | how records come into the table, and out of it |
 //! | [`members`] | incarnations, announcements, farewells, and fences |
 //! | [`admission`] | which messages a replica accepts: strangers, forgotten writers, starts from too old a state |
 //! | [`sponsors`] | which member admits a guest, and answers for what the guest has seen |
@@ -47,21 +48,25 @@ pub(crate) mod listing;
 mod local;
 pub(crate) mod members;
 pub(crate) mod none;
+mod records;
 pub(crate) mod retire;
 pub(crate) mod room;
 pub(crate) mod sponsors;
 pub(crate) mod stability;
 pub(crate) mod table;
+#[cfg(test)]
+mod tests;
 pub(crate) mod votes;
+pub(crate) mod writer_state;
 
 use crate::layers::{GUESTS, GuestPart, Optional};
-use crate::message::records::WriterState;
+use crate::membership::writer_state::WriterState;
 use table::WriterTable;
 
 /// The membership of a space, as one replica has it.
 #[derive(Clone)]
 pub(crate) struct Membership {
-    pub(crate) table: GuestPart<WriterTable>,
+    table: GuestPart<WriterTable>,
 }
 
 impl Membership {
@@ -74,17 +79,29 @@ impl Membership {
         Membership { table }
     }
 
-    /// Changes the table, if the program has one.
+    /// The table, for tests that look at it or change it by hand.
+    #[cfg(test)]
+    pub(crate) fn table(&self) -> &GuestPart<WriterTable> {
+        &self.table
+    }
+
+    /// The same, to be changed.
+    #[cfg(test)]
+    pub(crate) fn table_mut(&mut self) -> &mut GuestPart<WriterTable> {
+        &mut self.table
+    }
+
+    /// All that is known of a writer, by its local number.
     #[inline(always)]
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut WriterTable)) {
-        self.table.update(change);
+    pub(crate) fn writer(&self, number: u32) -> &WriterState {
+        &self.table.writer_states[number as usize]
     }
 
     /// Extends the table to at least this many local numbers.
     pub(crate) fn fit(&mut self, writers: usize) {
         if let Some(table) = self.table.get_mut() {
-            while table.cards.len() < writers {
-                table.cards.push(WriterState::default());
+            while table.writer_states.len() < writers {
+                table.writer_states.push(WriterState::default());
             }
         }
     }

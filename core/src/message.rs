@@ -52,7 +52,7 @@ pub struct Message {
     /// ascending.
     pub(crate) lacking: GuestPart<Vec<u32>>,
     /// The membership records, ascending by kind, writer and clock. Their writers index `writers`.
-    pub(crate) facts: GuestPart<Vec<MembershipRecord>>,
+    pub(crate) records: GuestPart<Vec<MembershipRecord>>,
     /// For a store, and for a node that begins: forgotten writers with the last clock that was taken over.
     /// The writer that was forgotten first comes first.
     pub(crate) returns: GuestPart<Vec<(WriterId, u64)>>,
@@ -94,32 +94,33 @@ impl KeyedOp {
 
 impl Message {
     /// The membership records, ascending by kind, writer and clock.
-    pub(crate) fn facts(&self) -> &[MembershipRecord] {
-        &self.facts
+    pub(crate) fn records(&self) -> &[MembershipRecord] {
+        &self.records
     }
 
     /// Returns the records about the writer at this place among the message's writers.
     ///
     /// Records ascend by kind and writer, so a binary search for each kind finds them. A full space has tens
     /// of thousands of records.
-    pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &MembershipRecord> {
-        let facts = self.facts();
-        let place = |fact: &MembershipRecord| (fact.kind(), fact.writer);
-        let kinds = facts.last().map_or(0, |last| last.kind() + 1);
+    pub(crate) fn records_of(&self, writer: u32) -> impl Iterator<Item = &MembershipRecord> {
+        let records = self.records();
+        let place = |record: &MembershipRecord| (record.kind(), record.writer);
+        let kinds = records.last().map_or(0, |last| last.kind() + 1);
         (0..kinds).flat_map(move |kind| {
-            let from = facts.partition_point(|fact| place(fact) < (kind, writer));
-            let of = facts[from..].iter();
-            of.take_while(move |fact| place(fact) == (kind, writer))
+            let from = records.partition_point(|record| place(record) < (kind, writer));
+            let of = records[from..].iter();
+            of.take_while(move |record| place(record) == (kind, writer))
         })
     }
 
     /// Whether the message has a record of this kind about the writer at this place among its writers.
     pub(crate) fn tells(&self, writer: u32, kind: fn(&Statement) -> bool) -> bool {
-        self.facts_of(writer).any(|fact| kind(&fact.says))
+        self.records_of(writer)
+            .any(|record| kind(&record.statement))
     }
 
     /// Whether the message says that other writers ended this one: by a fence or by its retirement.
-    pub(crate) fn says_ended(&self, writer: &WriterId) -> bool {
+    pub(crate) fn has_ended(&self, writer: &WriterId) -> bool {
         let at = self
             .delta
             .writers
@@ -158,8 +159,8 @@ impl Message {
     /// message introduces.
     pub(crate) fn stranger(&self) -> Option<WriterId> {
         let taken_in = |at: u32| {
-            self.tells(at, |says| {
-                matches!(says, Statement::Announce(_) | Statement::Admit(_))
+            self.tells(at, |statement| {
+                matches!(statement, Statement::Announce(_) | Statement::Admit(_))
             })
         };
         let mut named = self.delta.writers.iter().zip(0u32..);
@@ -170,15 +171,16 @@ impl Message {
     /// Whether the message says that a writer is a member's. It counts the members of the first configuration
     /// in the message.
     pub(crate) fn tells_member(&self, writer: &WriterId) -> bool {
-        let says = |of: &MembershipRecord| self.delta.writers[of.writer as usize].writer == *writer;
-        let mut facts = self.facts().iter();
-        let members = facts.find_map(|fact| match &fact.says {
+        let is_about =
+            |of: &MembershipRecord| self.delta.writers[of.writer as usize].writer == *writer;
+        let mut records = self.records().iter();
+        let members = records.find_map(|record| match &record.statement {
             Statement::Configuration(_, members) => Some(members),
             _ => None,
         });
-        self.facts().iter().any(|fact| match &fact.says {
+        self.records().iter().any(|record| match &record.statement {
             Statement::Announce(it) => {
-                says(fact) && members.is_some_and(|members| members.has(&it.owner))
+                is_about(record) && members.is_some_and(|members| members.has(&it.owner))
             }
             _ => false,
         })

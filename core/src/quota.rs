@@ -234,7 +234,7 @@ impl<'t, 'a> QuotaTransaction<'t, 'a> {
 
     /// Reads without this transaction.
     fn read(&self) -> QuotaRef<'_> {
-        self.transaction.replica.quota()
+        self.transaction.replica().quota()
     }
 }
 

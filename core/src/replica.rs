@@ -72,13 +72,15 @@ pub use rejoin::RejoinMut;
 pub(crate) use scan::Scan;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
+#[cfg(feature = "budgets")]
+pub(crate) use transaction::Savepoint;
 pub use transaction::Transaction;
 
 use crate::consistency::Consistency;
 use crate::error::{Error, WriteError, detail};
 use crate::forks::{ForkLog, Forks};
-use crate::idempotency::{IdempotencyLog, Keyed, KeyedMut};
-use crate::layers::{Quota, State};
+use crate::idempotency::{Keyed, KeyedMut};
+use crate::layers::{IdempotencyLog, Quota, State};
 use crate::membership::Membership;
 use crate::membership::listing::Members;
 use crate::rejoin::Rejoin;

@@ -41,7 +41,7 @@
 //! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lives and expiries mean, what is a counter's value, and what does an operation do? |
 //! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
-//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised` and its null object `unraised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
+//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
 //!
 //! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
 //! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to
@@ -63,7 +63,6 @@ pub(crate) mod keys;
 pub(crate) mod moment;
 pub(crate) mod operation;
 pub(crate) mod page;
-#[cfg(feature = "members")]
 mod raised;
 mod read;
 pub(crate) mod recent;
@@ -72,13 +71,11 @@ pub(crate) mod slot;
 pub(crate) mod sweep;
 #[cfg(any(test, target_family = "wasm"))]
 mod table;
-#[cfg(not(feature = "members"))]
-mod unraised;
 pub(crate) mod vector;
 pub(crate) mod writers;
 
 use crate::error::Error;
-use crate::layers::{GUESTS, GuestPart, Optional};
+use crate::layers::{GUESTS, GuestPart, MemberPart, Optional};
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 use changes::Touched;
@@ -128,8 +125,8 @@ pub(crate) struct State<I = NoIndex> {
     dropped: GuestPart<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
-    #[cfg(feature = "members")]
-    raised: raised::Raised,
+    /// The writers that were raised last, and the digest of all.
+    raised: MemberPart<raised::Raised>,
 }
 
 impl<I: KeyIndex> State<I> {
@@ -154,8 +151,7 @@ impl<I: KeyIndex> State<I> {
             voided: GuestPart::default(),
             dropped: GuestPart::default(),
             time: 0,
-            #[cfg(feature = "members")]
-            raised: raised::Raised::NONE,
+            raised: MemberPart::default(),
         };
         state.seen_at_last.update(|it| it.push(0));
         state.assigned.update(|it| it.push(0));

@@ -66,7 +66,7 @@ mod pull;
 mod push;
 #[cfg(feature = "members")]
 mod rights;
-mod scope;
+pub(crate) mod scope;
 mod serve;
 #[cfg(feature = "members")]
 mod shares;
@@ -248,8 +248,8 @@ struct Session {
     /// Whether the next pull requests everything of some writer.
     all: bool,
     heal: MemberPart<forks::Heal>,
-    /// Its limits, if it has fewer rights than a member.
-    limits: MemberPart<Option<scope::Limits>>,
+    /// Its scope, if it has fewer rights than a member.
+    scope: MemberPart<Option<scope::Scope>>,
     /// The writers that it has proved to be its owner's, the latest last.
     proved: MemberPart<Vec<WriterId>>,
     /// How many more it may prove.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `bytes` | numbers and byte strings |
 //! | `frame` | frames, and the hello |
-//! | `message`, `side`, `fact`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
+//! | `message`, `side`, `record`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
 //! | `kept`, `adds` | records of a store: unconfirmed transactions; plain adds |
 //! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
 //! | `token` | a session's dependencies, as text |
@@ -31,11 +31,11 @@ mod ask;
 #[cfg(feature = "members")]
 mod audit;
 mod bytes;
-mod fact;
 mod frame;
 mod kept;
 mod keyed;
 mod message;
+mod record;
 mod side;
 #[cfg(feature = "tokens")]
 mod token;
@@ -65,3 +65,4 @@ pub use token::Token;
 pub use want::{Draw, Want};
 
 pub use crate::error::VERSION;
+pub use message::Encode;

@@ -26,8 +26,8 @@ use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{
-    AdmissionError, Error, Journal, MemberError, MergeError, Message, Owner, Replica, Space,
-    VersionVector, WriterId,
+    AdmissionError, Encode, Error, Journal, MemberError, MergeError, Message, Owner, Replica,
+    Space, VersionVector, WriterId,
 };
 
 /// A replica and what it sees.

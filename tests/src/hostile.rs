@@ -12,8 +12,8 @@ use crate::random::Random;
 use std::sync::OnceLock;
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, Frame};
 use tallymesh_core::{
-    Mark, Message, Op, Replica, Space, SyncConfig, SyncMachine, Token, VersionVector, WriterId,
-    frame_space,
+    Encode, Mark, Message, Op, Replica, Space, SyncConfig, SyncMachine, Token, VersionVector,
+    WriterId, frame_space,
 };
 use victim::Victim;
 

@@ -8,7 +8,7 @@ use crate::oracle::{Call, Key, Oracle, View};
 use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{
-    Error, Mark, MergeError, Message, Op, Replica, Space, VersionVector, WriterId,
+    Encode, Error, Mark, MergeError, Message, Op, Replica, Space, VersionVector, WriterId,
 };
 
 /// Wall clocks start here. Each replica's clock moves independently of the others.

@@ -4,7 +4,7 @@
 use crate::random::Random;
 use tallymesh_core::explore::local_text;
 use tallymesh_core::{
-    Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
+    Encode, Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
 };
 
 /// Figures of stores.

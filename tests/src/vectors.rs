@@ -16,7 +16,7 @@ use tallymesh_core::wire::{
     Answer, Ask, Body, Delta, Digests, Draw, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
 };
 use tallymesh_core::{
-    Input, Link, Message, Op, Output, Replica, Space, Stock, SyncConfig, SyncMachine,
+    Encode, Input, Link, Message, Op, Output, Replica, Space, Stock, SyncConfig, SyncMachine,
     VersionVector, WriterId,
 };
 

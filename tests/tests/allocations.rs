@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tallymesh_core::wire::Frame;
-use tallymesh_core::{Message, frame_space};
+use tallymesh_core::{Encode, Message, frame_space};
 use tallymesh_tests::vectors::{frames, messages, refusals};
 
 /// Counts the allocated bytes.

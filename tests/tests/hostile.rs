@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use tallymesh_core::bounds::ASKS_WAITING_MAX;
-use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::closed::{Delivery, deliveries};
 use tallymesh_tests::hostile::{
     HISTORY_SEED, answers_to, audit, delivery, frame, member, merge, message, mutate, peer,

@@ -1,7 +1,7 @@
 //! Each pair of concurrent operations must have the result in docs/consistency.md, and the oracle's.
 
 use std::fmt;
-use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Oracle, View};
 
 const KEY: &str = "key";

@@ -2,7 +2,7 @@
 //! Each tab writes under an id of its own, so everything that was stored counts once, and everything else is
 //! lost.
 
-use tallymesh_core::{Mark, Message, Op, Replica, Space, WriterId};
+use tallymesh_core::{Encode, Mark, Message, Op, Replica, Space, WriterId};
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 

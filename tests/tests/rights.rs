@@ -5,7 +5,9 @@
 mod world;
 
 use tallymesh_core::wire::{Body, Frame, Last};
-use tallymesh_core::{Input, Message, Op, Owner, Replica, Role, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Encode, Input, Message, Op, Owner, Replica, Role, Space, VersionVector, WriterId,
+};
 use world::{EVE, MEMBER, OTHER, World};
 
 fn push(message: Message) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, Frame};
-use tallymesh_core::{Error, Message, Space, Token, WriterId};
+use tallymesh_core::{Encode, Error, Message, Space, Token, WriterId};
 use tallymesh_tests::vectors::{
     Vector, answers, frames, messages, questions, refusals, stored, tokens,
 };

@@ -2,7 +2,9 @@
 //! is decided once all messages get through.
 
 use std::collections::BTreeMap;
-use tallymesh_core::{Configuration, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Configuration, Encode, Message, Owner, Replica, Space, VersionVector, WriterId,
+};
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 

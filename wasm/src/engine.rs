@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Input, KeyId, Link, Mark, Message, Millis, Op, Output, Replica, Space, SyncConfig,
-    SyncMachine, VersionVector, WriterId,
+    Encode, Error, Input, KeyId, Link, Mark, Message, Millis, Op, Output, Replica, Space,
+    SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 
 #[cfg(feature = "members")]

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod links;
+mod methods;
 mod state;
 mod words;
 
@@ -46,6 +47,7 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     }
     broken.extend(pages.broken());
     broken.extend(state::broken(state_lines));
+    broken.extend(methods::broken(&core));
     broken.extend(words::broken(&core));
     broken.extend(versions(repo)?);
     Ok(broken)
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn each_rule_finds_its_breach() {
-        let core = Path::new("core/src/shard.rs");
+        let core = Path::new("core/src/state/shard.rs");
         assert_eq!(in_file(core, "use std::vec::Vec;\n").len(), 1);
         assert_eq!(
             in_file(core, "// std::vec\nuse alloc::vec::Vec;\n").len(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector, WriterId,
+    Encode, Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 
 /// Writers of one message, whose table has to fit a push.

@@ -5,8 +5,8 @@ use super::nodes::Node;
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Input, Link, Mark, Millis, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector,
-    WriterId,
+    Encode, Input, Link, Mark, Millis, Output, Replica, Space, SyncConfig, SyncMachine,
+    VersionVector, WriterId,
 };
 
 const LINK: Link = Link(0);

@@ -77,17 +77,21 @@ fn a_token_has_room_for_64_writers() {
     assert_eq!(one.consistency().room_in_token(&before(64)), Ok(()));
     // Stable transactions are left out, but only if there is no room.
     one.membership
-        .table
+        .table_mut()
         .set(crate::membership::table::WriterTable::new());
     one.membership
-        .table
+        .table_mut()
         .stored()
-        .cards
+        .writer_states
         .resize_with(one.state.ids().len(), Default::default);
     let number = one.state.number_of(&id(64)).unwrap() as usize;
-    one.membership.table.stored().settled.resize(number + 1, 0);
+    one.membership
+        .table_mut()
+        .stored()
+        .settled
+        .resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
-    one.membership.table.stored().settled[number] = 1;
+    one.membership.table_mut().stored().settled[number] = 1;
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     assert_eq!(token(&one, &before(63)).get(&id(64)), 0);
     assert_eq!(token(&one, &before(63)).len(), 64);
@@ -107,7 +111,8 @@ fn what_may_not_come_along_is_named() {
     let over = |number: u32| {
         let mut one = one.clone();
         let (turn, heir) = (0, OWN);
-        one.membership.table.stored().cards[number as usize].fence = Some(Fence { turn, by, heir });
+        one.membership.table_mut().stored().writer_states[number as usize].fence =
+            Some(Fence { turn, by, heir });
         one
     };
     for dead in [other, guest] {
@@ -118,15 +123,15 @@ fn what_may_not_come_along_is_named() {
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
-        one.membership.table.stored().cards[dead as usize].retired = Some(retired);
+        one.membership.table_mut().stored().writer_states[dead as usize].retired = Some(retired);
         assert!(one.consistency().comes_along(dead));
     }
     // Nobody has taken it in.
     let mut stray = one.clone();
-    stray.membership.table.stored().cards[guest as usize].intro = None;
+    stray.membership.table_mut().stored().writer_states[guest as usize].intro = None;
     assert!(!stray.consistency().comes_along(guest));
     // A guest's word for other guests need not be taken.
-    one.membership.table.stored().cards[OWN as usize].announce = None;
+    one.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
     assert!(!one.consistency().comes_along(guest));
 }
 
@@ -154,7 +159,7 @@ fn of_who_is_over_only_what_counts_is_held() {
         writer: OWN,
         clock: 1,
     };
-    one.membership.table.stored().cards[number].retired = Some(Retired {
+    one.membership.table_mut().stored().writer_states[number].retired = Some(Retired {
         to,
         upto: clock - 1,
     });
@@ -192,9 +197,9 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         want: 0,
         seen: Vec::from([(OWN, own)]),
     };
-    one.membership.table.stored().cards[number as usize].ack = Some(Box::new(ack));
-    one.membership.table.stored().cards[number as usize].base = None;
-    one.membership.table.stored().settled = alloc::vec![100; one.state.ids().len()];
+    one.membership.table_mut().stored().writer_states[number as usize].ack = Some(Box::new(ack));
+    one.membership.table_mut().stored().writer_states[number as usize].base = None;
+    one.membership.table_mut().stored().settled = alloc::vec![100; one.state.ids().len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| {
         one.consistency()
@@ -208,11 +213,12 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         "its own word is no word"
     );
     let mut unsure = one.clone();
-    unsure.membership.table.stored().cards[number as usize].base = Some(Box::default());
+    unsure.membership.table_mut().stored().writer_states[number as usize].base =
+        Some(Box::default());
     assert!(!acked(&unsure, own));
     unsure = one.clone();
-    unsure.membership.table.stored().settled.clear();
-    unsure.membership.table.stored().floor.clear();
+    unsure.membership.table_mut().stored().settled.clear();
+    unsure.membership.table_mut().stored().floor.clear();
     assert!(!acked(&unsure, own));
     let (era, next) = one.membership.next_number().unwrap();
     let ballot = (1, owner);
@@ -230,12 +236,14 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         members: Vec::from([owner]),
         ..Ruling::default()
     };
-    one.membership.table.stored().cards[number as usize].vote = vote(None);
+    one.membership.table_mut().stored().writer_states[number as usize].vote = vote(None);
     assert!(acked(&one, own));
-    one.membership.table.stored().cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table_mut().stored().writer_states[number as usize].vote =
+        vote(Some((ballot, ruling(owner))));
     assert!(!acked(&one, own));
     assert!(!footing(&one).accepted, "another one did");
-    one.membership.table.stored().cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
+    one.membership.table_mut().stored().writer_states[OWN as usize].vote =
+        vote(Some((ballot, ruling(owner))));
     assert!(footing(&one).accepted);
     assert_eq!(footing(&one).present, (era, next - 1));
     assert_eq!(

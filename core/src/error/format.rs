@@ -27,9 +27,9 @@ pub enum Rule {
     /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
     Life,
     /// Membership records ascend by kind and writer.
-    FactsAscend,
+    RecordsAscend,
     /// Membership records are of a known kind.
-    FactKind,
+    RecordKind,
     /// A bitmap names some of a page's keys, but not one or all.
     Bitmap,
     /// A column of one shard names one of the page's keys.
@@ -75,8 +75,8 @@ impl fmt::Display for Rule {
             Rule::SideParts => "what is beside a shard has known parts, and at least one",
             Rule::Extra => "the rare part of a shard goes with its row and says more than it",
             Rule::Life => "a life's clocks are in order",
-            Rule::FactsAscend => "what is said of writers ascends by kind and writer",
-            Rule::FactKind => "what is said of writers is of a known kind",
+            Rule::RecordsAscend => "what is said of writers ascends by kind and writer",
+            Rule::RecordKind => "what is said of writers is of a known kind",
             Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
             Rule::SingleKey => "a column of one shard names one of the page's keys",
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",

@@ -5,7 +5,7 @@
 //! and waits until all counted members have acknowledged it. If no member has more keys, they are lost, and
 //! the member gives the gap up.
 
-use super::IdempotencyLog;
+use super::log::IdempotencyLog;
 use crate::layers::State;
 use crate::membership::Membership;
 use crate::state::page::OWN;
@@ -46,7 +46,7 @@ impl IdempotencyLog {
             let upto = members.held_with_keys(state, writer);
             let knows = |member: &u32| members.seen_by(&quorum, *member, writer) > upto;
             if state.clock_at(writer) == clock && !quorum.members.iter().any(knows) {
-                members.change(|it| it.stop_holding_back(writer));
+                members.close_gap(writer);
             }
         }
     }

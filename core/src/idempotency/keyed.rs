@@ -4,7 +4,7 @@
 //! replica knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
 //! ([gaps](super::gaps)).
 
-use super::IdempotencyLog;
+use super::log::IdempotencyLog;
 use crate::error::Error;
 use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::idempotency::{Asker, Instance, KeyedBounds};
@@ -164,7 +164,7 @@ impl IdempotencyLog {
     pub(crate) fn keyed_mark(&self, members: &Membership) -> KeyedMark {
         KeyedMark {
             place: self.end,
-            lacking: members.table.held_back.clone(),
+            lacking: members.key_gaps().to_vec(),
         }
     }
 
@@ -238,8 +238,10 @@ impl IdempotencyLog {
         quorum: &Quorum,
         writer: u32,
     ) -> bool {
-        let card = &members.table.cards[writer as usize];
-        card.is_over() && card.retired.is_none() && !self.is_keyed_stable(members, quorum, writer)
+        let writer_state = members.writer(writer);
+        writer_state.is_over()
+            && writer_state.retired.is_none()
+            && !self.is_keyed_stable(members, quorum, writer)
     }
 
     /// Whether an operation certainly counts.
@@ -258,7 +260,7 @@ impl IdempotencyLog {
         if gone.iter().any(|it| self.of_writer.contains_key(it)) {
             self.settle_keys_of(members, gone);
         }
-        members.change(|it| it.held_back.retain(|it| !is_gone(it.0)));
+        members.drop_gaps_of(is_gone);
         self.reborn.retain(|writer, _| !is_gone(*writer));
         if let Some((_, asked)) = &mut self.asked {
             asked.retain(|it| !is_gone(it.0));
@@ -270,7 +272,7 @@ impl IdempotencyLog {
         let writers: Vec<u32> = self.of_writer.keys().copied().collect();
         self.renumber(&writers, UNSURE);
         self.due.clear();
-        members.change(|it| it.held_back.clear());
+        members.drop_gaps();
         self.reborn.clear();
         self.asked = None;
     }
@@ -303,7 +305,7 @@ impl IdempotencyLog {
         made: Made,
     ) {
         let number = state.number_of(&before);
-        let number = number.filter(|it| members.table.cards[*it as usize].retired.is_none());
+        let number = number.filter(|it| members.writer(*it).retired.is_none());
         let (as_writer, upto) = match number {
             Some(number) => (number, state.clock_at(number)),
             None => (ABSORBED, members.taken_over(&before).unwrap_or(0)),
@@ -317,7 +319,7 @@ impl IdempotencyLog {
             });
         }
         if upto <= last {
-            members.change(|it| it.stop_holding_back(as_writer));
+            members.close_gap(as_writer);
         }
     }
 
@@ -372,8 +374,7 @@ impl IdempotencyLog {
         let mut instances: Vec<_> = instances.values().map(text).collect();
         instances.sort_unstable();
         let lacking: alloc::collections::BTreeMap<_, u64> = members
-            .table
-            .held_back
+            .key_gaps()
             .iter()
             .map(|it| (id(it.0), it.1))
             .collect();
@@ -508,7 +509,7 @@ impl IdempotencyLog {
             let mut of_key = self.of(&once.key).map(|place| self.at(place));
             let another = of_key.any(others);
             drop(of_key);
-            let mut lacking = members.table.held_back.iter();
+            let mut lacking = members.key_gaps().iter();
             let sole = lacking.all(|it| it.0 == writer);
             let Some(instance) = self.at_mut(place) else {
                 continue;

@@ -1,10 +1,9 @@
 //! The idempotency log of a replica, as a caller reads and bounds it.
 
-use super::IdempotencyLog;
 #[cfg(feature = "members")]
 use super::{Asked, KeyedBounds};
 use crate::error::Error;
-use crate::layers::State;
+use crate::layers::{IdempotencyLog, State};
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::once::Once;

@@ -1,11 +1,10 @@
 //! The search for duplicates, and their withdrawal: [the rule and why it is exact](super#withdrawal).
 
-use super::IdempotencyLog;
+use super::log::IdempotencyLog;
 use super::log::{ABSORBED, UNSURE};
 use crate::error::Error;
 use crate::layers::State;
 use crate::membership::Membership;
-use crate::membership::stability::seen_by_all;
 use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::state::counter;
@@ -37,9 +36,8 @@ impl IdempotencyLog {
     /// Records that the later history of some slots is unknown: of those to which keyed operations added, as
     /// far as it may have been collected before this state arrived here.
     pub(crate) fn note_unwatched(&mut self, members: &Membership) {
-        let (floor, settled) = (&members.table.floor, &members.table.settled);
         for instance in self.instances.values_mut() {
-            if instance.clock <= seen_by_all(floor, settled, instance.writer) {
+            if instance.clock <= members.known_to_all(instance.writer) {
                 instance.watched = false;
             }
         }

@@ -19,8 +19,9 @@ use super::Membership;
 use crate::error::{AdmissionError, Error, MergeError, detail};
 use crate::layers::{GUESTS, GuestPart, Optional, State};
 use crate::membership::room::Bringer;
+use crate::membership::writer_state::WriterState;
 use crate::message::Message;
-use crate::message::records::{HEARD, MembershipRecord, Owner, Statement, WriterState, of};
+use crate::message::records::{HEARD, MembershipRecord, Owner, Statement, of};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -64,10 +65,12 @@ pub(crate) fn forgotten_in(chunk: &Message, last: &Message, forgotten: &Forgotte
 
 /// Returns the clocks that a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
-    message.facts_of(at).find_map(|fact| match &fact.says {
-        Statement::Base(seen, _) => Some(&seen[..]),
-        _ => None,
-    })
+    message
+        .records_of(at)
+        .find_map(|record| match &record.statement {
+            Statement::Base(seen, _) => Some(&seen[..]),
+            _ => None,
+        })
 }
 
 impl Membership {
@@ -86,13 +89,12 @@ impl Membership {
     /// # Errors
     /// [`AdmissionError::Outdated`] if that would lose own transactions.
     pub(crate) fn is_replaced_by(&self, state: &State, message: &Message) -> Result<bool, Error> {
-        let whole =
-            message.is_complete() && message.delta.writers.iter().all(|entry| entry.lo == 0);
+        let whole = message.is_whole();
         let alone = state.is_alone();
         if !whole || alone || self.is_counted() {
             return Ok(false);
         }
-        let left = self.table.cards[OWN as usize].bye.is_some();
+        let left = self.table.writer_states[OWN as usize].bye.is_some();
         match state.clock() == 0 || left {
             true => Ok(true),
             false => Err(AdmissionError::Outdated.into()),
@@ -131,8 +133,8 @@ impl Membership {
     /// Whether the sender of a complete message has forgotten a writer that was not absorbed, as far as this
     /// replica has learned. The sender would not have done so if it had waited for this replica.
     pub(crate) fn is_passed_over_in(&self, state: &State, message: &Message) -> bool {
-        let cards = self.table.cards.iter().zip(state.ids()).skip(1);
-        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        let writer_states = self.table.writer_states.iter().zip(state.ids()).skip(1);
+        let mut open = writer_states.filter(|(writer_state, _)| writer_state.retired.is_none());
         open.any(|(_, writer)| self.is_gone_from(state, message, writer))
     }
 
@@ -145,10 +147,13 @@ impl Membership {
         hi: &dyn Fn(&WriterId) -> Option<u64>,
     ) -> bool {
         let gone = |owner: Owner, generation: u64| {
-            message.facts().iter().any(|fact| match &fact.says {
-                Statement::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
-                _ => false,
-            })
+            message
+                .records()
+                .iter()
+                .any(|record| match &record.statement {
+                    Statement::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+                    _ => false,
+                })
         };
         // Two writers may have admitted each other, so the chain of admissions may have no end.
         let mut at = *writer;
@@ -216,7 +221,7 @@ impl Membership {
             return Ok(None);
         }
         // No member admits a sender whose own message says that others ended it.
-        if message.says_ended(&live) {
+        if message.has_ended(&live) {
             return Err(gone);
         }
         let seen = |writer: &WriterId| {
@@ -236,11 +241,11 @@ impl Membership {
 
     /// Whether a message's sender is unknown here, and no incarnation of a member.
     pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
-        let announces = |fact: &MembershipRecord| {
-            let writer = &message.delta.writers[fact.writer as usize].writer;
-            writer == live && matches!(fact.says, Statement::Announce(_))
+        let announces = |record: &MembershipRecord| {
+            let writer = &message.delta.writers[record.writer as usize].writer;
+            writer == live && matches!(record.statement, Statement::Announce(_))
         };
-        state.number_of(live).is_none() && !message.facts().iter().any(announces)
+        state.number_of(live).is_none() && !message.records().iter().any(announces)
     }
 
     /// Whether this replica is a member, and a message's sender is no member's incarnation. Neither the table
@@ -256,13 +261,16 @@ impl Membership {
     /// is.
     pub(crate) fn is_from_member(&self, state: &State, message: &Message, live: &WriterId) -> bool {
         let members = self.configuration();
-        let announces = message.facts().iter().any(|fact| match &fact.says {
-            Statement::Announce(it) => {
-                let writer = &message.delta.writers[fact.writer as usize].writer;
-                writer == live && members.is_some_and(|members| members.has(&it.owner))
-            }
-            _ => false,
-        });
+        let announces = message
+            .records()
+            .iter()
+            .any(|record| match &record.statement {
+                Statement::Announce(it) => {
+                    let writer = &message.delta.writers[record.writer as usize].writer;
+                    writer == live && members.is_some_and(|members| members.has(&it.owner))
+                }
+                _ => false,
+            });
         announces || self.is_counted_member(state, live)
     }
 
@@ -290,14 +298,21 @@ impl Membership {
             return false;
         };
         let id = state.id(home);
-        let dead = message.facts().iter().any(|fact| {
-            let writer = message.delta.writers[fact.writer as usize].writer;
-            writer == id && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_))
+        let dead = message.records().iter().any(|record| {
+            let writer = message.delta.writers[record.writer as usize].writer;
+            writer == id
+                && matches!(
+                    record.statement,
+                    Statement::Fence(_) | Statement::Retired(_)
+                )
         });
-        let theirs = message.facts().iter().find_map(|fact| match &fact.says {
-            Statement::Configuration(_, it) => Some(&**it),
-            _ => None,
-        });
+        let theirs = message
+            .records()
+            .iter()
+            .find_map(|record| match &record.statement {
+                Statement::Configuration(_, it) => Some(&**it),
+                _ => None,
+            });
         let members = theirs.max(self.configuration());
         let owner = self.incarnation(state, &id).map(|it| it.0);
         let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
@@ -307,30 +322,39 @@ impl Membership {
     /// Whether the configuration in a message leaves out this member's owner, or else the given owner.
     pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
         let owner = self.owner_of(OWN).or(owner);
-        message.facts().iter().any(|fact| match &fact.says {
-            Statement::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
-            _ => false,
-        })
+        message
+            .records()
+            .iter()
+            .any(|record| match &record.statement {
+                Statement::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
+                _ => false,
+            })
     }
 
     /// Whether this replica has a newer configuration than a whole state. A replica that began again from
     /// that state would forget what it agreed to.
     pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
-        let numbers = state.facts().iter().filter_map(|fact| match &fact.says {
-            Statement::Configuration(_, it) => Some((it.era, it.number)),
-            _ => None,
-        });
+        let numbers = state
+            .records()
+            .iter()
+            .filter_map(|record| match &record.statement {
+                Statement::Configuration(_, it) => Some((it.era, it.number)),
+                _ => None,
+            });
         self.configuration().map(|it| (it.era, it.number)) > numbers.max()
     }
 
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     pub(crate) fn is_no_member(&self, message: &Message, at: usize) -> bool {
-        message.facts().iter().any(|fact| match &fact.says {
-            Statement::Announce(it) if fact.writer as usize == at => !self
-                .configuration()
-                .is_some_and(|members| members.has(&it.owner)),
-            _ => false,
-        })
+        message
+            .records()
+            .iter()
+            .any(|record| match &record.statement {
+                Statement::Announce(it) if record.writer as usize == at => !self
+                    .configuration()
+                    .is_some_and(|members| members.has(&it.owner)),
+                _ => false,
+            })
     }
 
     /// Returns the standing of a message's writer at this replica.
@@ -348,7 +372,9 @@ impl Membership {
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
-        let base = message.tells(at as u32, |says| matches!(says, Statement::Base(_, false)));
+        let base = message.tells(at as u32, |statement| {
+            matches!(statement, Statement::Base(_, false))
+        });
         let held = |upto| message.delta.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
@@ -360,12 +386,9 @@ impl Membership {
             // too.
             false => Standing::Forgotten,
         };
-        for fact in message
-            .facts()
-            .iter()
-            .filter(|fact| fact.writer as usize == at)
-        {
-            match &fact.says {
+        let is_about = |it: &&MembershipRecord| it.writer as usize == at;
+        for record in message.records().iter().filter(is_about) {
+            match &record.statement {
                 Statement::Announce(it) => {
                     return match self.gone(&it.owner) >= Some(it.generation) {
                         true => Standing::Forgotten,
@@ -421,7 +444,7 @@ impl Membership {
         }
         let from_unknown =
             GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
-        if GUESTS && self.table.cards[OWN as usize].bye.is_some() {
+        if GUESTS && self.table.writer_states[OWN as usize].bye.is_some() {
             return Err(AdmissionError::Retired.into()); // no member waits for this replica any more
         }
         let mut strangers = 0;
@@ -458,7 +481,8 @@ impl Membership {
                     .into());
                 }
                 Some(number) if GUESTS => {
-                    let WriterState { retired, fence, .. } = self.table.cards[number as usize];
+                    let WriterState { retired, fence, .. } =
+                        self.table.writer_states[number as usize];
                     if held == 0 && entry.hi > 0 {
                         self.check_base(state, message, at as u32)?;
                         let first = self.check_first(state, message, at as u32, live);
@@ -493,15 +517,20 @@ impl Membership {
         if let Some(live) = live.filter(|_| GUESTS) {
             self.check_unsure(state, message, &live)?;
         }
-        for fact in message.facts() {
-            let writer = message.delta.writers[fact.writer as usize].writer;
-            if let Statement::Retired(retired) = &fact.says
+        for record in message.records() {
+            let writer = message.delta.writers[record.writer as usize].writer;
+            if let Statement::Retired(retired) = &record.statement
                 && state.held(&writer) > retired.upto
             {
                 return Err(AdmissionError::Outdated.into()); // this replica has transactions that do not count
             }
             let own = writer == state.writer();
-            if own && matches!(fact.says, Statement::Fence(_) | Statement::Retired(_)) {
+            if own
+                && matches!(
+                    record.statement,
+                    Statement::Fence(_) | Statement::Retired(_)
+                )
+            {
                 return Err(AdmissionError::Retired.into()); // this replica's writer is over
             }
         }
@@ -595,7 +624,7 @@ impl Membership {
             |live: WriterId| live != entry.writer && self.is_from_guest(state, message, &live);
         let heard = message.tells(at, |it| match it {
             Statement::Admit(admit) => admit.turn >= HEARD,
-            says => matches!(says, Statement::Announce(_)),
+            statement => matches!(statement, Statement::Announce(_)),
         });
         if !live.is_some_and(passes_on) || heard {
             return Ok(());
@@ -616,8 +645,11 @@ impl Membership {
         live: &WriterId,
     ) -> Result<(), Error> {
         for number in self.starts() {
-            let (card, writer) = (&self.table.cards[number as usize], &state.id(number));
-            if !card.is_unsure() {
+            let (writer_state, writer) = (
+                &self.table.writer_states[number as usize],
+                &state.id(number),
+            );
+            if !writer_state.is_unsure() {
                 continue;
             }
             let knows = message.hi(writer) > Some(0);
@@ -631,20 +663,12 @@ impl Membership {
                 }
                 .into());
             }
-            if !self.has_seen_floor(state, message, card.base.as_deref().unwrap_or_default()) {
+            let base = writer_state.base.as_deref().unwrap_or_default();
+            if !self.has_seen_floor(state, message, base) {
                 return Err(AdmissionError::Outdated.into());
             }
         }
         Ok(())
-    }
-
-    /// Whether this replica, which no member has judged yet, began too early. At its first transaction it had
-    /// not seen the GC horizon of a complete message's sender.
-    pub(crate) fn began_before(&self, state: &State, message: &Message) -> bool {
-        let card = &self.table.cards[OWN as usize];
-        let base = card.base.as_deref().filter(|base| !base.is_empty());
-        let judged = card.announce.is_some() || self.is_counted();
-        !judged && base.is_some_and(|base| !self.has_seen_floor(state, message, base))
     }
 
     /// Whether a writer had seen the GC horizon of a message's sender at its first transaction. `base` has
@@ -655,11 +679,11 @@ impl Membership {
         message: &Message,
         base: &[(u32, u64)],
     ) -> bool {
-        message.facts().iter().all(|fact| {
-            let Statement::Floor(clock) = fact.says else {
+        message.records().iter().all(|record| {
+            let Statement::Floor(clock) = record.statement else {
                 return true;
             };
-            let at = fact.writer as usize;
+            let at = record.writer as usize;
             match state.number_of(&message.delta.writers[at].writer) {
                 Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
                 None => self.standing(state, message, at, None, 0) == Standing::Forgotten,
@@ -667,3 +691,6 @@ impl Membership {
         })
     }
 }
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

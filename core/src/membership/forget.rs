@@ -19,8 +19,10 @@ impl Membership {
         let is_gone = |number: u32| absorption(gone, number).is_some();
         for (number, to, _) in gone {
             let at = *number as usize;
-            let card = self.table.update(|it| core::mem::take(&mut it.cards[at]));
-            if let Some(announce) = card.and_then(|card| card.announce) {
+            let writer_state = self
+                .table
+                .update(|it| core::mem::take(&mut it.writer_states[at]));
+            if let Some(announce) = writer_state.and_then(|writer_state| writer_state.announce) {
                 self.take_gone(*to, announce.owner, announce.generation);
             }
         }
@@ -34,8 +36,8 @@ impl Membership {
         };
         table.vouched.retain(|it| !is_gone(it.1));
         let mut renamed = Vec::new();
-        for (card, of) in table.cards.iter_mut().zip(0u32..) {
-            if let Some(base) = &mut card.base
+        for (writer_state, of) in table.writer_states.iter_mut().zip(0u32..) {
+            if let Some(base) = &mut writer_state.base
                 && base.iter().any(|entry| is_gone(entry.0))
             {
                 let left = base.iter().copied().filter(|entry| !is_gone(entry.0));
@@ -45,25 +47,28 @@ impl Membership {
                 }
                 *base = left.into();
             }
-            let before = (card.intro, card.home, card.fence);
-            for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
+            let before = (writer_state.intro, writer_state.home, writer_state.fence);
+            for admit in [&mut writer_state.intro, &mut writer_state.home]
+                .into_iter()
+                .flatten()
+            {
                 again(&mut admit.by);
             }
             // The sponsor's admission stays the later one, whatever ranks the two have now. A replica that
             // begins from this state distinguishes them by their order.
-            if (card.intro, card.home) != (before.0, before.1)
-                && card.intro != card.home
-                && let Some(home) = &mut card.home
+            if (writer_state.intro, writer_state.home) != (before.0, before.1)
+                && writer_state.intro != writer_state.home
+                && let Some(home) = &mut writer_state.home
             {
                 home.turn |= 1;
             }
-            if let Some(fence) = &mut card.fence {
+            if let Some(fence) = &mut writer_state.fence {
                 again(&mut fence.by);
             }
-            if let Some(ack) = &mut card.ack {
+            if let Some(ack) = &mut writer_state.ack {
                 ack.seen.retain(|entry| !is_gone(entry.0));
             }
-            if (card.intro, card.home, card.fence) != before {
+            if (writer_state.intro, writer_state.home, writer_state.fence) != before {
                 renamed.push(of);
             }
         }
@@ -113,45 +118,45 @@ impl Membership {
 
     /// Remembers up to which clock a forgotten writer was taken over, in case its process rejoins.
     pub(crate) fn remember(&mut self, writer: WriterId, upto: u64) {
-        let Some(roster) = self.table.get_mut() else {
+        let Some(table) = self.table.get_mut() else {
             return;
         };
-        let returns = &mut roster.returns;
+        let returns = &mut table.returns;
         if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
             returns.insert(at, (writer, upto));
-            roster.returned.push_back(writer);
-            roster.remembered += 1;
+            table.returned.push_back(writer);
+            table.remembered += 1;
         }
         if returns.len() > RETURNS_MAX
-            && let Some(oldest) = roster.returned.pop_front()
+            && let Some(oldest) = table.returned.pop_front()
             && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
         {
             returns.remove(at);
-            roster.gaps = true;
+            table.gaps = true;
         }
     }
 
     /// Remembers writers that are forgotten at once. The result is that of [`remember`](Self::remember) for
     /// one after the other. But that one moves all later entries for each writer.
     pub(crate) fn remember_all(&mut self, forgotten: Vec<(WriterId, u64)>) {
-        let Some(roster) = self.table.get_mut() else {
+        let Some(table) = self.table.get_mut() else {
             return;
         };
-        let returns = &roster.returns;
+        let returns = &table.returns;
         let is_known = |writer: &WriterId| returns.binary_search_by(|it| it.0.cmp(writer)).is_ok();
         let fresh = forgotten.into_iter().filter(|it| !is_known(&it.0));
         let fresh: Vec<(WriterId, u64)> = fresh.collect();
-        roster.returned.extend(fresh.iter().map(|it| it.0));
-        roster.remembered += fresh.len() as u64;
-        roster.returns.extend(fresh);
-        roster.returns.sort_unstable_by_key(|it| it.0);
-        let more = roster.returns.len().saturating_sub(RETURNS_MAX);
+        table.returned.extend(fresh.iter().map(|it| it.0));
+        table.remembered += fresh.len() as u64;
+        table.returns.extend(fresh);
+        table.returns.sort_unstable_by_key(|it| it.0);
+        let more = table.returns.len().saturating_sub(RETURNS_MAX);
         if more > 0 {
-            let mut oldest: Vec<WriterId> = roster.returned.drain(..more).collect();
+            let mut oldest: Vec<WriterId> = table.returned.drain(..more).collect();
             oldest.sort_unstable();
             let is_oldest = |writer: &WriterId| oldest.binary_search(writer).is_ok();
-            roster.returns.retain(|it| !is_oldest(&it.0));
-            roster.gaps = true;
+            table.returns.retain(|it| !is_oldest(&it.0));
+            table.gaps = true;
         }
     }
 
@@ -178,6 +183,16 @@ impl Membership {
             let more = self.table.returned.len() > most;
             message.gaps = Some(self.table.gaps || more);
         }
+    }
+
+    /// How many writers were ever remembered here, those included that were dropped since.
+    pub(crate) fn remembered_count(&self) -> u64 {
+        self.table.remembered
+    }
+
+    /// Whether this replica does not remember some forgotten writers, or may not. `None` in an open space.
+    pub(crate) fn memory_gaps(&self) -> Option<bool> {
+        self.configuration().map(|_| self.table.gaps)
     }
 
     /// Whether the replica remembers of each forgotten writer up to which clock it was taken over.

@@ -65,7 +65,7 @@ impl Membership {
             return;
         }
         if lacking {
-            let announced = self.table.cards[writer as usize].announce.is_some();
+            let announced = self.table.writer_states[writer as usize].announce.is_some();
             if announced && entry.hi > held {
                 self.table.update(|it| it.hold_back(writer, held));
             }
@@ -78,6 +78,31 @@ impl Membership {
                 self.table.update(|it| it.hold_back(writer, upto));
             }
         }
+    }
+
+    /// The key gaps here: each writer with the clock up to which its keys are known, ascending by number.
+    #[cfg(feature = "members")]
+    pub(crate) fn key_gaps(&self) -> &[(u32, u64)] {
+        &self.table.held_back
+    }
+
+    /// Closes a writer's key gap: everything of the writer may be acknowledged.
+    #[cfg(feature = "members")]
+    pub(crate) fn close_gap(&mut self, writer: u32) {
+        self.table.update(|it| it.stop_holding_back(writer));
+    }
+
+    /// Drops the key gaps of these writers.
+    #[cfg(feature = "members")]
+    pub(crate) fn drop_gaps_of(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.table
+            .update(|it| it.held_back.retain(|it| !is_gone(it.0)));
+    }
+
+    /// Drops all key gaps.
+    #[cfg(feature = "members")]
+    pub(crate) fn drop_gaps(&mut self) {
+        self.table.update(|it| it.held_back.clear());
     }
 
     /// Whether this replica has any key gap.
@@ -114,7 +139,10 @@ impl Membership {
     #[cfg(feature = "members")]
     pub(crate) fn lacking_for_good(&self, state: &State) -> Vec<(u32, u64)> {
         let lacking = self.table.held_back.iter().map(|it| it.0);
-        let over = lacking.filter(|it| self.table.cards[*it as usize].is_over());
+        let over = lacking.filter(|it| self.table.writer_states[*it as usize].is_over());
         over.map(|it| (it, state.clock_at(it))).collect()
     }
 }
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

@@ -5,7 +5,7 @@
 
 use super::table::{Attached, WriterTable};
 use crate::layers::MEMBERS;
-use crate::message::records::WriterState;
+use crate::membership::writer_state::WriterState;
 use crate::state::recent::Recent;
 use alloc::vec::Vec;
 
@@ -45,10 +45,10 @@ impl WriterTable {
         if !MEMBERS {
             return;
         }
-        let card = &self.cards[number as usize];
+        let writer_state = &self.writer_states[number as usize];
         let index = &mut self.index;
-        set(&mut index.starts, number, card.announce.is_some());
-        set(&mut index.ended, number, card.is_over());
+        set(&mut index.starts, number, writer_state.announce.is_some());
+        set(&mut index.ended, number, writer_state.is_over());
         index.said.note(number, epoch);
     }
 
@@ -56,12 +56,14 @@ impl WriterTable {
     /// Returns all writers if the index does not reach back that far.
     pub(crate) fn changed_since(&self, epoch: u64) -> Vec<u32> {
         let said = self.index.said.since(epoch).filter(|_| MEMBERS);
-        said.unwrap_or_else(|| (0..self.cards.len() as u32).collect())
+        said.unwrap_or_else(|| (0..self.writer_states.len() as u32).collect())
     }
 
     /// The members' starts in the table, ascending.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u32> {
-        self.listed(&self.index.starts, |card| card.announce.is_some())
+        self.listed(&self.index.starts, |writer_state| {
+            writer_state.announce.is_some()
+        })
     }
 
     /// The writers that are over, ascending.
@@ -76,8 +78,8 @@ impl WriterTable {
         is: fn(&WriterState) -> bool,
     ) -> impl Iterator<Item = u32> + 'a {
         debug_assert!({
-            let cards = self.cards.iter().zip(0u32..);
-            let all = cards.filter(|it| is(it.0)).map(|it| it.1);
+            let writer_states = self.writer_states.iter().zip(0u32..);
+            let all = writer_states.filter(|it| is(it.0)).map(|it| it.1);
             all.eq(listed.iter().copied())
         });
         listed.iter().copied()
@@ -90,8 +92,8 @@ impl WriterTable {
         _: &'a [u32],
         is: fn(&WriterState) -> bool,
     ) -> impl Iterator<Item = u32> + 'a {
-        let cards = self.cards.iter().zip(0u32..);
-        cards.filter(move |it| is(it.0)).map(|it| it.1)
+        let writer_states = self.writer_states.iter().zip(0u32..);
+        writer_states.filter(move |it| is(it.0)).map(|it| it.1)
     }
 
     /// Returns the clock up to which a writer may be acknowledged, if that is not everything that the replica

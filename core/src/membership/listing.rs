@@ -110,7 +110,7 @@ impl<'a> Members<'a> {
                 clock: number.map_or(0, |number| self.state.clock_at(number)),
                 behind: behind.unwrap_or(0),
                 unsure: number
-                    .is_some_and(|it| self.membership.table.cards[it as usize].is_unsure()),
+                    .is_some_and(|it| self.membership.table.writer_states[it as usize].is_unsure()),
                 own: own == Some(*owner),
             }
         };
@@ -210,21 +210,23 @@ impl<'a> Members<'a> {
     /// The writers that this replica has, ascending, with the state of each.
     pub fn writer_table(self) -> impl Iterator<Item = Listed> + 'a {
         self.state.numbered().map(move |(writer, number)| {
-            let card = &self.membership.table.cards[number as usize];
-            let fate = match (card.retired, card.fence, card.bye) {
+            let writer_state = &self.membership.table.writer_states[number as usize];
+            let fate = match (writer_state.retired, writer_state.fence, writer_state.bye) {
                 (Some(_), ..) => Fate::Absorbed,
                 (_, Some(_), _) => Fate::Dead,
                 (_, _, Some(_)) => Fate::Left,
                 _ => Fate::Living,
             };
-            let home = card.home.filter(|_| card.announce.is_none());
+            let home = writer_state
+                .home
+                .filter(|_| writer_state.announce.is_none());
             let home = home.map(|home| self.state.id(self.membership.heir_of(home.by.writer)));
             Listed {
                 writer,
                 clock: self.state.clock_at(number),
                 owner: self.membership.owner_of(number),
                 home: home.filter(|_| fate == Fate::Living),
-                heir: card
+                heir: writer_state
                     .successor()
                     .map(|_| self.membership.heir_of(number))
                     .map(|heir| {
@@ -253,8 +255,10 @@ impl<'a> Members<'a> {
     /// The retired writers that this replica has not forgotten yet, each with the last clock that was taken
     /// over.
     pub fn retired(self) -> impl Iterator<Item = (WriterId, u64)> + 'a {
-        let cards = self.membership.ended_cards();
-        cards.filter_map(move |(card, at)| Some((self.state.id(at), card.retired?.upto)))
+        let writer_states = self.membership.ended_states();
+        writer_states.filter_map(move |(writer_state, at)| {
+            Some((self.state.id(at), writer_state.retired?.upto))
+        })
     }
 
     /// The last clock of a forgotten writer that its successor took over, if this replica still remembers it.
@@ -360,20 +364,20 @@ impl Membership {
     }
 
     pub(crate) fn generation_of(&self, number: u32) -> u64 {
-        let announce = self.table.cards[number as usize].announce.as_ref();
+        let announce = self.table.writer_states[number as usize].announce.as_ref();
         announce.map_or(0, |it| it.generation)
     }
 
     /// Whether this replica's writer has announced itself as an incarnation of its owner. Also true if it
     /// can't do so any more because it left or was declared dead.
     pub(crate) fn is_announced(&self) -> bool {
-        let card = &self.table.cards[OWN as usize];
-        card.announce.is_some() || card.is_over()
+        let writer_state = &self.table.writer_states[OWN as usize];
+        writer_state.announce.is_some() || writer_state.is_over()
     }
 
     /// Whether this writer announced itself after this clock.
     pub(crate) fn is_announced_after(&self, clock: u64) -> bool {
-        let announce = &self.table.cards[OWN as usize].announce;
+        let announce = &self.table.writer_states[OWN as usize].announce;
         announce.as_ref().is_some_and(|it| it.clock > clock)
     }
 }

@@ -12,7 +12,7 @@ impl Membership {
     pub(crate) fn local_text(&self, state: &State) -> String {
         // Each field is named, so that a new field does not compile until it is handled here.
         let WriterTable {
-            cards: _,
+            writer_states: _,
             index: _,
             configuration: _,
             gone: _,

@@ -11,15 +11,12 @@ use super::Membership;
 use crate::error::{Error, MemberError, WriteError, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
-use crate::message::Message;
+use crate::membership::writer_state::WriterState;
 use crate::message::records::{
-    Admit, Announce, Bye, Configuration, Fence, Intro, MembershipRecord, Owner, Statement,
-    WriterState, of,
+    Admit, Announce, Bye, Configuration, Fence, Intro, Owner, Statement, of,
 };
 use crate::state::page::OWN;
-use crate::state::sheet::Sheet;
 use crate::state::slot::Stamp;
-use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -47,47 +44,43 @@ impl Membership {
         GUESTS && self.table.configuration.is_some()
     }
 
-    /// Returns the records about writers that are newer than `lows`, by local number. All of them must have
-    /// been noted in this epoch or later.
-    pub(crate) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<MembershipRecord> {
-        if !GUESTS {
-            return Vec::new();
+    /// Closes the space: the owner of this replica's writer is its first member. All writers that are known
+    /// here are admitted.
+    ///
+    /// # Errors
+    /// [`MemberError::Closed`], [`WriteError::ClockExhausted`].
+    pub(crate) fn found(
+        &mut self,
+        state: &mut State,
+        owner: &Owner,
+        nonce: &[u8; 16],
+        unix_ms: u64,
+    ) -> Result<(), Error> {
+        if self.configuration().is_some() {
+            return Err(MemberError::Closed.into());
         }
-        let numbers = self.table.changed_since(epoch).into_iter();
-        let closed = self.configuration().is_some();
-        let facts = numbers
-            .flat_map(|number| self.table.cards[number as usize].facts(number))
-            .filter(|fact| closed || !fact.is_local());
-        let configuration = self
-            .table
-            .configuration
-            .as_ref()
-            .map(|(by, it)| MembershipRecord {
-                writer: by.writer,
-                says: Statement::Configuration(by.clock, Box::new(it.clone())),
-            });
-        let newer = |fact: &MembershipRecord| {
-            let by = fact.stamp();
-            by.clock > lows.at(by.writer)
+        // A full space gets room by that.
+        let clock = self.clock_after(state)?;
+        let configuration = Configuration {
+            era: 0,
+            number: 1,
+            members: Vec::from([*owner]),
+            limits: Vec::new(),
         };
-        let gone = self
-            .table
-            .gone
-            .iter()
-            .map(|(owner, generation, by)| MembershipRecord {
-                writer: by.writer,
-                says: Statement::Gone(by.clock, Box::new((*owner, *generation))),
-            });
-        facts
-            .chain(configuration)
-            .chain(gone)
-            .filter(newer)
-            .collect()
-    }
-
-    /// The present configuration; `None` while the space is open.
-    pub(crate) fn configuration(&self) -> Option<&Configuration> {
-        self.table.configuration.as_ref().map(|(_, it)| it)
+        let announce = self.announcement(clock, owner, nonce, unix_ms);
+        self.note(state, OWN, Statement::Announce(Box::new(announce)));
+        let by = Stamp { writer: OWN, clock };
+        for writer in 1..state.ids().len() as u32 {
+            self.note(state, writer, Statement::Admit(Admit { turn: 0, by }));
+        }
+        self.table.update(|it| {
+            it.configuration = Some((by, configuration));
+            it.established = true;
+        });
+        self.made(state, clock);
+        self.table
+            .update(|it| it.writer_states[OWN as usize].base = None);
+        Ok(())
     }
 
     pub(crate) fn announcement(
@@ -117,22 +110,31 @@ impl Membership {
 
     /// The owner's incarnations in the table.
     pub(crate) fn incarnations(&self, owner: &Owner) -> impl Iterator<Item = u32> {
-        let of =
-            move |card: &WriterState| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
+        let of = move |writer_state: &WriterState| {
+            writer_state
+                .announce
+                .as_ref()
+                .is_some_and(|it| it.owner == *owner)
+        };
         let starts = self.starts();
-        starts.filter(move |number| of(&self.table.cards[*number as usize]))
+        starts.filter(move |number| of(&self.table.writer_states[*number as usize]))
     }
 
-    /// Notes a record that an own transaction makes.
-    pub(crate) fn note(&mut self, state: &State, writer: u32, says: Statement) {
-        let Some(table) = self.table.get_mut() else {
-            return;
-        };
-        if matches!(says, Statement::Announce(_)) {
-            table.prospect = None;
-        }
-        table.cards[writer as usize].take(&says, state.ids());
-        table.changed(writer, state.epoch());
+    /// Notes that this writer was announced. A member that admitted a start as it greeted waits for it from
+    /// what the member had acknowledged.
+    pub(crate) fn note_announced(&mut self, begins: bool) {
+        self.table.update(|it| {
+            let own = &mut it.writer_states[OWN as usize];
+            if begins && own.intro.is_some() {
+                own.base = None;
+            }
+        });
+    }
+
+    /// Notes that this writer had seen nothing of others at its first transaction.
+    pub(crate) fn note_first(&mut self) {
+        self.table
+            .update(|it| it.writer_states[OWN as usize].base = Some(Box::default()));
     }
 
     /// The members' starts in the table, by local number, ascending.
@@ -141,38 +143,24 @@ impl Membership {
     }
 
     /// The members' starts in the table, with the records about them.
-    pub(crate) fn start_cards(&self) -> impl Iterator<Item = (&WriterState, u32)> {
+    pub(crate) fn start_states(&self) -> impl Iterator<Item = (&WriterState, u32)> {
         let starts = self.starts();
-        starts.map(|number| (&self.table.cards[number as usize], number))
+        starts.map(|number| (&self.table.writer_states[number as usize], number))
     }
 
     /// The writers that have left, were declared dead or were absorbed, and are not forgotten yet. They come
     /// with their records, by local number, ascending.
-    pub(crate) fn ended_cards(&self) -> impl Iterator<Item = (&WriterState, u32)> {
+    pub(crate) fn ended_states(&self) -> impl Iterator<Item = (&WriterState, u32)> {
         let ended = self.table.ended();
-        ended.map(|number| (&self.table.cards[number as usize], number))
-    }
-
-    /// Makes one own transaction of one record.
-    pub(crate) fn record(
-        &mut self,
-        state: &mut State,
-        writer: u32,
-        says: impl FnOnce(Stamp) -> Statement,
-    ) -> Result<(), Error> {
-        let clock = self.next_clock(state)?;
-        let by = Stamp { writer: OWN, clock };
-        self.note(state, writer, says(by));
-        self.made(state, clock);
-        Ok(())
+        ended.map(|number| (&self.table.writer_states[number as usize], number))
     }
 
     /// Whether this number is a living incarnation of a member.
     pub(crate) fn counts(&self, writer: u32) -> bool {
-        let card = &self.table.cards[writer as usize];
-        let owner = card.announce.as_ref().map(|it| it.owner);
+        let writer_state = &self.table.writer_states[writer as usize];
+        let owner = writer_state.announce.as_ref().map(|it| it.owner);
         let member = owner.is_some_and(|it| self.configuration().is_some_and(|c| c.has(&it)));
-        member && !card.is_over()
+        member && !writer_state.is_over()
     }
 
     /// Whether this replica is a member.
@@ -183,11 +171,11 @@ impl Membership {
     /// Returns the clocks up to which anything may have been collected, here or elsewhere. Nothing beyond
     /// them was acknowledged by this member or found to be stable.
     pub(crate) fn given_up(&self) -> Vec<(u32, u64)> {
-        let owner = |card: &WriterState| card.announce.as_ref().map(|it| it.owner);
-        let own = owner(&self.table.cards[OWN as usize]);
+        let owner = |writer_state: &WriterState| writer_state.announce.as_ref().map(|it| it.owner);
+        let own = owner(&self.table.writer_states[OWN as usize]);
         // Earlier incarnations of the owner acknowledged for it too.
-        let cards = self.start_cards().filter(|it| owner(it.0) == own);
-        let acks = cards.filter_map(|it| it.0.ack.as_ref());
+        let writer_states = self.start_states().filter(|it| owner(it.0) == own);
+        let acks = writer_states.filter_map(|it| it.0.ack.as_ref());
         let acked = acks.flat_map(|ack| ack.seen.iter().copied());
         acked.chain(self.horizons()).collect()
     }
@@ -197,7 +185,7 @@ impl Membership {
     pub(crate) fn horizon(&self, number: u32) -> u64 {
         let at = number as usize;
         let of = |clocks: &[u64]| clocks.get(at).copied().unwrap_or(0);
-        match self.table.cards[at].announce {
+        match self.table.writer_states[at].announce {
             Some(_) => of(&self.table.floor).max(of(&self.table.settled)),
             None => 0,
         }
@@ -216,7 +204,7 @@ impl Membership {
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
             self.table
-                .update(|it| it.cards[OWN as usize].base = Some(seen));
+                .update(|it| it.writer_states[OWN as usize].base = Some(seen));
         }
         state.made(clock);
     }
@@ -224,13 +212,13 @@ impl Membership {
     /// Notes whether other members have admitted this writer.
     pub(crate) fn establish(&mut self) {
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
-        let card = &self.table.cards[OWN as usize];
-        let announced = card.announce.as_ref().map(|it| it.clock);
+        let writer_state = &self.table.writer_states[OWN as usize];
+        let announced = writer_state.announce.as_ref().map(|it| it.clock);
         let established = match announced {
             Some(_) if sole => true,
-            None => card.intro.is_some(),
+            None => writer_state.intro.is_some(),
             Some(clock) => self
-                .start_cards()
+                .start_states()
                 .filter(|it| it.1 != OWN)
                 .any(|it| it.0.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
         };
@@ -248,104 +236,23 @@ impl Membership {
             (of(&acked, by.writer) + 1..=self.held_with_keys(state, by.writer)).contains(&by.clock)
         };
         let mut open = self
-            .start_cards()
-            .filter(|(card, _)| card.retired.is_none());
-        open.any(|(card, writer)| {
-            let Some(announce) = &card.announce else {
+            .start_states()
+            .filter(|(writer_state, _)| writer_state.retired.is_none());
+        open.any(|(writer_state, writer)| {
+            let Some(announce) = &writer_state.announce else {
                 return false;
             };
             let clock = announce.clock;
             let begins = Stamp { writer, clock };
             let starts = writer != OWN && self.counts(writer) && is_held_up(begins);
-            starts || card.fence.is_some_and(|fence| is_held_up(fence.by))
+            starts || writer_state.fence.is_some_and(|fence| is_held_up(fence.by))
         })
     }
 
     /// The clocks of this member's last acknowledgement.
     pub(crate) fn acked(&self) -> Vec<(u32, u64)> {
-        let ack = self.table.cards[OWN as usize].ack.as_ref();
+        let ack = self.table.writer_states[OWN as usize].ack.as_ref();
         ack.map_or(Vec::new(), |ack| ack.seen.clone())
-    }
-
-    /// Notes the clocks that a sponsored writer has seen, by its message. This replica has merged all of the
-    /// message.
-    pub(crate) fn heard(&mut self, state: &State, writer: &WriterId, message: &Message) {
-        self.heard_of(state, writer, &|writer| message.hi(writer).unwrap_or(0));
-    }
-
-    /// Notes that a sponsored writer has seen these clocks, if this replica covers all of them.
-    pub(crate) fn told(&mut self, state: &State, writer: &WriterId, seen: &VersionVector) {
-        if state.vector().covers(seen) {
-            self.heard_of(state, writer, &|writer| seen.get(writer));
-        }
-    }
-
-    pub(crate) fn heard_of(
-        &mut self,
-        state: &State,
-        writer: &WriterId,
-        hi: &dyn Fn(&WriterId) -> u64,
-    ) {
-        let Some(number) = state.number_of(writer) else {
-            return;
-        };
-        let card = &self.table.cards[number as usize];
-        if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
-            return;
-        }
-        let before = self.table.told_by(number).unwrap_or_default();
-        let seen = self.members_part(|number| {
-            let writer = &state.id(number);
-            hi(writer).max(of(before, number))
-        });
-        self.table.update(|it| it.attach(number, seen));
-    }
-
-    /// The clocks of those writers that are members' incarnations.
-    pub(crate) fn members_part(&self, clock: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
-        let of = self.starts().map(|number| (number, clock(number)));
-        of.filter(|(_, clock)| *clock > 0).collect()
-    }
-
-    /// Returns the clocks that this member can acknowledge: it and all of its guests have seen them.
-    pub(crate) fn seen(&self, state: &State) -> Vec<(u32, u64)> {
-        let mut seen = self.members_part(|number| self.held_with_keys(state, number));
-        for (card, number) in self.table.cards.iter().zip(0u32..) {
-            if card.announce.is_some() || card.is_over() || !self.is_home_of(card) {
-                continue;
-            }
-            let theirs = self.seen_there(number);
-            for (writer, clock) in &mut seen {
-                *clock = of(theirs, *writer).min(*clock);
-            }
-        }
-        seen.retain(|(_, clock)| *clock > 0);
-        seen
-    }
-
-    /// Returns the clocks that a sponsored writer has seen at least. It reported them, or else its last
-    /// sponsor acknowledged them.
-    pub(crate) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
-        let told = self.table.told_by(number);
-        let home = self.table.cards[number as usize].home;
-        let home = home.map(|home| home.by.writer as usize);
-        let before = home.and_then(|home| self.table.cards[home].ack.as_ref());
-        match (told, before) {
-            (Some(seen), _) => seen,
-            (None, Some(ack)) => &ack.seen,
-            (None, None) => &[],
-        }
-    }
-
-    /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all
-    /// that are here. The first result is a number that grows with it.
-    pub(crate) fn progress(&self, state: &State, writer: &WriterId) -> (u64, bool) {
-        let number = state.number_of(writer).unwrap_or(OWN);
-        let theirs = self.seen_there(number);
-        let held = self.members_part(|number| state.clock_at(number));
-        let mut held = held.iter();
-        let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
-        (theirs.iter().map(|entry| entry.1).sum(), level)
     }
 
     /// Leaves: makes the writer's last transaction. Afterwards the replica makes no other one and merges
@@ -354,7 +261,7 @@ impl Membership {
     /// # Errors
     /// [`MemberError::NotAMember`] if no member has admitted it.
     pub(crate) fn leave(&mut self, state: &mut State) -> Result<(), Error> {
-        let Some(home) = self.table.cards[OWN as usize].home else {
+        let Some(home) = self.table.writer_states[OWN as usize].home else {
             return Err(MemberError::NotAMember.into());
         };
         let heir = home.by.writer;
@@ -388,12 +295,12 @@ impl Membership {
         let clock = self.next_clock(state)?;
         self.room_for_writer(state, writer, Bringer::Peer)?;
         let number = self.number(state, *writer);
-        let card = &self.table.cards[number as usize];
-        if card.fence.is_some() || card.retired.is_some() {
+        let writer_state = &self.table.writer_states[number as usize];
+        if writer_state.fence.is_some() || writer_state.retired.is_some() {
             return Ok(());
         }
         let by = Stamp { writer: OWN, clock };
-        if card.intro.is_none() && card.announce.is_none() {
+        if writer_state.intro.is_none() && writer_state.announce.is_none() {
             self.note(state, number, Statement::Admit(Admit { turn: 0, by }));
         }
         let fence = Fence {
@@ -409,10 +316,10 @@ impl Membership {
     /// Whether this replica accepts messages of this writer's own. It does not if the writer was declared
     /// dead, or if it left, because then the replica already has all of it.
     pub(crate) fn takes_from(&self, state: &State, writer: &WriterId) -> bool {
-        let card = state
+        let writer_state = state
             .number_of(writer)
-            .map(|at| &self.table.cards[at as usize]);
-        card.is_none_or(|card| !card.is_over())
+            .map(|at| &self.table.writer_states[at as usize]);
+        writer_state.is_none_or(|writer_state| !writer_state.is_over())
     }
 
     /// Whether this member has acknowledged that a writer is dead, or concluded it from its own
@@ -422,11 +329,11 @@ impl Membership {
     /// guests. If nobody had received the writer before the fence, it accepts nothing of the writer from
     /// them.
     pub(crate) fn has_buried(&self, writer: u32) -> bool {
-        let card = &self.table.cards[writer as usize];
+        let writer_state = &self.table.writer_states[writer as usize];
         let acked = self.acked();
         let known = |writer| of(&acked, writer).max(self.horizon(writer));
-        let buried = |fence: Fence| card.is_burial() || self.covers(known, fence.by);
-        card.retired.is_none() && card.fence.is_some_and(buried)
+        let buried = |fence: Fence| writer_state.is_burial() || self.covers(known, fence.by);
+        writer_state.retired.is_none() && writer_state.fence.is_some_and(buried)
     }
 
     /// Whether a writer is a living incarnation of a member.
@@ -446,8 +353,11 @@ impl Membership {
         let Some((owner, generation)) = own.filter(|_| self.is_member()) else {
             return Ok(());
         };
-        let is_stray = |card: &WriterState| {
-            let announce = card.announce.as_ref().filter(|_| !card.is_over());
+        let is_stray = |writer_state: &WriterState| {
+            let announce = writer_state
+                .announce
+                .as_ref()
+                .filter(|_| !writer_state.is_over());
             announce.is_some_and(|it| {
                 let before = it.owner == owner && it.generation < generation;
                 before
@@ -456,7 +366,9 @@ impl Membership {
                         .is_some_and(|members| !members.has(&it.owner))
             })
         };
-        let strays = self.start_cards().filter(|(card, _)| is_stray(card));
+        let strays = self
+            .start_states()
+            .filter(|(writer_state, _)| is_stray(writer_state));
         let strays = strays.map(|it| state.id(it.1));
         let strays: Vec<WriterId> = strays.collect();
         strays
@@ -470,12 +382,13 @@ impl Membership {
     pub(crate) fn adopt_orphans(&mut self, state: &mut State) -> Result<(), Error> {
         let quorum = self.quorum(state);
         let open = self
-            .ended_cards()
-            .filter(|(card, _)| card.retired.is_none());
-        let fences = open.filter_map(|(card, number)| Some((number, card.fence?)));
+            .ended_states()
+            .filter(|(writer_state, _)| writer_state.retired.is_none());
+        let fences = open.filter_map(|(writer_state, number)| Some((number, writer_state.fence?)));
         let fences: Vec<(u32, Fence)> = fences.collect();
         let known = |it: &(u32, Fence)| self.acknowledged(&quorum, it.1.by);
-        let is_heir = |it: &&(u32, Fence)| self.table.cards[it.0 as usize].announce.is_some();
+        let is_heir =
+            |it: &&(u32, Fence)| self.table.writer_states[it.0 as usize].announce.is_some();
         if !fences.iter().filter(is_heir).all(known) {
             return Ok(());
         }
@@ -495,24 +408,10 @@ impl Membership {
         Ok(())
     }
 
-    /// Notes that an owner's incarnations up to a generation were forgotten.
-    pub(crate) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
-        let Some(table) = self.table.get_mut() else {
-            return;
-        };
-        table.prospect = None;
-        let gone = &mut table.gone;
-        match gone.binary_search_by(|entry| entry.0.cmp(&owner)) {
-            Ok(at) if gone[at].1 >= generation => {}
-            Ok(at) => gone[at] = (owner, generation, by),
-            Err(at) => gone.insert(at, (owner, generation, by)),
-        }
-    }
-
     /// The last clock of a writer that counts, if it is over and this replica is certain of the clock.
     pub(crate) fn last_of(&self, state: &State, writer: &WriterId) -> Option<u64> {
         let number = state.number_of(writer);
-        let retired = number.and_then(|number| self.table.cards[number as usize].retired);
+        let retired = number.and_then(|number| self.table.writer_states[number as usize].retired);
         retired
             .map(|it| it.upto)
             .or_else(|| self.taken_over(writer))
@@ -531,19 +430,28 @@ impl Membership {
         let Some(number) = state.number_of(writer).filter(|it| self.counts(*it)) else {
             return false;
         };
-        let card = &self.table.cards[number as usize];
-        let announced = card.announce.as_ref().map_or(u64::MAX, |it| it.clock);
+        let writer_state = &self.table.writer_states[number as usize];
+        let announced = writer_state
+            .announce
+            .as_ref()
+            .map_or(u64::MAX, |it| it.clock);
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
-        !card.is_unsure() && (sole || self.horizon(number) >= announced)
+        !writer_state.is_unsure() && (sole || self.horizon(number) >= announced)
     }
 
     /// Whether another living member has acknowledged this member's writer.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        let announce = self.table.cards[OWN as usize].announce.as_ref();
+        let announce = self.table.writer_states[OWN as usize].announce.as_ref();
         let clock = announce.map_or(u64::MAX, |it| it.clock);
-        let mut others = self.start_cards().filter(|it| it.1 != OWN);
-        let acked = |card: &WriterState| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock);
-        self.is_established() && others.any(|(card, _)| !card.is_over() && acked(card))
+        let mut others = self.start_states().filter(|it| it.1 != OWN);
+        let acked = |writer_state: &WriterState| {
+            writer_state
+                .ack
+                .as_ref()
+                .is_some_and(|ack| ack.of(OWN) >= clock)
+        };
+        self.is_established()
+            && others.any(|(writer_state, _)| !writer_state.is_over() && acked(writer_state))
     }
 
     /// Whether this is a member's writer that other members have admitted.
@@ -560,9 +468,11 @@ impl Membership {
 
     /// Whether a member has learned what this replica has seen, and waits for it.
     pub(crate) fn is_counted(&self) -> bool {
-        let card = &self.table.cards[OWN as usize];
+        let writer_state = &self.table.writer_states[OWN as usize];
         self.is_established()
-            || card.intro.is_some() && card.announce.is_none() && card.bye.is_none()
+            || writer_state.intro.is_some()
+                && writer_state.announce.is_none()
+                && writer_state.bye.is_none()
     }
 
     /// Returns the writer's local number. A writer without a number receives one.
@@ -570,6 +480,11 @@ impl Membership {
         let number = state.number(writer);
         self.fit(state.ids().len());
         number
+    }
+
+    /// Whether this is a member's start that has not announced itself yet.
+    pub(crate) fn is_early(&self) -> bool {
+        GUESTS && self.table.early
     }
 
     /// Notes whether this is a member's start that has not announced itself yet. Until then others admit it
@@ -581,22 +496,26 @@ impl Membership {
     /// The generation of an owner's newest start here, this writer excepted. 0 if there is none.
     pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
         let others = self.incarnations(owner).filter(|number| *number != OWN);
-        let cards = others.filter_map(|number| self.table.cards[number as usize].announce.as_ref());
-        let known = cards.map(|it| it.generation).chain(self.gone(owner));
+        let writer_states =
+            others.filter_map(|number| self.table.writer_states[number as usize].announce.as_ref());
+        let known = writer_states
+            .map(|it| it.generation)
+            .chain(self.gone(owner));
         known.max().unwrap_or(0)
     }
 
     /// Whether a writer is a member's incarnation whose place is not certain here.
     pub(crate) fn is_unsure(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.number_of(writer);
-        number.is_some_and(|number| self.table.cards[number as usize].is_unsure())
+        number.is_some_and(|number| self.table.writer_states[number as usize].is_unsure())
     }
 
     /// Whether members wait for a writer that is no member's incarnation.
     pub(crate) fn is_waited_for(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.number_of(writer);
-        let card = number.map(|number| &self.table.cards[number as usize]);
-        card.is_some_and(|card| card.announce.is_none() && !card.is_over())
+        let writer_state = number.map(|number| &self.table.writer_states[number as usize]);
+        writer_state
+            .is_some_and(|writer_state| writer_state.announce.is_none() && !writer_state.is_over())
     }
 
     /// The admission of this replica's writer, if the replica has it. For a member's writer, its own
@@ -611,19 +530,19 @@ impl Membership {
     /// A writer that was declared dead in the transaction of its admission was unknown before. So that
     /// admission says nothing, and the result is `None`.
     pub(crate) fn intro_of(&self, state: &State, number: u32) -> Option<Intro> {
-        let card = &self.table.cards[number as usize];
-        if card.is_burial() {
+        let writer_state = &self.table.writer_states[number as usize];
+        if writer_state.is_burial() {
             return None;
         }
-        let stamp = match &card.announce {
+        let stamp = match &writer_state.announce {
             Some(announce) if self.is_taken_in(number) => Stamp {
                 writer: number,
                 clock: announce.clock,
             },
             Some(_) => return None,
-            None => card.intro?.by,
+            None => writer_state.intro?.by,
         };
-        let by = &self.table.cards[stamp.writer as usize];
+        let by = &self.table.writer_states[stamp.writer as usize];
         let announce = by.announce.as_ref()?;
         Some(Intro {
             by: state.id(stamp.writer),
@@ -637,7 +556,10 @@ impl Membership {
     pub(crate) fn is_taken_in(&self, number: u32) -> bool {
         match number {
             OWN => self.table.established,
-            _ => self.table.cards[number as usize].base.is_none(),
+            _ => self.table.writer_states[number as usize].base.is_none(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,13 @@
 use super::index::Index;
 use super::table::WriterTable;
 use crate::layers::Empty;
-use crate::message::records::WriterState;
+use crate::membership::writer_state::WriterState;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 impl Empty for WriterTable {
     const EMPTY: WriterTable = WriterTable {
-        cards: Vec::new(),
+        writer_states: Vec::new(),
         index: Index::EMPTY,
         configuration: None,
         gone: Vec::new(),
@@ -38,7 +38,7 @@ impl WriterTable {
     /// The table of an open space of one writer.
     pub(crate) fn new() -> WriterTable {
         WriterTable {
-            cards: Vec::from([WriterState::default()]),
+            writer_states: Vec::from([WriterState::default()]),
             ..WriterTable::EMPTY
         }
     }

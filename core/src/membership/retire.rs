@@ -8,8 +8,9 @@
 //! successor's total took over, and a read subtracts it from what the retired slot comes to.
 
 use super::Membership;
-use crate::layers::State;
-use crate::message::records::{Admit, Fence, HEIRS_MAX, Statement, WriterState};
+use crate::layers::{Optional, State};
+use crate::membership::writer_state::WriterState;
+use crate::message::records::{Admit, Fence, HEIRS_MAX, Statement};
 use crate::state::counter;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -19,11 +20,11 @@ impl Membership {
     /// successor. A writer that no member has admitted is admitted in the same transaction.
     pub(crate) fn end_earlier(&mut self, state: &State, writer: u32, clock: u64) {
         let by = Stamp { writer: OWN, clock };
-        let card = &self.table.cards[writer as usize];
-        if writer == OWN || card.is_over() {
+        let writer_state = &self.table.writer_states[writer as usize];
+        if writer == OWN || writer_state.is_over() {
             return;
         }
-        if card.intro.is_none() && card.announce.is_none() {
+        if writer_state.intro.is_none() && writer_state.announce.is_none() {
             self.note(state, writer, Statement::Admit(Admit { turn: 0, by }));
         }
         let fence = Fence {
@@ -36,15 +37,20 @@ impl Membership {
 
     /// Returns the only writer that may absorb a writer. It is the successor, or the writer that absorbed the
     /// successor. A successor that was only declared dead may still have absorbed the writer itself.
-    pub(crate) fn absorber_of(&self, card: &WriterState) -> Option<u32> {
-        let mut at = card.successor()?;
+    pub(crate) fn absorber_of(&self, writer_state: &WriterState) -> Option<u32> {
+        let mut at = writer_state.successor()?;
         for _ in 0..HEIRS_MAX {
-            match self.table.cards[at as usize].retired {
+            match self.table.writer_states[at as usize].retired {
                 Some(retired) => at = retired.to.writer,
                 None => return Some(at),
             }
         }
         None
+    }
+
+    /// Notes how many writers a retirement skipped, because their totals did not fit.
+    pub(crate) fn note_stuck(&mut self, writers: usize) {
+        self.table.update(|it| it.stuck = writers);
     }
 
     /// Drops the slots of writers that were absorbed without these slots, because nothing survived in them.

@@ -9,9 +9,11 @@ use super::Membership;
 use crate::error::{AdmissionError, Error, MemberError, detail};
 use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
+use crate::membership::writer_state::WriterState;
 use crate::message::Message;
-use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Statement, WriterState, of};
+use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Statement, of};
 use crate::state::page::OWN;
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -90,16 +92,18 @@ impl Membership {
         heard: bool,
     ) -> Result<(), Error> {
         let number = self.number(state, writer);
-        let card = &self.table.cards[number as usize];
-        let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
-        if card.is_over() && !(heard && leaves) {
+        let writer_state = &self.table.writer_states[number as usize];
+        let leaves = writer_state.bye.is_some()
+            && writer_state.fence.is_none()
+            && writer_state.retired.is_none();
+        if writer_state.is_over() && !(heard && leaves) {
             return Err(AdmissionError::Gone {
                 writer: detail(writer),
             }
             .into());
         }
-        let turn = match (card.home, heard) {
-            _ if card.announce.is_some() => return Ok(()),
+        let turn = match (writer_state.home, heard) {
+            _ if writer_state.announce.is_some() => return Ok(()),
             (None, false) => 0,
             (None, true) => HEARD,
             (Some(_), false) => return Ok(()),
@@ -115,16 +119,19 @@ impl Membership {
     }
 
     /// Whether this replica answers for a writer: it is the sponsor, or took over from the sponsor.
-    pub(crate) fn is_home_of(&self, card: &WriterState) -> bool {
-        card.home
+    pub(crate) fn is_home_of(&self, writer_state: &WriterState) -> bool {
+        writer_state
+            .home
             .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
     }
 
     /// The writers that this member sponsors, by local number, ascending.
     pub(crate) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
-        let cards = self.table.cards.iter().zip(0u32..);
-        let attached = cards.filter(|(card, _)| {
-            card.announce.is_none() && !card.is_over() && self.is_home_of(card)
+        let writer_states = self.table.writer_states.iter().zip(0u32..);
+        let attached = writer_states.filter(|(writer_state, _)| {
+            writer_state.announce.is_none()
+                && !writer_state.is_over()
+                && self.is_home_of(writer_state)
         });
         attached.map(|(_, number)| number)
     }
@@ -132,8 +139,12 @@ impl Membership {
     /// Whether this member sponsors a writer.
     pub(crate) fn is_attached(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.number_of(writer);
-        let card = number.map(|number| &self.table.cards[number as usize]);
-        card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
+        let writer_state = number.map(|number| &self.table.writer_states[number as usize]);
+        writer_state.is_some_and(|writer_state| {
+            writer_state.announce.is_none()
+                && !writer_state.is_over()
+                && self.is_home_of(writer_state)
+        })
     }
 
     /// The writers that this member sponsors, each with its [`progress`](Self::progress).
@@ -152,7 +163,7 @@ impl Membership {
     pub(crate) fn heir_of(&self, writer: u32) -> u32 {
         let mut at = writer;
         for _ in 0..HEIRS_MAX {
-            match self.table.cards[at as usize].successor() {
+            match self.table.writer_states[at as usize].successor() {
                 Some(next) => at = next,
                 None => return at,
             }
@@ -169,8 +180,10 @@ impl Membership {
     /// The member that admitted this replica's writer, which is no member's. Others wait for that member in
     /// place of this replica.
     pub(crate) fn home_number(&self) -> Option<u32> {
-        let card = &self.table.cards[OWN as usize];
-        let home = card.home.filter(|_| card.announce.is_none())?;
+        let writer_state = &self.table.writer_states[OWN as usize];
+        let home = writer_state
+            .home
+            .filter(|_| writer_state.announce.is_none())?;
         Some(home.by.writer)
     }
 
@@ -181,20 +194,22 @@ impl Membership {
         writer: &WriterId,
     ) -> Option<(WriterId, u64)> {
         let number = state.number_of(writer)?;
-        let by = self.table.cards[number as usize].intro?.by;
+        let by = self.table.writer_states[number as usize].intro?.by;
         Some((state.id(by.writer), by.clock))
     }
 
     /// The owner and the generation of a writer that is a member's incarnation.
     pub(crate) fn incarnation(&self, state: &State, writer: &WriterId) -> Option<(Owner, u64)> {
         let number = state.number_of(writer)?;
-        let announce = self.table.cards[number as usize].announce.as_ref()?;
+        let announce = self.table.writer_states[number as usize]
+            .announce
+            .as_ref()?;
         Some((announce.owner, announce.generation))
     }
 
     /// Notes which incarnations, whose place is not certain, the sender of a message has accepted.
     pub(crate) fn vouch(&mut self, state: &State, message: &Message, live: WriterId) {
-        let is_unsure = |number: &u32| self.table.cards[*number as usize].is_unsure();
+        let is_unsure = |number: &u32| self.table.writer_states[*number as usize].is_unsure();
         let is_named = |number: &u32| {
             let writer = state.id(*number);
             writer != live && message.hi(&writer) > Some(0)
@@ -211,4 +226,102 @@ impl Membership {
             }
         }
     }
+
+    /// Notes that a member has transactions of this guest for good. It judged the guest by its base when it
+    /// admitted the guest. A replica that does not have the guest now has forgotten it.
+    pub(crate) fn note_held_by_member(&mut self) {
+        self.table.update(|it| {
+            let own = &mut it.writer_states[OWN as usize];
+            if own.announce.is_none() && own.intro.is_some() {
+                own.base = None;
+            }
+        });
+    }
+
+    /// Notes the clocks that a sponsored writer has seen, by its message. This replica has merged all of the
+    /// message.
+    pub(crate) fn heard(&mut self, state: &State, writer: &WriterId, message: &Message) {
+        self.heard_of(state, writer, &|writer| message.hi(writer).unwrap_or(0));
+    }
+
+    /// Notes that a sponsored writer has seen these clocks, if this replica covers all of them.
+    pub(crate) fn told(&mut self, state: &State, writer: &WriterId, seen: &VersionVector) {
+        if state.vector().covers(seen) {
+            self.heard_of(state, writer, &|writer| seen.get(writer));
+        }
+    }
+
+    pub(crate) fn heard_of(
+        &mut self,
+        state: &State,
+        writer: &WriterId,
+        hi: &dyn Fn(&WriterId) -> u64,
+    ) {
+        let Some(number) = state.number_of(writer) else {
+            return;
+        };
+        let writer_state = &self.table.writer_states[number as usize];
+        if number == OWN || writer_state.announce.is_some() || !self.is_home_of(writer_state) {
+            return;
+        }
+        let before = self.table.told_by(number).unwrap_or_default();
+        let seen = self.members_part(|number| {
+            let writer = &state.id(number);
+            hi(writer).max(of(before, number))
+        });
+        self.table.update(|it| it.attach(number, seen));
+    }
+
+    /// The clocks of those writers that are members' incarnations.
+    pub(crate) fn members_part(&self, clock: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
+        let of = self.starts().map(|number| (number, clock(number)));
+        of.filter(|(_, clock)| *clock > 0).collect()
+    }
+
+    /// Returns the clocks that this member can acknowledge: it and all of its guests have seen them.
+    pub(crate) fn seen(&self, state: &State) -> Vec<(u32, u64)> {
+        let mut seen = self.members_part(|number| self.held_with_keys(state, number));
+        for (writer_state, number) in self.table.writer_states.iter().zip(0u32..) {
+            if writer_state.announce.is_some()
+                || writer_state.is_over()
+                || !self.is_home_of(writer_state)
+            {
+                continue;
+            }
+            let theirs = self.seen_there(number);
+            for (writer, clock) in &mut seen {
+                *clock = of(theirs, *writer).min(*clock);
+            }
+        }
+        seen.retain(|(_, clock)| *clock > 0);
+        seen
+    }
+
+    /// Returns the clocks that a sponsored writer has seen at least. It reported them, or else its last
+    /// sponsor acknowledged them.
+    pub(crate) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
+        let told = self.table.told_by(number);
+        let home = self.table.writer_states[number as usize].home;
+        let home = home.map(|home| home.by.writer as usize);
+        let before = home.and_then(|home| self.table.writer_states[home].ack.as_ref());
+        match (told, before) {
+            (Some(seen), _) => seen,
+            (None, Some(ack)) => &ack.seen,
+            (None, None) => &[],
+        }
+    }
+
+    /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all
+    /// that are here. The first result is a number that grows with it.
+    pub(crate) fn progress(&self, state: &State, writer: &WriterId) -> (u64, bool) {
+        let number = state.number_of(writer).unwrap_or(OWN);
+        let theirs = self.seen_there(number);
+        let held = self.members_part(|number| state.clock_at(number));
+        let mut held = held.iter();
+        let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
+        (theirs.iter().map(|entry| entry.1).sum(), level)
+    }
 }
+
+#[cfg(test)]
+mod tests;

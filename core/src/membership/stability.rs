@@ -122,14 +122,14 @@ impl Membership {
             let number = state.number_of(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
-                let says = Statement::Floor(clock);
+                let statement = Statement::Floor(clock);
                 message
-                    .facts
-                    .update(|it| it.push(MembershipRecord { writer, says }));
+                    .records
+                    .update(|it| it.push(MembershipRecord { writer, statement }));
             }
         }
         message
-            .facts
+            .records
             .update(|it| it.sort_by_key(MembershipRecord::place));
     }
 
@@ -149,7 +149,7 @@ impl Membership {
             if seen(stamp.writer) >= stamp.clock {
                 return true;
             }
-            match self.table.cards[stamp.writer as usize].retired {
+            match self.table.writer_states[stamp.writer as usize].retired {
                 Some(retired) => stamp = retired.to,
                 None => return false,
             }
@@ -177,11 +177,15 @@ impl Membership {
             quorum.members.clear();
         }
         let starts = self.starts();
-        let cards = starts.map(|number| (&self.table.cards[number as usize], number));
-        let mut open = cards.filter(|(card, _)| card.retired.is_none());
-        quorum.firm = open.all(|(card, number)| {
+        let writer_states =
+            starts.map(|number| (&self.table.writer_states[number as usize], number));
+        let mut open = writer_states.filter(|(writer_state, _)| writer_state.retired.is_none());
+        quorum.firm = open.all(|(writer_state, number)| {
             // Other members may still find that it began from too old a state.
-            let announce = card.announce.as_ref().filter(|_| card.is_unsure());
+            let announce = writer_state
+                .announce
+                .as_ref()
+                .filter(|_| writer_state.is_unsure());
             let announce = announce.map(|it| Stamp {
                 writer: number,
                 clock: it.clock,
@@ -191,7 +195,7 @@ impl Membership {
             }
             let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
             let buried = |fence| seen(fence) && self.is_heir_told(state, &quorum, number);
-            card.fence.is_none_or(buried)
+            writer_state.fence.is_none_or(buried)
         });
         quorum.settled = quorum.firm && self.left_out(&quorum).next().is_none();
         quorum
@@ -199,9 +203,9 @@ impl Membership {
 
     /// The guests that were declared dead by a fence that not all counting incarnations have acknowledged.
     pub(crate) fn left_out(&self, quorum: &Quorum) -> impl Iterator<Item = u32> {
-        let left_out = self.ended_cards().filter(|(card, _)| {
-            let open = card.retired.is_none() && card.announce.is_none();
-            let fence = card.fence.filter(|_| open);
+        let left_out = self.ended_states().filter(|(writer_state, _)| {
+            let open = writer_state.retired.is_none() && writer_state.announce.is_none();
+            let fence = writer_state.fence.filter(|_| open);
             fence.is_some_and(|fence| !self.acknowledged(quorum, fence.by))
         });
         left_out.map(|(_, number)| number)
@@ -219,7 +223,7 @@ impl Membership {
 
     /// How much of a member's writer a member has acknowledged.
     pub(crate) fn seen_by(&self, quorum: &Quorum, member: u32, writer: u32) -> u64 {
-        match (member, &self.table.cards[member as usize].ack) {
+        match (member, &self.table.writer_states[member as usize].ack) {
             (OWN, _) => of(&quorum.own, writer),
             (_, Some(ack)) => ack.of(writer),
             (_, None) => 0,
@@ -230,7 +234,7 @@ impl Membership {
     pub(crate) fn acknowledged(&self, quorum: &Quorum, stamp: Stamp) -> bool {
         !quorum.members.is_empty()
             && quorum.members.iter().all(|&number| {
-                let ack = &self.table.cards[number as usize].ack;
+                let ack = &self.table.writer_states[number as usize].ack;
                 match (number, ack) {
                     (OWN, _) => self.covers(|writer| of(&quorum.own, writer), stamp),
                     (_, Some(ack)) => self.covers(|writer| ack.of(writer), stamp),
@@ -245,6 +249,16 @@ impl Membership {
         let settled = &self.table.settled;
         let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
         self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
+    }
+
+    /// Begins a collection, which finds out anew whether anything waits to be stable.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.table.update(|it| it.waiting = false);
+    }
+
+    /// Notes whether something waits to be stable.
+    pub(crate) fn note_waiting(&mut self, waits: bool) {
+        self.table.update(|it| it.waiting |= waits);
     }
 
     /// Whether this member waits for acknowledgements that it has not requested yet.
@@ -291,14 +305,14 @@ impl Membership {
     pub(crate) fn is_awaited(&self, seen: &[(u32, u64)]) -> bool {
         let before = self.acked();
         let mut due = false;
-        let ended = self.ended_cards().map(|it| it.1);
+        let ended = self.ended_states().map(|it| it.1);
         for number in self.starts().chain(ended) {
-            let card = &self.table.cards[number as usize];
+            let writer_state = &self.table.writer_states[number as usize];
             let newly = |stamp: Stamp| {
                 self.covers(|writer| of(seen, writer), stamp)
                     && !self.covers(|writer| of(&before, writer), stamp)
             };
-            let wanted = card
+            let wanted = writer_state
                 .ack
                 .as_ref()
                 .filter(|_| number != OWN && self.counts(number));
@@ -307,13 +321,14 @@ impl Membership {
                 clock,
             };
             due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
-            due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
+            due |= writer_state.retired.is_none()
+                && writer_state.fence.is_some_and(|fence| newly(fence.by));
             // A member's successor has to receive everything of it, and the others wait for that.
-            due |= card.fence.is_some() && of(seen, number) > of(&before, number);
+            due |= writer_state.fence.is_some() && of(seen, number) > of(&before, number);
             // A new incarnation waits for an acknowledgement of the others.
             due |= number != OWN
                 && self.counts(number)
-                && card
+                && writer_state
                     .announce
                     .as_ref()
                     .is_some_and(|it| newly(own(it.clock)));
@@ -368,11 +383,11 @@ impl Membership {
         let starts: Vec<u32> = self.starts().collect();
         for number in starts {
             let number = number as usize;
-            let card = &self.table.cards[number];
-            let clock = card.announce.as_ref().map_or(0, |it| it.clock);
-            if card.is_unsure() && self.table.settled[number] >= clock {
+            let writer_state = &self.table.writer_states[number];
+            let clock = writer_state.announce.as_ref().map_or(0, |it| it.clock);
+            if writer_state.is_unsure() && self.table.settled[number] >= clock {
                 self.table.update(|it| {
-                    it.cards[number].base = None;
+                    it.writer_states[number].base = None;
                     it.vouched.retain(|it| it.1 != number as u32);
                 });
             }
@@ -420,11 +435,12 @@ impl Membership {
     ) {
         self.table
             .update(|it| it.floor.resize(state.ids().len(), 0));
-        for fact in message.facts() {
-            if let Statement::Floor(clock) = fact.says
-                && !forgotten.contains(&(fact.writer as usize))
+        for record in message.records() {
+            if let Statement::Floor(clock) = record.statement
+                && !forgotten.contains(&(record.writer as usize))
             {
-                let number = self.number(state, message.delta.writers[fact.writer as usize].writer);
+                let number =
+                    self.number(state, message.delta.writers[record.writer as usize].writer);
                 self.table.update(|it| {
                     let floor = &mut it.floor[number as usize];
                     *floor = clock.max(*floor);
@@ -481,6 +497,15 @@ impl Membership {
         }
     }
 
+    /// Whether this replica, which no member has judged yet, began too early. At its first transaction it had
+    /// not seen the GC horizon of a complete message's sender.
+    pub(crate) fn began_before(&self, state: &State, message: &Message) -> bool {
+        let writer_state = &self.table.writer_states[OWN as usize];
+        let base = writer_state.base.as_deref().filter(|base| !base.is_empty());
+        let judged = writer_state.announce.is_some() || self.is_counted();
+        !judged && base.is_some_and(|base| !self.has_seen_floor(state, message, base))
+    }
+
     /// Whether these clocks cover everything that was collected here.
     pub(crate) fn covers_floor(&self, lows: &[u64]) -> bool {
         let mut floor = self.table.floor.iter().zip(0u32..);
@@ -494,12 +519,10 @@ impl Membership {
     /// 0 if the table has no clock for the writer.
     #[cfg(feature = "members")]
     pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
-        seen_by_all(&self.table.floor, &self.table.settled, writer)
+        let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
+        of(&self.table.floor).max(of(&self.table.settled))
     }
 }
 
-#[cfg(feature = "members")]
-pub(crate) fn seen_by_all(floor: &[u64], settled: &[u64], writer: u32) -> u64 {
-    let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-    of(floor).max(of(settled))
-}
+#[cfg(all(test, feature = "members"))]
+mod tests;

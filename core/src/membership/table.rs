@@ -4,7 +4,8 @@
 
 use super::index::Index;
 use super::stability::Prospect;
-use crate::message::records::{Configuration, Owner, Ruling, WriterState};
+use crate::membership::writer_state::WriterState;
+use crate::message::records::{Configuration, Owner, Ruling};
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::collections::VecDeque;
@@ -21,7 +22,7 @@ pub(crate) struct Attached {
 #[derive(Clone, Debug)]
 pub(crate) struct WriterTable {
     /// The writer states, by local number.
-    pub(crate) cards: Vec<WriterState>,
+    pub(crate) writer_states: Vec<WriterState>,
     /// Lists of numbers: members' starts, writers that are over, and writers that changed last.
     pub(crate) index: Index,
     /// The present configuration, with the stamp of its record.

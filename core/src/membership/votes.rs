@@ -15,6 +15,7 @@ use crate::error::{Error, MemberError, detail};
 use crate::layers::{Optional, State};
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
 use crate::state::page::OWN;
+use crate::state::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -29,6 +30,24 @@ pub(crate) enum Step {
 }
 
 impl Membership {
+    /// Puts a ruling forward, which the next rounds put to the vote.
+    pub(crate) fn put_forward(&mut self, ruling: Ruling) {
+        self.table.update(|it| {
+            it.proposal = Some(ruling);
+            it.asked = false;
+        });
+    }
+
+    /// Makes what was decided the present configuration, by an own transaction of this clock.
+    pub(crate) fn decide(&mut self, state: &mut State, clock: u64, next: Configuration) {
+        let by = Stamp { writer: OWN, clock };
+        self.table.update(|it| {
+            it.configuration = Some((by, next));
+            it.proposal = None;
+        });
+        self.made(state, clock);
+    }
+
     /// The members that were proposed here and are not decided on yet.
     pub(crate) fn proposal(&self) -> Option<&[Owner]> {
         self.table.proposal.as_ref().map(|it| &*it.members)
@@ -46,12 +65,12 @@ impl Membership {
     /// part of. By then they no longer count the old vote.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
         let members = self.configuration().map_or(0, |it| it.members.len());
-        let card = &self.table.cards[OWN as usize];
-        let Some(announce) = card.announce.as_ref().filter(|_| self.is_member()) else {
+        let writer_state = &self.table.writer_states[OWN as usize];
+        let Some(announce) = writer_state.announce.as_ref().filter(|_| self.is_member()) else {
             return false;
         };
         let knows = |number: u32| {
-            let ack = &self.table.cards[number as usize].ack;
+            let ack = &self.table.writer_states[number as usize].ack;
             number != OWN
                 && self.counts(number)
                 && ack
@@ -154,7 +173,7 @@ impl Membership {
 
     /// The owner of the incarnation with this local number.
     pub(crate) fn owner_of(&self, number: u32) -> Option<Owner> {
-        let announce = self.table.cards[number as usize].announce.as_ref();
+        let announce = self.table.writer_states[number as usize].announce.as_ref();
         announce.map(|it| it.owner)
     }
 
@@ -166,10 +185,10 @@ impl Membership {
     }
 
     pub(crate) fn vote_of(&self, owner: &Owner, era: u64, number: u64) -> Option<&Vote> {
-        let cards = self.incarnations(owner);
-        let cards = cards.map(|number| &self.table.cards[number as usize]);
-        let cards = cards.filter(|card| !card.is_over());
-        let votes = cards.filter_map(|card| card.vote.as_deref());
+        let writer_states = self.incarnations(owner);
+        let writer_states = writer_states.map(|number| &self.table.writer_states[number as usize]);
+        let writer_states = writer_states.filter(|writer_state| !writer_state.is_over());
+        let votes = writer_states.filter_map(|writer_state| writer_state.vote.as_deref());
         let votes = votes.filter(|vote| (vote.era, vote.number) == (era, number));
         votes.max_by_key(|vote| (vote.promised, vote.accepted.as_ref().map(|it| it.0)))
     }

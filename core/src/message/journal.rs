@@ -170,3 +170,6 @@ impl EarlierWriter {
         self.journal.last()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,15 +15,15 @@
 //! Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
-use crate::bounds::TRANSACTION_OPS_MAX;
-use crate::error::{Error, MemberError, QuotaError, Short, WriteError};
-use crate::layers::{Optional, State};
+use crate::error::{Error, MemberError, QuotaError, Short};
+use crate::layers::State;
 use crate::ledger::Holding;
 use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
 };
+use crate::replica::Savepoint;
 use crate::state::keys::KeyId;
-use crate::state::operation::{Draft, Op};
+use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -356,7 +356,12 @@ impl QuotaPreview<'_, '_> {
         check_name(name).ok()?;
         let account = self.account(name)?;
         let value = |key: &str| self.transaction.value(key);
-        Some(self.transaction.replica.quota().budget_of(&account, &value))
+        Some(
+            self.transaction
+                .replica()
+                .quota()
+                .budget_of(&account, &value),
+        )
     }
 
     /// The keys of the budget with this name. The budget with a cap comes first.
@@ -370,9 +375,6 @@ impl QuotaPreview<'_, '_> {
         both.find(|it| self.transaction.value(&it.key()).is_some())
     }
 }
-
-/// Earlier versions of drafts, `None` where there was no draft.
-pub(super) type Saved = Vec<(KeyId, Option<Draft>)>;
 
 impl QuotaTransaction<'_, '_> {
     /// Makes an operation on a budget, after the earlier operations of the transaction.
@@ -411,61 +413,29 @@ impl QuotaTransaction<'_, '_> {
     /// drafts.
     fn all_or_nothing(
         &mut self,
-        make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
+        make: impl FnOnce(&mut Self, &mut Savepoint) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (ops, did, uses) = (
-            self.transaction.ops,
-            self.transaction.did.len(),
-            self.transaction.quota.uses.len(),
-        );
-        let mut saved = Saved::new();
+        let uses = self.transaction.noted().uses.len();
+        let mut saved = self.transaction.savepoint();
         let done = make(self, &mut saved);
-        if done.is_ok() {
-            return done;
+        if done.is_err() {
+            self.transaction.go_back(saved);
+            self.transaction.noted_mut().uses.truncate(uses);
         }
-        for (handle, draft) in saved.into_iter().rev() {
-            let Ok(at) = self
-                .transaction
-                .drafts
-                .binary_search_by_key(&handle, |it| it.handle)
-            else {
-                continue;
-            };
-            match draft {
-                Some(draft) => self.transaction.drafts[at] = draft,
-                None => {
-                    self.transaction.drafts.remove(at);
-                    self.transaction.replica.state.forget_unused(handle);
-                }
-            }
-        }
-        self.transaction.did.update(|it| it.truncate(did));
-        self.transaction.quota.uses.truncate(uses);
-        self.transaction.ops = ops;
         done
     }
 
-    fn make_flow(&mut self, name: &str, flow: Flow, saved: &mut Saved) -> Result<(), Error> {
+    fn make_flow(&mut self, name: &str, flow: Flow, saved: &mut Savepoint) -> Result<(), Error> {
         check_name(name)?;
-        self.transaction.ops += 1;
-        if self.transaction.ops > TRANSACTION_OPS_MAX {
-            return Err(WriteError::TransactionTooLarge {
-                ops: self.transaction.ops,
-            }
-            .into());
-        }
-        if !self.transaction.replica.members().is_member() {
+        self.transaction.count_op()?;
+        if !self.transaction.replica().members().is_member() {
             return Err(MemberError::NotAMember.into());
         }
         let amount = flow.amount();
         let by = i64::try_from(amount).map_err(|_| QuotaError::AmountRange { amount })?;
         if let Some(writer) = flow.to()
-            && (writer == self.transaction.replica.writer()
-                || !self
-                    .transaction
-                    .replica
-                    .membership
-                    .is_counted_member(&self.transaction.replica.state, &writer))
+            && (writer == self.transaction.replica().writer()
+                || !self.transaction.replica().has_counted_member(&writer))
         {
             return Err(MemberError::UnknownWriter { writer }.into());
         }
@@ -489,13 +459,11 @@ impl QuotaTransaction<'_, '_> {
         for (part, by) in steps {
             let handle = self.add_to(&account.key_of(part), by, saved)?;
             if uses && by < 0 && matches!(part, Part::Rights(_) | Part::Room(_)) {
-                self.transaction
-                    .quota
-                    .uses
-                    .push((handle, by.unsigned_abs()));
+                let uses = &mut self.transaction.noted_mut().uses;
+                uses.push((handle, by.unsigned_abs()));
             }
         }
-        self.transaction.quota.leases |= leases;
+        self.transaction.noted_mut().leases |= leases;
         Ok(())
     }
 
@@ -528,7 +496,7 @@ impl QuotaTransaction<'_, '_> {
             Part::Value | Part::Floor | Part::Cap | Part::Leased(..) => return Ok(()),
         };
         let own = value(part);
-        if own >= i128::from(asked) && self.transaction.replica.quota.pending.is_empty() {
+        if own >= i128::from(asked) && self.transaction.replica().quota.pending.is_empty() {
             return Ok(());
         }
         let pending = self.read().pending_of(&account.key_of(part));
@@ -549,26 +517,13 @@ impl QuotaTransaction<'_, '_> {
         })
     }
 
-    pub(super) fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<KeyId, Error> {
-        let replica = &mut *self.transaction.replica;
-        let handle = replica.state.key_id(key)?;
-        let known = self
-            .transaction
-            .drafts
-            .binary_search_by_key(&handle, |it| it.handle);
-        saved.push((
-            handle,
-            known.ok().map(|at| self.transaction.drafts[at].clone()),
-        ));
-        let at = replica.state.draft_of(&mut self.transaction.drafts, handle);
-        let draft = &mut self.transaction.drafts[at];
-        let done = replica.step(
-            draft,
-            self.transaction.clock,
-            Op::Add(by),
-            &mut self.transaction.did,
-        );
-        done.map(|_| handle)
+    pub(super) fn add_to(
+        &mut self,
+        key: &str,
+        by: i64,
+        saved: &mut Savepoint,
+    ) -> Result<KeyId, Error> {
+        self.transaction.step(key, Op::Add(by), saved)
     }
 }
 

@@ -35,7 +35,7 @@ impl QuotaRef<'_> {
             return false;
         };
         for _ in 0..HEIRS_MAX {
-            match self.membership.table.cards[at as usize].retired {
+            match self.membership.writer(at).retired {
                 Some(retired) => at = retired.to.writer,
                 None => return at == OWN,
             }

@@ -153,8 +153,8 @@ impl QuotaTransaction<'_, '_> {
     /// [`LEASED_NAME_BYTES_MAX`](crate::bounds::LEASED_NAME_BYTES_MAX). After an error, the transaction is as
     /// it was before and may go on.
     pub fn lease(&mut self, name: &str, id: LeaseId, ms: u64, amount: u64) -> Result<Lease, Error> {
-        let until = lease_until(self.transaction.replica.state.time(), ms)?;
-        let own = self.transaction.replica.writer();
+        let until = lease_until(self.transaction.replica().state.time(), ms)?;
+        let own = self.transaction.replica().writer();
         let known = self.read().leases_of(name);
         if let Some(lease) = known.into_iter().find(|it| (it.id, it.writer) == (id, own)) {
             return Ok(lease);
@@ -170,13 +170,13 @@ impl QuotaTransaction<'_, '_> {
 
     /// The rest of a lease here. Parts that come back earlier are first.
     fn lease_parts(&self, account: &Account<'_>, id: LeaseId) -> Vec<(Part, i64)> {
-        let own = Some(self.transaction.replica.writer());
+        let own = Some(self.transaction.replica().writer());
         let leases = self
             .transaction
-            .replica
+            .replica()
             .state
             .index()
-            .leases_of(self.transaction.replica.state.keys(), account.name);
+            .leases_of(self.transaction.replica().state.keys(), account.name);
         let parts = leases.filter_map(|(_, it)| match it.part {
             Part::Leased(_, lease)
                 if lease.id == id && it.capped == account.capped && it.part.holder() == own =>
@@ -202,7 +202,7 @@ impl QuotaTransaction<'_, '_> {
         flow: Flow,
         by: i64,
     ) -> Result<Vec<(Part, i64)>, Error> {
-        let own = self.transaction.replica.writer();
+        let own = self.transaction.replica().writer();
         let mut steps = flow.steps(own, account.capped, by);
         match flow {
             Flow::SpendLeased { id, .. } => {

@@ -19,8 +19,8 @@ mod over;
 pub(super) use over::is_over;
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
-use crate::bounds::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
-use crate::error::{Error, MemberError, QuotaError, Short, WriteError};
+use crate::bounds::{LIMITS_MAX, SKEW_MS_MAX};
+use crate::error::{Error, MemberError, QuotaError, Short};
 use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
     share_key,
@@ -91,7 +91,7 @@ fn share(configuration: &Configuration, owner: &Owner, limit: &Limit) -> u64 {
 impl Periods {
     /// Stores the present configuration. It follows the stored ones, or replaces them if its number does not.
     pub(super) fn note_configuration(&mut self, membership: &Membership) {
-        let Some((_, present)) = &membership.table.configuration else {
+        let Some((_, present)) = membership.stamped_configuration() else {
             return;
         };
         let decided = &mut self.decided;
@@ -202,11 +202,7 @@ impl<'a> QuotaRef<'a> {
         if begins > began.saturating_add(SKEW_MS_MAX) {
             return true;
         }
-        let over = |number| {
-            self.membership.table.cards[number as usize]
-                .retired
-                .is_some()
-        };
+        let over = |number| self.membership.writer(number).retired.is_some();
         self.membership
             .is_sure_member(self.state, &self.state.writer())
             && self
@@ -326,13 +322,16 @@ impl<'a> QuotaRef<'a> {
     }
 
     fn is_known_to_all(self) -> bool {
-        let Some((by, present)) = &self.membership.table.configuration else {
+        let Some((by, present)) = self.membership.stamped_configuration() else {
             return false;
         };
         // A removed owner may lack the configuration and go on, until its writers have retired.
         let is_out = self.membership.starts().any(|number| {
-            let card = &self.membership.table.cards[number as usize];
-            let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
+            let writer_state = self.membership.writer(number);
+            let announce = writer_state
+                .announce
+                .as_ref()
+                .filter(|_| writer_state.retired.is_none());
             announce.is_some_and(|it| !present.has(&it.owner))
         });
         let quorum = self.membership.quorum(self.state);
@@ -492,9 +491,9 @@ impl QuotaPreview<'_, '_> {
     /// # Errors
     /// As [`QuotaRef::period`].
     pub fn period(self, key: &str) -> Result<Period, Error> {
-        let mut period = self.transaction.replica.quota().period(key)?;
-        let rights = rights_key(self.transaction.replica.writer(), &period.name);
-        let before = self.transaction.replica.value(&rights).unwrap_or(0);
+        let mut period = self.transaction.replica().quota().period(key)?;
+        let rights = rights_key(self.transaction.replica().writer(), &period.name);
+        let before = self.transaction.replica().value(&rights).unwrap_or(0);
         // A share that was not brought in yet counts, because it can be brought in.
         period.left.here -= before - self.transaction.value(&rights).unwrap_or(0);
         Ok(period)
@@ -511,29 +510,26 @@ impl QuotaTransaction<'_, '_> {
     /// [`WriteError::TransactionTooLarge`]. For a key, the errors of [`QuotaRef::period`]. After an error,
     /// the transaction is as it was before and may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
-        let ops = self.transaction.ops + 1;
-        if ops > TRANSACTION_OPS_MAX {
-            return Err(WriteError::TransactionTooLarge { ops }.into());
-        }
-        if !self.transaction.replica.members().is_member() {
+        self.transaction.room_for(1)?;
+        if !self.transaction.replica().members().is_member() {
             return Err(MemberError::NotAMember.into());
         }
         let by = i64::try_from(cost).map_err(|_| QuotaError::AmountRange { amount: cost })?;
         let Period {
             name: period, left, ..
         } = self.preview().period(key)?;
-        let rights = rights_key(self.transaction.replica.writer(), &period);
+        let rights = rights_key(self.transaction.replica().writer(), &period);
         let here = self.transaction.value(&rights).unwrap_or(0);
         if here < i128::from(cost) {
             let (asked, held) = (cost, left);
             return Err(QuotaError::LimitReached(Box::new(Short { asked, held })).into());
         }
         if cost > 0 {
-            let handle = self.add_to(&rights, -by, &mut Vec::new())?;
-            self.transaction.quota.uses.push((handle, cost));
+            let mut saved = self.transaction.savepoint();
+            let handle = self.add_to(&rights, -by, &mut saved)?;
+            self.transaction.noted_mut().uses.push((handle, cost));
         }
-        self.transaction.ops = ops;
-        Ok(())
+        self.transaction.count_op()
     }
 }
 

@@ -23,8 +23,8 @@ pub(crate) use watch::Watching;
 pub use watch::{Reached, Watched};
 
 use super::{QuotaMut, QuotaRef, QuotaTransaction};
-use crate::bounds::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX, TRANSACTION_OPS_MAX};
-use crate::error::{Error, MemberError, QuotaError, WriteError};
+use crate::bounds::{NUMBERS_AT_ONCE_MAX, SEQUENCE_NUMBER_MAX};
+use crate::error::{Error, MemberError, QuotaError};
 use crate::ledger::sequence::{Piece, SequenceKey, check_sequence};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -425,7 +425,7 @@ impl QuotaTransaction<'_, '_> {
     /// is as it was before and may go on.
     pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
         check_sequence(name)?;
-        let piece = Piece::Rest(self.transaction.replica.writer());
+        let piece = Piece::Rest(self.transaction.replica().writer());
         let key = SequenceKey { piece, name }.key();
         if self.read().sequence(name).is_some() || self.transaction.value(&key).is_some() {
             return Err(QuotaError::SequenceExists.into());
@@ -435,20 +435,13 @@ impl QuotaTransaction<'_, '_> {
 
     /// Makes an operation on a counter of a sequence.
     fn draw_on(&mut self, key: &str, op: Op) -> Result<(), Error> {
-        let ops = self.transaction.ops + 1;
-        if ops > TRANSACTION_OPS_MAX {
-            return Err(WriteError::TransactionTooLarge { ops }.into());
-        }
-        if !self.transaction.replica.members().is_member() {
+        self.transaction.room_for(1)?;
+        if !self.transaction.replica().members().is_member() {
             return Err(MemberError::NotAMember.into());
         }
-        let replica = &mut *self.transaction.replica;
-        let handle = replica.state.key_id(key)?;
-        let at = replica.state.draft_of(&mut self.transaction.drafts, handle);
-        let draft = &mut self.transaction.drafts[at];
-        replica.step(draft, self.transaction.clock, op, &mut self.transaction.did)?;
-        self.transaction.ops = ops;
-        Ok(())
+        let mut saved = self.transaction.savepoint();
+        self.transaction.step(key, op, &mut saved)?;
+        self.transaction.count_op()
     }
 
     /// Hands out the next number of a sequence that is here, together with the other operations of the
@@ -462,41 +455,34 @@ impl QuotaTransaction<'_, '_> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
             return Err(match self.read().sequence(name) {
-                _ if !self.transaction.replica.members().is_member() => {
-                    Error::from(MemberError::NotAMember)
+                _ if !self.transaction.replica().members().is_member() => {
+                    MemberError::NotAMember.into()
                 }
-                Some(_) => Error::from(QuotaError::NumbersShort),
-                None => Error::from(QuotaError::NoSequence),
+                Some(_) => QuotaError::NumbersShort.into(),
+                None => QuotaError::NoSequence.into(),
             });
         };
-        let holder = self.transaction.replica.writer();
+        let holder = self.transaction.replica().writer();
         let piece = Piece::Range { holder, end };
         let last = number + 1 == end;
         let op = if last { Op::Delete } else { Op::Add(-1) };
         // Both operations are made, or neither.
-        if self.transaction.ops + 2 > TRANSACTION_OPS_MAX {
-            return Err(WriteError::TransactionTooLarge {
-                ops: self.transaction.ops + 2,
-            }
-            .into());
-        }
+        self.transaction.room_for(2)?;
         self.draw_on(&SequenceKey { piece, name }.key(), op)?;
         self.note_watched(name, number)?;
         let name = name.into();
-        self.transaction
-            .quota
-            .draws
-            .push(Draw { name, end, number });
+        let draws = &mut self.transaction.noted_mut().draws;
+        draws.push(Draw { name, end, number });
         Ok(number)
     }
 
     /// The next number that may be handed out here, and the end of its range.
     fn next_number(&self, name: &str) -> Option<(u64, u64)> {
-        let numbers = &self.transaction.replica.quota.sequences;
+        let numbers = &self.transaction.replica().quota.sequences;
         let own = numbers.own.get(name);
-        let own = own.filter(|_| numbers.by == Some(self.transaction.replica.writer()))?;
+        let own = own.filter(|_| numbers.by == Some(self.transaction.replica().writer()))?;
         let mut sure = own.ranges.iter().filter(|it| it.1.sure).map(|(end, left)| {
-            let drawn = self.transaction.quota.draws.iter().rev();
+            let drawn = self.transaction.noted().draws.iter().rev();
             let mut drawn = drawn.filter(|it| it.end == *end && it.name == name);
             (*end, drawn.next().map_or(left.next, |it| it.number + 1))
         });

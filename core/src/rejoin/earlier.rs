@@ -109,9 +109,9 @@ impl Rejoin {
         }
         // Members wait also for a writer without transactions, once it was admitted. The process may end
         // before it learns of the admission.
-        let taken_in = members.table.cards[OWN as usize].intro.is_some();
+        let taken_in = members.writer(OWN).intro.is_some();
         let waited =
-            members.table.early || taken_in && members.is_waited_for(state, &state.writer());
+            members.is_early() || taken_in && members.is_waited_for(state, &state.writer());
         let waited = state.clock() == 0 && waited;
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
             kept.push(EarlierWriter::new(state.writer(), journal));
@@ -238,8 +238,9 @@ impl Rejoin {
     pub(crate) fn holds_buried(&self, state: &State, members: &Membership) -> bool {
         self.earlier.iter().any(|it| {
             let number = state.number_of(&it.writer);
-            let card = number.map(|number| &members.table.cards[number as usize]);
-            card.is_some_and(|card| card.is_burial()) && state.held(&it.writer) > 0
+            let writer_state = number.map(|number| members.writer(number));
+            writer_state.is_some_and(|writer_state| writer_state.is_burial())
+                && state.held(&it.writer) > 0
         })
     }
 
@@ -293,7 +294,7 @@ impl Rejoin {
                 if let Some(survivors) = survivors {
                     earlier.journal.survivors = survivors;
                 }
-                earlier.unsure |= members.table.cards[number as usize].is_unsure();
+                earlier.unsure |= members.writer(number).is_unsure();
             });
         }
     }

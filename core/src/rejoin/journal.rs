@@ -71,14 +71,9 @@ impl Rejoin {
     pub(crate) fn held_by_member(&mut self, state: &State, members: &mut Membership, clock: u64) {
         let own = state.clock_at(OWN);
         self.journal.update(|it| it.drop_upto(clock.min(own)));
-        // A member judged this guest by its base when it admitted the guest. A replica that does not have the
-        // guest now has forgotten it.
-        members.table.update(|it| {
-            let card = &mut it.cards[OWN as usize];
-            if clock > 0 && card.announce.is_none() && card.intro.is_some() {
-                card.base = None;
-            }
-        });
+        if clock > 0 {
+            members.note_held_by_member();
+        }
     }
 
     /// Drops the journal of a sole member, because no other replica can end its writer. After a forced change
@@ -180,8 +175,8 @@ impl Rejoin {
             let Some(number) = state.number_of(&it.writer) else {
                 continue;
             };
-            let card = &members.table.cards[number as usize];
-            let given_up = card.fence.is_some() || card.retired.is_some();
+            let writer_state = members.writer(number);
+            let given_up = writer_state.fence.is_some() || writer_state.retired.is_some();
             if given_up || state.clock_at(number) < it.clock {
                 continue;
             }

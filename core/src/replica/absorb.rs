@@ -4,12 +4,11 @@
 //! read subtracts the same amount from the retired slot ([`counter`]). A writer is ready once its end is
 //! certain, and once its keyed transactions are [stable](crate::membership::stability).
 
-#[cfg(test)]
-use super::Replica;
-use super::{MembersMut, QuotaHooks};
+use super::{MembersMut, QuotaHooks, Replica};
 use crate::error::Error;
 use crate::layers::Quota;
-use crate::message::records::{Retired, Statement, WriterState};
+use crate::membership::writer_state::WriterState;
+use crate::message::records::{Retired, Statement};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
@@ -44,34 +43,9 @@ impl MembersMut<'_> {
         Ok(taken)
     }
 
+    /// Retires the writers that are ready, all by one transaction. Skips those whose totals do not fit.
     fn retire_ready(&mut self) -> Result<usize, Error> {
-        let quorum = self.replica.membership.quorum(&self.replica.state);
-        let ready = |(card, number): (&WriterState, u32)| {
-            let over = match card.fence {
-                // A member that has acknowledged the fence accepts more of the writer only from members.
-                Some(fence) => {
-                    quorum.firm && self.replica.membership.acknowledged(&quorum, fence.by)
-                }
-                None => card.bye.is_some(),
-            };
-            // Operations of other writers under the same keys must be here.
-            let free = over
-                && self.replica.idempotency.is_keyed_stable(
-                    &self.replica.membership,
-                    &quorum,
-                    number,
-                );
-            let mine = number != OWN
-                && card.retired.is_none()
-                && self.replica.membership.absorber_of(card) == Some(OWN);
-            (free && mine).then_some(number)
-        };
-        let ready: Vec<u32> = self
-            .replica
-            .membership
-            .ended_cards()
-            .filter_map(ready)
-            .collect();
+        let mut ready = self.ready_to_retire();
         let mut chosen = alloc::vec![false; self.replica.state.ids().len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {
@@ -80,9 +54,8 @@ impl MembersMut<'_> {
         };
         let stuck = self.misfits(&parts);
         stuck.iter().for_each(|it| chosen[*it as usize] = false);
-        self.replica.membership.change(|it| it.stuck = stuck.len());
-        let ready = ready.into_iter().filter(|it| chosen[*it as usize]);
-        let ready: Vec<u32> = ready.collect();
+        self.replica.membership.note_stuck(stuck.len());
+        ready.retain(|it| chosen[*it as usize]);
         if ready.is_empty() {
             return Ok(0);
         }
@@ -93,17 +66,48 @@ impl MembersMut<'_> {
             self.replica.state.put_slots(*handle, slots);
             self.replica.state.forget_unused(*handle);
         }
-        let to = Stamp { writer: OWN, clock };
-        for number in &ready {
-            let upto = self.replica.state.clock_at(*number);
-            self.replica.membership.note(
-                &self.replica.state,
-                *number,
-                Statement::Retired(Retired { to, upto }),
-            );
-        }
-        self.replica.membership.made(&mut self.replica.state, clock);
+        self.note_retired(&ready, clock);
         Ok(ready.len())
+    }
+
+    /// The writers that this replica may retire now, by local number, ascending.
+    fn ready_to_retire(&self) -> Vec<u32> {
+        let Replica {
+            state,
+            membership,
+            idempotency,
+            ..
+        } = &*self.replica;
+        let quorum = membership.quorum(state);
+        let is_ready = |writer_state: &WriterState, number: u32| {
+            let over = match writer_state.fence {
+                // A member that has acknowledged the fence accepts more of the writer only from members.
+                Some(fence) => quorum.firm && membership.acknowledged(&quorum, fence.by),
+                None => writer_state.bye.is_some(),
+            };
+            // Operations of other writers under the same keys must be here.
+            over && idempotency.is_keyed_stable(membership, &quorum, number)
+                && number != OWN
+                && writer_state.retired.is_none()
+                && membership.absorber_of(writer_state) == Some(OWN)
+        };
+        let ended = membership.ended_states();
+        let ready = ended.filter(|(writer_state, number)| is_ready(writer_state, *number));
+        ready.map(|it| it.1).collect()
+    }
+
+    /// Records, by the own transaction of this clock, that these writers are retired.
+    fn note_retired(&mut self, writers: &[u32], clock: u64) {
+        let Replica {
+            state, membership, ..
+        } = &mut *self.replica;
+        let to = Stamp { writer: OWN, clock };
+        for number in writers {
+            let upto = state.clock_at(*number);
+            let retired = Statement::Retired(Retired { to, upto });
+            membership.note(state, *number, retired);
+        }
+        membership.made(state, clock);
     }
 
     /// Each counter in which a writer of `ready` has a slot. `chosen` marks the same writers by number.

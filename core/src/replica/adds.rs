@@ -60,13 +60,13 @@ impl Replica {
             && !self.state.is_own_reworked_since(&mark.state)
             && known
                 == (
-                    self.membership.table.remembered,
+                    self.membership.remembered_count(),
                     self.rejoin.earlier_clocks(),
                 )
             && raised.is_some_and(|raised| raised == [OWN])
             && self
                 .membership
-                .facts_since(mark.state.epoch, &lows)
+                .records_since(mark.state.epoch, &lows)
                 .is_empty()
             && mark.keyed.is_last(&self.idempotency)
     }

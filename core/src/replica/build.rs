@@ -3,8 +3,7 @@
 mod since;
 
 use super::Replica;
-use crate::idempotency::{KeyedMark, KeyedOps, KeyedScan};
-use crate::layers::{GUESTS, GuestPart, MEMBERS, Optional};
+use crate::layers::{GUESTS, GuestPart, KeyedMark, KeyedOps, KeyedScan, MEMBERS, Optional};
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfEarlier;
@@ -12,6 +11,7 @@ use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::sheet::Sheet;
 use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use alloc::vec::Vec;
 
 /// A place in a replica's history of changes: see [`Replica::since`].
@@ -46,6 +46,20 @@ struct Said<'a, L> {
     changed: u64,
 }
 
+/// The parts of the last chunk of a transfer, beside its counters.
+struct LastChunk<'a> {
+    /// The vector that the transfer is for.
+    since: &'a VersionVector,
+    /// The clocks beyond which the transfer has records, by local number.
+    lows: &'a Vec<u64>,
+    /// Whether the transfer has some writers only.
+    only: bool,
+    /// The keyed operations of this chunk.
+    ops: KeyedOps,
+    /// Whether the receiver stores keyed operations.
+    wanted: bool,
+}
+
 impl Replica {
     /// Everything that this replica has beyond `since`. From [`VersionVector::default`], this is the full
     /// state.
@@ -74,7 +88,9 @@ impl Replica {
     /// as it can.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut state = self.delta(&VersionVector::default());
-        state.facts.update(|it| it.retain(|fact| !fact.is_local()));
+        state
+            .records
+            .update(|it| it.retain(|record| !record.is_local()));
         state.keyed = GuestPart::default();
         state.encode()
     }
@@ -83,10 +99,7 @@ impl Replica {
     pub(super) fn tell_store(&self, message: &mut Message) {
         if GUESTS {
             message.returns.set(self.membership.remembered(u64::MAX));
-            message.gaps = self
-                .membership
-                .configuration()
-                .map(|_| self.membership.table.gaps);
+            message.gaps = self.membership.memory_gaps();
             let kept = self
                 .rejoin
                 .to_keep(&self.state, &self.membership, 0, OfEarlier::All);
@@ -125,41 +138,14 @@ impl Replica {
             (ops, more) = keyed.step((&self.idempotency, &self.state), &mut picked.lows, rest);
         }
         if picked.stopped == END && !more {
-            let mut base = match only {
-                true => self.told_of(since, lows),
-                false => self.membership.lows(&self.state, since),
+            let last = LastChunk {
+                since,
+                lows,
+                only,
+                ops,
+                wanted: keyed.is_wanted(),
             };
-            for (base, low) in base.iter_mut().zip(lows) {
-                *base = (*low).min(*base);
-            }
-            // A keyed operation that arrived late may be older than that.
-            for by in ops.iter().filter_map(|op| op.by) {
-                let base = &mut base[by.writer as usize];
-                *base = (by.clock - 1).min(*base);
-            }
-            if only {
-                let said = base.clone();
-                let seen = self.built_on(since, lows);
-                for (base, seen) in base.iter_mut().zip(&seen) {
-                    *base = (*seen).min(*base);
-                }
-                let said = Said {
-                    lows: &said,
-                    changed: 0,
-                };
-                let message = self.assemble(&selection, Some(said), picked.handles, &base);
-                return (self.build_on(message, lows, &seen), None);
-            }
-            // All records, not only those that are new since this scan began.
-            let said = Said {
-                lows: &base,
-                changed: 0,
-            };
-            let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
-            self.membership.tell_horizon(&self.state, &mut message);
-            self.put_keyed(&mut message, ops);
-            message.keyless |= message.is_closed() && !keyed.is_wanted();
-            return (message, None);
+            return (self.last_chunk(&selection, picked.handles, last), None);
         }
         let mut message = self.assemble(&selection, None, picked.handles, &picked.lows);
         if only {
@@ -167,6 +153,71 @@ impl Replica {
         }
         self.put_keyed(&mut message, ops);
         (message, Some(picked.stopped))
+    }
+
+    /// The last chunk of a transfer, with these counters.
+    #[inline(always)]
+    fn last_chunk(
+        &self,
+        selection: &Selection<'_, Vec<u64>>,
+        handles: Vec<u32>,
+        last: LastChunk<'_>,
+    ) -> Message {
+        let base = self.base_of(&last);
+        if last.only {
+            return self.last_of_some(selection, handles, &last, base);
+        }
+        // All records, not only those that are new since this scan began.
+        let said = Said {
+            lows: &base,
+            changed: 0,
+        };
+        let mut message = self.assemble(selection, Some(said), handles, &base);
+        self.membership.tell_horizon(&self.state, &mut message);
+        self.put_keyed(&mut message, last.ops);
+        message.keyless |= message.is_closed() && !last.wanted;
+        message
+    }
+
+    /// The low clocks of the table in a last chunk. They are lower than `since` where the transfer has older
+    /// records.
+    #[inline(always)]
+    fn base_of(&self, last: &LastChunk<'_>) -> Vec<u64> {
+        let mut base = match last.only {
+            true => self.told_of(last.since, last.lows),
+            false => self.membership.lows(&self.state, last.since),
+        };
+        for (base, low) in base.iter_mut().zip(last.lows) {
+            *base = (*low).min(*base);
+        }
+        // A keyed operation that arrived late may be older than that.
+        for by in last.ops.iter().filter_map(|op| op.by) {
+            let base = &mut base[by.writer as usize];
+            *base = (by.clock - 1).min(*base);
+        }
+        base
+    }
+
+    /// The last chunk of a message that has some writers only, from the low clocks `base`.
+    #[inline(always)]
+    fn last_of_some(
+        &self,
+        selection: &Selection<'_, Vec<u64>>,
+        handles: Vec<u32>,
+        last: &LastChunk<'_>,
+        mut base: Vec<u64>,
+    ) -> Message {
+        let lows = base.clone();
+        let seen = self.built_on(last.since, last.lows);
+        for (base, seen) in base.iter_mut().zip(&seen) {
+            *base = (*seen).min(*base);
+        }
+        let said = Said {
+            lows: &lows,
+            changed: 0,
+        };
+        let message = self.assemble(selection, Some(said), handles, &base);
+        self.build_on(message, last.lows, &seen)
     }
 
     /// The version vector by local number.
@@ -236,41 +287,59 @@ impl Replica {
             .gather(selection, &mut handles, &mut message.delta);
         // Before the space has members, a message has no membership records, whatever peers have sent.
         let closed = GUESTS && self.membership.configuration().is_some();
-        let mut facts: GuestPart<Vec<MembershipRecord>> = GuestPart::default();
-        if let Some(said) = said.filter(|_| closed) {
-            facts.set(self.membership.facts_since(said.changed, said.lows));
-            for fact in facts.iter() {
-                let by = fact.stamp().writer;
-                named.set(by, said.lows.at(by));
-                fact.clone().renumber(|number| {
-                    let held = self.state.clock_at(number);
-                    named.set(number, held.min(named.at(number)));
-                    number
-                });
-            }
-        }
+        let said = said.filter(|_| closed);
+        let records = said.map(|said| self.said(&said, &mut named));
         // An admitted writer may have made nothing yet.
-        let taken_in =
-            |number: u32| closed && self.membership.table.cards[number as usize].intro.is_some();
+        let taken_in = |number: u32| closed && self.membership.writer(number).intro.is_some();
         let table = (base, &named);
         let index = self
             .state
             .assemble(selection, &handles, &mut message.delta, table, &taken_in);
         if GUESTS {
-            if let Some(facts) = facts.get_mut() {
-                for fact in facts.iter_mut() {
-                    fact.renumber(|number| index.at(number));
-                }
-                facts.sort_by_key(MembershipRecord::place);
-            }
-            message.facts = facts;
-            message.closed = closed;
-            message.keyless = closed && !MEMBERS;
-            if closed {
-                self.membership.tell_lacking(&self.state, &mut message);
-            }
+            self.put_records(&mut message, records.unwrap_or_default(), closed, &index);
         }
         message
+    }
+
+    /// The selected membership records. Enters the writers that they name into `named`, with low clocks.
+    #[inline(always)]
+    fn said<L: Sheet<u64>>(
+        &self,
+        said: &Said<'_, L>,
+        named: &mut L::Like<u64>,
+    ) -> Vec<MembershipRecord> {
+        let records = self.membership.records_since(said.changed, said.lows);
+        for record in &records {
+            let by = record.stamp().writer;
+            named.set(by, said.lows.at(by));
+            record.clone().renumber(|number| {
+                let held = self.state.clock_at(number);
+                named.set(number, held.min(named.at(number)));
+                number
+            });
+        }
+        records
+    }
+
+    /// Puts membership records into a message, whose table has each writer at the place that `index` says.
+    #[inline(always)]
+    fn put_records(
+        &self,
+        message: &mut Message,
+        mut records: Vec<MembershipRecord>,
+        closed: bool,
+        index: &impl Sheet<u32>,
+    ) {
+        for record in &mut records {
+            record.renumber(|number| index.at(number));
+        }
+        records.sort_by_key(MembershipRecord::place);
+        message.records.set(records);
+        message.closed = closed;
+        message.keyless = closed && !MEMBERS;
+        if closed {
+            self.membership.tell_lacking(&self.state, message);
+        }
     }
 }
 

@@ -121,7 +121,7 @@ fn nothing_that_changed_is_left_out() {
 /// Members acknowledge what a guest and they have seen, and collect it.
 fn settle(all: &mut [Replica; 3]) {
     for member in &mut all[..2] {
-        member.membership.table.stored().waiting = true;
+        member.membership.table_mut().stored().waiting = true;
     }
     for _ in 0..6 {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {

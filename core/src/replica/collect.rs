@@ -26,11 +26,11 @@ impl MembersMut<'_> {
         let quorum = replica.membership.quorum(&replica.state);
         replica.membership.settle(&replica.state, &quorum);
         let kept = replica.state.lows(&kept.state);
-        replica.membership.change(|it| it.waiting = false);
+        replica.membership.stop_waiting();
         let mut changed = replica.sweep_counters(&quorum, &kept);
         changed |= replica.forget(&quorum, &kept);
         let waits = replica.waits_for_others(&quorum);
-        replica.membership.change(|it| it.waiting |= waits);
+        replica.membership.note_waiting(waits);
         if changed {
             replica.state.note_collected();
             replica.membership.note_collected(&replica.state);
@@ -63,7 +63,7 @@ impl Replica {
                     self.state.put_slots(handle, slots);
                     self.state.forget_unused(handle);
                 }
-                self.membership.change(|it| it.waiting |= waits);
+                self.membership.note_waiting(waits);
             }
         }
         changed

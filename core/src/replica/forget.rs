@@ -13,17 +13,18 @@ impl Replica {
     pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
         let left = self.state.owners_in_odd_pages();
         let mut named = alloc::vec![false; self.state.ids().len()];
-        for (card, _) in self.membership.ended_cards() {
-            card.successor()
+        for (writer_state, _) in self.membership.ended_states() {
+            writer_state
+                .successor()
                 .into_iter()
                 .for_each(|it| named[it as usize] = true);
         }
-        let ended: Vec<u32> = self.membership.ended_cards().map(|it| it.1).collect();
+        let ended: Vec<u32> = self.membership.ended_states().map(|it| it.1).collect();
         let mut gone: Vec<(u32, Stamp, u64)> = Vec::new();
         for number in ended {
             let at = number as usize;
             let Some(Retired { to, upto }) =
-                self.membership.table.cards[at].retired.filter(|_| at > 0)
+                self.membership.writer(number).retired.filter(|_| at > 0)
             else {
                 continue;
             };
@@ -32,7 +33,7 @@ impl Replica {
             let free = free && !Quota::keeps(&self.state, number);
             match free {
                 true => gone.push((number, to, upto)),
-                false => self.membership.change(|it| it.waiting = true),
+                false => self.membership.note_waiting(true),
             }
         }
         self.forget_writers(&gone);
@@ -67,7 +68,7 @@ impl Replica {
     }
 
     #[cfg(test)]
-    pub(super) fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
+    pub(crate) fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
         self.forget_writers(&[(number, to, upto)]);
     }
 }

@@ -4,9 +4,8 @@
 use super::{QuotaHooks, Replica};
 use crate::error::{Error, MemberError};
 use crate::membership::votes::checked;
-use crate::message::records::{Ack, Admit, Configuration, Owner, Statement};
+use crate::message::records::{Ack, Configuration, Owner, Statement};
 use crate::state::page::OWN;
-use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -28,43 +27,10 @@ impl MembersMut<'_> {
     /// # Errors
     /// [`MemberError::Closed`] if the space has members already.
     pub fn found(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
-        if self.replica.membership.configuration().is_some() {
-            return Err(MemberError::Closed.into());
-        }
-        // A full space gets room by that.
-        let clock = self.replica.membership.clock_after(&self.replica.state)?;
-        let configuration = Configuration {
-            era: 0,
-            number: 1,
-            members: Vec::from([*owner]),
-            limits: Vec::new(),
-        };
-        let announce = self
-            .replica
-            .membership
-            .announcement(clock, owner, nonce, unix_ms);
-        self.replica.membership.note(
-            &self.replica.state,
-            OWN,
-            Statement::Announce(Box::new(announce)),
-        );
-        let by = Stamp { writer: OWN, clock };
-        for writer in 1..self.replica.state.ids().len() as u32 {
-            self.replica.membership.note(
-                &self.replica.state,
-                writer,
-                Statement::Admit(Admit { turn: 0, by }),
-            );
-        }
-        self.replica
-            .membership
-            .change(|it| it.configuration = Some((by, configuration)));
-        self.replica.quota.configured(&self.replica.membership);
-        self.replica.membership.change(|it| it.established = true);
-        self.replica.membership.made(&mut self.replica.state, clock);
-        self.replica
-            .membership
-            .change(|it| it.cards[OWN as usize].base = None);
+        let replica = &mut *self.replica;
+        let state = &mut replica.state;
+        replica.membership.found(state, owner, nonce, unix_ms)?;
+        replica.quota.configured(&replica.membership);
         Ok(())
     }
 
@@ -99,13 +65,7 @@ impl MembersMut<'_> {
             membership.end_earlier(state, writer, clock);
         }
         membership.made(state, clock);
-        // A member that admitted a start as it greeted waits for it from what the member had acknowledged.
-        membership.change(|it| {
-            let card = &mut it.cards[OWN as usize];
-            if begins && card.intro.is_some() {
-                card.base = None;
-            }
-        });
+        membership.note_announced(begins);
         membership.establish();
         Ok(())
     }
@@ -237,6 +197,3 @@ impl MembersMut<'_> {
             .take_settled(&self.replica.state, settled, seen)
     }
 }
-
-#[cfg(test)]
-mod tests;

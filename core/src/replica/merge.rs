@@ -12,7 +12,7 @@
 //! 6. `conclude` makes all of it visible:
 //!    1. [`IdempotencyLog::take_keyed`] remembers the operations under keys, and marks those that were
 //!       withdrawn.
-//!    2. `take_facts` takes in the membership records.
+//!    2. `take_records` takes in the membership records.
 //!    3. [`State::normalize`] brings counters with more than rows into their normal form.
 //!    4. [`ForkLog::report_all`] keeps the evidence of forks.
 //!    5. [`Membership::advance`] moves the version vector.
@@ -41,6 +41,7 @@ use crate::message::Message;
 use crate::state::delta::Entry;
 use crate::state::join::{Found, Judged};
 use crate::state::keys::KeyId;
+use crate::wire::Encode;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -202,7 +203,7 @@ impl Replica {
             .take_keyed(&mut self.state, &mut self.membership, message, forgotten);
         self.idempotency.note_withdrawn(&self.state);
         if GUESTS {
-            let retired = self.take_facts(message, forgotten);
+            let retired = self.take_records(message, forgotten);
             self.membership.drop_unmoved(&mut self.state, &retired);
             self.membership.establish();
         }

@@ -16,6 +16,8 @@ use crate::message::records::Owner;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::operation::Draft;
+#[cfg(feature = "budgets")]
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// The notes that a transaction keeps for the quota until its commit.
@@ -156,6 +158,14 @@ impl Replica {
     /// The operations on budgets, leases, sequences and rate limits, each a transaction of its own.
     pub fn quota_mut(&mut self) -> QuotaMut<'_> {
         QuotaMut::new(self)
+    }
+}
+
+#[cfg(feature = "budgets")]
+impl Replica {
+    /// Whether a writer is a living incarnation of a member.
+    pub(crate) fn has_counted_member(&self, writer: &WriterId) -> bool {
+        self.membership.is_counted_member(&self.state, writer)
     }
 }
 

@@ -5,12 +5,12 @@ use super::{QuotaHooks, Replica};
 use crate::error::{AdmissionError, Error, MemberError, detail};
 use crate::layers::{Optional, Quota};
 use crate::message::Message;
-use crate::message::journal::{Did, Dids, Journal};
+use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::once::Once;
 use crate::rejoin::{Again, AgainOp, Returned};
 use crate::state::counter;
 use crate::state::keys::KeyId;
-use crate::state::operation::Op;
+use crate::state::operation::{Draft, Op};
 use crate::state::page::OWN;
 use crate::state::slot::Assignment;
 use crate::writer_id::WriterId;
@@ -49,15 +49,7 @@ impl RejoinMut<'_> {
         last: &Message,
         changed: &mut dyn FnMut(KeyId),
     ) -> Result<Journal, Error> {
-        if !last.is_complete() || last.delta.writers.iter().any(|entry| entry.lo > 0) {
-            return Err(AdmissionError::Outdated.into());
-        }
-        if let Some(writer) = last.stranger() {
-            return Err(AdmissionError::Stranger {
-                writer: detail(writer),
-            }
-            .into());
-        }
+        check_whole(last)?;
         let mut fresh = Replica::new(self.replica.state.space().clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
         if self.replica.membership.configuration().is_none() {
@@ -77,17 +69,17 @@ impl RejoinMut<'_> {
             .into_iter()
             .for_each(&mut *changed);
         self.replica.merge_staged(staged, last, None, changed)?;
+        let Replica {
+            state,
+            membership,
+            idempotency,
+            quota,
+            ..
+        } = &mut *self.replica;
         for (before, last, made) in keyed {
-            self.replica.idempotency.claim_keyed(
-                &self.replica.state,
-                &mut self.replica.membership,
-                before,
-                last,
-                made,
-            );
+            idempotency.claim_keyed(state, membership, before, last, made);
         }
-        let replica = &mut *self.replica;
-        replica.quota.begun_again(owner, &replica.membership);
+        quota.begun_again(owner, membership);
         Ok(journal)
     }
 
@@ -175,62 +167,86 @@ impl RejoinMut<'_> {
                 continue;
             };
             let at = self.replica.state.draft_of(&mut drafts, handle);
-            let draft = &mut drafts[at];
-            let (mut cancels, mut left) = (Vec::new(), 0);
-            let base = match it.op {
-                Op::Reset => Some(Some(Assignment::Reset)),
-                Op::Set(value) => Some(Some(Assignment::Set(value))),
-                Op::Delete => Some(None),
-                Op::Add(_) | Op::Expire(_) | Op::Persist => None,
-            };
             #[cfg(feature = "guests")]
-            if base.is_some() && self.replica.adds_only {
+            if self.replica.adds_only && matches!(it.op, Op::Reset | Op::Delete | Op::Set(_)) {
                 continue;
             }
-            match base {
-                None if self.replica.step(draft, clock, it.op, &mut again).is_err() => {
-                    if Quota::owns(&self.replica.state, handle) {
-                        return None; // all parts of it or none
-                    }
-                    continue;
+            match self.step_again(&mut drafts[at], clock, it, &mut again) {
+                Some(op) => {
+                    changed(handle);
+                    ops.push(op);
                 }
+                None if Quota::owns(&self.replica.state, handle) => return None, // all parts of it or none
                 None => {}
-                Some(base) => {
-                    let seen = it.saw.len();
-                    cancels = self.replica.rejoin.cancel_again(
-                        &self.replica.state,
-                        &self.replica.membership,
-                        &mut draft.slots,
-                        it.saw,
-                        &self.replica.state.act(clock),
-                    );
-                    left = seen - cancels.len();
-                    let own = counter::find(&draft.slots, OWN);
-                    let sums = counter::sums(&draft.slots, self.replica.state.ids());
-                    let own_alive = own.is_ok_and(|at| sums[at].is_alive());
-                    self.replica
-                        .state
-                        .act(clock)
-                        .cancel_own(&mut draft.slots, base, own_alive);
-                    draft.changed = true;
-                    let made = self.replica.rejoin.did(
-                        &self.replica.state,
-                        handle,
-                        it.op,
-                        clock,
-                        &draft.slots,
-                    );
-                    again.update(|it| it.push(made));
-                }
             }
-            changed(handle);
-            ops.push(AgainOp {
-                key: it.key,
-                op: it.op,
-                cancels,
-                left,
-            });
         }
+        self.commit_again(clock, once, drafts);
+        self.replica.rejoin.keep(clock, again);
+        Some(ops)
+    }
+
+    /// Makes an operation again in the draft of its counter. `None` if it fails.
+    fn step_again(
+        &mut self,
+        draft: &mut Draft,
+        clock: u64,
+        it: Did,
+        again: &mut Dids,
+    ) -> Option<AgainOp> {
+        let base = match it.op {
+            Op::Reset => Some(Assignment::Reset),
+            Op::Set(value) => Some(Assignment::Set(value)),
+            Op::Delete => None,
+            Op::Add(_) | Op::Expire(_) | Op::Persist => {
+                self.replica.step(draft, clock, it.op, again).ok()?;
+                return Some(AgainOp {
+                    key: it.key,
+                    op: it.op,
+                    cancels: Vec::new(),
+                    left: 0,
+                });
+            }
+        };
+        let seen = it.saw.len();
+        let cancels = self.cancel_again(draft, clock, it.saw, base);
+        let Replica { state, rejoin, .. } = &*self.replica;
+        let made = rejoin.did(state, draft.handle, it.op, clock, &draft.slots);
+        again.update(|it| it.push(made));
+        Some(AgainOp {
+            key: it.key,
+            op: it.op,
+            left: seen - cancels.len(),
+            cancels,
+        })
+    }
+
+    /// Cancels again what a cancel saw. It may leave an assignment. Returns the writers and clocks that it
+    /// cancels.
+    fn cancel_again(
+        &mut self,
+        draft: &mut Draft,
+        clock: u64,
+        saw: Vec<Saw>,
+        base: Option<Assignment>,
+    ) -> Vec<(WriterId, u64)> {
+        let Replica {
+            state,
+            membership,
+            rejoin,
+            ..
+        } = &*self.replica;
+        let act = state.act(clock);
+        let cancels = rejoin.cancel_again(state, membership, &mut draft.slots, saw, &act);
+        let own = counter::find(&draft.slots, OWN);
+        let sums = counter::sums(&draft.slots, state.ids());
+        let own_alive = own.is_ok_and(|at| sums[at].is_alive());
+        act.cancel_own(&mut draft.slots, base, own_alive);
+        draft.changed = true;
+        cancels
+    }
+
+    /// Commits the drafts of a transaction that was made again.
+    fn commit_again(&mut self, clock: u64, once: Option<Once>, mut drafts: Vec<Draft>) {
         #[cfg(feature = "members")]
         if let Some(once) = once {
             // It was small enough the first time.
@@ -240,10 +256,11 @@ impl RejoinMut<'_> {
             self.replica.commit(clock, draft);
         }
         if once.is_some() {
-            self.replica.membership.made(&mut self.replica.state, clock);
+            let Replica {
+                state, membership, ..
+            } = &mut *self.replica;
+            membership.made(state, clock);
         }
-        self.replica.rejoin.keep(clock, again);
-        Some(ops)
     }
 
     /// Takes over the records of another process of the same owner, which has ended. `left` is the replica
@@ -275,6 +292,20 @@ impl RejoinMut<'_> {
             self.replica.rejoin.take_kept(&self.replica.state, earlier);
         }
         Ok(())
+    }
+}
+
+/// Checks that a message is a whole state of a space with members.
+fn check_whole(message: &Message) -> Result<(), Error> {
+    if !message.is_whole() {
+        return Err(AdmissionError::Outdated.into());
+    }
+    match message.stranger() {
+        Some(writer) => Err(AdmissionError::Stranger {
+            writer: detail(writer),
+        }
+        .into()),
+        None => Ok(()),
     }
 }
 

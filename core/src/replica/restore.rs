@@ -6,9 +6,7 @@ use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::state::join::Found;
-use crate::state::page::OWN;
 use crate::writer_id::{Space, WriterId};
-use alloc::boxed::Box;
 
 impl Replica {
     /// Reads back a record that this replica's store has from an earlier start, into an empty replica.
@@ -78,9 +76,7 @@ impl Replica {
         if clock > 0 && replica.state.is_alone() {
             // A replica without other writers had none at its first transaction either. For any other
             // replica, this is unknown, and nothing is claimed.
-            replica
-                .membership
-                .change(|it| it.cards[OWN as usize].base = Some(Box::default()));
+            replica.membership.note_first();
         }
         Ok(replica)
     }

@@ -12,7 +12,7 @@ use crate::error::WriteError;
 use crate::membership::room::Bringer;
 use crate::state::delta::{Delta, Entry};
 use crate::state::page::{Column, PAGE, Row};
-use crate::wire::{Body, Frame, Pull};
+use crate::wire::{Body, Encode, Frame, Pull};
 use crate::{Message, Restoring, Space, VersionVector};
 use alloc::format;
 use core::ops::Range;

@@ -9,8 +9,7 @@
 //! clocks find what changed meanwhile.
 
 use super::Replica;
-use crate::idempotency::KeyedScan;
-use crate::layers::{GUESTS, GuestPart, Optional};
+use crate::layers::{GUESTS, GuestPart, KeyedScan, Optional};
 use crate::message::Message;
 use crate::state::build::{Cursor, NOTHING};
 use crate::state::page::OWN;
@@ -148,7 +147,7 @@ impl Replica {
             let clock = self.state.clocks()[at];
             let seen = match last == Some(OWN as usize) {
                 // A member that admits a start requires the message to name each other start that it has.
-                true if self.membership.table.cards[at].announce.is_some() => {
+                true if self.membership.writer(at as u32).announce.is_some() => {
                     self.state.seen_at_last(at as u32).max(clock.min(1))
                 }
                 true => self.state.seen_at_last(at as u32),

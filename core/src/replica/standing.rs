@@ -2,10 +2,10 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
-use crate::layers::{GUESTS, Optional};
+use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Configuration, Statement};
+use crate::message::records::{Configuration, MembershipRecord, Statement};
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -29,7 +29,7 @@ impl Replica {
         // process goes on under another writer.
         let open = self.membership.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.rejoin.is_earlier(&it.0)) {
-            let ended = open && message.says_ended(&writer);
+            let ended = open && message.has_ended(&writer);
             let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
                 match open || self.membership.is_gone_from(&self.state, message, &writer) {
                     true => held,
@@ -45,88 +45,65 @@ impl Replica {
     }
 
     /// Merges the membership records. Returns the writers that were retired by new records.
-    pub(super) fn take_facts(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
+    pub(super) fn take_records(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
         let mut retired = Vec::new();
-        for fact in message.facts() {
-            let mut fact = fact.clone();
-            let by = fact.stamp();
-            let covered = |at: u32| match forgotten.contains(&(at as usize)) {
-                true => u64::MAX,
-                false => self.state.held(&message.delta.writers[at as usize].writer),
+        for record in message.records() {
+            let Some(record) = self.news_of(record, message, forgotten) else {
+                continue;
             };
-            if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
-                continue;
-            }
-            match &mut fact.says {
-                Statement::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
-                Statement::Base(seen, _) => {
-                    let kept = seen.iter().copied();
-                    *seen = kept.filter(|(at, _)| covered(*at) != u64::MAX).collect();
-                }
-                _ => {}
-            }
-            let numbers = |at: u32| {
-                let number = self
-                    .state
-                    .number_of(&message.delta.writers[at as usize].writer);
-                number.unwrap_or(OWN) // all that are left have one
+            let by = Stamp {
+                writer: record.writer,
+                clock: record.stamp().clock,
             };
-            fact.renumber(numbers);
-            if let Statement::Configuration(clock, it) = &fact.says {
-                let by = Stamp {
-                    writer: fact.writer,
-                    clock: *clock,
-                };
-                self.take_configuration(by, it);
-                continue;
-            }
-            if matches!(fact.says, Statement::Floor(_)) {
-                continue;
-            }
-            if let Statement::Gone(_, it) = &fact.says {
-                let by = Stamp {
-                    writer: fact.writer,
-                    clock: by.clock,
-                };
-                self.membership.take_gone(by, it.0, it.1);
-                continue;
-            }
-            let Some(table) = self.membership.table.get_mut() else {
-                break;
-            };
-            let card = &mut table.cards[fact.writer as usize];
-            let news = card.take(&fact.says, self.state.ids());
-            table.changed(fact.writer, self.state.epoch());
-            match (news, &fact.says) {
-                (true, Statement::Retired(_)) => retired.push(fact.writer),
-                (true, Statement::Announce(_)) => table.prospect = None,
+            match &record.statement {
+                Statement::Configuration(_, it) => self.take_configuration(by, it),
+                Statement::Floor(_) => {}
+                Statement::Gone(_, it) => self.membership.take_gone(by, it.0, it.1),
+                _ if self.membership.take_record(&self.state, &record) => retired.push(by.writer),
                 _ => {}
             }
         }
         retired
     }
 
-    /// Keeps the later configuration, and for the same one the least stamp.
-    pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
-        let rank = |by: Stamp| (self.state.id(by.writer), by.clock);
-        let newer = self
-            .membership
-            .table
-            .configuration
-            .as_ref()
-            .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
-        if newer {
-            if self.membership.configuration().is_none() {
+    /// A record of a message, with the local numbers of its writers and without forgotten ones. `None` if this
+    /// replica has it already, or if it is about a forgotten writer.
+    fn news_of(
+        &self,
+        record: &MembershipRecord,
+        message: &Message,
+        forgotten: &Forgotten,
+    ) -> Option<MembershipRecord> {
+        let mut record = record.clone();
+        let id = |at: u32| &message.delta.writers[at as usize].writer;
+        let covered = |at: u32| match forgotten.contains(&(at as usize)) {
+            true => u64::MAX,
+            false => self.state.held(id(at)),
+        };
+        let by = record.stamp();
+        if by.clock <= covered(by.writer) || covered(record.writer) == u64::MAX {
+            return None;
+        }
+        match &mut record.statement {
+            Statement::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
+            Statement::Base(seen, _) => {
+                let kept = seen.iter().copied();
+                *seen = kept.filter(|(at, _)| covered(*at) != u64::MAX).collect();
+            }
+            _ => {}
+        }
+        // All that are left have a number.
+        record.renumber(|at| self.state.number_of(id(at)).unwrap_or(OWN));
+        Some(record)
+    }
+
+    /// Takes a configuration, if it is later than the one here.
+    fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
+        let begins = self.membership.configuration().is_none();
+        if self.membership.take_configuration(&self.state, by, theirs) {
+            if begins {
                 self.rejoin.begin_journal(&self.state);
             }
-            if self.membership.configuration() != Some(theirs) {
-                self.membership.change(|it| {
-                    it.proposal = None; // its number is taken
-                    it.prospect = None;
-                });
-            }
-            self.membership
-                .change(|it| it.configuration = Some((by, theirs.clone())));
             self.quota.configured(&self.membership);
         }
     }

@@ -5,6 +5,8 @@ use super::quota::Noted;
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, WriteError, detail};
+#[cfg(feature = "budgets")]
+use crate::layers::Optional;
 use crate::message::journal::Dids;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::KeyId;
@@ -14,15 +16,15 @@ use alloc::vec::Vec;
 /// A transaction that is being made. It is invisible until it is [committed](Transaction::commit). If it is
 /// dropped, nothing has happened.
 pub struct Transaction<'a> {
-    pub(crate) replica: &'a mut Replica,
-    pub(crate) clock: u64,
+    pub(super) replica: &'a mut Replica,
+    pub(super) clock: u64,
     /// Ascending by handle.
-    pub(crate) drafts: Vec<Draft>,
-    pub(crate) did: Dids,
+    pub(super) drafts: Vec<Draft>,
+    did: Dids,
     /// How many operations were made.
-    pub(crate) ops: usize,
+    ops: usize,
     /// The notes that the quota receives at the commit.
-    pub(crate) quota: Noted,
+    pub(super) quota: Noted,
 }
 
 impl Replica {
@@ -51,14 +53,24 @@ impl Transaction<'_> {
     /// The errors of [`Replica::apply`], and [`WriteError::TransactionTooLarge`]. After an error, the
     /// transaction is as it was before and may go on.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
-        let ops = self.ops + 1;
-        if ops > TRANSACTION_OPS_MAX {
-            return Err(WriteError::TransactionTooLarge { ops: detail(ops) }.into());
-        }
+        let ops = self.room_for(1)?;
         let (replica, drafts) = (&mut *self.replica, &mut self.drafts);
         let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;
         self.ops = ops;
         Ok(told)
+    }
+
+    /// How many operations the transaction has after `more` further ones.
+    ///
+    /// # Errors
+    /// [`WriteError::TransactionTooLarge`].
+    #[inline(always)]
+    pub(crate) fn room_for(&self, more: usize) -> Result<usize, Error> {
+        let ops = self.ops + more;
+        match ops > TRANSACTION_OPS_MAX {
+            true => Err(WriteError::TransactionTooLarge { ops: detail(ops) }.into()),
+            false => Ok(ops),
+        }
     }
 
     /// The replica, without the operations of this transaction.
@@ -115,6 +127,81 @@ impl Transaction<'_> {
     }
 }
 
+/// A place in a transaction to which it can go back.
+#[cfg(feature = "budgets")]
+pub(crate) struct Savepoint {
+    ops: usize,
+    did: usize,
+    /// The drafts that were about to change since, as they were. `None` for one that there was not.
+    drafts: Vec<(KeyId, Option<Draft>)>,
+}
+
+#[cfg(feature = "budgets")]
+impl Transaction<'_> {
+    /// The present place.
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            ops: self.ops,
+            did: self.did.len(),
+            drafts: Vec::new(),
+        }
+    }
+
+    /// Makes a step of an operation, which is not counted. `saved` stores what it changes.
+    pub(crate) fn step(
+        &mut self,
+        key: &str,
+        op: Op,
+        saved: &mut Savepoint,
+    ) -> Result<KeyId, Error> {
+        let replica = &mut *self.replica;
+        let handle = replica.state.key_id(key)?;
+        let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
+        let draft = known.ok().map(|at| self.drafts[at].clone());
+        saved.drafts.push((handle, draft));
+        let at = replica.state.draft_of(&mut self.drafts, handle);
+        let done = replica.step(&mut self.drafts[at], self.clock, op, &mut self.did);
+        done.map(|_| handle)
+    }
+
+    /// Counts the operation that the last steps made.
+    ///
+    /// # Errors
+    /// [`WriteError::TransactionTooLarge`].
+    pub(crate) fn count_op(&mut self) -> Result<(), Error> {
+        self.ops = self.room_for(1)?;
+        Ok(())
+    }
+
+    /// Goes back to a place, as if nothing had been done since.
+    pub(crate) fn go_back(&mut self, to: Savepoint) {
+        for (handle, draft) in to.drafts.into_iter().rev() {
+            let Ok(at) = self.drafts.binary_search_by_key(&handle, |it| it.handle) else {
+                continue;
+            };
+            match draft {
+                Some(draft) => self.drafts[at] = draft,
+                None => {
+                    self.drafts.remove(at);
+                    self.replica.state.forget_unused(handle);
+                }
+            }
+        }
+        self.did.update(|it| it.truncate(to.did));
+        self.ops = to.ops;
+    }
+
+    /// The notes that the quota receives at the commit.
+    pub(crate) fn noted(&self) -> &Noted {
+        &self.quota
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn noted_mut(&mut self) -> &mut Noted {
+        &mut self.quota
+    }
+}
+
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         for draft in &self.drafts {
@@ -129,6 +216,7 @@ mod tests {
     use crate::error::DecodeError;
     use crate::message::Message;
     use crate::state::page::OWN;
+    use crate::wire::Encode;
     use crate::{Space, WriterId};
 
     #[test]

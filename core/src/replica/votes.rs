@@ -15,7 +15,6 @@ use super::{MembersMut, QuotaHooks, Replica};
 use crate::error::{Error, MemberError};
 use crate::membership::votes::{Step, checked};
 use crate::message::records::{Configuration, Owner, Ruling};
-use crate::state::page::OWN;
 
 impl MembersMut<'_> {
     /// Proposes the members of the next configuration. It takes effect when a majority of the present
@@ -41,10 +40,7 @@ impl MembersMut<'_> {
         if !self.replica.membership.is_member() {
             return Err(MemberError::NotAMember.into());
         }
-        self.replica.membership.change(|it| {
-            it.proposal = Some(ruling);
-            it.asked = false;
-        });
+        self.replica.membership.put_forward(ruling);
         self.vote().map(|_| ())
     }
 
@@ -70,14 +66,9 @@ impl MembersMut<'_> {
     /// Writes down what was decided.
     pub(super) fn decide(&mut self, next: Configuration) -> Result<(), Error> {
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
-        let by = crate::state::slot::Stamp { writer: OWN, clock };
         let replica = &mut *self.replica;
-        replica.membership.change(|it| {
-            it.configuration = Some((by, next));
-            it.proposal = None;
-        });
+        replica.membership.decide(&mut replica.state, clock, next);
         replica.quota.configured(&replica.membership);
-        replica.membership.made(&mut replica.state, clock);
         Ok(())
     }
 }

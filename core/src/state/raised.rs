@@ -2,12 +2,14 @@
 //!
 //! A space may have tens of thousands of writers, and most changes come from few of them. A mark, a record
 //! and a push look only at those. The digest is the first half of SHA-256 over the sorted version vector. It
-//! is computed when somebody needs it, and kept until a clock moves.
+//! is computed when somebody needs it, and kept until a clock moves. A program that is never a member has none
+//! of this. It looks at all writers, which are few there.
 
 use super::State;
 use super::changes::StateMark;
 use super::keys::KeyIndex;
 use super::recent::Recent;
+use crate::layers::{Empty, MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -26,32 +28,41 @@ pub(crate) struct Raised {
     worked_out: usize,
 }
 
-impl Raised {
-    pub(crate) const NONE: Raised = Raised {
+impl Empty for Raised {
+    const EMPTY: Raised = Raised {
         writers: Recent::EMPTY,
         times: 0,
         digest: None,
         #[cfg(test)]
         worked_out: 0,
     };
+    const NOTHING: &'static Raised = &Raised::EMPTY;
 }
 
 impl<I: KeyIndex> State<I> {
     /// Notes that a writer's clock changed, or that another writer received its number.
     pub(crate) fn note_raised(&mut self, number: u32) {
-        self.raised.times += 1;
-        self.raised.writers.note(number, self.epoch);
+        if let Some(raised) = self.raised.get_mut() {
+            raised.times += 1;
+            raised.writers.note(number, self.epoch);
+        }
     }
 
     /// Notes that anything may have changed.
     pub(crate) fn all_raised(&mut self) {
-        self.raised.times += 1;
-        self.raised.writers.all(self.epoch);
+        if let Some(raised) = self.raised.get_mut() {
+            raised.times += 1;
+            raised.writers.all(self.epoch);
+        }
     }
 
     /// Returns the writers whose clocks or numbers changed since a mark, the own one included, ascending.
-    /// Returns `None` if the list does not reach back that far. Then the caller looks at all writers.
+    /// Returns `None` if the list does not reach back that far, or if the program has none. Then the caller
+    /// looks at all writers.
     pub(crate) fn raised_since(&self, mark: &StateMark) -> Option<Vec<u32>> {
+        if !MEMBERS {
+            return None;
+        }
         let mut raised = self.raised.writers.since(mark.epoch)?;
         if raised.first() != Some(&OWN) {
             raised.insert(0, OWN);
@@ -69,16 +80,14 @@ impl<I: KeyIndex> State<I> {
 
     /// The same digest. The replica keeps it for the next call.
     pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
+        let digest = self.digest();
         let of = self.digest_of();
-        if let Some((digest, known)) = self.raised.digest
-            && known == of
-        {
-            return digest;
-        }
-        let digest = self.vector().digest();
-        self.raised.digest = Some((digest, of));
-        #[cfg(test)]
-        (self.raised.worked_out += 1);
+        self.raised.update(|it| {
+            let news = it.digest.replace((digest, of)) != Some((digest, of));
+            #[cfg(test)]
+            (it.worked_out += usize::from(news));
+            let _ = news;
+        });
         digest
     }
 
@@ -89,6 +98,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Whether the digest is stored, or there are few writers to compute it from.
+    #[cfg(feature = "members")]
     pub(crate) fn is_digest_near(&self, writers_max: usize) -> bool {
         let of = self.raised.digest.map(|it| it.1);
         self.numbers.len() <= writers_max || of == Some(self.digest_of())

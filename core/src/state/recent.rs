@@ -33,7 +33,6 @@ impl Recent {
     }
 
     /// Notes that anything may have changed up to this epoch.
-    #[cfg(feature = "members")]
     pub(crate) fn all(&mut self, epoch: u64) {
         self.changes.clear();
         self.missing = epoch;

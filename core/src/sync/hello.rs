@@ -1,7 +1,7 @@
 //! The hello: each end of a link names its writer, its abilities, and what it has.
 
 use super::digests::NOTES_DUE;
-use super::scope::{Limits, ScopeChecks};
+use super::scope::{Scope, ScopeChecks};
 use super::{Greeting, Link, Millis, Session, SyncMachine};
 use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]
@@ -87,7 +87,7 @@ impl SyncMachine {
         replica: &mut Replica,
         link: Link,
         broadcast: bool,
-        limits: Option<Limits>,
+        scope: Option<Scope>,
     ) {
         if self.peer(link).is_some() {
             return;
@@ -107,15 +107,15 @@ impl SyncMachine {
             whole: MemberPart::default(),
             all: false,
             heal: MemberPart::default(),
-            limits: MemberPart::default(),
+            scope: MemberPart::default(),
             proved: MemberPart::default(),
             #[cfg(feature = "members")]
             proofs: Empty::EMPTY,
             taken: GuestPart::default(),
             compared: GuestPart::default(),
         };
-        let takes = SyncMachine::takes_of(limits.as_ref());
-        peer.limits.set(limits);
+        let takes = SyncMachine::takes_of(scope.as_ref());
+        peer.scope.set(scope);
         match MEMBERS {
             true => {
                 let at = self.place(link).unwrap_or_else(|at| at);
@@ -154,7 +154,7 @@ impl SyncMachine {
         let session = hello.session;
         if let Some(peer) = self.peer_mut(link) {
             // A limited peer is asked for nothing, and receives nothing that only members need.
-            let trusted = peer.limits.is_none();
+            let trusted = peer.scope.is_none();
             let mut greeting = Greeting {
                 session,
                 agent: MemberPart::default(),
@@ -203,7 +203,7 @@ impl SyncMachine {
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
         let peer = self.peer(link).filter(|_| GUESTS)?;
         let writer = peer.greeting.as_ref()?.writer;
-        let known = peer.limits.is_none() || peer.proved.contains(&writer);
+        let known = peer.scope.is_none() || peer.proved.contains(&writer);
         known.then_some(writer)
     }
 

@@ -12,6 +12,7 @@ use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
 use crate::message::Message;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -268,9 +268,11 @@ impl SyncMachine {
     fn end_rests(&mut self) {
         for waiting in self.pushes.waiting.iter().filter(|_| GUESTS) {
             let message = &waiting.message;
-            let mut facts = message.facts().iter();
-            let announced = facts.find(|fact| matches!(fact.says, Statement::Announce(_)));
-            let writer = announced.map(|fact| message.delta.writers[fact.writer as usize].writer);
+            let mut records = message.records().iter();
+            let announced =
+                records.find(|record| matches!(record.statement, Statement::Announce(_)));
+            let writer =
+                announced.map(|record| message.delta.writers[record.writer as usize].writer);
             for peer in &mut self.peers {
                 let is_its = |it: &Greeting| Some(it.writer) == writer;
                 if peer.greeting.as_ref().is_some_and(is_its) {

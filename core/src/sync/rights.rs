@@ -33,7 +33,7 @@ pub enum Role {
 }
 
 /// The key that a peer has proved to be its owner's, and this owner's role.
-pub(super) type Limits = (Owner, Role);
+pub(super) type Scope = (Owner, Role);
 
 /// The rights of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum PeerScope {
 impl SyncMachine {
     /// The rights of a link's peer, or `None` if there is no such link.
     pub fn rights(&self, link: Link) -> Option<PeerScope> {
-        Some(match *self.peer(link)?.limits {
+        Some(match *self.peer(link)?.scope {
             Some((owner, role)) => PeerScope::Limited { owner, role },
             None => PeerScope::Full,
         })
@@ -60,10 +60,10 @@ impl SyncMachine {
 }
 
 impl ScopeChecks for SyncMachine {
-    type Limits = Limits;
+    type Scope = Scope;
 
-    fn takes_of(limits: Option<&Limits>) -> u64 {
-        match limits {
+    fn takes_of(scope: Option<&Scope>) -> u64 {
+        match scope {
             Some((_, Role::Reader)) => TAKES_OWN | TAKES_NOTHING,
             Some(_) => TAKES_OWN,
             None => 0,
@@ -71,14 +71,14 @@ impl ScopeChecks for SyncMachine {
     }
 
     fn is_held_to(&self, link: Link) -> bool {
-        self.peer(link).is_some_and(|peer| peer.limits.is_some())
+        self.peer(link).is_some_and(|peer| peer.scope.is_some())
     }
 
     fn may_be_asked(&self, link: Link) -> bool {
         let Some(peer) = self.peer(link) else {
             return true;
         };
-        match *peer.limits {
+        match *peer.scope {
             Some((_, Role::Reader)) => false,
             Some(_) => !peer.proved.is_empty(),
             None => true,
@@ -86,8 +86,8 @@ impl ScopeChecks for SyncMachine {
     }
 
     fn may_be_taken_in(&self, link: Link) -> bool {
-        let limits = self.peer(link).and_then(|peer| *peer.limits);
-        !matches!(limits, Some((_, Role::Reader)))
+        let scope = self.peer(link).and_then(|peer| *peer.scope);
+        !matches!(scope, Some((_, Role::Reader)))
     }
 
     fn check_proof(
@@ -101,7 +101,7 @@ impl ScopeChecks for SyncMachine {
         let Some(peer) = self.peer_mut(link) else {
             return Ok(());
         };
-        let Some((owner, _)) = *peer.limits else {
+        let Some((owner, _)) = *peer.scope else {
             return Ok(()); // it is believed anyway
         };
         // The peer repeats its proof with each digest, until it gets an answer.
@@ -130,7 +130,7 @@ impl ScopeChecks for SyncMachine {
         let Some(peer) = self.peer(link) else {
             return Ok(true);
         };
-        let Some((limit, _)) = *peer.limits else {
+        let Some((limit, _)) = *peer.scope else {
             return Ok(true);
         };
         match body {
@@ -163,12 +163,12 @@ impl ScopeChecks for SyncMachine {
         let Some(peer) = self.peer(link) else {
             return Ok(());
         };
-        let Some((_, role)) = *peer.limits else {
+        let Some((_, role)) = *peer.scope else {
             return Ok(());
         };
         let remembers = message.gaps.is_some() || !message.returns.is_empty();
         if role == Role::Reader {
-            let silent = message.is_empty() && message.facts().is_empty() && !remembers;
+            let silent = message.is_empty() && message.records().is_empty() && !remembers;
             return match silent && message.keyed.is_empty() {
                 true => Ok(()),
                 false => Err(ScopeError::BeyondRole.into()),
@@ -178,10 +178,10 @@ impl ScopeChecks for SyncMachine {
         for entry in &message.delta.writers {
             let writer = entry.writer;
             new += usize::from(!replica.state.knows(&writer));
-            let says = entry.hi > entry.lo;
+            let is_told = entry.hi > entry.lo;
             // A writer without records has nothing to build on, but it takes room.
             let unknown = entry.hi == 0 && !replica.state.knows(&writer);
-            if (says || unknown) && !peer.proved.contains(&writer) {
+            if (is_told || unknown) && !peer.proved.contains(&writer) {
                 return Err(ScopeError::NotYours { writer }.into());
             }
         }
@@ -203,9 +203,9 @@ impl ScopeChecks for SyncMachine {
             return Err(ScopeError::BeyondRole.into()); // they may take out what others added
         }
         let id = |at: u32| message.delta.writers[at as usize].writer;
-        for fact in message.facts() {
-            if !is_of_guest(replica, message, fact) {
-                let writer = id(fact.writer);
+        for record in message.records() {
+            if !is_of_guest(replica, message, record) {
+                let writer = id(record.writer);
                 return Err(ScopeError::NotYours { writer }.into());
             }
         }
@@ -244,7 +244,7 @@ impl ScopeChecks for SyncMachine {
             return;
         };
         let held = replica.vector();
-        let reads = matches!(*peer.limits, Some((_, Role::Reader)));
+        let reads = matches!(*peer.scope, Some((_, Role::Reader)));
         let all = reads || held.covers(&vector.clone().only(&peer.proved));
         if replica.members().is_member() && all {
             replica
@@ -289,8 +289,8 @@ impl Proofs {
 
 /// Whether a record is one that a guest makes about its own writer. Such a record says what the writer had
 /// observed at first, or that the writer leaves with a member as its successor.
-fn is_of_guest(replica: &Replica, message: &Message, fact: &MembershipRecord) -> bool {
-    match &fact.says {
+fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) -> bool {
+    match &record.statement {
         Statement::Base(..) => true,
         Statement::Bye(bye) => {
             let heir = &message.delta.writers[bye.heir as usize].writer;

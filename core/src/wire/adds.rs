@@ -11,11 +11,11 @@
 //!
 //! Numbers are LEB128, as in a message. The counters are in no order, and one may come again.
 
-use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigzag};
+use super::bytes::{Fail, Reader, put_bytes, put_varint, unzigzag, zigzag};
 use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::bounds::KEY_BYTES_MAX;
-use crate::error::{DecodeError, Error, Limited, WriteError};
+use crate::error::{DecodeError, Limited, WriteError};
 use crate::layers::Optional;
 use crate::message::Message;
 use crate::message::journal::EarlierWriter;
@@ -71,19 +71,8 @@ impl Adds {
     }
 }
 
-impl Message {
-    /// Decodes the record of [`Replica::adds_since`](crate::Replica::adds_since), for
-    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no
-    /// order.
-    ///
-    /// # Errors
-    /// Any error of the format.
-    pub fn decode_adds(bytes: &[u8]) -> Result<Message, Error> {
-        read_all(bytes, read_adds)
-    }
-}
-
-fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
+/// Reads the record of [`Replica::adds_since`](crate::Replica::adds_since).
+pub(super) fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     let mut message = Message::default();
     let writer = WriterId::from_bytes(reader.array());
     let lo = reader.varint();

@@ -6,7 +6,9 @@ use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put, put_bytes, put_varint, read_all};
 #[cfg(feature = "members")]
 use super::message::find_told_writer;
-use super::message::{put_vector, read_memory, read_told, read_vector};
+use super::message::{
+    has_memory, put_memory, put_message, put_vector, read_memory, read_told, read_vector,
+};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
@@ -382,16 +384,16 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(delta.id));
             put_varint(&mut out, u64::from(delta.chunk));
             put(&mut out, &[u8::from(delta.last)]);
-            delta.message.encode_into(&mut out);
-            if GUESTS && delta.message.tells_memory() {
-                delta.message.put_memory(&mut out);
+            put_message(&mut out, &delta.message);
+            if GUESTS && has_memory(&delta.message) {
+                put_memory(&mut out, &delta.message);
             }
         }
         Body::More { id, chunk } => {
             put_varint(&mut out, u64::from(*id));
             put_varint(&mut out, u64::from(*chunk));
         }
-        Body::Push(message) => message.encode_into(&mut out),
+        Body::Push(message) => put_message(&mut out, message),
         Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
             if !GUESTS => {}
         Body::Own { writer, nonce } => {
@@ -618,7 +620,7 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
     if GUESTS && reader.len() > 0 {
         let bytes = reader.len();
         read_memory(reader, &mut message)?;
-        if !message.tells_memory() {
+        if !has_memory(&message) {
             return Err(reader.fail(
                 DecodeError::TrailingBytes {
                     bytes: detail(bytes),

@@ -1,13 +1,15 @@
 //! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
 
+#[cfg(feature = "members")]
+use super::adds::read_adds;
 use super::bytes::{Fail, Reader, put, put_varint, read_all, unzigzag, zigzag};
-use super::fact::{put_facts, read_facts};
 use super::kept::{put_kept, read_kept};
 #[cfg(feature = "members")]
 use super::keyed::encode_adds;
 use super::keyed::put_keyed;
 #[cfg(feature = "members")]
 use super::keyed::room_for_keyed;
+use super::record::{put_records, read_records};
 use super::side::{put_sides, read_sides};
 use crate::bounds::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 use crate::error::{DecodeError, Error, Limited, Rule, WriteError, detail};
@@ -56,83 +58,53 @@ fn all(count: usize) -> u64 {
     u64::MAX >> (PAGE - count)
 }
 
-impl Message {
-    /// The message's only encoding.
-    pub fn encode(&self) -> Vec<u8> {
+/// The bytes of a message. It is a trait, because a [`Message`] belongs to a layer below its format.
+pub trait Encode: Sized {
+    /// The only encoding.
+    fn encode(&self) -> Vec<u8>;
+
+    /// As [`encode`](Encode::encode), with the parts that only this replica's store receives.
+    fn encode_stored(&self) -> Vec<u8>;
+
+    /// Decodes what came from a peer.
+    ///
+    /// # Errors
+    /// Any error of the format, and [`DecodeError::TooLarge`] over
+    /// [`FRAME_BYTES_MAX`] or [`MESSAGE_KEY_BYTES_MAX`].
+    fn decode(bytes: &[u8]) -> Result<Self, Error>;
+
+    /// Decodes what this program stored itself, of any size.
+    ///
+    /// # Errors
+    /// Any error of the format.
+    fn decode_stored(bytes: &[u8]) -> Result<Self, Error>;
+
+    /// Decodes the record of [`Replica::adds_since`](crate::Replica::adds_since), for
+    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no order.
+    ///
+    /// # Errors
+    /// Any error of the format.
+    #[cfg(feature = "members")]
+    fn decode_adds(bytes: &[u8]) -> Result<Self, Error>;
+}
+
+impl Encode for Message {
+    fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.encode_into(&mut out);
+        put_message(&mut out, self);
         out
     }
 
-    /// As [`encode`](Message::encode), with the parts that only this replica's store receives.
-    pub fn encode_stored(&self) -> Vec<u8> {
+    fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
-        if GUESTS && (self.tells_memory() || !self.kept.is_empty()) {
-            self.put_memory(&mut out);
+        if GUESTS && (has_memory(self) || !self.kept.is_empty()) {
+            put_memory(&mut out, self);
             put_kept(&mut out, &self.kept);
         }
         out
     }
 
-    /// Whether it has anything about forgotten writers.
-    pub(super) fn tells_memory(&self) -> bool {
-        self.gaps.is_some() || !self.returns.is_empty()
-    }
-
-    /// Appends the forgotten writers of the message, with the last clock of each that counts, and whether
-    /// these are all.
-    pub(super) fn put_memory(&self, out: &mut Vec<u8>) {
-        out.push(match self.gaps {
-            None => MEMORY_PART,
-            Some(true) => MEMORY_GAPS,
-            Some(false) => MEMORY_ALL,
-        });
-        put_varint(out, self.returns.len() as u64);
-        for (writer, upto) in self.returns.iter() {
-            put(out, writer.as_bytes());
-            put_varint(out, *upto);
-        }
-    }
-
-    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.delta.writers.len() as u64);
-        for entry in &self.delta.writers {
-            put(out, entry.writer.as_bytes());
-            put_varint(out, entry.lo);
-            put_varint(out, entry.hi - entry.lo);
-        }
-        put_varint(out, self.delta.keys.len() as u64);
-        let mut before = "";
-        for key in self.delta.keys.iter() {
-            let shared = shared_prefix(before, key);
-            put_varint(out, shared as u64);
-            put_varint(out, (key.len() - shared) as u64);
-            put(out, &key.as_bytes()[shared..]);
-            before = key;
-        }
-        for (at, columns) in self.delta.pages.iter().enumerate() {
-            put_varint(out, columns.len() as u64);
-            let mut next = 0;
-            for column in columns {
-                put_varint(out, u64::from(column.writer - next));
-                next = column.writer + 1;
-                let base = self.delta.writers[column.writer as usize].lo + 1;
-                put_column(out, column, base, all(self.delta.keys.page(at).len()));
-            }
-        }
-        put_sides(out, self);
-        put_facts(out, self);
-        if !self.keyed.is_empty() {
-            put_keyed(out, self);
-        }
-    }
-
-    /// Decodes a message that came from a peer.
-    ///
-    /// # Errors
-    /// Any error of the format, and [`DecodeError::TooLarge`] over
-    /// [`FRAME_BYTES_MAX`] or [`MESSAGE_KEY_BYTES_MAX`].
-    pub fn decode(bytes: &[u8]) -> Result<Message, Error> {
+    fn decode(bytes: &[u8]) -> Result<Message, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(DecodeError::TooLarge {
                 what: detail(Limited::Message),
@@ -144,18 +116,14 @@ impl Message {
         read_all(bytes, read_told)
     }
 
-    /// Decodes a message that this program stored itself, of any size.
-    ///
-    /// # Errors
-    /// Any error of the format.
-    pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
+    fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
         read_all(bytes, |reader| {
             let mut message = read_message(reader, &STORED)?;
             if GUESTS && reader.len() > 0 {
                 let bytes = reader.len();
                 read_memory(reader, &mut message)?;
                 message.kept.set(read_kept(reader)?);
-                if !message.tells_memory() && message.kept.is_empty() {
+                if !has_memory(&message) && message.kept.is_empty() {
                     return Err(reader.fail(
                         DecodeError::TrailingBytes {
                             bytes: detail(bytes),
@@ -166,6 +134,71 @@ impl Message {
             }
             Ok(message)
         })
+    }
+
+    #[cfg(feature = "members")]
+    fn decode_adds(bytes: &[u8]) -> Result<Message, Error> {
+        read_all(bytes, read_adds)
+    }
+}
+
+/// Whether a message has anything about forgotten writers.
+pub(super) fn has_memory(message: &Message) -> bool {
+    message.gaps.is_some() || !message.returns.is_empty()
+}
+
+/// Appends the forgotten writers of a message, with the last clock of each that counts, and whether these are
+/// all.
+pub(super) fn put_memory(out: &mut Vec<u8>, message: &Message) {
+    out.push(match message.gaps {
+        None => MEMORY_PART,
+        Some(true) => MEMORY_GAPS,
+        Some(false) => MEMORY_ALL,
+    });
+    put_varint(out, message.returns.len() as u64);
+    for (writer, upto) in message.returns.iter() {
+        put(out, writer.as_bytes());
+        put_varint(out, *upto);
+    }
+}
+
+/// Appends a message.
+pub(super) fn put_message(out: &mut Vec<u8>, message: &Message) {
+    let Delta {
+        writers,
+        keys,
+        pages,
+        ..
+    } = &message.delta;
+    put_varint(out, writers.len() as u64);
+    for entry in writers {
+        put(out, entry.writer.as_bytes());
+        put_varint(out, entry.lo);
+        put_varint(out, entry.hi - entry.lo);
+    }
+    put_varint(out, keys.len() as u64);
+    let mut before = "";
+    for key in keys.iter() {
+        let shared = shared_prefix(before, key);
+        put_varint(out, shared as u64);
+        put_varint(out, (key.len() - shared) as u64);
+        put(out, &key.as_bytes()[shared..]);
+        before = key;
+    }
+    for (at, columns) in pages.iter().enumerate() {
+        put_varint(out, columns.len() as u64);
+        let mut next = 0;
+        for column in columns {
+            put_varint(out, u64::from(column.writer - next));
+            next = column.writer + 1;
+            let base = writers[column.writer as usize].lo + 1;
+            put_column(out, column, base, all(keys.page(at).len()));
+        }
+    }
+    put_sides(out, message);
+    put_records(out, message);
+    if !message.keyed.is_empty() {
+        put_keyed(out, message);
     }
 }
 
@@ -217,7 +250,7 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         complete: false,
         keyless: false,
         lacking: GuestPart::default(),
-        facts: GuestPart::default(),
+        records: GuestPart::default(),
         returns: GuestPart::default(),
         gaps: None,
         kept: GuestPart::default(),
@@ -232,7 +265,7 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         unused.push(keys & !used);
     }
     read_sides(reader, &mut message)?;
-    read_facts(reader, &mut message)?;
+    read_records(reader, &mut message)?;
     for KeySide { key, .. } in &message.delta.sides {
         unused[*key as usize / PAGE] &= !(1 << (*key as usize % PAGE));
     }

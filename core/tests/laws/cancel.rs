@@ -1,7 +1,7 @@
 //! What cancels, bases, expiries and transactions mean, in small traces.
 
 use crate::support::{full, joined, replica};
-use tallymesh_core::{DecodeError, Error, Message, Op, Replica, WriteError};
+use tallymesh_core::{DecodeError, Encode, Error, Message, Op, Replica, WriteError};
 
 /// Moves what `from` has and `to` lacks, encoded on the way.
 fn send(from: &Replica, to: &mut Replica) {

@@ -5,7 +5,7 @@ use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
 use tallymesh_core::{
-    DecodeError, Error, LinkError, Mark, Message, Op, Replica, WriterId, frame_space,
+    DecodeError, Encode, Error, LinkError, Mark, Message, Op, Replica, WriterId, frame_space,
     push_changes_writer,
 };
 #[cfg(target_family = "wasm")]

@@ -1,7 +1,7 @@
 //! Deltas in any order, and marks, give the full state and never show anything but a causal cut.
 
 use crate::support::{cases, joined, keys, observer, replica, world};
-use tallymesh_core::{Error, Mark, MergeError, Message, Missing, Replica, VersionVector};
+use tallymesh_core::{Encode, Error, Mark, MergeError, Message, Missing, Replica, VersionVector};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 

@@ -4,7 +4,9 @@ use crate::support::{cases, full, observer, replica, writer};
 use tallymesh_core::bounds::{
     KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
 };
-use tallymesh_core::{DecodeError, Error, Mark, MergeError, Message, Space, WriteError, WriterId};
+use tallymesh_core::{
+    DecodeError, Encode, Error, Mark, MergeError, Message, Space, WriteError, WriterId,
+};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 

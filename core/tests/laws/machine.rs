@@ -4,8 +4,8 @@
 use crate::support::{digests, full, observer, replica, space};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Last, Pull, VERSION};
 use tallymesh_core::{
-    Error, Input, Link, Mark, MergeError, Message, Millis, Missing, Output, Replica, SyncConfig,
-    SyncMachine, WriterId,
+    Encode, Error, Input, Link, Mark, MergeError, Message, Millis, Missing, Output, Replica,
+    SyncConfig, SyncMachine, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

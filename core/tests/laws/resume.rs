@@ -4,8 +4,8 @@
 use crate::support::{Random, cases, full, joined, keys, observer, replica, space, writer};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    Error, Input, Link, Mark, MemberError, MergeError, Message, Millis, Missing, Op, Output,
-    Replica, SyncConfig, SyncMachine, VersionVector, WriterId,
+    Encode, Error, Input, Link, Mark, MemberError, MergeError, Message, Millis, Missing, Op,
+    Output, Replica, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

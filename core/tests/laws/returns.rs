@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
-    AdmissionError, Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned,
-    Space, SyncConfig, SyncMachine, VersionVector, WriterId,
+    AdmissionError, Encode, Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica,
+    Returned, Space, SyncConfig, SyncMachine, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

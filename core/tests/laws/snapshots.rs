@@ -4,7 +4,8 @@
 use crate::support::{Random, cases, keys, observer, replica, space, world, writer};
 use std::cell::Cell;
 use tallymesh_core::{
-    DecodeError, Error, Mark, MergeError, Message, Op, Part, Replica, Restoring, Rule, Snapshot,
+    DecodeError, Encode, Error, Mark, MergeError, Message, Op, Part, Replica, Restoring, Rule,
+    Snapshot,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

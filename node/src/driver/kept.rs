@@ -11,7 +11,7 @@ use crate::handle::SpaceId;
 use crate::store::{Durability, Kind, Record, StoreError, Worker};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Message, Output, Part, Replica, Snapshot};
+use tallymesh_core::{Encode, Message, Output, Part, Replica, Snapshot};
 
 /// With [`Durability::Interval`]: how soon after a commit the next one is made, if something waits
 /// to be sent to peers. A lower value sends changes to them sooner, and costs more commits.

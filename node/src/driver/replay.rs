@@ -3,7 +3,7 @@
 use super::nonces::Nonces;
 use crate::store::{Kind, StoreError};
 use std::path::Path;
-use tallymesh_core::{Error, Message, Replica, Restoring, Space, WriterId};
+use tallymesh_core::{Encode, Error, Message, Replica, Restoring, Space, WriterId};
 
 /// Reads the files beside the log as a start does.
 ///

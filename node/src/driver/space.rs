@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Input, KeyId, Link, LinkStatus, Mark, Output, Party, Replica, ScopeError, Space,
+    Encode, Error, Input, KeyId, Link, LinkStatus, Mark, Output, Party, Replica, ScopeError, Space,
     SyncConfig, SyncMachine, WriterId,
 };
 use window::Window;

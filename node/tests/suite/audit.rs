@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage};
-use tallymesh_core::{Replica, Shard, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Replica, Shard, Space, VersionVector, WriterId};
 use tallymesh_node::store::{Kind, Log, Record, Store};
 
 fn audit(node: &Node, arguments: &[&str]) -> (Option<i32>, Vec<Value>, String) {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use tallymesh_core::{
-    Input, Link, Mark, Message, Output, Replica, Space, SyncMachine, SyncConfig, VersionVector, WriterId,
+    Encode, Input, Link, Mark, Message, Output, Replica, Space, SyncMachine, SyncConfig, VersionVector, WriterId,
     frame_space,
 };
 

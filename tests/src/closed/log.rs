@@ -1,6 +1,6 @@
 //! The records that a store would keep of an actor, and the check that they lead to the same state.
 
-use tallymesh_core::{Mark, Message, Replica, Space, WriterId};
+use tallymesh_core::{Encode, Mark, Message, Replica, Space, WriterId};
 
 /// The messages that a store has kept.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use super::{Actor, World};
 use crate::oracle::{Dot, View};
-use tallymesh_core::{Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World {
     /// The state from which a member starts again: mostly its newest one, sometimes a backup.

@@ -1,7 +1,7 @@
 //! The duties of members: they acknowledge, retire writers and collect garbage.
 
 use super::{Actor, World};
-use tallymesh_core::{Error, Replica, WriterId};
+use tallymesh_core::{Encode, Error, Replica, WriterId};
 
 impl World {
     pub(super) fn tend(

@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{Message, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Message, Replica, Space, VersionVector, WriterId};
 
 /// The number of a transaction. A transaction has a greater number than those that it saw.
 type TxnId = u32;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use tallymesh_core::wire::{Ask, Body, Frame};
 use tallymesh_core::{
-    Input, Level, Link, Mark, Message, Op, Output, Owner, Replica, Space, SyncConfig, SyncMachine,
-    Token, WriterId,
+    Encode, Input, Level, Link, Mark, Message, Op, Output, Owner, Replica, Space, SyncConfig,
+    SyncMachine, Token, WriterId,
 };
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];

@@ -1,7 +1,7 @@
 //! The stores that guests leave behind, and the starts that take them over.
 
 use super::{MEMBERS, World};
-use tallymesh_core::{Message, Replica, Space};
+use tallymesh_core::{Encode, Message, Replica, Space};
 
 impl World {
     /// Ends two guests of one owner, and starts one process from both of their stores.

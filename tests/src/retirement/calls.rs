@@ -6,8 +6,8 @@ use super::world::{CutId, Did, Node, Remade, Step, World, guarded};
 use crate::ledger::NAMES;
 use crate::search::NodeId;
 use tallymesh_core::{
-    Error, Flow, Mark, MemberError, Message, Owner, QuotaError, Replica, Space, VersionVector,
-    WriterId,
+    Encode, Error, Flow, Mark, MemberError, Message, Owner, QuotaError, Replica, Space,
+    VersionVector, WriterId,
 };
 
 impl World<'_> {

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::explore::local_text;
 use tallymesh_core::{
-    AdmissionError, Again, Configuration, Error, Flow, MergeError, Message, Replica, Space,
+    AdmissionError, Again, Configuration, Encode, Error, Flow, MergeError, Message, Replica, Space,
     VersionVector, WriterId,
 };
 

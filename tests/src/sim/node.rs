@@ -2,7 +2,7 @@
 
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use tallymesh_core::{
-    Error, Input, Link, LinkError, Mark, Message, Millis, Output, Owner, Replica, Space,
+    Encode, Error, Input, Link, LinkError, Mark, Message, Millis, Output, Owner, Replica, Space,
     SyncConfig, SyncMachine, WriterId,
 };
 

@@ -2,7 +2,7 @@
 
 use super::keyed::{members, tell};
 use super::{Vector, full, refused, vector, with};
-use tallymesh_core::{Flow, LeaseId, Limit, Message, Replica};
+use tallymesh_core::{Encode, Flow, LeaseId, Limit, Message, Replica};
 
 fn flow(replica: &mut Replica, name: &str, flow: Flow) {
     replica

@@ -1,7 +1,7 @@
 //! Vectors of keyed operations: in messages of a space with members, and in stored records.
 
 use super::{Vector, after, full, replica, vector};
-use tallymesh_core::{Mark, Message, Once, Op, Owner, Replica};
+use tallymesh_core::{Encode, Mark, Message, Once, Op, Owner, Replica};
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
 

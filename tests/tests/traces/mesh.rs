@@ -2,7 +2,7 @@
 //! and [`Mesh::tab`] returns the numbers of tabs.
 
 use tallymesh_core::{
-    AgainOp, Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
+    AgainOp, Encode, Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
 };
 use tallymesh_tests::oracle::{Call, Dot, Key, Oracle, Takeovers, View};
 

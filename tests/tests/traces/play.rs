@@ -1,6 +1,6 @@
 //! A few replicas. Each is compared with the oracle at every step.
 
-use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
 
 /// The clock of all replicas. Nothing expires.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tallymesh_core::{
-    Error, ErrorKind, Fate, Input, KeyId, Message, Millis, RESERVED, Replica, Returned, ScopeError,
-    Token, WriterId,
+    Encode, Error, ErrorKind, Fate, Input, KeyId, Message, Millis, RESERVED, Replica, Returned,
+    ScopeError, Token, WriterId,
 };
 
 use super::{Engine, named, parts, put};

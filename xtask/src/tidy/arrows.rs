@@ -3,13 +3,11 @@
 
 use std::path::Path;
 
-/// Errors, bounds, ids and hashes: every folder may name these, and all of them but [`LAYERS`] name no
-/// folder.
-const GROUND: [&str; 9] = [
+/// Bounds, hashes, ids, errors: every folder may name these.
+const GROUND: [&str; 8] = [
+    "bounds",
     "error",
     "hash",
-    "layers",
-    "bounds",
     "list",
     "once",
     "reserved",
@@ -17,11 +15,21 @@ const GROUND: [&str; 9] = [
     "writer_id",
 ];
 
-/// The one file of the ground that names layers: it chooses them for a build.
+/// The one exception: this file chooses the layers of a build, so it names them, and every folder may name it.
+/// By it, and only by it, a replica meets its quota.
 const LAYERS: &str = "layers";
 
-/// Each folder with the folders that it may name beside the ground, from below to above.
-const ARROWS: [(&str, &[&str]); 13] = [
+/// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
+/// names only what its row has.
+const ARROWS: [(&str, &[&str]); 21] = [
+    ("bounds", &[]),
+    ("hash", &[]),
+    ("list", &[]),
+    ("reserved", &[]),
+    ("sort", &[]),
+    ("once", &["hash"]),
+    // An error names a writer, and a name of a space can be refused: the two files are one unit.
+    ("error", &["bounds", "hash"]),
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),
@@ -75,62 +83,122 @@ const ARROWS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("json", &["replica", "state"]),
+    (
+        LAYERS,
+        &["idempotency", "ledger", "quota", "replica", "state", "sync"],
+    ),
 ];
 
-/// The folder of `core/src` that a file belongs to.
-fn folder(name: &Path) -> Option<String> {
+/// The root of the crate, which lists all folders.
+const ROOT: &str = "lib";
+
+/// The folder of `core/src` that a file belongs to, and how many modules deep the file is in the crate.
+fn folder(name: &Path) -> Option<(String, usize)> {
     let inside = name.strip_prefix("core/src").ok()?;
     let first = inside.components().next()?.as_os_str().to_string_lossy();
-    Some(first.trim_end_matches(".rs").to_owned())
+    let folder = first.trim_end_matches(".rs").to_owned();
+    Some((folder, inside.components().count()))
+}
+
+/// The unit in the table that a folder belongs to.
+fn unit(folder: &str) -> &str {
+    match folder {
+        "writer_id" => "error",
+        other => other,
+    }
+}
+
+/// Whether a folder may name another one.
+fn may_name(from: &str, to: &str) -> bool {
+    let row = ARROWS.iter().find(|it| it.0 == from);
+    let is_above_ground = !GROUND.contains(&from) && from != LAYERS;
+    to == from
+        || to == LAYERS
+        || is_above_ground && GROUND.contains(&to)
+        || row.is_some_and(|it| it.1.contains(&to))
 }
 
 /// The arrows of a file that its folder may not have. Code that is compiled for tests alone is not checked.
 pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
-    let Some(from) = folder(name) else {
+    let Some((from, depth)) = folder(name) else {
         return Vec::new();
     };
-    let is_ground = GROUND.contains(&from.as_str()) && from != LAYERS;
-    let layer = ARROWS.into_iter().find(|it| it.0 == from);
-    let Some((from, allowed)) = layer.or(is_ground.then_some((from.as_str(), &[]))) else {
+    let from = unit(&from);
+    if from == ROOT || name.extension().is_none_or(|it| it != "rs") {
         return Vec::new();
-    };
+    }
+    if !ARROWS.iter().any(|it| it.0 == from) {
+        return vec![format!(
+            "{}: `{from}` has no row in the table of folders (xtask/src/tidy/arrows.rs)",
+            name.display()
+        )];
+    }
     let mut broken = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        if line.trim() == "mod tests {" {
-            break;
-        }
-        let is_its = |of: &&&str| line.starts_with(&format!("impl {of}"));
-        if from != "replica"
-            && let Some(of) = ["Replica ", "Transaction<"].iter().find(is_its)
-        {
+    for (number, to) in named(text, depth) {
+        if !may_name(from, unit(&to)) {
             broken.push(format!(
-                "{}:{}: methods of `{}` are in core/src/replica alone: a layer above has views of its own \
+                "{}:{number}: `{from}` may not name `{to}`: arrows between folders of core run one way \
                  (xtask/src/tidy/arrows.rs)",
-                name.display(),
-                number + 1,
-                of.trim_end_matches([' ', '<'])
+                name.display()
             ));
-        }
-        let code = line.split("//").next().unwrap_or_default();
-        for rest in code.split("crate::").skip(1) {
-            let to: String = rest
-                .chars()
-                .take_while(|it| it.is_alphanumeric() || *it == '_')
-                .collect();
-            // Constants that name the shape of a build have no folder.
-            let is_shape = !to.is_empty() && to.chars().all(|it| it.is_ascii_uppercase());
-            let free = to.is_empty() || is_shape || to == from || GROUND.contains(&to.as_str());
-            if !free && !allowed.contains(&to.as_str()) {
-                broken.push(format!(
-                    "{}:{}: `{from}` may not name `{to}`: arrows between folders of core run one way \
-                     (xtask/src/tidy/arrows.rs)",
-                    name.display(),
-                    number + 1
-                ));
-            }
         }
     }
     broken
+}
+
+/// The modules of the root that a file names, by `crate::`, by `super::`, or in a group, each with its line.
+fn named(text: &str, depth: usize) -> Vec<(usize, String)> {
+    let mut code = String::new();
+    for line in text.lines().take_while(|it| it.trim() != "mod tests {") {
+        code.push_str(line.split("//").next().unwrap_or_default());
+        code.push('\n');
+    }
+    let root = "super::".repeat(depth);
+    let mut named = Vec::new();
+    for prefix in ["crate::", root.as_str()] {
+        for (at, _) in code.match_indices(prefix) {
+            let before = code[..at].chars().next_back();
+            let rest = &code[at + prefix.len()..];
+            let is_inner = before.is_some_and(|it| is_word(it) || it == ':');
+            if is_inner || rest.starts_with("super::") {
+                continue;
+            }
+            let line = code[..at].matches('\n').count() + 1;
+            named.extend(heads(rest).into_iter().map(|head| (line, head)));
+        }
+    }
+    named
+}
+
+/// The first name of a path, or of each path of a group.
+fn heads(path: &str) -> Vec<String> {
+    let Some(group) = path.strip_prefix('{') else {
+        return vec![head(path)];
+    };
+    let (mut heads, mut deep, mut is_first) = (Vec::new(), 0, true);
+    for (at, it) in group.char_indices() {
+        match it {
+            '}' if deep == 0 => break,
+            '{' => deep += 1,
+            '}' => deep -= 1,
+            ',' if deep == 0 => is_first = true,
+            _ if is_first && is_word(it) => {
+                heads.push(head(&group[at..]));
+                is_first = false;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+/// The first name of a path.
+fn head(path: &str) -> String {
+    path.chars().take_while(|it| is_word(*it)).collect()
+}
+
+fn is_word(it: char) -> bool {
+    it.is_alphanumeric() || it == '_'
 }
 
 #[cfg(test)]
@@ -139,23 +207,37 @@ mod tests {
 
     #[test]
     fn an_arrow_upward_is_found() {
-        let file = Path::new("core/src/state/join.rs");
+        let found = |file: &str, text: &str| broken(Path::new(file), text).len();
         let text = "use crate::membership::Membership;\nuse crate::error::Error;\n";
-        assert_eq!(broken(file, text).len(), 1);
-        assert_eq!(broken(file, "// crate::membership\n").len(), 0);
+        assert_eq!(found("core/src/state/join.rs", text), 1);
+        assert_eq!(found("core/src/state/join.rs", "// crate::membership\n"), 0);
+        let tests = "#[cfg(test)]\nmod tests {\n use crate::Replica;";
+        assert_eq!(found("core/src/state/join.rs", tests), 0);
+        assert_eq!(found("node/src/state.rs", text), 0);
+        assert_eq!(found("core/src/error/display.rs", text), 1);
+        assert_eq!(found("core/src/rejoin.rs", text), 0);
+        assert_eq!(found("core/src/hash.rs", "use crate::error::Error;"), 1);
         assert_eq!(
-            broken(file, "#[cfg(test)]\nmod tests {\n use crate::Replica;").len(),
+            found("core/src/writer_id.rs", "use crate::error::Error;"),
             0
         );
-        assert_eq!(broken(Path::new("node/src/state.rs"), text).len(), 0);
-        assert_eq!(broken(Path::new("core/src/error/kind.rs"), text).len(), 1);
-        assert_eq!(broken(Path::new("core/src/layers.rs"), text).len(), 0);
-        let own = "impl Replica {\nimpl Transaction<'_> {\nimpl Clone for Replica {\n";
-        let views = Path::new("core/src/quota/budget.rs");
-        assert_eq!(broken(views, own).len(), 2);
-        assert_eq!(broken(Path::new("core/src/replica/ops.rs"), own).len(), 0);
-        let above = Path::new("core/src/rejoin.rs");
-        assert_eq!(broken(above, text).len(), 0);
+        assert_eq!(found("core/src/state.rs", "crate::KeyId"), 1);
+        assert_eq!(found("core/src/layers.rs", "use crate::wire::Frame;"), 1);
+        assert_eq!(found("core/src/unheard_of/one.rs", ""), 1);
+    }
+
+    #[test]
+    fn a_path_by_super_or_in_a_group_is_found() {
+        let found = |file: &str, text: &str| broken(Path::new(file), text).len();
+        let group = "use crate::{\n    error::{Detail, Error},\n    sync::Link,\n    wire,\n};";
+        assert_eq!(found("core/src/state/join.rs", group), 2);
+        assert_eq!(found("core/src/sync/pull.rs", group), 0);
+        assert_eq!(
+            found("core/src/state/join.rs", "super::super::wire::put();"),
+            1
+        );
+        assert_eq!(found("core/src/state/join.rs", "super::wire::put();"), 0);
+        assert_eq!(found("core/src/state.rs", "use super::{error, wire};"), 1);
     }
 
     /// A reader who starts at the top of the table has read every folder that a later one names.

@@ -9,14 +9,14 @@ fn id(byte: u8) -> WriterId {
 
 /// The lists of a replica, and what a look at all finds.
 fn lists(replica: &Replica) -> [Vec<u32>; 4] {
-    let roster = &replica.membership.table;
-    let index = &roster.index;
+    let table = &replica.membership.table;
+    let index = &table.index;
     let (starts, ended) = (index.starts.clone(), index.ended.clone());
     [
         starts,
-        roster.starts().collect(),
+        table.starts().collect(),
         ended,
-        roster.ended().collect(),
+        table.ended().collect(),
     ]
 }
 

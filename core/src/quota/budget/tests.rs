@@ -10,6 +10,7 @@ use crate::once::Once;
 use crate::replica::Replica;
 pub(super) use crate::replica::collect::tests::space;
 use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use crate::{Evidence, Space, WriterId};
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -437,7 +438,7 @@ fn a_space_without_members_takes_no_budgets() {
     let told = Message::decode(&message.encode());
     assert_eq!(told.as_ref(), Ok(&message));
     (message.closed, message.complete) = (false, false);
-    (message.facts, message.keyless) = Default::default();
+    (message.records, message.keyless) = Default::default();
     let refused = Message::decode(&message.encode());
     let rule = Rule::OpenBudget;
     assert_eq!(refused, Err(DecodeError::Malformed { rule }.into()));

@@ -5,6 +5,7 @@ use crate::error::{DecodeError, QuotaError};
 use crate::quota::budget::tests::{check_sums, flow_once, members, pass, rights, settle, value};
 use crate::quota::budget::{Budget, Flow};
 use crate::replica::Replica;
+use crate::wire::Encode;
 use crate::{Limited, Once, Owner, Space, VersionVector};
 use alloc::string::ToString;
 use alloc::vec;

@@ -4,6 +4,7 @@ use super::*;
 use crate::error::QuotaError;
 use crate::message::Message;
 use crate::replica::Replica;
+use crate::wire::Encode;
 use crate::writer_id::Space;
 use alloc::vec;
 

@@ -368,7 +368,7 @@ impl QuotaTransaction<'_, '_> {
     fn known_sequence(&self, name: &str) -> Result<Sequence, Error> {
         super::check_sequence(name)?;
         match self.read().sequence(name) {
-            _ if !self.transaction.replica.members().is_member() => {
+            _ if !self.transaction.replica().members().is_member() => {
                 Err(MemberError::NotAMember.into())
             }
             Some(known) => Ok(known),
@@ -386,12 +386,12 @@ impl QuotaTransaction<'_, '_> {
         let held: u64 = held.map(|it| it.end.saturating_sub(it.start)).sum();
         let drawn = self
             .transaction
-            .quota
+            .noted()
             .draws
             .iter()
             .filter(|it| it.name == name && it.number < number);
         let below = held.saturating_sub(drawn.count() as u64);
-        let by = self.transaction.replica.writer();
+        let by = self.transaction.replica().writer();
         let piece = Piece::Drawn { by, number };
         let by = Op::Add((below + 1).cast_signed());
         self.draw_on(&SequenceKey { piece, name }.key(), by)

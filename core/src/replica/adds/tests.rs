@@ -7,6 +7,7 @@ use crate::error::{DecodeError, Error, MergeError, WriteError};
 use crate::message::Message;
 use crate::state::page::Row;
 use crate::wire::Adds;
+use crate::wire::Encode;
 use crate::writer_id::WriterId;
 use crate::{Missing, Once, Op, Rule, Space, VersionVector};
 use alloc::format;

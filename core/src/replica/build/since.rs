@@ -62,20 +62,10 @@ impl Replica {
         mut lows: L,
         writers: impl Iterator<Item = u32>,
     ) -> Option<Message> {
-        let forgotten = match GUESTS {
-            true => self
-                .membership
-                .table
-                .remembered
-                .saturating_sub(mark.remembered),
-            false => 0,
-        };
         let mut base = lows.like(self.state.clocks().len(), NOTHING);
-        let told = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
         // Whether the message repeats changes from before the mark.
         let mut again = false;
-        let mut changed = forgotten > 0 || GUESTS && told != (mark.told, mark.earlier);
-        changed |= GUESTS && self.membership.table.early && !mark.early;
+        let mut changed = GUESTS && self.has_local_news(mark);
         for number in writers {
             let clock = self.state.clock_at(number);
             let before = self.state.low(&mark.state, number as usize);
@@ -101,22 +91,36 @@ impl Replica {
         let picked = self.state.select(&selection, usize::MAX);
         let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
         if GUESTS {
-            message.returns.set(self.membership.remembered(forgotten));
-            message.gaps = self
-                .membership
-                .configuration()
-                .map(|_| self.membership.table.gaps);
-            let earlier = match self.rejoin.earlier_clocks() == mark.earlier {
-                true => OfEarlier::Nothing,
-                false => OfEarlier::Clocks,
-            };
-            let kept = self
-                .rejoin
-                .to_keep(&self.state, &self.membership, lows.at(OWN), earlier);
-            message.kept.set(kept);
+            self.tell_local_news(&mut message, mark, lows.at(OWN));
             self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
         }
         Some(message)
+    }
+
+    /// Whether anything changed after a mark that only a store receives.
+    #[inline(always)]
+    fn has_local_news(&self, mark: &Mark) -> bool {
+        let told = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
+        self.membership.remembered_count() > mark.remembered
+            || told != (mark.told, mark.earlier)
+            || self.membership.is_early() && !mark.early
+    }
+
+    /// Adds what changed after a mark and only a store receives. `own` is the low of the own clock.
+    #[inline(always)]
+    fn tell_local_news(&self, message: &mut Message, mark: &Mark, own: u64) {
+        let remembered = self.membership.remembered_count();
+        let fresh = remembered.saturating_sub(mark.remembered);
+        message.returns.set(self.membership.remembered(fresh));
+        message.gaps = self.membership.memory_gaps();
+        let earlier = match self.rejoin.earlier_clocks() == mark.earlier {
+            true => OfEarlier::Nothing,
+            false => OfEarlier::Clocks,
+        };
+        let kept = self
+            .rejoin
+            .to_keep(&self.state, &self.membership, own, earlier);
+        message.kept.set(kept);
     }
 
     /// The present place in this replica's history, for a caller that keeps nothing of it.
@@ -187,9 +191,9 @@ impl Replica {
 
     pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
         self.state.move_mark(&mut mark.state);
-        mark.remembered = self.membership.table.remembered;
+        mark.remembered = self.membership.remembered_count();
         (mark.told, mark.earlier) = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
-        mark.early = GUESTS && self.membership.table.early;
+        mark.early = self.membership.is_early();
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
     }
 }

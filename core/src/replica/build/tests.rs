@@ -102,7 +102,7 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
             0,
         );
         sizes.push(message.shard_count());
-        assert_eq!(message.facts().is_empty(), next.is_some());
+        assert_eq!(message.records().is_empty(), next.is_some());
         assert_eq!(message.is_complete(), next.is_none());
         let Some(next) = next else { break };
         assert!(next > cursor && message.delta.writers.len() == 1);

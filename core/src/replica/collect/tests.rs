@@ -355,10 +355,10 @@ fn pass(from: &Replica, to: &mut Replica) {
 }
 
 fn said(replica: &mut Replica) -> Ack {
-    replica.membership.table.stored().waiting = true;
-    replica.membership.table.stored().pending = None;
+    replica.membership.table_mut().stored().waiting = true;
+    replica.membership.table_mut().stored().pending = None;
     assert!(replica.members_mut().acknowledge().unwrap());
-    (**replica.membership.table.cards[OWN as usize]
+    (**replica.membership.table().writer_states[OWN as usize]
         .ack
         .as_ref()
         .unwrap())
@@ -376,7 +376,7 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     pass(&one, &mut tab);
     pass(&tab, &mut one);
     // A member need not acknowledge what only it waits for.
-    one.membership.table.stored().waiting = false;
+    one.membership.table_mut().stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     let seen = tab.vector().get(&one.writer());
     assert_eq!(said(&mut one).of(OWN), seen + 1);
@@ -390,12 +390,12 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
 fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
     let [mut one, mut two, mut tab] = space();
     for replica in [&mut one, &mut two] {
-        replica.membership.table.stored().waiting = false;
+        replica.membership.table_mut().stored().waiting = false;
     }
     assert!(!one.membership.is_held_up(&one.state));
     said(&mut two);
     pass(&two, &mut one);
-    one.membership.table.stored().waiting = false;
+    one.membership.table_mut().stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     assert!(one.membership.is_held_up(&one.state));
     pass(&one, &mut tab);
@@ -413,7 +413,7 @@ fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
 fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     let [mut one, mut two, _] = space();
     for replica in [&mut one, &mut two] {
-        replica.membership.table.stored().waiting = false;
+        replica.membership.table_mut().stored().waiting = false;
         assert!(!replica.members_mut().acknowledge().unwrap());
     }
     one.add("k", 1).unwrap();
@@ -424,7 +424,7 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     assert!(two.members_mut().acknowledge().unwrap());
     assert!(!two.members_mut().acknowledge().unwrap());
     pass(&two, &mut one);
-    one.membership.table.stored().waiting = false;
+    one.membership.table_mut().stored().waiting = false;
     assert!(!one.members_mut().acknowledge().unwrap());
     // Another owner's first incarnation.
     let owners = [[1; 32], [2; 32], [3; 32]];
@@ -449,13 +449,13 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
 #[test]
 fn what_is_heard_of_a_dead_member_is_acknowledged() {
     let [mut one, mut two, mut tab] = space();
-    one.membership.table.stored().waiting = false;
+    one.membership.table_mut().stored().waiting = false;
     one.members_mut().fence(&two.writer()).unwrap();
     let mut heard = |one: &mut Replica| {
         // A member speaks for its tabs, too.
         pass(one, &mut tab);
         pass(&tab, one);
-        one.membership.table.stored().waiting = false;
+        one.membership.table_mut().stored().waiting = false;
         one.members_mut().acknowledge().unwrap()
     };
     assert!(heard(&mut one), "it is heard of for the first time");
@@ -486,7 +486,7 @@ fn a_new_replica_takes_over_what_was_collected() {
         one.state.has_collected(),
         "slots that come again must say that they begin a life"
     );
-    assert!(one.is_empty() && one.membership.table.floor.iter().any(|clock| *clock > 0));
+    assert!(one.is_empty() && one.membership.table().floor.iter().any(|clock| *clock > 0));
     let all = one.delta(&VersionVector::default());
     let start = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
     let [mut merged, mut staged] = [start(1), start(2)];
@@ -495,7 +495,7 @@ fn a_new_replica_takes_over_what_was_collected() {
     let floor = |replica: &Replica| {
         let floor = replica
             .membership
-            .table
+            .table()
             .floor
             .iter()
             .zip(replica.state.ids());
@@ -530,7 +530,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
         settled: true,
     };
     let all = vec![u64::MAX; replica.state.ids().len()];
-    replica.membership.table.stored().settled = all.clone();
+    replica.membership.table_mut().stored().settled = all.clone();
     (quorum, all)
 }
 
@@ -538,7 +538,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
 fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     let [one, two, tab] = space();
     let (member, guest) = (number(&one, &two), number(&one, &tab));
-    let clock = one.membership.table.cards[member as usize]
+    let clock = one.membership.table().writer_states[member as usize]
         .announce
         .as_ref()
         .unwrap()
@@ -546,21 +546,28 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     for (settled, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
         let mut one = one.clone();
         let (quorum, _) = all_settled(&mut one);
-        one.membership.table.stored().pending = None;
-        one.membership.table.stored().settled = vec![settled; 3];
-        one.membership.table.stored().cards[member as usize].base = Some([].into());
-        one.membership.table.stored().cards[guest as usize].base = Some([].into());
-        one.membership.table.stored().vouched = vec![(two.writer(), member), (two.writer(), guest)];
+        one.membership.table_mut().stored().pending = None;
+        one.membership.table_mut().stored().settled = vec![settled; 3];
+        one.membership.table_mut().stored().writer_states[member as usize].base = Some([].into());
+        one.membership.table_mut().stored().writer_states[guest as usize].base = Some([].into());
+        one.membership.table_mut().stored().vouched =
+            vec![(two.writer(), member), (two.writer(), guest)];
         one.membership.settle(&one.state, &quorum);
         assert_eq!(
-            one.membership.table.cards[member as usize].base.is_none(),
+            one.membership.table().writer_states[member as usize]
+                .base
+                .is_none(),
             certain
         );
-        assert!(one.membership.table.cards[guest as usize].base.is_some());
+        assert!(
+            one.membership.table().writer_states[guest as usize]
+                .base
+                .is_some()
+        );
         let kept = if certain { 1 } else { 2 };
-        assert_eq!(one.membership.table.vouched.len(), kept);
-        assert_eq!(one.membership.table.vouched[kept - 1].1, guest);
-        one.membership.table.stored().settled = vec![0, 5, 0];
+        assert_eq!(one.membership.table().vouched.len(), kept);
+        assert_eq!(one.membership.table().vouched[kept - 1].1, guest);
+        one.membership.table_mut().stored().settled = vec![0, 5, 0];
         assert_eq!(one.members().stable().len(), 1);
     }
 }

@@ -19,6 +19,7 @@ use crate::message::records::Statement;
 use crate::replica::IdempotencyLog;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use crate::wire::encode_adds;
 use crate::{Message, Op, WriterId};
 use alloc::string::String;
@@ -468,8 +469,11 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     }
     // From one who has not concluded yet that all have seen it.
     let mut whole = all[one].delta(&VersionVector::default());
-    let floor = |says: &Statement| matches!(says, Statement::Floor(_));
-    whole.facts.stored().retain(|fact| !floor(&fact.says));
+    let floor = |statement: &Statement| matches!(statement, Statement::Floor(_));
+    whole
+        .records
+        .stored()
+        .retain(|record| !floor(&record.statement));
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {
         assert_eq!(replica.keyed().makers(&once("a")).len(), 2);
@@ -581,7 +585,7 @@ fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
     let at = all[1].clock();
     more(&mut all[1]);
     for member in &mut all {
-        member.membership.table.stored().waiting = true;
+        member.membership.table_mut().stored().waiting = true;
     }
     settle(&mut all);
     let [_, two, _] = all;
@@ -680,7 +684,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
         assert_ne!(crate::explore::local_text(&other), text, "{number}");
     }
     let mut other = one.clone();
-    other.membership.table.stored().hold_back(OWN, 1);
+    other.membership.table_mut().stored().hold_back(OWN, 1);
     assert_ne!(crate::explore::local_text(&other), text);
     // Wherever they stand.
     add(&mut two, "b", 5);

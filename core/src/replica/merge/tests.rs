@@ -5,6 +5,7 @@ use crate::layers::Optional;
 use crate::replica::Mark;
 use crate::state::page::{OWN, PAGE, Row};
 use crate::state::slot::{Cut, Fold, Moved, Slot, Stamp, Withdrawal};
+use crate::wire::Encode;
 use crate::{Op, Space, VersionVector};
 use alloc::boxed::Box;
 use alloc::{format, vec};

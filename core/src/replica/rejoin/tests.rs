@@ -117,20 +117,20 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
 #[test]
 fn nothing_is_cancelled_of_who_was_given_up() {
     let mut fenced = replica();
-    fenced.membership.table.stored().cards[1].fence = Some(Fence {
+    fenced.membership.table_mut().stored().writer_states[1].fence = Some(Fence {
         turn: 0,
         by: by(2, 3),
         heir: 2,
     });
     assert_eq!(again(&fenced, &[slot(0)], 4), None);
     let mut retired = replica();
-    retired.membership.table.stored().cards[1].retired = Some(Retired {
+    retired.membership.table_mut().stored().writer_states[1].retired = Some(Retired {
         to: by(2, 3),
         upto: 10,
     });
     assert_eq!(again(&retired, &[slot(0)], 4), None);
     let mut left = replica();
-    left.membership.table.stored().cards[1].bye = Some(Bye { clock: 10, heir: 2 });
+    left.membership.table_mut().stored().writer_states[1].bye = Some(Bye { clock: 10, heir: 2 });
     assert_eq!(again(&left, &[slot(0)], 4), Some(4));
 }
 
@@ -172,8 +172,8 @@ fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
         nonce: [1; 16],
         generation: 1,
     };
-    replica.membership.table.stored().cards[2].announce = Some(Box::new(announce));
-    replica.membership.table.stored().floor = vec![0, 0, 5];
+    replica.membership.table_mut().stored().writer_states[2].announce = Some(Box::new(announce));
+    replica.membership.table_mut().stored().floor = vec![0, 0, 5];
     assert!(replica.membership.horizons().next().is_some());
     assert_eq!(again(&replica, &[slot(0)], 4), None);
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));
@@ -414,15 +414,19 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         (0, true, false, false),
     ] {
         let mut replica = replica();
-        let card = &mut replica.membership.table.stored().cards[OWN as usize];
-        card.base = Some(Box::default());
-        card.announce = announced.then(|| Box::new(announce.clone()));
-        card.intro = taken_in.then_some(admit);
+        let writer_state = &mut replica.membership.table_mut().stored().writer_states[OWN as usize];
+        writer_state.base = Some(Box::default());
+        writer_state.announce = announced.then(|| Box::new(announce.clone()));
+        writer_state.intro = taken_in.then_some(admit);
         replica
             .rejoin
             .held_by_member(&replica.state, &mut replica.membership, clock);
-        let card = &replica.membership.table.cards[OWN as usize];
-        assert_eq!(card.base.is_none(), drops, "{clock} {announced} {taken_in}");
+        let writer_state = &replica.membership.table().writer_states[OWN as usize];
+        assert_eq!(
+            writer_state.base.is_none(),
+            drops,
+            "{clock} {announced} {taken_in}"
+        );
     }
 }
 

@@ -11,6 +11,7 @@ use crate::message::KeyedAdd;
 use crate::once::Once;
 use crate::quota::budget::Flow;
 use crate::sync::Party;
+use crate::wire::Encode;
 use crate::wire::encode_adds;
 use crate::{Asker, KeyedBounds};
 use crate::{Limit, Message};

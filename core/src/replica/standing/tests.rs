@@ -1,15 +1,17 @@
 //! Messages by hand, and what they are to a replica. Writers go by one number everywhere: it is each
-//! byte of their ids, their local number here, and how facts name them before they are told.
+//! byte of their ids, their local number here, and how records name them before they are told.
 
 mod checks;
 
 use super::*;
 use crate::error::AdmissionError;
 use crate::layers::Empty;
+use crate::layers::Optional;
 use crate::membership::admission::{ADMISSIONS_MAX, Standing};
+use crate::membership::writer_state::WriterState;
 use crate::message::journal::{EarlierWriter, Journal};
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Owner, Retired, Ruling, WriterState,
+    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Owner, Retired, Ruling,
 };
 use crate::state::delta::{Delta, Entry};
 use crate::writer_id::{Space, WriterId};
@@ -86,7 +88,7 @@ fn decided(number: u64, members: &[u32]) -> Statement {
 }
 
 /// A message that names these writers, each from one clock to another, and says this of them.
-fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Statement)]) -> Message {
+fn told(writers: &[(u32, u64, u64)], records: &[(u32, Statement)]) -> Message {
     let entry = |&(writer, lo, hi): &(u32, u64, u64)| Entry {
         writer: id(writer),
         lo,
@@ -104,19 +106,22 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Statement)]) -> Message {
         let at = writers.iter().position(|it| it.0 == byte);
         at.expect("it is named") as u32
     };
-    for (writer, says) in facts.iter().cloned() {
-        let mut fact = MembershipRecord { writer, says };
-        fact.renumber(place);
-        message.facts.stored().push(fact);
+    for (writer, statement) in records.iter().cloned() {
+        let mut record = MembershipRecord { writer, statement };
+        record.renumber(place);
+        message.records.stored().push(record);
     }
-    message.facts.stored().sort_by_key(MembershipRecord::place);
+    message
+        .records
+        .stored()
+        .sort_by_key(MembershipRecord::place);
     message
 }
 
-fn whole(writers: &[(u32, u64, u64)], facts: &[(u32, Statement)]) -> Message {
+fn whole(writers: &[(u32, u64, u64)], records: &[(u32, Statement)]) -> Message {
     Message {
         complete: true,
-        ..told(writers, facts)
+        ..told(writers, records)
     }
 }
 
@@ -127,8 +132,8 @@ fn open(writers: &[(u32, u64, u64)]) -> Message {
     }
 }
 
-fn learn(replica: &mut Replica, writer: u32, says: Statement) {
-    replica.membership.note(&replica.state, writer, says);
+fn learn(replica: &mut Replica, writer: u32, statement: Statement) {
+    replica.membership.note(&replica.state, writer, statement);
 }
 
 /// A member, 0, that holds 10 transactions of each of another member, 1, and of a guest of that, 2.
@@ -144,17 +149,18 @@ fn member() -> Replica {
     learn(&mut replica, 0, announce(0, 5));
     learn(&mut replica, 1, announce(1, 5));
     learn(&mut replica, 2, admit(1, 5));
-    replica.membership.table.stored().configuration = Some((by(0, 1), configuration(1, &[0, 1])));
-    replica.membership.table.stored().established = true;
+    replica.membership.table_mut().stored().configuration =
+        Some((by(0, 1), configuration(1, &[0, 1])));
+    replica.membership.table_mut().stored().established = true;
     replica
 }
 
 /// A guest of 1, else as a member.
 fn guest() -> Replica {
     let mut replica = member();
-    replica.membership.table.stored().cards[0] = WriterState::default();
+    replica.membership.table_mut().stored().writer_states[0] = WriterState::default();
     learn(&mut replica, 0, admit(1, 5));
-    replica.membership.table.stored().established = false;
+    replica.membership.table_mut().stored().established = false;
     replica
 }
 
@@ -162,10 +168,10 @@ fn guest() -> Replica {
 fn standing(
     replica: &Replica,
     (lo, hi): (u64, u64),
-    facts: &[(u32, Statement)],
+    records: &[(u32, Statement)],
     live: u32,
 ) -> Standing {
-    let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], facts);
+    let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], records);
     replica
         .membership
         .standing(&replica.state, &message, 1, Some(id(live)), 0)
@@ -180,11 +186,11 @@ fn is(standing: Standing, expected: Standing) {
 fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     use Standing::{Forgotten, Known, Stranger};
     let replica = member();
-    let what = |span, facts: &[(u32, Statement)]| standing(&replica, span, facts, 1);
+    let what = |span, records: &[(u32, Statement)]| standing(&replica, span, records, 1);
     is(what((0, 3), &[]), Forgotten);
     is(what((1, 3), &[]), Known);
     let mut open = member();
-    open.membership.table.stored().configuration = None;
+    open.membership.table_mut().stored().configuration = None;
     is(standing(&open, (0, 3), &[], 1), Known);
     let mut knows = member();
     knows.membership.number(&mut knows.state, id(7));
@@ -269,17 +275,17 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
     assert!(!left_out(&replica, &whole(&[(1, 0, 5), (2, 0, 3)], &[]), 2));
     assert!(!left_out(&replica, &whole(&[(0, 0, 5)], &[]), 2));
     // A member's incarnation.
-    let after = |says| whole(&[(0, 0, 11)], &[(0, says)]);
-    for (says, left) in [
+    let after = |statement| whole(&[(0, 0, 11)], &[(0, statement)]);
+    for (statement, left) in [
         (gone(1, 4), false),
         (gone(1, 5), true),
         (gone(1, 6), true),
         (gone(0, 6), false),
         (decided(2, &[0]), false),
     ] {
-        assert_eq!(left_out(&replica, &after(says.clone()), 1), left);
+        assert_eq!(left_out(&replica, &after(statement.clone()), 1), left);
         // And whoever it took in.
-        assert_eq!(left_out(&replica, &after(says), 2), left);
+        assert_eq!(left_out(&replica, &after(statement), 2), left);
     }
     // Two that took in each other.
     for (one, other) in [(3, 4), (4, 3)] {
@@ -294,7 +300,7 @@ fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
 fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
     let state = whole(&[(1, 0, 20)], &[]);
     let mut unknown = guest();
-    unknown.membership.table.stored().cards[0] = WriterState::default();
+    unknown.membership.table_mut().stored().writer_states[0] = WriterState::default();
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Err(AdmissionError::Outdated.into())
@@ -305,8 +311,8 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
     );
-    unknown.membership.table.stored().cards[0] = WriterState::default();
-    unknown.state.set_clock(0, 0);
+    unknown.membership.table_mut().stored().writer_states[0] = WriterState::default();
+    unknown.state.set_clock(OWN, 0);
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)
@@ -337,8 +343,8 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 #[test]
 fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
     let mut reader = guest();
-    reader.membership.table.stored().cards[0] = WriterState::default();
-    reader.state.set_clock(0, 0);
+    reader.membership.table_mut().stored().writer_states[0] = WriterState::default();
+    reader.state.set_clock(OWN, 0);
     let make_way = |state: &Message, new| {
         let mut reader = reader.clone();
         let made = reader.make_way(state, new, &mut |_| ());
@@ -363,7 +369,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
     // One that had not heard of members may hold what they never took in.
     let mut new = reader.clone();
-    new.membership.table.stored().configuration = None;
+    new.membership.table_mut().stored().configuration = None;
     let make_way_new = |state: &Message| {
         let mut new = new.clone();
         let made = new.make_way(state, true, &mut |_| ());
@@ -372,8 +378,8 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     assert_eq!(make_way_new(&whole(&[(2, 0, 10)], &[])), (Ok(true), 0));
     assert_eq!(make_way_new(&named(10, 9)), missing(2, 9, 10));
     // Nor is more awaited of one that they ended.
-    for says in [fence(1, 9), retired(1, 10, 9)] {
-        let ended = whole(&[(1, 0, 10), (2, 0, 9)], &[(2, says)]);
+    for statement in [fence(1, 9), retired(1, 10, 9)] {
+        let ended = whole(&[(1, 0, 10), (2, 0, 9)], &[(2, statement)]);
         assert_eq!(make_way_new(&ended), (Ok(true), 0));
         assert_eq!(make_way(&ended, true), missing(2, 9, 10));
     }
@@ -400,8 +406,8 @@ fn a_sender_is_taken_in_if_it_is_new() {
     let mut replica = member();
     let gone = Err(Error::Admission(AdmissionError::Gone { writer: id(7) }));
     let new = [(7, base(&[], false))];
-    let with = |replica: &Replica, hi, facts: &[(u32, Statement)]| {
-        let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
+    let with = |replica: &Replica, hi, records: &[(u32, Statement)]| {
+        let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], records);
         replica
             .membership
             .newcomer(&replica.state, &message, Some(id(7)))
@@ -424,7 +430,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
         Ok(None)
     );
     let mut open = replica.clone();
-    open.membership.table.stored().configuration = None;
+    open.membership.table_mut().stored().configuration = None;
     assert_eq!(with(&open, 3, &new), Ok(None));
     let later = told(&[(7, 1, 3)], &[]);
     let stranger = Err(Error::Admission(AdmissionError::Stranger { writer: id(7) }));
@@ -463,11 +469,11 @@ fn a_sender_is_taken_in_if_it_is_new() {
 #[test]
 fn who_a_sender_is_follows_from_what_is_said_of_it() {
     let replica = member();
-    let message = |facts: &[(u32, Statement)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], facts);
-    let unknown = |facts: &[(u32, Statement)]| {
+    let message = |records: &[(u32, Statement)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], records);
+    let unknown = |records: &[(u32, Statement)]| {
         replica
             .membership
-            .is_unknown(&replica.state, &message(facts), &id(7))
+            .is_unknown(&replica.state, &message(records), &id(7))
     };
     assert!(unknown(&[]));
     assert!(unknown(&[(6, announce(1, 6))]));
@@ -479,13 +485,13 @@ fn who_a_sender_is_follows_from_what_is_said_of_it() {
             .is_unknown(&replica.state, &message(&[]), &id(1))
     );
     let no_member =
-        |facts: &[(u32, Statement)]| replica.membership.is_no_member(&message(facts), 2);
+        |records: &[(u32, Statement)]| replica.membership.is_no_member(&message(records), 2);
     assert!(no_member(&[(7, announce(7, 6))]));
     assert!(!no_member(&[(7, announce(1, 6))]));
     assert!(!no_member(&[(6, announce(7, 6))]));
     assert!(!no_member(&[(7, admit(1, 11))]));
-    let dropped = |replica: &Replica, owner, says| {
-        let message = told(&[(1, 0, 11)], &[(1, says)]);
+    let dropped = |replica: &Replica, owner, statement| {
+        let message = told(&[(1, 0, 11)], &[(1, statement)]);
         replica.membership.is_dropped_in(&message, owner)
     };
     assert!(dropped(&replica, None, decided(2, &[1])));
@@ -500,16 +506,16 @@ fn who_a_sender_is_follows_from_what_is_said_of_it() {
 #[test]
 fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     let named = [(1, 0, 11), (2, 0, 11)];
-    let orphan = |replica: &Replica, facts: &[(u32, Statement)]| {
-        let message = whole(&named, facts);
+    let orphan = |replica: &Replica, records: &[(u32, Statement)]| {
+        let message = whole(&named, records);
         replica.membership.is_orphaned_by(&replica.state, &message)
     };
     let replica = guest();
     assert!(!orphan(&replica, &[]));
-    for says in [fence(2, 11), retired(2, 11, 10)] {
-        assert!(orphan(&replica, &[(1, says.clone())]));
-        assert!(!orphan(&replica, &[(2, says.clone())]));
-        assert!(!orphan(&member(), &[(1, says)]));
+    for statement in [fence(2, 11), retired(2, 11, 10)] {
+        assert!(orphan(&replica, &[(1, statement.clone())]));
+        assert!(!orphan(&replica, &[(2, statement.clone())]));
+        assert!(!orphan(&member(), &[(1, statement)]));
     }
     assert!(!orphan(&replica, &[(1, ack(11, &[]))]));
     assert!(orphan(&replica, &[(2, decided(2, &[0]))]));
@@ -519,6 +525,7 @@ fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     learn(&mut dead, 1, fence(2, 9));
     assert!(orphan(&dead, &[]));
     let mut dropped = replica.clone();
-    dropped.membership.table.stored().configuration = Some((by(0, 1), configuration(1, &[0])));
+    dropped.membership.table_mut().stored().configuration =
+        Some((by(0, 1), configuration(1, &[0])));
     assert!(orphan(&dropped, &[]));
 }

@@ -6,6 +6,7 @@ use crate::bounds::MEMBERS_MAX;
 use crate::error::MemberError;
 use crate::layers::Optional;
 use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
+use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
@@ -45,9 +46,9 @@ fn member(count: u8) -> Replica {
         let number = replica.membership.number(&mut replica.state, id(byte)) as usize;
         assert_eq!(number, usize::from(byte));
         replica.state.set_clock(number as u32, 10);
-        replica.membership.table.stored().cards[number].announce = announce(byte, 4);
+        replica.membership.table_mut().stored().writer_states[number].announce = announce(byte, 4);
     }
-    replica.membership.table.stored().settled = vec![4; usize::from(count)];
+    replica.membership.table_mut().stored().settled = vec![4; usize::from(count)];
     let (era, number) = PRESENT;
     let members = owners(0..count);
     let present = Configuration {
@@ -60,14 +61,14 @@ fn member(count: u8) -> Replica {
         writer: OWN,
         clock: 1,
     };
-    replica.membership.table.stored().configuration = Some((by, present));
+    replica.membership.table_mut().stored().configuration = Some((by, present));
     replica
 }
 
 /// One more writer of a member's.
 fn incarnation(replica: &mut Replica, of: u8) -> usize {
     let number = replica.membership.number(&mut replica.state, id(100 + of)) as usize;
-    replica.membership.table.stored().cards[number].announce = announce(of, 4);
+    replica.membership.table_mut().stored().writer_states[number].announce = announce(of, 4);
     number
 }
 
@@ -76,7 +77,7 @@ fn fence(replica: &mut Replica, number: usize) {
         writer: OWN,
         clock: 2,
     };
-    replica.membership.table.stored().cards[number].fence = Some(Fence {
+    replica.membership.table_mut().stored().writer_states[number].fence = Some(Fence {
         turn: 0,
         by,
         heir: OWN,
@@ -90,8 +91,8 @@ fn of(members: Vec<Owner>) -> Ruling {
     }
 }
 
-fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
-    replica.membership.table.stored().cards[number].vote = Some(Box::new(Vote {
+fn vote(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
+    replica.membership.table_mut().stored().writer_states[number].vote = Some(Box::new(Vote {
         clock: 9,
         era: PRESENT.0,
         number: PRESENT.1 + 1,
@@ -102,7 +103,9 @@ fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accep
 
 /// The promise and the acceptance of the first member.
 fn own(replica: &Replica) -> Option<(Ballot, Accepted)> {
-    let vote = replica.membership.table.cards[OWN as usize].vote.as_ref()?;
+    let vote = replica.membership.table().writer_states[OWN as usize]
+        .vote
+        .as_ref()?;
     let number = (PRESENT.0, PRESENT.1 + 1);
     assert_eq!((vote.era, vote.number), number);
     let accepted = vote.accepted.clone();
@@ -122,7 +125,7 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
             assert_eq!(own(&replica), Some((ballot, None)));
             assert_eq!(replica.members().proposal(), Some(&proposal[..]));
             assert_eq!(replica.members_mut().vote(), Ok(false));
-            says(&mut replica, other, ballot, &None);
+            vote(&mut replica, other, ballot, &None);
             promised = other + 1 >= majority;
             assert_eq!(
                 replica.members_mut().vote(),
@@ -141,7 +144,7 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
             }
             assert_eq!(own(&replica), Some((ballot, accepted.clone())));
             assert_eq!(replica.members_mut().vote(), Ok(false));
-            says(&mut replica, other, ballot, &accepted);
+            vote(&mut replica, other, ballot, &accepted);
             let decided = other + 1 == majority;
             assert_eq!(
                 replica.members_mut().vote(),
@@ -150,7 +153,7 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
             );
         }
         let clock = replica.clock();
-        let (by, decided) = replica.membership.table.configuration.clone().unwrap();
+        let (by, decided) = replica.membership.table().configuration.clone().unwrap();
         let number = (decided.era, decided.number);
         assert_eq!(number, (PRESENT.0, PRESENT.1 + 1));
         assert_eq!((by.writer, by.clock), (OWN, clock));
@@ -166,10 +169,10 @@ fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
 fn answer(before: Option<(Ballot, Accepted)>, others: &[(Ballot, Accepted)]) -> (Ballot, Accepted) {
     let mut replica = member(5);
     if let Some((promised, accepted)) = &before {
-        says(&mut replica, 0, *promised, accepted);
+        vote(&mut replica, 0, *promised, accepted);
     }
     for (at, (promised, accepted)) in others.iter().enumerate() {
-        says(&mut replica, at + 1, *promised, accepted);
+        vote(&mut replica, at + 1, *promised, accepted);
     }
     let clock = replica.clock();
     let step = replica.membership.vote_once(&mut replica.state).unwrap();
@@ -227,21 +230,21 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
     let ballot = (5, owner(0));
     let [first, last] = [7, 6].map(|byte| owners([byte]));
     let mut replica = member(5);
-    replica.membership.table.stored().proposal = Some(of(owners([8])));
-    replica.membership.table.stored().asked = true;
-    says(&mut replica, 0, ballot, &None);
-    says(&mut replica, 1, ballot, &Some(((2, two), last.clone())));
+    replica.membership.table_mut().stored().proposal = Some(of(owners([8])));
+    replica.membership.table_mut().stored().asked = true;
+    vote(&mut replica, 0, ballot, &None);
+    vote(&mut replica, 1, ballot, &Some(((2, two), last.clone())));
     // Too few have promised.
     let mut few = replica.clone();
-    says(&mut few, 2, (4, one), &Some(((1, one), first.clone())));
+    vote(&mut few, 2, (4, one), &Some(((1, one), first.clone())));
     assert_eq!(few.members_mut().vote(), Ok(false));
-    says(&mut replica, 2, ballot, &Some(((1, one), first)));
+    vote(&mut replica, 2, ballot, &Some(((1, one), first)));
     replica.members_mut().vote().unwrap();
     assert_eq!(own(&replica), Some((ballot, Some((ballot, last)))));
     // Nothing was accepted, and nobody knows what it proposed: all stays as it is.
     let mut forgetful = member(5);
     for number in 0..3 {
-        says(&mut forgetful, number, ballot, &None);
+        vote(&mut forgetful, number, ballot, &None);
     }
     forgetful.members_mut().vote().unwrap();
     let present = owners(0..5);
@@ -252,10 +255,10 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
 fn only_votes_of_living_incarnations_on_this_number_count() {
     let ballot = (9, owner(1));
     let mut replica = member(3);
-    says(&mut replica, 1, ballot, &None);
+    vote(&mut replica, 1, ballot, &None);
     let asked = replica.clone();
     for (era, number) in [(PRESENT.0, PRESENT.1), (PRESENT.0 + 1, PRESENT.1 + 1)] {
-        let vote = replica.membership.table.stored().cards[1]
+        let vote = replica.membership.table_mut().stored().writer_states[1]
             .vote
             .as_mut()
             .unwrap();
@@ -269,7 +272,7 @@ fn only_votes_of_living_incarnations_on_this_number_count() {
     let mut replica = asked;
     let newer = incarnation(&mut replica, 1);
     let accepted = Some((ballot, owners([7])));
-    says(&mut replica, newer, ballot, &accepted);
+    vote(&mut replica, newer, ballot, &accepted);
     replica.members_mut().vote().unwrap();
     let decided = replica.members().configuration().unwrap();
     assert_eq!(decided.members, owners([7]));
@@ -286,21 +289,21 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
             }))
         };
         let mut replica = member(count);
-        replica.membership.table.stored().cards[OWN as usize].ack = ack(10);
+        replica.membership.table_mut().stored().writer_states[OWN as usize].ack = ack(10);
         // Nothing is accepted from one that does not count any more.
         let dead = incarnation(&mut replica, 0);
-        replica.membership.table.stored().cards[dead].ack = ack(10);
+        replica.membership.table_mut().stored().writer_states[dead].ack = ack(10);
         fence(&mut replica, dead);
         assert!(replica.membership.has_vote(&replica.state));
         // Its place is certain, because it was admitted before it announced itself. This is not enough.
-        assert!(!replica.membership.table.cards[OWN as usize].is_unsure());
-        replica.membership.table.stored().settled[OWN as usize] = 3;
+        assert!(!replica.membership.table().writer_states[OWN as usize].is_unsure());
+        replica.membership.table_mut().stored().settled[OWN as usize] = 3;
         for other in 1..usize::from(count) {
-            replica.membership.table.stored().cards[other].ack = ack(3);
+            replica.membership.table_mut().stored().writer_states[other].ack = ack(3);
         }
         for heard in 0..usize::from(count) {
             if heard > 0 {
-                replica.membership.table.stored().cards[heard].ack = ack(4);
+                replica.membership.table_mut().stored().writer_states[heard].ack = ack(4);
             }
             assert_eq!(
                 replica.membership.has_vote(&replica.state),
@@ -312,25 +315,25 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         assert!(!replica.membership.has_vote(&replica.state));
     }
     let mut new = member(3);
-    new.membership.table.stored().settled.clear();
-    says(&mut new, 1, (1, owner(1)), &None);
+    new.membership.table_mut().stored().settled.clear();
+    vote(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.members_mut().vote(), own(&new)), (Ok(false), None));
 }
 
 #[test]
 fn an_incarnation_takes_over_the_vote_of_the_one_before() {
     let mut replica = member(3);
-    replica.membership.table.stored().cards[OWN as usize].announce = None;
+    replica.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
     let before = incarnation(&mut replica, 0);
     let promised = (4, owner(2));
     let accepted = Some(((2, owner(1)), owners([7])));
-    says(&mut replica, before, promised, &accepted);
+    vote(&mut replica, before, promised, &accepted);
     replica
         .members_mut()
         .announce(&owner(0), &[1; 16], 5)
         .unwrap();
     assert_eq!(own(&replica), Some((promised, accepted)));
-    let vote = replica.membership.table.cards[OWN as usize]
+    let vote = replica.membership.table().writer_states[OWN as usize]
         .vote
         .as_ref()
         .unwrap();
@@ -354,7 +357,7 @@ fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() 
     let mut replica = member(2);
     let empty = Err(Error::Member(MemberError::MembersFull { members: 0 }));
     assert_eq!(replica.members_mut().propose(&[]), empty);
-    replica.membership.table.stored().cards[OWN as usize].announce = None;
+    replica.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
     let proposed = replica.members_mut().propose(&owners([0]));
     assert_eq!(proposed, Err(MemberError::NotAMember.into()));
     assert_eq!(replica.members().proposal(), None);

@@ -328,9 +328,9 @@ fn a_member_comes_back_from_what_members_have() {
             generation: 9,
         };
         let mut message = message.clone();
-        message.facts.stored().push(MembershipRecord {
+        message.records.stored().push(MembershipRecord {
             writer: 0,
-            says: Statement::Announce(Box::new(announce)),
+            statement: Statement::Announce(Box::new(announce)),
         });
         let mut end = End::member();
         end.link(1, id(1));

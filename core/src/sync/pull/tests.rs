@@ -6,7 +6,7 @@ use crate::error::DecodeError;
 use crate::replica::Scan;
 use crate::state::page::PAGE;
 use crate::sync::{Digests, Frame, Input, SyncConfig};
-use crate::wire::{Hello, REMEMBERS, VERSION};
+use crate::wire::{Encode, Hello, REMEMBERS, VERSION};
 use alloc::format;
 use alloc::string::String;
 

@@ -112,16 +112,16 @@ fn nobody_but_a_member_tells_of_all() {
 
 #[test]
 fn nobody_but_a_member_says_what_members_say() {
-    let says = |says: fn(u32) -> Statement| {
+    let statement = |statement: fn(u32) -> Statement| {
         outcomes(|message, writer| {
-            let says = says(writer);
+            let statement = statement(writer);
             message
-                .facts
+                .records
                 .stored()
-                .push(MembershipRecord { writer, says });
+                .push(MembershipRecord { writer, statement });
         })
     };
-    let announce = says(|_| {
+    let announce = statement(|_| {
         Statement::Announce(Box::new(Announce {
             clock: 1,
             owner: [1; 32],
@@ -129,27 +129,27 @@ fn nobody_but_a_member_says_what_members_say() {
             generation: 2,
         }))
     });
-    let ack = says(|_| {
+    let ack = statement(|_| {
         Statement::Ack(Box::new(Ack {
             clock: 1,
             want: 0,
             seen: Vec::new(),
         }))
     });
-    let configuration = says(|_| Statement::Configuration(1, Box::default()));
-    let gone = says(|_| Statement::Gone(1, Box::new(([1; 32], 1))));
-    let floor = says(|_| Statement::Floor(1));
+    let configuration = statement(|_| Statement::Configuration(1, Box::default()));
+    let gone = statement(|_| Statement::Gone(1, Box::new(([1; 32], 1))));
+    let floor = statement(|_| Statement::Floor(1));
     for said in [announce, ack, configuration, gone, floor] {
         assert_eq!(said, NOBODY);
     }
     let leaves = |heir: fn(u32) -> u32| {
         outcomes(|message, writer| {
             let heir = heir(writer);
-            let says = Statement::Bye(Bye { clock: 1, heir });
+            let statement = Statement::Bye(Bye { clock: 1, heir });
             message
-                .facts
+                .records
                 .stored()
-                .push(MembershipRecord { writer, says });
+                .push(MembershipRecord { writer, statement });
         })
     };
     assert_eq!(leaves(|own| 1 - own), ADDS);

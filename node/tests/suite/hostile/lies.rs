@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tallymesh_core::bounds::{AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
 use tallymesh_core::wire::{AuditQuestion, Body, Frame};
-use tallymesh_core::{Space, WriterId};
+use tallymesh_core::{Encode, Space, WriterId};
 use tokio::net::TcpSocket;
 
 const PROTOCOL: &str = "libp2p";

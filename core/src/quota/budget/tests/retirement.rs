@@ -3,6 +3,7 @@
 use super::*;
 use crate::Owner;
 use crate::quota::inherit::has_accounts;
+use crate::wire::Encode;
 
 /// A member ends, and starts again from what its store has.
 fn restart(old: &Replica, owner: Owner, nonce: u8) -> Replica {

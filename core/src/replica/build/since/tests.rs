@@ -3,6 +3,7 @@
 use super::*;
 use crate::hash::mix;
 use crate::replica::Mark;
+use crate::wire::Encode;
 use crate::{Once, Op, Space, VersionVector, WriterId};
 use alloc::format;
 

@@ -46,7 +46,7 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
                 pass(member, tab);
                 pass(tab, member);
             }
-            member.membership.table.stored().waiting = true;
+            member.membership.table_mut().stored().waiting = true;
             member.members_mut().acknowledge().unwrap();
             let kept = member.mark();
             member.members_mut().collect(&kept);
@@ -104,8 +104,8 @@ fn whoever_heard_of_a_guest_first_waits_for_it() {
     let number = |replica: &Replica| replica.state.number_of(&guest.writer()).unwrap();
     for member in [&home, &other] {
         assert!(!is_collected(member), "the guest has not seen it");
-        let card = &member.membership.table.cards[number(member) as usize];
-        let home = card.home.unwrap();
+        let writer_state = &member.membership.table().writer_states[number(member) as usize];
+        let home = writer_state.home.unwrap();
         assert_eq!(member.state.id(home.by.writer), other.writer());
     }
     pass(&other, &mut guest);
@@ -183,7 +183,7 @@ fn guests_that_go_all_the_time_put_off_nothing() {
                 true => (&mut one, &mut two),
                 false => (&mut two, &mut one),
             };
-            from.membership.table.stored().waiting = true;
+            from.membership.table_mut().stored().waiting = true;
             from.members_mut().acknowledge().unwrap();
             from.members_mut().retire().unwrap();
             let kept = from.mark();
@@ -198,10 +198,10 @@ fn guests_that_go_all_the_time_put_off_nothing() {
     );
     let left = one
         .membership
-        .table
-        .cards
+        .table()
+        .writer_states
         .iter()
-        .filter(|card| card.fence.is_some());
+        .filter(|writer_state| writer_state.fence.is_some());
     assert!(left.count() < 10);
     assert_eq!(one.value("n"), Some(21));
 }

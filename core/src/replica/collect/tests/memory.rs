@@ -4,7 +4,7 @@ use super::*;
 use crate::Owner;
 use crate::bounds::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::error::DecodeError;
-use crate::wire::{Body, Delta, Frame};
+use crate::wire::{Body, Delta, Encode, Frame};
 
 #[test]
 fn so_many_that_were_forgotten_are_remembered() {
@@ -18,14 +18,14 @@ fn so_many_that_were_forgotten_are_remembered() {
         one.membership.remember(id(at), 7);
     }
     one.membership.remember(id(3), 9);
-    assert_eq!(one.membership.table.remembered, RETURNS_MAX as u64);
+    assert_eq!(one.membership.table().remembered, RETURNS_MAX as u64);
     assert_eq!(one.members().retired_clock(&id(0)), Some(7));
     for at in RETURNS_MAX..RETURNS_MAX + 2 {
         one.membership.remember(id(at), 8);
     }
     let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.members().retired_clock(&id(at)));
     assert_eq!(known, [None, None, Some(7), Some(8)]);
-    assert_eq!(one.membership.table.returns.len(), RETURNS_MAX);
+    assert_eq!(one.membership.table().returns.len(), RETURNS_MAX);
     assert_eq!(one.membership.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
     assert!(!one.membership.remembers_all());
 }
@@ -33,7 +33,7 @@ fn so_many_that_were_forgotten_are_remembered() {
 impl Replica {
     /// Makes it one that may not remember all who were forgotten.
     pub(crate) fn lose_memory(&mut self) {
-        self.membership.table.stored().gaps = true;
+        self.membership.table_mut().stored().gaps = true;
     }
 }
 

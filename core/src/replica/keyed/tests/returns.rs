@@ -63,7 +63,7 @@ fn who_begins_again_does_not_know_which_lives_are_whose() {
     all[1].apply("n", Op::Delete).unwrap();
     all[1].add("n", 70).unwrap();
     for member in &mut all {
-        member.membership.table.stored().waiting = true;
+        member.membership.table_mut().stored().waiting = true;
     }
     settle(&mut all);
     let [mut one, mut two, _] = all;
@@ -154,7 +154,7 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
 fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
     let mut all = space();
     for member in &mut all {
-        member.membership.table.stored().waiting = true;
+        member.membership.table_mut().stored().waiting = true;
     }
     settle(&mut all);
     let [mut one, mut two, mut guest] = all;

@@ -34,8 +34,8 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 
 /// All have seen what a writer made up to this clock.
 fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.membership.table.stored().settled = vec![0; replica.state.ids().len()];
-    replica.membership.table.stored().settled[writer as usize] = clock;
+    replica.membership.table_mut().stored().settled = vec![0; replica.state.ids().len()];
+    replica.membership.table_mut().stored().settled[writer as usize] = clock;
     assert_eq!(replica.membership.known_to_all(writer), clock);
 }
 
@@ -175,8 +175,8 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.membership.table.stored().floor = vec![0; one.state.ids().len()];
-        one.membership.table.stored().floor[OWN as usize] = one.clock() - known;
+        one.membership.table_mut().stored().floor = vec![0; one.state.ids().len()];
+        one.membership.table_mut().stored().floor[OWN as usize] = one.clock() - known;
         one.idempotency.note_unwatched(&one.membership);
         one.idempotency.instances().values().last().unwrap().watched
     };
@@ -218,7 +218,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
         let key = once("a").key;
         one.idempotency.renumber(&[OWN], number);
         if lacks {
-            one.membership.table.stored().hold_back(OWN, 0);
+            one.membership.table_mut().stored().hold_back(OWN, 0);
         }
         one.idempotency.forget_keyed(&mut one.membership, &[number]);
         let later = one.idempotency.insert(Instance {

@@ -9,6 +9,7 @@ use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Stateme
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -143,7 +144,7 @@ fn who_took_in_a_earlier_writer_is_noted_and_stored() {
         generation: 1,
     };
     let number = replica.membership.number(&mut replica.state, id(8)) as usize;
-    replica.membership.table.stored().cards[number] = Default::default();
+    replica.membership.table_mut().stored().writer_states[number] = Default::default();
     replica.rejoin.earlier_mut()[1].intro = Some(heard);
     replica.rejoin.keep_earlier(earlier(9, 3));
     replica
@@ -281,7 +282,8 @@ fn what_an_unsure_one_made_is_kept() {
             number,
             Statement::Announce(Box::new(announce)),
         );
-        replica.membership.table.stored().cards[number as usize].base = Some(Box::default());
+        replica.membership.table_mut().stored().writer_states[number as usize].base =
+            Some(Box::default());
     }
     let last = |replica: &Replica| {
         let last = replica.rejoin.earlier().iter().map(EarlierWriter::last);
@@ -291,7 +293,7 @@ fn what_an_unsure_one_made_is_kept() {
         .rejoin
         .earlier_held(&replica.state, &replica.membership, |_| 3);
     assert_eq!(last(&replica), [3, 3, 0]);
-    replica.membership.table.stored().cards[eight as usize].base = None;
+    replica.membership.table_mut().stored().writer_states[eight as usize].base = None;
     replica
         .rejoin
         .earlier_held(&replica.state, &replica.membership, |_| 3);

@@ -3,7 +3,9 @@
 use super::*;
 use crate::bounds::WRITERS_MERGED_MAX;
 use crate::error::{AdmissionError, MergeError, WriteError};
-use crate::message::records::{MembershipRecord, WriterState};
+use crate::layers::Optional;
+use crate::membership::writer_state::WriterState;
+use crate::message::records::MembershipRecord;
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
@@ -14,10 +16,10 @@ fn judged(
     replica: &Replica,
     live: u32,
     writers: &[(u32, u64, u64)],
-    facts: &[(u32, Statement)],
+    records: &[(u32, Statement)],
     expected: Result<(), Error>,
 ) {
-    let message = told(writers, facts);
+    let message = told(writers, records);
     assert_eq!(
         replica
             .membership
@@ -48,7 +50,7 @@ fn of_an_open_space_nothing_new_is_taken() {
             expected
         );
         let mut unaware = member();
-        unaware.membership.table.stored().configuration = None;
+        unaware.membership.table_mut().stored().configuration = None;
         assert_eq!(
             unaware
                 .membership
@@ -185,7 +187,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
         || Err(Error::Admission(AdmissionError::Outdated)),
     );
     let all = [(0, 0, 10), (1, 10, 11), TWO];
-    for (writer, says, expected) in [
+    for (writer, statement, expected) in [
         (2, retired(1, 11, 9), outdated()),
         (2, retired(1, 11, 10), Ok(())),
         (2, retired(1, 11, 11), Ok(())),
@@ -194,7 +196,7 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
         (0, retired(1, 11, 10), over()),
         (0, admit(1, 11), Ok(())),
     ] {
-        judged(&replica, 1, &all, &[(writer, says)], expected);
+        judged(&replica, 1, &all, &[(writer, statement)], expected);
     }
     // Whole states that do not name it.
     let judge = |replica: &Replica, writers: &[(u32, u64, u64)]| {
@@ -223,8 +225,8 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     // The state takes the place of what one held for whom nobody waits, and who wrote nothing.
     for (clock, expected) in [(0, Ok(())), (1, outdated())] {
         let mut alone = guest();
-        alone.membership.table.stored().cards[0] = WriterState::default();
-        alone.state.set_clock(0, clock);
+        alone.membership.table_mut().stored().writer_states[0] = WriterState::default();
+        alone.state.set_clock(OWN, clock);
         assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
     }
 }
@@ -252,14 +254,14 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
     let mut alone = guest();
-    alone.membership.table.stored().cards[0] = WriterState::default();
+    alone.membership.table_mut().stored().writer_states[0] = WriterState::default();
     assert_eq!(hear(&alone, true, 11), Ok(()));
 }
 
 #[test]
 fn there_may_be_so_many_writers() {
     let mut replica = member();
-    replica.membership.table.stored().configuration = None;
+    replica.membership.table_mut().stored().configuration = None;
     let entry = |at: usize| {
         let mut bytes = [255; 16];
         bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
@@ -288,8 +290,8 @@ fn there_may_be_so_many_writers() {
 #[test]
 fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut replica = member();
-    replica.membership.table.stored().floor = vec![0, 6];
-    let unsure = || Err(Error::Admission(AdmissionError::Unsure { writer: id(7) }));
+    replica.membership.table_mut().stored().floor = vec![0, 6];
+    let unsure = || Err(AdmissionError::Unsure { writer: id(7) }.into());
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
     let judge = |message: &Message| {
@@ -318,15 +320,18 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut message = whole(&named, &forgot);
     assert_eq!(judge(&message), Err(AdmissionError::Behind.into()));
     message = whole(&[(3, 0, 1), (7, 0, 3)], &[]);
-    for (_, says) in &forgot {
-        let writer = u32::from(!matches!(says, Statement::Gone(..)));
-        let says = says.clone();
+    for (_, statement) in &forgot {
+        let writer = u32::from(!matches!(statement, Statement::Gone(..)));
+        let statement = statement.clone();
         message
-            .facts
+            .records
             .stored()
-            .push(MembershipRecord { writer, says });
+            .push(MembershipRecord { writer, statement });
     }
-    message.facts.stored().sort_by_key(MembershipRecord::place);
+    message
+        .records
+        .stored()
+        .sort_by_key(MembershipRecord::place);
     assert_eq!(judge(&message), Ok(()));
     // Records about others, or about guests, are not about it.
     let more = [ONE, (6, 0, 1), (7, 0, 3)];
@@ -342,7 +347,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
 fn with_an_unsure_one() -> Replica {
     let mut replica = member();
     learn(&mut replica, 1, base(&[(0, 4)], true));
-    assert!(replica.membership.table.cards[1].is_unsure());
+    assert!(replica.membership.table().writer_states[1].is_unsure());
     replica
 }
 
@@ -380,7 +385,12 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
         ((id(3), 1), unsure.clone()),
     ] {
         let mut replica = replica.clone();
-        replica.membership.table.stored().vouched.push(vouched);
+        replica
+            .membership
+            .table_mut()
+            .stored()
+            .vouched
+            .push(vouched);
         assert_eq!(judge(&replica, 2, &part), expected);
     }
     let floor = |writer, clock| {
@@ -395,11 +405,11 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
     // A writer that was forgotten here has been received as a whole. A new one has not.
     assert_eq!(floor(8, 2), Ok(()));
     assert_eq!(floor(9, 2), Err(AdmissionError::Outdated.into()));
-    let other_facts = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
+    let other_records = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
     assert_eq!(
         replica
             .membership
-            .check_unsure(&replica.state, &other_facts, &id(2)),
+            .check_unsure(&replica.state, &other_records, &id(2)),
         Ok(())
     );
 }
@@ -418,7 +428,7 @@ fn who_names_an_unsure_incarnation_has_taken_it_in() {
         replica
             .membership
             .vouch(&replica.state, &told(&writers, &[]), id(live));
-        assert_eq!(replica.membership.table.vouched, vouched);
+        assert_eq!(replica.membership.table().vouched, vouched);
     }
 }
 
@@ -430,20 +440,23 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     let mut replica = member();
     replica.membership.number(&mut replica.state, id(3));
     learn(&mut replica, 3, announce(1, 6));
-    let take = |replica: &mut Replica, writer, says| {
-        let before = replica.membership.table.cards.clone();
-        let retired = replica.take_facts(&told(&named, &[(writer, says)]), &forgotten);
-        (retired, replica.membership.table.cards != before)
+    let take = |replica: &mut Replica, writer, statement| {
+        let before = replica.membership.table().writer_states.clone();
+        let retired = replica.take_records(&told(&named, &[(writer, statement)]), &forgotten);
+        (retired, replica.membership.table().writer_states != before)
     };
     // Up to 10 all is known here.
     assert_eq!(take(&mut replica, 1, ack(10, &[(1, 9)])), (vec![], false));
     let seen = [(0, 5), (1, 9), (7, 3)];
     assert_eq!(take(&mut replica, 1, ack(11, &seen)), (vec![], true));
-    let ack = replica.membership.table.cards[1].ack.as_ref().unwrap();
+    let ack = replica.membership.table().writer_states[1]
+        .ack
+        .as_ref()
+        .unwrap();
     assert_eq!((ack.clock, &ack.seen[..]), (11, &seen[..2]));
     let began = base(&[(1, 4), (7, 2)], true);
     assert_eq!(take(&mut replica, 3, began), (vec![], true));
-    let base = replica.membership.table.cards[3].base.as_deref();
+    let base = replica.membership.table().writer_states[3].base.as_deref();
     assert_eq!(base, Some(&[(1, 4)][..]));
     assert_eq!(take(&mut replica, 7, fence(1, 11)), (vec![], false));
     assert_eq!(take(&mut replica, 7, retired(1, 11, 3)), (vec![], false));
@@ -455,11 +468,11 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     let configuration = configuration(2, &[0]);
     let by_one = by(1, 11);
     let decided = Some((by_one, configuration));
-    assert_eq!(replica.membership.table.configuration, decided);
+    assert_eq!(replica.membership.table().configuration, decided);
     assert_eq!(take(&mut replica, 1, gone(7, 4)), (vec![], false));
-    assert_eq!(replica.membership.table.gone, [(owner(7), 4, by_one)]);
+    assert_eq!(replica.membership.table().gone, [(owner(7), 4, by_one)]);
     assert_eq!(take(&mut replica, 1, Statement::Floor(11)), (vec![], false));
-    assert_eq!(replica.membership.table.floor.iter().max(), None);
+    assert_eq!(replica.membership.table().floor.iter().max(), None);
     // A collection there counts as one here.
     let floor = |clock| {
         [
@@ -473,7 +486,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
         replica
             .membership
             .take_floor(&mut replica.state, &message, &forgotten);
-        assert_eq!(replica.membership.table.floor, [2, kept, 0, 0]);
+        assert_eq!(replica.membership.table().floor, [2, kept, 0, 0]);
     }
     assert!(!replica.state.knows(&id(7)));
 }
@@ -491,8 +504,8 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
     ] {
         let mut replica = member();
         let before = (by(1, 5), present.clone());
-        replica.membership.table.stored().configuration = Some(before.clone());
-        replica.membership.table.stored().proposal = Some(Ruling {
+        replica.membership.table_mut().stored().configuration = Some(before.clone());
+        replica.membership.table_mut().stored().proposal = Some(Ruling {
             members: vec![owner(0)],
             ..Ruling::default()
         });
@@ -501,7 +514,7 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
             true => (stamp, theirs.clone()),
             false => before,
         };
-        assert_eq!(replica.membership.table.configuration, Some(stands));
+        assert_eq!(replica.membership.table().configuration, Some(stands));
         // Its number is not taken by what was decided before.
         let open = !taken || theirs == present;
         assert_eq!(replica.members().proposal().is_some(), open);
@@ -512,13 +525,13 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
 fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in() {
     // It writes under 0, had seen 4 of 1's transactions before its first one, and holds all 10.
     let mut early = guest();
-    early.membership.table.stored().cards[0] = WriterState::default();
-    early.membership.table.stored().cards[0].base = Some([(1, 4)].into());
+    early.membership.table_mut().stored().writer_states[0] = WriterState::default();
+    early.membership.table_mut().stored().writer_states[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
-        let facts = [(1, Statement::Floor(clock))];
+        let records = [(1, Statement::Floor(clock))];
         let message = Message {
             complete,
-            ..told(&[(0, 0, 10), (1, 0, 10), TWO], &facts)
+            ..told(&[(0, 0, 10), (1, 0, 10), TWO], &records)
         };
         replica
             .membership
@@ -529,19 +542,22 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     assert_eq!(hear(&early, false, 5), Ok(()));
     let but = |change: fn(&mut WriterState)| {
         let mut replica = early.clone();
-        change(&mut replica.membership.table.stored().cards[0]);
+        change(&mut replica.membership.table_mut().stored().writer_states[0]);
         hear(&replica, true, 5)
     };
     // Nothing that it had not seen can be cancelled by one that had seen nothing.
-    assert_eq!(but(|card| card.base = Some([].into())), Ok(()));
-    assert_eq!(but(|card| card.base = None), Ok(()));
+    assert_eq!(
+        but(|writer_state| writer_state.base = Some([].into())),
+        Ok(())
+    );
+    assert_eq!(but(|writer_state| writer_state.base = None), Ok(()));
     // Others wait for it, or judge it.
-    let taken_in = |card: &mut WriterState| {
-        card.take(&admit(1, 5), &[id(0), id(1)]);
+    let taken_in = |writer_state: &mut WriterState| {
+        writer_state.take(&admit(1, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(taken_in), Ok(()));
-    let announced = |card: &mut WriterState| {
-        card.take(&announce(0, 5), &[id(0), id(1)]);
+    let announced = |writer_state: &mut WriterState| {
+        writer_state.take(&announce(0, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(announced), Ok(()));
 }
@@ -549,16 +565,16 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
 #[test]
 fn a_whole_state_of_replaced_members_is_known_by_its_number() {
     let (mut replica, known) = (member(), configuration(2, &[0, 1]));
-    replica.membership.table.stored().configuration = Some((by(0, 1), known.clone()));
+    replica.membership.table_mut().stored().configuration = Some((by(0, 1), known.clone()));
     let is_replaced = |number, era| {
         let it = Configuration {
             era,
             ..configuration(number, &[1])
         };
-        let facts = [(1, Statement::Configuration(11, Box::new(it)))];
+        let records = [(1, Statement::Configuration(11, Box::new(it)))];
         replica
             .membership
-            .knows_newer_members(&whole(&[(1, 0, 11)], &facts))
+            .knows_newer_members(&whole(&[(1, 0, 11)], &records))
     };
     assert_eq!(
         [1, 2, 3].map(|number| is_replaced(number, 0)),
@@ -572,7 +588,7 @@ fn a_whole_state_of_replaced_members_is_known_by_its_number() {
         "it says of none"
     );
     let mut open = replica.clone();
-    open.membership.table.stored().configuration = None;
+    open.membership.table_mut().stored().configuration = None;
     assert!(
         !open
             .membership

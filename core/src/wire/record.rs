@@ -23,7 +23,7 @@ const KEYLESS: u8 = 8;
 /// A bit of the same byte: the writers whose keyed operations may be missing follow.
 const LACKING: u8 = 16;
 
-pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
+pub(super) fn put_records(out: &mut Vec<u8>, message: &Message) {
     let keyed = if message.keyed.is_empty() { 0 } else { KEYED };
     let keyless = if GUESTS && message.keyless {
         KEYLESS
@@ -46,22 +46,22 @@ pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     if !message.is_closed() {
         return;
     }
-    put_varint(out, message.facts.len() as u64);
-    for fact in message.facts() {
-        out.push(fact.kind());
-        put_varint(out, u64::from(fact.writer));
-        put_fact(out, fact, &message.delta.writers);
+    put_varint(out, message.records.len() as u64);
+    for record in message.records() {
+        out.push(record.kind());
+        put_varint(out, u64::from(record.writer));
+        put_record(out, record, &message.delta.writers);
     }
 }
 
-fn put_fact(out: &mut Vec<u8>, fact: &MembershipRecord, writers: &[Entry]) {
+fn put_record(out: &mut Vec<u8>, record: &MembershipRecord, writers: &[Entry]) {
     let after = |by: Stamp| by.clock - writers[by.writer as usize].lo - 1;
     let stamp = |out: &mut Vec<u8>, by: Stamp| {
         put_varint(out, u64::from(by.writer));
         put_varint(out, after(by));
     };
-    let by = fact.stamp();
-    match &fact.says {
+    let by = record.stamp();
+    match &record.statement {
         Statement::Announce(it) => {
             put_varint(out, after(by));
             out.extend_from_slice(&it.owner);
@@ -164,7 +164,7 @@ fn put_limits(out: &mut Vec<u8>, limits: &[Limit]) {
     }
 }
 
-pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+pub(super) fn read_records(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let mut flags = reader.u8();
     if !GUESTS && flags > 0 {
         return Err(reader.fail(DecodeError::MembersUnsupported.into()));
@@ -188,7 +188,7 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         message.lacking.set(lacking);
     }
     if GUESTS && message.closed {
-        read_all_facts(reader, message)?;
+        read_all_records(reader, message)?;
     }
     match keyed {
         true => read_keyed(reader, message),
@@ -196,20 +196,20 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
     }
 }
 
-fn read_all_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+fn read_all_records(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let count = reader.count(3);
     let mut before = None;
     for _ in 0..count {
         let kind = reader.u8();
         let writer = read_index(reader, &message.delta.writers)?;
-        let says = read_says(reader, kind, writer, &message.delta.writers)?;
-        let fact = MembershipRecord { writer, says };
-        let place = fact.place();
+        let statement = read_statement(reader, kind, writer, &message.delta.writers)?;
+        let record = MembershipRecord { writer, statement };
+        let place = record.place();
         if before.is_some_and(|before| before >= place) {
-            return Err(reader.malformed(Rule::FactsAscend));
+            return Err(reader.malformed(Rule::RecordsAscend));
         }
         before = Some(place);
-        message.facts.update(|it| it.push(fact));
+        message.records.update(|it| it.push(record));
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ fn read_lacking(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<u32>, 
     }
 }
 
-fn read_says(
+fn read_statement(
     reader: &mut Reader<'_>,
     kind: u8,
     writer: u32,
@@ -299,7 +299,7 @@ fn read_says(
         })),
         9 => match reader.varint() {
             clock if clock > 0 && clock <= own.hi => Statement::Floor(clock),
-            _ => return Err(reader.malformed(Rule::FactKind)),
+            _ => return Err(reader.malformed(Rule::RecordKind)),
         },
         8 if own.lo == 0 && own.hi > 0 => {
             let seen = read_seen(reader, writers)?.into();
@@ -309,7 +309,7 @@ fn read_says(
             };
             Statement::Base(seen, told)
         }
-        _ => return Err(reader.malformed(Rule::FactKind)),
+        _ => return Err(reader.malformed(Rule::RecordKind)),
     })
 }
 

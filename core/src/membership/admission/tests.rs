@@ -1,0 +1,81 @@
+//! Admission rules on a state and its membership alone, without a replica.
+
+use super::super::tests::*;
+use super::*;
+use crate::state::delta::Delta;
+use alloc::boxed::Box;
+use alloc::vec;
+
+/// A message of a closed space that has new transactions of a writer.
+fn message(writer: u8) -> Message {
+    Message {
+        delta: Delta {
+            writers: vec![Entry {
+                writer: id(writer),
+                lo: 0,
+                hi: 1,
+            }],
+            ..Delta::default()
+        },
+        closed: true,
+        ..Message::default()
+    }
+}
+
+/// The standing of the writer 9 in a message with these statements about it, which ascend by kind.
+fn standing(space: &(State, Membership), statements: Vec<Statement>) -> Standing {
+    let mut message = message(1);
+    message.delta.writers.push(Entry {
+        writer: id(9),
+        lo: 0,
+        hi: 1,
+    });
+    let about = |statement| MembershipRecord {
+        writer: 1,
+        statement,
+    };
+    let records = statements.into_iter().map(about);
+    message.records.set(records.collect());
+    space.1.standing(&space.0, &message, 1, None, 0)
+}
+
+#[test]
+fn the_records_about_a_writer_say_whether_it_is_new_forgotten_or_a_stranger() {
+    let space = founded();
+    let admitted = |clock| vec![Statement::Admit(admit(0, by(0, clock)).unwrap())];
+    let base = vec![Statement::Base(Box::default(), false)];
+    assert!(
+        standing(&space, admitted(2)) == Standing::Known,
+        "the admission is new"
+    );
+    assert!(
+        standing(&space, admitted(1)) == Standing::Forgotten,
+        "it is held, its writer is not"
+    );
+    assert!(
+        standing(&space, Vec::new()) == Standing::Forgotten,
+        "its sender knows that it is held"
+    );
+    assert!(standing(&space, base.clone()) == Standing::Stranger);
+    let open = (
+        State::new(crate::Space::default(), id(1)),
+        Membership::new(),
+    );
+    assert!(
+        standing(&open, base) == Standing::Known,
+        "an open space admits nobody"
+    );
+}
+
+#[test]
+fn a_message_is_news_if_it_goes_beyond_what_is_here() {
+    let (mut state, mut members) = founded();
+    assert!(
+        !members.news(&state, &message(1)),
+        "it is the own first transaction"
+    );
+    let number = members.number(&mut state, id(2));
+    assert!(members.news(&state, &message(2)));
+    state.advance(number as usize, 1);
+    assert!(!members.news(&state, &message(2)));
+}

@@ -1,0 +1,62 @@
+//! What is stable: a stamp that all who count have acknowledged, and no other.
+
+use super::super::tests::*;
+use super::*;
+use crate::message::records::Ack;
+use alloc::boxed::Box;
+
+/// The second member acknowledges these clocks of the first one, by its transaction of this clock.
+fn acknowledge(space: &mut (State, Membership), member: u32, clock: u64, upto: u64) {
+    let ack = Ack {
+        clock,
+        want: 0,
+        seen: Vec::from([(OWN, upto)]),
+    };
+    take(space, member, Statement::Ack(Box::new(ack)));
+}
+
+#[test]
+fn a_stamp_is_stable_once_all_who_count_have_acknowledged_it() {
+    let mut space = founded();
+    let alone = space.1.quorum(&space.0);
+    assert!(
+        space.1.is_stable(&alone, by(OWN, 1)),
+        "a sole member asks nobody"
+    );
+    let other = second_member(&mut space, 1);
+    let both = space.1.quorum(&space.0);
+    assert_eq!(both.members, [OWN, other]);
+    assert!(!space.1.is_stable(&both, by(OWN, 1)));
+    acknowledge(&mut space, other, 2, 1);
+    let both = space.1.quorum(&space.0);
+    assert!(both.firm && both.settled);
+    assert!(space.1.is_stable(&both, by(OWN, 1)));
+    assert!(!space.1.is_stable(&both, by(OWN, 2)), "it was made later");
+}
+
+#[test]
+fn nothing_becomes_stable_while_a_member_has_no_living_incarnation() {
+    let mut space = founded();
+    let other = second_member(&mut space, 1);
+    acknowledge(&mut space, other, 2, 1);
+    take(&mut space, other, Statement::Fence(fence(by(OWN, 2))));
+    let quorum = space.1.quorum(&space.0);
+    assert!(quorum.members.is_empty());
+    assert!(!space.1.is_stable(&quorum, by(OWN, 1)));
+}
+
+#[test]
+fn a_collection_finds_out_anew_what_it_waits_for() {
+    let (_, mut members) = founded();
+    assert!(!members.asks_for_acknowledgements());
+    members.note_waiting(true);
+    members.note_waiting(false);
+    assert!(members.asks_for_acknowledgements());
+    members.stop_waiting();
+    assert!(!members.asks_for_acknowledgements());
+}
+
+fn fence(by: Stamp) -> Fence {
+    let (turn, heir) = (0, OWN);
+    Fence { turn, by, heir }
+}

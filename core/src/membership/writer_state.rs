@@ -1,0 +1,149 @@
+//! Writer states: all that is known of one writer, from the records about it.
+//!
+//! Records arrive in any order, and twice. The later one of a kind stays: [`WriterState::take`] has the order for
+//! each kind, and it is the same everywhere.
+
+use crate::message::records::{
+    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Retired, Statement, Vote,
+};
+use crate::state::slot::Stamp;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+
+/// The records about one writer in a closed space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriterState {
+    pub(crate) announce: Option<Box<Announce>>,
+    /// The clocks that the writer had seen at its first transaction, by number, until its place is certain.
+    ///
+    /// A guest's place is certain once a member admits it. An incarnation's is certain once all members that
+    /// count have acknowledged it.
+    pub(crate) base: Option<Box<[(u32, u64)]>>,
+    /// The first admission. Its stamp says whether a replica has ever received the writer's records.
+    pub(crate) intro: Option<Admit>,
+    /// The latest admission: it names the writer's sponsor.
+    pub(crate) home: Option<Admit>,
+    pub(crate) ack: Option<Box<Ack>>,
+    pub(crate) vote: Option<Box<Vote>>,
+    pub(crate) bye: Option<Bye>,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) retired: Option<Retired>,
+}
+
+impl WriterState {
+    /// Whether it is a member's incarnation whose place is not certain yet.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.announce.is_some() && self.base.is_some()
+    }
+
+    /// Whether the writer has left, was declared dead, or was absorbed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
+    }
+
+    /// Whether one transaction admitted the writer and declared it dead. No replica with a place in the space
+    /// had received anything of the writer before.
+    pub(crate) fn is_burial(&self) -> bool {
+        let by = self.intro.map(|it| it.by);
+        by.is_some() && by == self.fence.map(|it| it.by)
+    }
+
+    /// The writer's successor, which has taken over or will take over.
+    pub(crate) fn successor(&self) -> Option<u32> {
+        match (self.retired, self.fence, self.bye) {
+            (Some(retired), ..) => Some(retired.to.writer),
+            (_, Some(fence), _) => Some(fence.heir),
+            (_, _, Some(bye)) => Some(bye.heir),
+            _ => None,
+        }
+    }
+
+    /// The writer's records, as statements about `writer`.
+    pub(crate) fn records(&self, writer: u32) -> impl Iterator<Item = MembershipRecord> {
+        let moved = self.home.filter(|home| Some(*home) != self.intro);
+        let told = self.intro.is_some();
+        let base = self.base.clone().map(|seen| Statement::Base(seen, told));
+        [
+            self.announce.clone().map(Statement::Announce),
+            base,
+            self.intro.map(Statement::Admit),
+            moved.map(Statement::Admit),
+            self.ack.clone().map(Statement::Ack),
+            self.vote.clone().map(Statement::Vote),
+            self.bye.map(Statement::Bye),
+            self.fence.map(Statement::Fence),
+            self.retired.map(Statement::Retired),
+        ]
+        .into_iter()
+        .flatten()
+        .map(move |statement| MembershipRecord { writer, statement })
+    }
+
+    /// Merges a record, and returns whether it was new. `ids` are the writers by number.
+    pub(crate) fn take(&mut self, statement: &Statement, ids: &[WriterId]) -> bool {
+        let rank = |by: Stamp| (ids[by.writer as usize], by.clock);
+        match statement {
+            Statement::Announce(announce) => {
+                let news = self.announce.is_none();
+                self.announce.get_or_insert_with(|| announce.clone());
+                news
+            }
+            Statement::Admit(admit) => {
+                // The least of concurrent admissions is the first one, by which the writer is introduced. The
+                // greatest is the sponsor's.
+                let key = |admit: &Admit| (admit.turn, rank(admit.by));
+                let first = self.intro.is_none_or(|intro| key(admit) < key(&intro));
+                if first {
+                    self.intro = Some(*admit);
+                }
+                let last = self.home.is_none_or(|home| key(admit) > key(&home));
+                if last {
+                    self.home = Some(*admit);
+                }
+                first || last
+            }
+            Statement::Ack(ack) => {
+                let news = self.ack.as_ref().is_none_or(|old| ack.clock > old.clock);
+                if news {
+                    self.ack = Some(ack.clone());
+                }
+                news
+            }
+            Statement::Vote(vote) => {
+                let news = self.vote.as_ref().is_none_or(|old| vote.clock > old.clock);
+                if news {
+                    self.vote = Some(vote.clone());
+                }
+                news
+            }
+            Statement::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
+            Statement::Fence(fence) => {
+                // The least stamp of concurrent fences wins.
+                let wins = |old: Fence| {
+                    fence.turn > old.turn || fence.turn == old.turn && rank(fence.by) < rank(old.by)
+                };
+                let news = self.fence.is_none_or(wins);
+                if news {
+                    self.fence = Some(*fence);
+                }
+                news
+            }
+            Statement::Retired(retired) => {
+                self.base = None; // all have acknowledged it
+                self.retired.replace(*retired) != Some(*retired)
+            }
+            // A guest's record is for the member that admits it.
+            Statement::Base(seen, _) => {
+                if self.announce.is_some() && self.retired.is_none() {
+                    self.base.get_or_insert_with(|| seen.clone());
+                }
+                false
+            }
+            // These records are about the space, not about a writer.
+            Statement::Configuration(..) | Statement::Gone(..) | Statement::Floor(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
