@@ -46,7 +46,7 @@ const files = [
   ['file', 'file.cjs', 'node'],
   ['libp2p', 'libp2p.js', 'neutral'],
   ['libp2p', 'libp2p.cjs', 'neutral'],
-  ['members', 'members.js', 'neutral'],
+  ['../replica/members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
   ['budgets', 'budgets.js', 'neutral'],
   ['budgets', 'budgets.cjs', 'neutral'],
@@ -61,7 +61,7 @@ const files = [
 const parts = {};
 for (const [source, file, platform] of files) {
   const { metafile } = await build({
-    entryPoints: [join(root, 'js', `${source}.ts`)],
+    entryPoints: [join(root, 'js/entries', `${source}.ts`)],
     outfile: join(dist, file),
     bundle: true,
     // Loaded when a space with members is met, and not before; what workerd has at hand; and what its users have.

@@ -22,7 +22,7 @@ mod kind {
     pub(super) const RETURNED: u32 = 5;
 }
 
-/// What [`Engine::read`] reads. TypeScript names the same numbers in js/numbers.ts.
+/// What [`Engine::read`] reads. TypeScript names the same numbers in js/replica/numbers.ts.
 pub mod part {
     /// The stable code of the last failure.
     pub const ERROR: u32 = 0;
@@ -55,7 +55,7 @@ pub mod part {
     pub const UNHELD: u32 = 11;
 }
 
-/// What [`Engine::stage`] stages. TypeScript names the same numbers in js/operation.ts.
+/// What [`Engine::stage`] stages. TypeScript names the same numbers in js/replica/transaction.ts.
 pub mod op {
     /// Adds the number to the counter.
     pub const ADD: u32 = 0;
@@ -71,7 +71,7 @@ pub mod op {
     pub const PERSIST: u32 = 5;
 }
 
-/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/numbers.ts.
+/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/replica/numbers.ts.
 pub mod event {
     /// A link came up; its number was never used before.
     pub const CONNECTED: u32 = 0;

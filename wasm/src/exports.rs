@@ -29,7 +29,7 @@ fn placed(engine: Option<Engine>) -> At {
 
 /// The engine at a place. One that is freed is at 0, which is a failure of the module.
 fn at<'a>(engine: At) -> &'a mut Engine {
-    // SAFETY: js/calls.ts gives back only what `placed` gave it, and 0 once that is freed. The borrow
+    // SAFETY: js/replica/calls.ts gives back only what `placed` gave it, and 0 once that is freed. The borrow
     // ends with the call: no call begins within another.
     unsafe { engine.as_mut() }.expect("a live engine")
 }

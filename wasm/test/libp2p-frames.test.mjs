@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
-const source = fileURLToPath(new URL('../js/libp2p-frames.ts', import.meta.url));
+const source = fileURLToPath(new URL('../js/transports/libp2p/frames.ts', import.meta.url));
 const { outputFiles } = await build({ entryPoints: [source], bundle: true, format: 'esm', write: false });
 const { framesOf, isHello, isPush, REQUEST_BYTES_MAX, spaceOf, takeRequest, topicOf } = await import(
   `data:text/javascript,${encodeURIComponent(outputFiles[0].text)}`

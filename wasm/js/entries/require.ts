@@ -1,0 +1,18 @@
+// What `require()` gives in Node before 20.19, which takes no ES modules.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { entry, type Entry } from './entry.js';
+import { withoutSockets } from './without-sockets.js';
+
+export * from './api.js';
+
+const made: Entry = entry(
+  () => readFile(join(__dirname, 'tallymesh.wasm')),
+  () => readFile(join(__dirname, 'tallymesh-members.wasm')),
+);
+
+/** Loads the WebAssembly module. Calls after the first wait for the same load. */
+export const init: Entry['init'] = made.init;
+
+/** Loads the module if need be and opens the counters of a space. Without a `WebSocket`, nodes are reached by requests. */
+export const open: Entry['open'] = withoutSockets(made.open);

@@ -1,5 +1,0 @@
-// What an import of tallymesh/tallymesh.wasm gives. Bundlers differ, but `init` and `open` take each of these.
-import type { ModuleSource } from './entry.js';
-
-declare const module: ModuleSource;
-export default module;
