@@ -1,7 +1,7 @@
 // Makes dist/ complete: types by the TypeScript compiler, one file an entry by esbuild, minified but for Node.
 // The modules and the types of their bindings must be in dist/ already.
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,14 +18,32 @@ for (const made of needed) {
   }
 }
 
+// All else is of an earlier build.
+for (const name of readdirSync(dist)) if (!needed.includes(name)) rmSync(join(dist, name), { recursive: true });
+
 const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
-rmSync(join(dist, 'types'), { recursive: true, force: true });
 execFileSync(process.execPath, [join(typescript, 'bin', 'tsc'), '-p', root], { stdio: 'inherit' });
+
+// The declarations that users can reach from an entry are published, and no others.
+const types = join(dist, 'types');
+const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const published = new Set(Object.values(exports).flatMap(({ types }) => (types ? [join(root, types.default)] : [])));
+for (const file of published) {
+  const declarations = readFileSync(file, 'utf8');
+  for (const [, name] of declarations.matchAll(/(?:from|import\() ?['"]([.#][^'"]+)['"]/g)) {
+    // The types of the bindings are of the inside.
+    if (name.startsWith('#')) throw new Error(`${file} names ${name}, which is not published`);
+    published.add(join(dirname(file), name.replace(/\.js$/, '.d.ts')));
+  }
+}
+for (const entry of readdirSync(types, { recursive: true, withFileTypes: true })) {
+  const file = join(entry.parentPath ?? entry.path, entry.name);
+  if (entry.isFile() && !published.has(file)) rmSync(file);
+}
 
 // The same types for those who `require()`: what a declaration is of depends on the package.json above it.
 const commonjs = join(dist, 'require');
-rmSync(commonjs, { recursive: true, force: true });
-cpSync(join(dist, 'types'), commonjs, { recursive: true });
+cpSync(types, commonjs, { recursive: true });
 writeFileSync(join(commonjs, 'package.json'), '{ "type": "commonjs" }\n');
 
 // Which source becomes which file, and for whom.

@@ -16,6 +16,19 @@ test('the tarball holds both modules, the entries and their types, and nothing e
   for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
 });
 
+test('the types of the tarball are those that entries lead to, and no others', () => {
+  const folder = join(project, 'node_modules/tallymesh');
+  const { exports } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const found = new Set(Object.values(exports).flatMap(({ types = {} }) => Object.values(types).map((path) => path.slice(2))));
+  for (const path of found) {
+    const declarations = readFileSync(join(folder, path), 'utf8');
+    for (const [, name] of declarations.matchAll(/(?:from|import\() ?['"]([.#][^'"]+)\.js['"]/g)) found.add(join(dirname(path), `${name}.d.ts`));
+  }
+  assert.ok(found.size > 40, `only ${[...found]} were found`);
+  assert.deepEqual(files.filter((path) => path.endsWith('.d.ts')).sort(), [...found].sort());
+  for (const inner of ['engine', 'commit-gate', 'persistent']) assert.ok(![...found].some((path) => path.endsWith(`/${inner}.d.ts`)), inner);
+});
+
 test('the transports have no copy of the package', () => {
   for (const format of ['js', 'cjs']) {
     const code = readFileSync(join(project, `node_modules/tallymesh/dist/transports.${format}`), 'utf8');
