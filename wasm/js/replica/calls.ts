@@ -3,9 +3,6 @@
 // use, which would be more to download.
 import type { InitOutput } from '#bindgen';
 
-/** What `engine_find` gives for nothing, as a number with a sign. */
-const NO_HANDLE = -1;
-
 /** The class of a module's engines. */
 export type EngineClass = ReturnType<typeof bind>;
 
@@ -77,10 +74,9 @@ export function bind(wasm: InitOutput) {
       return wasm.engine_expiry_at(this.at, handle);
     }
 
-    find(key: Uint8Array, pin: boolean): number | undefined {
+    find(key: Uint8Array, pin: boolean): number {
       pass(key);
-      const found = wasm.engine_find(this.at, +pin);
-      return found === NO_HANDLE ? undefined : found;
+      return wasm.engine_find(this.at, +pin);
     }
 
     input(what: number, now: number, link: number, bytes: Uint8Array): void {

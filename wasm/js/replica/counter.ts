@@ -1,5 +1,5 @@
 import { TallymeshError } from '../internal/errors.js';
-import { shorten } from './key.js';
+import { quoted } from './key.js';
 import type { Replica } from './replica.js';
 
 /** A counter under a fixed key, made by {@link Replica.counter}. It need not exist. */
@@ -70,6 +70,6 @@ export class Counter {
 
   #live(): number {
     if (this.handle !== undefined) return this.handle;
-    throw new TallymeshError('freed', `this counter object of ${JSON.stringify(shorten(this.key))} was freed`);
+    throw new TallymeshError('freed', `this counter object of ${quoted(this.key)} was freed`);
   }
 }

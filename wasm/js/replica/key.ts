@@ -15,7 +15,7 @@ export function keyBytes(key: unknown): Uint8Array {
   return utf8(key);
 }
 
-/** A key as a message shows it. */
-export function shorten(key: string): string {
-  return key.length > 40 ? `${key.slice(0, 40)}…` : key;
+/** A key as a message shows it: in quotes, and not at any length. */
+export function quoted(key: string): string {
+  return JSON.stringify(key.length > 40 ? `${key.slice(0, 40)}…` : key);
 }

@@ -24,3 +24,6 @@ export const COUNTER = 2;
 export const CLOSE = 3;
 export const NEW_WRITER = 4;
 export const RETURNED = 5;
+
+/** What `Engine.find` gives for a key that has no number. */
+export const NO_HANDLE = -1;

@@ -8,10 +8,10 @@ import {
 } from './engine.js';
 import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
-import { keyBytes, RESERVED, shorten } from './key.js';
+import { keyBytes, quoted, RESERVED } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
-import { CHANGES, COUNTERS, DELTA, SHARDS, STATUS } from './numbers.js';
+import { CHANGES, COUNTERS, DELTA, NO_HANDLE, SHARDS, STATUS } from './numbers.js';
 import type { Link, Peer } from './peer.js';
 import { acted, pack, Transaction, type Operation } from './transaction.js';
 
@@ -270,7 +270,7 @@ export class Replica {
     for (const { bytes, kind, number } of packed) engine.stage(bytes, kind, number);
     if (!engine.commit()) {
       const [first] = operations;
-      const what = operations.length === 1 && first ? `${first.op} ${JSON.stringify(shorten(first.key))}` : 'make this transaction';
+      const what = operations.length === 1 && first ? `${first.op} ${quoted(first.key)}` : 'make this transaction';
       throw coded(errorCode(engine), `cannot ${what}`);
     }
     const told = Array.from(engine.take(), Boolean);
@@ -285,14 +285,14 @@ export class Replica {
   get(key: string): bigint | undefined {
     const engine = this.#live();
     const handle = this.#handles.get(key) ?? engine.find(utf8(key), false);
-    return handle === undefined ? undefined : engine.value_at(handle);
+    return handle === NO_HANDLE ? undefined : engine.value_at(handle);
   }
 
   /** When the counter expires; `undefined` when it does not, or is absent. */
   expiresAt(key: string): Date | undefined {
     const engine = this.#live();
     const handle = engine.find(utf8(key), false);
-    const at = handle === undefined ? 0 : engine.expiry_at(handle);
+    const at = handle === NO_HANDLE ? 0 : engine.expiry_at(handle);
     return at > 0 ? new Date(at) : undefined;
   }
 
@@ -312,7 +312,7 @@ export class Replica {
     const engine = this.#live();
     const added =
       typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
-    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
+    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${quoted(key)}`);
     this.#localChange = true;
     this.#touch(key);
   }
@@ -353,9 +353,8 @@ export class Replica {
   shards(key: string): Shard[] {
     const engine = this.#live();
     const handle = engine.find(utf8(key), false);
-    if (handle === undefined) return [];
-    engine.read(SHARDS, handle);
-    return readShards(engine.take());
+    if (handle === NO_HANDLE) return [];
+    return readShards(read(engine, SHARDS, handle)!);
   }
 
   /** What this replica holds, in numbers. */
@@ -365,8 +364,7 @@ export class Replica {
 
   #status(): Status {
     const engine = this.#live();
-    engine.read(STATUS, 0);
-    const status = readStatus(engine.take());
+    const status = readStatus(read(engine, STATUS)!);
     // In an open space there is nothing of these.
     const closed = this.#guest?.members(engine) as Pick<Status, 'members' | 'home' | 'pending'>;
     return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, ...closed };
@@ -389,14 +387,13 @@ export class Replica {
    */
   upgrade(): Promise<void> {
     this.#live();
-    this.#upgrading ??= loadGuest().then(
+    return (this.#upgrading ??= loadGuest().then(
       (guest) => this.#move(guest),
       (error: unknown) => {
         this.#upgrading = undefined;
         throw error;
       },
-    );
-    return this.#upgrading;
+    ));
   }
 
   /**
@@ -499,9 +496,7 @@ export class Replica {
 
   /** The whole state as bytes, for {@link Replica.merge} of any other replica of the space. */
   delta(): Uint8Array {
-    const engine = this.#live();
-    engine.read(DELTA, 0);
-    return engine.take();
+    return read(this.#live(), DELTA)!;
   }
 
   /**
@@ -509,8 +504,7 @@ export class Replica {
    * The first call gives the whole state.
    */
   changes(): Uint8Array | undefined {
-    const engine = this.#live();
-    return read(engine, CHANGES);
+    return read(this.#live(), CHANGES);
   }
 
   /**
@@ -612,7 +606,7 @@ export class Replica {
   #intern(key: string): number {
     const engine = this.#live();
     const handle = engine.find(keyBytes(key), true);
-    if (handle === undefined) throw coded(errorCode(engine), `the key ${JSON.stringify(shorten(key))} was refused`);
+    if (handle === NO_HANDLE) throw coded(errorCode(engine), `the key ${quoted(key)} was refused`);
     return handle;
   }
 
