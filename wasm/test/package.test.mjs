@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { install } from './install.mjs';
 
 const { project, files, load } = install();
@@ -47,6 +48,34 @@ test('budgets, limits and sequences are alone, with no module', () => {
     const code = readFileSync(join(project, 'node_modules/tallymesh/dist', file), 'utf8');
     assert.doesNotMatch(code, /engine_|WebAssembly|import\b.*from|require\(/, file);
   }
+});
+
+test('errors of all entries are known by a symbol, and have the name of their class', async () => {
+  const symbol = Symbol.for('tallymesh.error');
+  const { Replica, TallymeshError } = await load();
+  const { messagePort } = await load('tallymesh/transports');
+  const { budgets, BudgetError, RequestError, TallymeshError: Other } = await load('tallymesh/budgets');
+  assert.notEqual(Other, TallymeshError);
+  const thrown = (call) => {
+    try {
+      call();
+    } catch (error) {
+      return error;
+    }
+  };
+  const [here, there] = [thrown(() => new Replica({ ownerKey: 1 })), thrown(() => budgets({ urls: [] }))];
+  assert.deepEqual([here[symbol] === TallymeshError, there[symbol] === Other], [true, true]);
+  for (const error of [here, there]) {
+    assert.match(error.stack, /^TallymeshError: /);
+    assert.deepEqual([error.name, error.constructor.name, Object.keys(error)], ['TallymeshError', 'TallymeshError', ['code']]);
+  }
+  assert.throws(() => messagePort(new MessageChannel().port1)({}), { name: 'TypeError', message: /no replica/ });
+  // The files of pages, in which all other names are short.
+  const dist = join(project, 'node_modules/tallymesh/dist');
+  const page = await import(pathToFileURL(join(dist, 'slim.js')).href);
+  const pages = await import(pathToFileURL(join(dist, 'budgets.js')).href);
+  const names = [RequestError, BudgetError, page.TallymeshError, pages.TallymeshError, pages.RequestError, pages.BudgetError].map((Class) => [Class.name, Class.prototype.name]);
+  assert.deepEqual(names, ['RequestError', 'BudgetError', 'TallymeshError', 'TallymeshError', 'RequestError', 'BudgetError'].map((name) => [name, name]));
 });
 
 test('using it before it is loaded says what to do', async () => {

@@ -137,7 +137,7 @@ test('many frames, and large ones, are cut into requests that a node takes', asy
     // A replica that has so much to say.
     const played = {
       space: 'default',
-      merge: () => new Replica().merge(),
+      [Symbol.for('tallymesh.error')]: TallymeshError,
       attach: ({ send }) => {
         for (let at = 0; at < count; at++) send(new Uint8Array(length).fill(at % 251));
         return { receive() {}, close() {} };

@@ -202,6 +202,9 @@ export const read = decimals(
 
 /** What a request of budgets came to, where it is an error. */
 export class BudgetError extends RequestError {
+  /** @internal */
+  static override readonly name: string = (this.prototype.name = 'BudgetError');
+
   /** Of a transaction that was refused: the place of the operation, from 0. */
   declare readonly op: number | undefined;
   /** Of `rights_short` and `room_short`: what is held where, as far as the node knows. */
@@ -212,7 +215,6 @@ export class BudgetError extends RequestError {
   /** @internal */
   constructor(failure: Failure, applied: RequestError['applied'], asked: Asked) {
     super(failure, applied, asked);
-    this.name = 'BudgetError';
     const { told } = failure.more;
     Object.assign(this, { op: told?.op, held: told?.held, asked: told?.held && (told.asked ?? 0n) });
   }

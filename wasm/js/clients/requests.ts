@@ -62,6 +62,9 @@ export interface Asked {
 
 /** An error that a request came to, beside those of what cannot be asked. */
 export class RequestError extends TallymeshError {
+  /** @internal */
+  static override readonly name: string = (this.prototype.name = 'RequestError');
+
   /**
    * What became of a write: `no`, nothing was changed; `here`, it counts, but the level that was asked for was not
    * reached; `unknown`, it may count, or count yet. `undefined` for what writes nothing.
@@ -76,7 +79,6 @@ export class RequestError extends TallymeshError {
   constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { once, unsure }: Asked) {
     const advice = once ? `the write may count: ask again with idempotencyKey ${JSON.stringify(once)}` : unsure;
     super(code, why + (applied === 'unknown' ? `; ${advice}` : ''), { cause });
-    this.name = 'RequestError';
     Object.assign(this, { applied, idempotencyKey: once, status });
   }
 }

@@ -1,16 +1,25 @@
+import { ERROR_CLASS } from './error-symbol.js';
+
 /**
  * An error of this package. `code` is stable and meant for programs; the message is meant for people
- * and may change.
+ * and may change. Errors of all entries have the property `Symbol.for('tallymesh.error')`.
  */
 export class TallymeshError extends Error {
+  /** @internal Builds shorten the names of classes, and this one is for people. */
+  static override readonly name: string = (this.prototype.name = 'TallymeshError');
+
   /** What went wrong, as a stable word such as `"key_length"`; the table is in the package's README. */
   readonly code: string;
 
   /** @internal */
   constructor(code: string, message: string, options?: ErrorOptions) {
     super(`${message} (${code})`, options);
-    this.name = 'TallymeshError';
     this.code = code;
+  }
+
+  /** @internal */
+  get [ERROR_CLASS](): typeof TallymeshError {
+    return TallymeshError;
   }
 }
 

@@ -1,4 +1,5 @@
 import { amount } from '../internal/amount.js';
+import { ERROR_CLASS } from '../internal/error-symbol.js';
 import { coded, TallymeshError } from '../internal/errors.js';
 import { guarded } from '../internal/guarded.js';
 import type { Sign } from '../internal/sign.js';
@@ -305,6 +306,11 @@ export class Replica {
     const counter = new Counter(this, key, this.#intern(key));
     this.#counters.add(counter);
     return counter;
+  }
+
+  /** @internal */
+  get [ERROR_CLASS](): typeof TallymeshError {
+    return TallymeshError;
   }
 
   /** @internal Adds by a key's number. */

@@ -1,5 +1,6 @@
 // Counters that are kept in a storage. Like the other entries beside the main one, this has no copy of the package's
 // code: it is given the class that it extends, and knows the rest by types alone.
+import { errorClassOf, isTallymeshError } from '../internal/error-class.js';
 import type { TallymeshError } from '../internal/errors.js';
 import { guarded } from '../internal/guarded.js';
 import type { MembersEngine } from '../replica/members.js';
@@ -49,18 +50,6 @@ export interface StoredCounters extends Counters {
   onStorage(listener: (status: StorageStatus) => void): () => void;
 }
 
-type ErrorClass = new (code: string, message: string, options?: ErrorOptions) => TallymeshError;
-
-/** The class of errors of whoever made this class: no space has an empty name. */
-function errorsOf(Class: typeof Counters): ErrorClass {
-  try {
-    new Class({ space: '', members: true }).free();
-  } catch (error) {
-    return (error as object).constructor as ErrorClass;
-  }
-  throw new TypeError('a storage is given to open()');
-}
-
 /** What is said of the owner in the options goes before what the store keeps. */
 const ownerOf = (options: CountersOptions, key: OwnerKey | undefined): Partial<CountersOptions> =>
   options.ownerKey || !key ? {} : { ownerKey: key.publicKey, ...(key.sign && !options.sign && { sign: key.sign }) };
@@ -68,9 +57,10 @@ const ownerOf = (options: CountersOptions, key: OwnerKey | undefined): Partial<C
 /** Makes a storage of a {@link Store}: for `open({ storage: stored(store) })`. */
 export function stored(store: Store): Storage {
   return async (options, Class): Promise<StoredCounters> => {
-    const Problem = errorsOf(Class);
+    const Problem = errorClassOf(Class.prototype);
+    if (!Problem) throw new TypeError('a storage is given to open()');
     const failed: Failed = (cause) => {
-      if (cause instanceof Problem) return cause;
+      if (isTallymeshError(cause)) return cause;
       const why = cause instanceof Error ? cause.message : String(cause);
       return new Problem('storage_failed', `the storage (${store.kind}) failed: ${why}`, { cause });
     };

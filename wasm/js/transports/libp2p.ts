@@ -1,3 +1,4 @@
+import { isTallymeshError } from '../internal/error-class.js';
 import type { TallymeshError } from '../internal/errors.js';
 import type { Transport } from '../replica/open-counters.js';
 import type { Link } from '../replica/peer.js';
@@ -440,7 +441,7 @@ class Libp2pConnection extends Standing implements Participant {
   }
 
   #coded(error: unknown): TallymeshError {
-    if (this.isProblem(error)) return error;
+    if (isTallymeshError(error)) return error;
     return this.problem('link_lost', `a link over ${this.url} failed: ${String(error)}`, { cause: error });
   }
 

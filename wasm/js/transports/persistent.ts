@@ -1,25 +1,11 @@
 // What the connections of `tallymesh/transports` and `tallymesh/libp2p` have in common. These entries have no copy of
 // the package's code: they know the others' classes by their types alone.
+import { errorClassOf, type ErrorClass } from '../internal/error-class.js';
 import type { TallymeshError } from '../internal/errors.js';
 import { guarded } from '../internal/guarded.js';
 import type { Link, Peer } from '../replica/peer.js';
 import type { Replica } from '../replica/replica.js';
 import type { Connection, ConnectionState, RetryOptions } from './connection.js';
-
-type ErrorClass = new (code: string, message: string, options?: ErrorOptions) => TallymeshError;
-
-/**
- * The class of a replica's errors. Each entry has one of its own, so what an `import` here would bring is another
- * one; but nothing can be merged that is not there, and what is thrown then is of the right class.
- */
-function errorsOf(replica: Replica): ErrorClass {
-  try {
-    replica.merge(undefined as never);
-  } catch (error) {
-    return (error as object).constructor as ErrorClass;
-  }
-  throw new TypeError('this is no replica of tallymesh');
-}
 
 /** A connection that stands until it is closed, whatever becomes of its links. */
 export abstract class Standing implements Connection {
@@ -38,7 +24,9 @@ export abstract class Standing implements Connection {
     this.replica = replica;
     this.url = url;
     this.#retry = retry;
-    this.#errors = errorsOf(replica);
+    const errors = errorClassOf(replica);
+    if (!errors) throw new TypeError('this is no replica of tallymesh');
+    this.#errors = errors;
   }
 
   /** Looks for peers, from nothing; not called while that is under way already. */
@@ -100,11 +88,6 @@ export abstract class Standing implements Connection {
   /** Makes an error of the replica's class. */
   protected problem(code: string, message: string, options?: ErrorOptions): TallymeshError {
     return new this.#errors(code, message, options);
-  }
-
-  /** Whether this is an error with a code. */
-  protected isProblem(error: unknown): error is TallymeshError {
-    return error instanceof this.#errors;
   }
 
   /** Keeps in mind why a link or an attempt ended; a link that is up lets it be forgotten. */

@@ -1,4 +1,5 @@
 import { address } from '../internal/address.js';
+import { isTallymeshError } from '../internal/error-class.js';
 import type { TallymeshError } from '../internal/errors.js';
 import type { Transport } from '../replica/open-counters.js';
 import type { Link } from '../replica/peer.js';
@@ -203,7 +204,7 @@ class PostConnection extends Standing {
       this.#next(attempt, attempt.urgent ? 0 : attempt.intervalMs);
     } catch (error) {
       attempt.request = undefined;
-      this.#fail(attempt, this.isProblem(error) ? error : this.problem('link_lost', String(error), { cause: error }));
+      this.#fail(attempt, isTallymeshError(error) ? error : this.problem('link_lost', String(error), { cause: error }));
     }
   }
 
@@ -249,7 +250,7 @@ class PostConnection extends Standing {
         return { headers: response.headers, frames: came };
       } catch (error) {
         if (late) throw this.problem('timeout', `${this.url} did not answer within ${ANSWER_MS_MAX} ms`);
-        if (this.isProblem(error)) throw error;
+        if (isTallymeshError(error)) throw error;
         throw this.problem('link_lost', `the link to ${this.url} was lost: ${String(error)}`, { cause: error });
       } finally {
         clearTimeout(timer);
