@@ -1,9 +1,9 @@
-// Makes dist/ complete: types by the TypeScript compiler, one file an entry by esbuild, minified but for Node.
+// Makes dist/ complete: types by the TypeScript compiler, and one file an entry by esbuild, minified but for Node.
 // The modules and the types of their bindings must be in dist/ already.
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
@@ -46,54 +46,53 @@ const commonjs = join(dist, 'require');
 cpSync(types, commonjs, { recursive: true });
 writeFileSync(join(commonjs, 'package.json'), '{ "type": "commonjs" }\n');
 
-// Which source becomes which file, and for whom.
+// Which source becomes which file: `.js` for pages, `.mjs` and `.cjs` for Node.
+const pages = ['browser', 'workerd', 'inline', 'slim', 'transports', 'storage', 'libp2p', 'budgets', 'limits', 'sequences', 'react'];
+const both = ['slim', 'transports', 'storage', 'file', 'libp2p', 'budgets', 'limits', 'sequences', 'react'];
 const files = [
-  ['browser', 'browser.js', 'browser'],
-  ['node', 'node.js', 'node'],
-  ['workerd', 'workerd.js', 'neutral'],
-  ['inline', 'inline.js', 'neutral'],
-  ['slim', 'slim.js', 'neutral'],
-  ['require', 'node.cjs', 'node'],
-  ['inline', 'inline.cjs', 'neutral'],
-  ['slim', 'slim.cjs', 'neutral'],
-  ['transports', 'transports.js', 'neutral'],
-  ['transports', 'transports.cjs', 'neutral'],
-  ['storage', 'storage.js', 'neutral'],
-  ['storage', 'storage.cjs', 'neutral'],
-  ['file', 'file.js', 'node'],
-  ['file', 'file.cjs', 'node'],
-  ['libp2p', 'libp2p.js', 'neutral'],
-  ['libp2p', 'libp2p.cjs', 'neutral'],
-  ['../replica/members', 'members.js', 'neutral'],
-  ['inline-members', 'inline-members.js', 'neutral'],
-  ['budgets', 'budgets.js', 'neutral'],
-  ['budgets', 'budgets.cjs', 'neutral'],
-  ['limits', 'limits.js', 'neutral'],
-  ['limits', 'limits.cjs', 'neutral'],
-  ['sequences', 'sequences.js', 'neutral'],
-  ['sequences', 'sequences.cjs', 'neutral'],
-  ['react', 'react.js', 'neutral'],
-  ['react', 'react.cjs', 'neutral'],
+  ...pages.map((name) => [name, `${name}.js`]),
+  ['../replica/members', 'members.js'],
+  ['inline-members', 'inline-members.js'],
+  ['inline-module', 'inline-module.js'],
+  ['node', 'node.mjs'],
+  ['require', 'node.cjs'],
+  ['inline-node', 'inline.mjs'],
+  ['inline-node', 'inline.cjs'],
+  ...both.flatMap((name) => [[name, `${name}.mjs`], [name, `${name}.cjs`]]),
+  ['../replica/members', 'members.mjs'],
 ];
+/** Files that others load when they need them. */
+const later = (members) => ({
+  name: 'later',
+  setup: ({ onResolve }) => {
+    onResolve({ filter: /^\.\/members\.js$/ }, () => ({ path: members, external: true }));
+    onResolve({ filter: /^\.\/inline-(members|module)\.js$/ }, ({ path }) => ({ path, external: true }));
+  },
+});
 /** What each source comes to in each file: `cargo xtask size` shows it. */
 const parts = {};
-for (const [source, file, platform] of files) {
+for (const [source, file] of files) {
+  // Node downloads none of these: there, names and lines are worth more, in an error for instance.
+  const page = file.endsWith('.js');
   const { metafile } = await build({
     entryPoints: [join(root, 'js/entries', `${source}.ts`)],
     outfile: join(dist, file),
     bundle: true,
-    // Loaded when a space with members is met, and not before; what workerd has at hand; and what its users have.
-    external: ['./members.js', './inline-members.js', './tallymesh.wasm', './tallymesh-members.wasm', 'react'],
+    // These workerd has at hand, and the users have the other.
+    external: ['./tallymesh.wasm', './tallymesh-members.wasm', 'react'],
+    plugins: [later(page ? './members.js' : './members.mjs')],
     loader: { '.wasm': 'binary' },
     format: file.endsWith('.cjs') ? 'cjs' : 'esm',
-    platform,
+    platform: page ? 'neutral' : 'node',
     target: 'es2022',
-    // What only Node loads is not downloaded: there names and lines are worth more, in an error for instance.
-    minify: platform !== 'node',
+    minify: page,
     legalComments: 'none',
+    // A file that is a module in bytes has no lines. The sources are in the package once, and in no map.
+    sourcemap: !/^inline-.*\.js$/.test(file),
+    sourcesContent: false,
     metafile: true,
   });
-  const [{ inputs }] = Object.values(metafile.outputs);
+  const { inputs } = metafile.outputs[relative(process.cwd(), join(dist, file)).replaceAll('\\', '/')];
   parts[file] = Object.fromEntries(Object.entries(inputs).map(([name, { bytesInOutput }]) => [name, bytesInOutput]));
 }
 writeFileSync(join(dist, 'parts.json'), JSON.stringify(parts));

@@ -7,8 +7,8 @@ import { loadavg } from 'node:os';
 import { launch } from '../../tests/e2e/browser.mjs';
 import { oneNode } from '../../tests/e2e/nodes.mjs';
 import { until } from '../../tests/e2e/until.mjs';
-import { init, Replica } from '../../wasm/dist/node.js';
-import { post } from '../../wasm/dist/transports.js';
+import { init, Replica } from '../../wasm/dist/node.mjs';
+import { post } from '../../wasm/dist/transports.mjs';
 import { finish, flag, median, say } from './printed.mjs';
 
 const COUNTERS = 100_000;

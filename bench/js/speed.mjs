@@ -5,7 +5,7 @@ import { loadavg } from 'node:os';
 import * as Automerge from '@automerge/automerge';
 import { LoroDoc } from 'loro-crdt';
 import * as Y from 'yjs';
-import { init, Replica } from '../../wasm/dist/node.js';
+import { init, Replica } from '../../wasm/dist/node.mjs';
 import { finish, flag, median, say } from './printed.mjs';
 
 const quick = flag('--quick');

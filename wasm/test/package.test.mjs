@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -13,8 +13,8 @@ test('the tarball holds both modules, the entries and their types, and nothing e
   assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh-members.wasm', 'dist/tallymesh.wasm']);
   const { exports } = JSON.parse(readFileSync(join(project, 'node_modules/tallymesh/package.json'), 'utf8'));
   const named = (entry) => (typeof entry === 'string' ? [entry.slice(2)] : Object.values(entry).flatMap(named));
-  for (const path of ['dist/inline-members.js', 'dist/members.js', ...named(exports)]) assert.ok(files.includes(path), path);
-  for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
+  for (const path of ['inline-members.js', 'inline-module.js', 'members.js', 'members.mjs'].map((name) => `dist/${name}`).concat(named(exports))) assert.ok(files.includes(path), path);
+  for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/|js\/)/);
 });
 
 test('the types of the tarball are those that entries lead to, and no others', () => {
@@ -26,25 +26,25 @@ test('the types of the tarball are those that entries lead to, and no others', (
     for (const [, name] of declarations.matchAll(/(?:from|import\() ?['"]([.#][^'"]+)\.js['"]/g)) found.add(join(dirname(path), `${name}.d.ts`));
   }
   assert.ok(found.size > 40, `only ${[...found]} were found`);
-  assert.deepEqual(files.filter((path) => path.endsWith('.d.ts')).sort(), [...found].sort());
+  assert.deepEqual(files.filter((path) => /^dist.*\.d\.ts$/.test(path)).sort(), [...found].sort());
   for (const inner of ['engine', 'commit-gate', 'persistent']) assert.ok(![...found].some((path) => path.endsWith(`/${inner}.d.ts`)), inner);
 });
 
 test('the transports have no copy of the package', () => {
-  for (const format of ['js', 'cjs']) {
+  for (const format of ['js', 'mjs', 'cjs']) {
     const code = readFileSync(join(project, `node_modules/tallymesh/dist/transports.${format}`), 'utf8');
-    assert.doesNotMatch(code, /TallymeshError|engine_|extends Error|WebAssembly|import\b.*from|require\(/);
+    assert.doesNotMatch(code, /\bTallymeshError|engine_|extends Error|WebAssembly|import\b.*from|require\(/);
   }
-  for (const format of ['js', 'cjs']) {
+  for (const format of ['js', 'mjs', 'cjs']) {
     const code = readFileSync(join(project, `node_modules/tallymesh/dist/libp2p.${format}`), 'utf8');
-    assert.doesNotMatch(code, /TallymeshError|engine_|WebAssembly|import\b.*from|require\(/);
+    assert.doesNotMatch(code, /\bTallymeshError|engine_|WebAssembly|import\b.*from|require\(/);
   }
   const first = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
   assert.doesNotMatch(first, /gossipsub|BroadcastChannel|postMessage|tallymesh-session|idempotency/);
 });
 
 test('budgets, limits and sequences are alone, with no module', () => {
-  for (const file of ['budgets', 'limits', 'sequences'].flatMap((entry) => [`${entry}.js`, `${entry}.cjs`])) {
+  for (const file of ['budgets', 'limits', 'sequences'].flatMap((entry) => [`${entry}.js`, `${entry}.mjs`, `${entry}.cjs`])) {
     const code = readFileSync(join(project, 'node_modules/tallymesh/dist', file), 'utf8');
     assert.doesNotMatch(code, /engine_|WebAssembly|import\b.*from|require\(/, file);
   }
@@ -76,6 +76,52 @@ test('errors of all entries are known by a symbol, and have the name of their cl
   const pages = await import(pathToFileURL(join(dist, 'budgets.js')).href);
   const names = [RequestError, BudgetError, page.TallymeshError, pages.TallymeshError, pages.RequestError, pages.BudgetError].map((Class) => [Class.name, Class.prototype.name]);
   assert.deepEqual(names, ['RequestError', 'BudgetError', 'TallymeshError', 'TallymeshError', 'RequestError', 'BudgetError'].map((name) => [name, name]));
+});
+
+/** For each entry, a program that goes wrong within it, and the source in which it does. */
+const WRONG = [
+  ['tallymesh', 'open().then((replica) => replica.add("a", 1.5));', 'internal/amount'],
+  ['tallymesh/inline', 'open().then((replica) => replica.add("a", 1.5));', 'internal/amount'],
+  ['tallymesh/slim', 'new Replica();', 'replica/engine'],
+  ['tallymesh/transports', 'broadcastChannel()({});', 'transports/persistent'],
+  ['tallymesh/libp2p', 'libp2pTransport({ peerId: "node" })({});', 'transports/libp2p'],
+  ['tallymesh/storage', 'stored({})({}, class {});', 'storages/stored-counters'],
+  ['tallymesh/file', 'file("")({}, class {});', 'storages/stored-counters'],
+  ['tallymesh/budgets', 'budgets({ urls: [] });', 'clients/requests'],
+  ['tallymesh/limits', 'limits({ urls: [] });', 'clients/requests'],
+  ['tallymesh/sequences', 'sequences({ urls: [] });', 'clients/requests'],
+];
+
+test('an error in Node shows readable lines, and with source maps those of the sources', async () => {
+  const fails = (file, ...flags) => {
+    const { status, stderr } = spawnSync(process.execPath, [...flags, file], { cwd: project, encoding: 'utf8' });
+    assert.equal(status, 1, stderr);
+    const longest = Math.max(...stderr.split('\n').map(({ length }) => length));
+    assert.ok(longest < 300, `${file}: a line of ${longest} characters`);
+    return stderr;
+  };
+  for (const [entry, code, source] of WRONG) {
+    const names = code.match(/^(?:new )?(\w+)/)[1];
+    writeFileSync(join(project, 'wrong.mjs'), `import { ${names} } from '${entry}';\n${code}\n`);
+    writeFileSync(join(project, 'wrong.cjs'), `const { ${names} } = require('${entry}');\n${code}\n`);
+    for (const file of ['wrong.mjs', 'wrong.cjs']) {
+      assert.match(fails(file), /throw new \w*Error\(.*^\s+at .*[/\\]dist[/\\]\w+\.[mc]js:\d+:\d+/ms, `${entry} in ${file}`);
+      const told = fails(file, '--enable-source-maps');
+      assert.match(told, new RegExp(`[/\\\\]js[/\\\\]${source.replace('/', '[/\\\\]')}\\.ts:\\d+`), `${entry} in ${file}: ${told}`);
+      assert.match(told, /throw new \w*Error\(/, `${entry} in ${file}`);
+    }
+  }
+});
+
+test('each map leads to sources in the tarball, and each file of code has one', () => {
+  const dist = join(project, 'node_modules/tallymesh/dist');
+  for (const path of files.filter((path) => /^dist\/[^/]+\.[mc]?js$/.test(path) && !/inline-\w+\.js$/.test(path))) {
+    const name = path.slice('dist/'.length);
+    assert.match(readFileSync(join(dist, name), 'utf8'), new RegExp(`\n//# sourceMappingURL=${name}\\.map\\s*$`), name);
+    const { sources, sourcesContent } = JSON.parse(readFileSync(join(dist, `${name}.map`), 'utf8'));
+    assert.ok(sources.length > 0 && !sourcesContent?.some(Boolean), name);
+    for (const source of sources) assert.ok(files.includes(join('dist', source).replaceAll('\\', '/')), `${name}: ${source}`);
+  }
 });
 
 test('using it before it is loaded says what to do', async () => {
