@@ -34,7 +34,7 @@ interface Batch {
  * all is durable that was seen when it was made. One write is under way at a time; what happens meanwhile shares the
  * next one.
  */
-export class Keeper {
+export class CommitGate {
   /** Why the last write failed, until one succeeds. */
   error: TallymeshError | undefined;
   /** Whether the engine is gone, or goes with this turn. */

@@ -6,7 +6,7 @@ import { guarded } from '../internal/guarded.js';
 import type { MembersEngine } from '../replica/members.js';
 import type { Counters, CountersOptions, CountersStatus, Storage, Watching } from '../replica/open-counters.js';
 import type { ReplicaOptions } from '../replica/replica.js';
-import { Keeper, restore, type Failed } from './commit-gate.js';
+import { CommitGate, restore, type Failed } from './commit-gate.js';
 import type { Log, Opened, OwnerKey, Remains, StorageState, Store } from './store.js';
 
 /** What {@link Counters.status} says of a storage. */
@@ -108,14 +108,14 @@ interface Places {
 
 /** Opens counters that are kept in a log, or, with an error that says why not, in memory. */
 async function begin(Class: typeof Counters, options: CountersOptions, kind: string, kept: Places | TallymeshError): Promise<StoredCounters> {
-  let keeper: Keeper | undefined;
+  let gate: CommitGate | undefined;
   let closing: Promise<void> | undefined;
   const listeners = new Set<(status: StorageStatus) => void>();
 
   class Stored extends Class implements StoredCounters {
     get #storage(): StorageStatus {
-      if (!keeper) return { kind, state: 'memory', error: kept as TallymeshError, unacknowledged: 0 };
-      const { state, error, unacknowledged } = keeper;
+      if (!gate) return { kind, state: 'memory', error: kept as TallymeshError, unacknowledged: 0 };
+      const { state, error, unacknowledged } = gate;
       return { kind, state, error, unacknowledged };
     }
 
@@ -126,7 +126,7 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
     override async flush({ signal }: Watching = {}): Promise<void> {
       signal?.throwIfAborted();
       await super.flush();
-      await abortable(keeper?.flush(), signal);
+      await abortable(gate?.flush(), signal);
     }
 
     override close(): Promise<void> {
@@ -136,22 +136,22 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
     async #close(): Promise<void> {
       try {
         // The goodbye says that all was told, and is to be told itself before the links go.
-        if (keeper && !keeper.closed) {
+        if (gate && !gate.closed) {
           await this.flush();
-          if (this.leave()) await keeper.flush();
-        } else if (!keeper) await super.close();
+          if (this.leave()) await gate.flush();
+        } else if (!gate) await super.close();
       } finally {
         this.free();
-        await keeper?.end();
+        await gate?.end();
       }
     }
 
     override free(): void {
-      keeper?.close();
+      gate?.close();
       super.free();
       listeners.clear();
       // Who wants to know how that ends calls close().
-      keeper?.end().catch(() => {});
+      gate?.end().catch(() => {});
     }
 
     onStorage(listener: (status: StorageStatus) => void): () => void {
@@ -175,21 +175,21 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
       if (!restore(own, records, false)) throw failed('what it holds is damaged, or of a later version of this package');
     }
     changed = told;
-    keeper = new Keeper(own, log, left, failed, () => counters.tell());
-    return keeper.after;
+    gate = new CommitGate(own, log, left, failed, () => counters.tell());
+    return gate.after;
   };
   const counters = new Stored({ ...options, members: true, keep });
   try {
     // What was read took its time, and so does what is written: others may have a turn between them.
     await new Promise((resolve) => setTimeout(resolve));
     // Whatever goes to peers waits for this, too.
-    await keeper!.flush();
+    await gate!.flush();
   } catch (error) {
     counters.free();
     throw error;
   }
   log.onRemains?.(async (remains) => {
-    if (!keeper!.takeOver(remains, changed)) return false;
+    if (!gate!.takeOver(remains, changed)) return false;
     await counters.flush();
     return true;
   });
