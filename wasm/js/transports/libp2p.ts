@@ -9,7 +9,7 @@ import { Hub, type Participant } from './libp2p/hub.js';
 import { gossipsubOf, type Gossipsub, type Libp2pNode, type NodeConnection, type PeerName } from './libp2p/node.js';
 import { ask } from './libp2p/streams.js';
 import { FRAME_BYTES_MAX } from './messages.js';
-import { Standing } from './persistent.js';
+import { PersistentConnection } from './persistent.js';
 import { roleOf } from './ticket.js';
 import type { ConnectOptions } from './websocket.js';
 
@@ -106,7 +106,7 @@ interface Run {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-class Libp2pConnection extends Standing implements Participant {
+class Libp2pConnection extends PersistentConnection implements Participant {
   readonly #node: Libp2pNode;
   readonly #hub: Hub;
   readonly #pubsub: Gossipsub | undefined;

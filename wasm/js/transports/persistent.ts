@@ -8,7 +8,7 @@ import type { Replica } from '../replica/replica.js';
 import type { Connection, ConnectionState, RetryOptions } from './connection.js';
 
 /** A connection that stands until it is closed, whatever becomes of its links. */
-export abstract class Standing implements Connection {
+export abstract class PersistentConnection implements Connection {
   readonly url: string;
   heardAt: number | undefined;
   protected readonly replica: Replica;

@@ -6,7 +6,7 @@ import type { Link } from '../replica/peer.js';
 import type { Replica } from '../replica/replica.js';
 import type { RetryOptions } from './connection.js';
 import { FRAME_BYTES_MAX } from './messages.js';
-import { Standing } from './persistent.js';
+import { PersistentConnection } from './persistent.js';
 import { roleOf } from './ticket.js';
 import type { ConnectOptions } from './websocket.js';
 
@@ -85,7 +85,7 @@ interface Answer {
   readonly frames: Uint8Array<ArrayBuffer>[];
 }
 
-class PostConnection extends Standing {
+class PostConnection extends PersistentConnection {
   readonly #options: PostOptions;
   #attempt: Attempt | undefined;
   #failures = 0;

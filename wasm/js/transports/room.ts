@@ -1,7 +1,7 @@
 import type { TallymeshError } from '../internal/errors.js';
 import type { Link } from '../replica/peer.js';
 import { FRAME_BYTES_MAX, read, written, type Message, type Said } from './messages.js';
-import { Standing } from './persistent.js';
+import { PersistentConnection } from './persistent.js';
 
 /** Another replica that was met. */
 export interface Other {
@@ -27,7 +27,7 @@ export interface Other {
  * tells all; those that hear it begin a link with it. Either end may begin, and both at once do no harm: a link is
  * up once both know its two numbers, and what is told under other numbers is of an earlier one.
  */
-export abstract class Room extends Standing {
+export abstract class Room extends PersistentConnection {
   protected readonly others = new Map<string, Other>();
   /** The name of this replica here, another one each time that it comes; empty while it is away. */
   protected id = '';
