@@ -132,26 +132,26 @@ impl Engine {
         core::mem::take(&mut self.bytes)
     }
 
-    /// Reads a [`part`] for [`Engine::take`]; false if there is nothing to read. `handle` is the
+    /// Reads a [`part`] for [`Engine::take`]; false if there is nothing to read. `key_id` is the
     /// counter, where the part is of one. One method for all, since each further one costs code on
     /// both sides.
-    pub fn read(&mut self, what: u32, handle: u32) -> bool {
-        let handle = KeyId::from_u32(handle);
+    pub fn read(&mut self, what: u32, key_id: u32) -> bool {
+        let key_id = KeyId::from_u32(key_id);
         let Engine { replica, bytes, .. } = self;
         bytes.clear();
         match what {
-            part::KEY => match replica.key(handle) {
+            part::KEY => match replica.key(key_id) {
                 Some(key) => put(bytes, key.as_bytes()),
                 None => return false,
             },
-            part::COUNTERS => replica.each_counter(&mut |handle| {
+            part::COUNTERS => replica.each_counter(&mut |key_id| {
                 #[cfg(feature = "members")]
-                if !replica.key(handle).is_some_and(members::is_plain) {
+                if !replica.key(key_id).is_some_and(members::is_plain) {
                     return;
                 }
-                put(bytes, &handle.as_u32().to_le_bytes());
+                put(bytes, &key_id.as_u32().to_le_bytes());
             }),
-            part::SHARDS => replica.each_shard(handle, &mut |shard| {
+            part::SHARDS => replica.each_shard(key_id, &mut |shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
                 put(bytes, &shard.total.to_le_bytes());
@@ -214,29 +214,29 @@ impl Engine {
             }
             return self.replica.handle(key).map(KeyId::as_u32);
         }
-        let handle = self.replica.intern(key);
-        self.keep(handle).map(KeyId::as_u32)
+        let key_id = self.replica.intern(key);
+        self.keep(key_id).map(KeyId::as_u32)
     }
 
     /// Takes back one pin of [`Engine::find`].
-    pub fn release(&mut self, handle: u32) -> bool {
-        let released = self.replica.release(KeyId::from_u32(handle));
+    pub fn release(&mut self, key_id: u32) -> bool {
+        let released = self.replica.release(KeyId::from_u32(key_id));
         self.keep(released).is_some()
     }
 
     /// Adds to a counter.
-    pub fn add(&mut self, handle: u32, by: i64) -> bool {
+    pub fn add(&mut self, key_id: u32, by: i64) -> bool {
         #[cfg(feature = "members")]
         if self.reads_only {
             return self.refuse();
         }
-        let added = self.replica.add_at(KeyId::from_u32(handle), by);
+        let added = self.replica.add_at(KeyId::from_u32(key_id), by);
         self.keep(added).is_some()
     }
 
     /// Adds a small number: no `bigint` is made for it.
-    pub fn add_small(&mut self, handle: u32, by: i32) -> bool {
-        self.add(handle, i64::from(by))
+    pub fn add_small(&mut self, key_id: u32, by: i32) -> bool {
+        self.add(key_id, i64::from(by))
     }
 
     /// Puts an [`op`] at the end of the transaction that [`Engine::commit`] makes; `key` is in UTF-8.
@@ -278,14 +278,14 @@ impl Engine {
     }
 
     /// When the counter expires, in milliseconds since 1970; 0 if it is absent or stays.
-    pub fn expiry_at(&self, handle: u32) -> f64 {
-        let at = self.replica.expiry_at(KeyId::from_u32(handle));
+    pub fn expiry_at(&self, key_id: u32) -> f64 {
+        let at = self.replica.expiry_at(KeyId::from_u32(key_id));
         at.unwrap_or_default() as f64
     }
 
     /// The counter's value, if it exists.
-    pub fn value_at(&self, handle: u32) -> Option<i128> {
-        self.replica.value_at(KeyId::from_u32(handle))
+    pub fn value_at(&self, key_id: u32) -> Option<i128> {
+        self.replica.value_at(KeyId::from_u32(key_id))
     }
 
     // ---- messages ----
@@ -296,8 +296,8 @@ impl Engine {
         let changed = &mut self.bytes;
         let replica = &mut self.replica;
         let merged = Message::decode(bytes).and_then(|message| {
-            replica.merge_with(&message, None, &mut |handle| {
-                put(changed, &handle.as_u32().to_le_bytes());
+            replica.merge_with(&message, None, &mut |key_id| {
+                put(changed, &key_id.as_u32().to_le_bytes());
             })
         });
         self.keep(merged).is_some()
@@ -348,7 +348,7 @@ impl Engine {
                     self.bytes = bytes;
                     (kind::SEND, link.0)
                 }
-                Some(Output::Changed { handle }) => (kind::CHANGED, handle.as_u32()),
+                Some(Output::Changed { handle: key_id }) => (kind::CHANGED, key_id.as_u32()),
                 Some(Output::Refused {
                     close: Some(link),
                     error,

@@ -79,8 +79,8 @@ pub fn engine_take(engine: At) -> usize {
 
 /// [`Engine::value_at`], of which [`half`] gives the halves then; false is nothing.
 #[wasm_bindgen]
-pub fn engine_value_at(engine: At, handle: u32) -> bool {
-    let value = at(engine).value_at(handle);
+pub fn engine_value_at(engine: At, key_id: u32) -> bool {
+    let value = at(engine).value_at(key_id);
     crossing().value = value.unwrap_or_default();
     value.is_some()
 }
@@ -105,16 +105,16 @@ macro_rules! exports {
 }
 
 exports! {
-    engine_add = add(handle: u32, by: i64) -> bool;
-    engine_add_small = add_small(handle: u32, by: i32) -> bool;
+    engine_add = add(key_id: u32, by: i64) -> bool;
+    engine_add_small = add_small(key_id: u32, by: i32) -> bool;
     engine_commit = commit() -> bool;
     engine_deadline = deadline() -> f64;
-    engine_expiry_at = expiry_at(handle: u32) -> f64;
+    engine_expiry_at = expiry_at(key_id: u32) -> f64;
     engine_input = input[bytes](what: u32, now: f64, link: u32);
     engine_merge = merge[bytes]() -> bool;
     engine_poll = poll() -> f64;
-    engine_read = read(what: u32, handle: u32) -> bool;
-    engine_release = release(handle: u32) -> bool;
+    engine_read = read(what: u32, key_id: u32) -> bool;
+    engine_release = release(key_id: u32) -> bool;
     engine_set_time = set_time(unix_ms: f64);
     engine_stage = stage[key](what: u32, number: i64);
 }

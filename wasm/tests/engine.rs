@@ -29,7 +29,7 @@ fn value(engine: &mut Engine, key: &str) -> Option<i128> {
 }
 
 #[wasm_bindgen_test]
-fn counts_by_handle() {
+fn counts_by_key_id() {
     let mut engine = engine(1);
     let likes = engine.find(b"likes", true).unwrap();
     assert_eq!(engine.value_at(likes), None);

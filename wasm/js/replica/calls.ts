@@ -54,12 +54,12 @@ export function bind(wasm: InitOutput) {
       this.at = 0;
     }
 
-    add(handle: number, by: bigint): number {
-      return wasm.engine_add(this.at, handle, by);
+    add(keyId: number, by: bigint): number {
+      return wasm.engine_add(this.at, keyId, by);
     }
 
-    add_small(handle: number, by: number): number {
-      return wasm.engine_add_small(this.at, handle, by);
+    add_small(keyId: number, by: number): number {
+      return wasm.engine_add_small(this.at, keyId, by);
     }
 
     commit(): number {
@@ -70,8 +70,8 @@ export function bind(wasm: InitOutput) {
       return wasm.engine_deadline(this.at);
     }
 
-    expiry_at(handle: number): number {
-      return wasm.engine_expiry_at(this.at, handle);
+    expiry_at(keyId: number): number {
+      return wasm.engine_expiry_at(this.at, keyId);
     }
 
     find(key: Uint8Array, pin: boolean): number {
@@ -93,12 +93,12 @@ export function bind(wasm: InitOutput) {
       return wasm.engine_poll(this.at);
     }
 
-    read(what: number, handle: number): number {
-      return wasm.engine_read(this.at, what, handle);
+    read(what: number, keyId: number): number {
+      return wasm.engine_read(this.at, what, keyId);
     }
 
-    release(handle: number): number {
-      return wasm.engine_release(this.at, handle);
+    release(keyId: number): number {
+      return wasm.engine_release(this.at, keyId);
     }
 
     set_time(unix_ms: number): void {
@@ -116,8 +116,8 @@ export function bind(wasm: InitOutput) {
       return memory().slice(at, at + length) as Uint8Array<ArrayBuffer>;
     }
 
-    value_at(handle: number): bigint | undefined {
-      if (wasm.engine_value_at(this.at, handle)) return BigInt.asUintN(64, wasm.half(0)) | (wasm.half(1) << 64n);
+    value_at(keyId: number): bigint | undefined {
+      if (wasm.engine_value_at(this.at, keyId)) return BigInt.asUintN(64, wasm.half(0)) | (wasm.half(1) << 64n);
     }
   };
 }

@@ -7,14 +7,14 @@ export class Counter {
   /** The counter's key. */
   readonly key: string;
   /** @internal The key's number; another one in the second module, and none once it is let go. */
-  handle: number | undefined;
+  keyId: number | undefined;
   readonly #replica: Replica;
 
   /** @internal */
-  constructor(replica: Replica, key: string, handle: number) {
+  constructor(replica: Replica, key: string, keyId: number) {
     this.#replica = replica;
     this.key = key;
-    this.handle = handle;
+    this.keyId = keyId;
   }
 
   /** Adds to the counter, as {@link Replica.add} does. Default: 1. */
@@ -60,7 +60,7 @@ export class Counter {
   /** Lets go of the key. The counter itself stays; only this object cannot be used any more. */
   free(): void {
     this.#replica.release(this);
-    this.handle = undefined;
+    this.keyId = undefined;
   }
 
   #open(): Replica {
@@ -69,7 +69,7 @@ export class Counter {
   }
 
   #live(): number {
-    if (this.handle !== undefined) return this.handle;
+    if (this.keyId !== undefined) return this.keyId;
     throw new TallymeshError('freed', `this counter object of ${quoted(this.key)} was freed`);
   }
 }

@@ -153,18 +153,18 @@ export function errorCode(engine: Engine): string {
 }
 
 /** Reads a part of the engine's state; nothing, where there is none. */
-export function read(engine: Engine, part: number, handle = 0): Uint8Array | undefined {
-  return engine.read(part, handle) ? engine.take() : undefined;
+export function read(engine: Engine, part: number, keyId = 0): Uint8Array | undefined {
+  return engine.read(part, keyId) ? engine.take() : undefined;
 }
 
 /** The key of a counter's number. */
-export function keyOf(engine: Engine, handle: number): string | undefined {
-  const key = read(engine, KEY, handle);
+export function keyOf(engine: Engine, keyId: number): string | undefined {
+  const key = read(engine, KEY, keyId);
   return key && decoder.decode(key);
 }
 
 /** The numbers that the call before left to be taken. */
-export function takeHandles(engine: Engine): Uint32Array {
+export function takeKeyIds(engine: Engine): Uint32Array {
   return new Uint32Array(engine.take().buffer);
 }
 

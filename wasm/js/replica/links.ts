@@ -13,7 +13,7 @@ const TIMER_MS_MAX = 60_000;
 /** Whom the machine's news are for. */
 export interface Told {
   /** A merge changed a counter. */
-  changed(handle: number): void;
+  changed(keyId: number): void;
   /** The replica came back under another id, and this became of what it had counted. */
   returned(bytes: Uint8Array): void;
   /** A peer told of members, which takes the second module. */

@@ -26,4 +26,4 @@ export const NEW_WRITER = 4;
 export const RETURNED = 5;
 
 /** What `Engine.find` gives for a key that has no number. */
-export const NO_HANDLE = -1;
+export const NO_KEY_ID = -1;

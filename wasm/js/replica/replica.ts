@@ -5,14 +5,14 @@ import { guarded } from '../internal/guarded.js';
 import type { Sign } from '../internal/sign.js';
 import { Counter } from './counter.js';
 import {
-  errorCode, keyOf, loadGuest, named, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
+  errorCode, keyOf, loadGuest, named, newEngine, origin, read, resumed, takeKeyIds, utf8, type Engine, type Guest,
 } from './engine.js';
 import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, quoted, RESERVED } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
-import { CHANGES, COUNTERS, DELTA, NO_HANDLE, SHARDS, STATUS } from './numbers.js';
+import { CHANGES, COUNTERS, DELTA, NO_KEY_ID, SHARDS, STATUS } from './numbers.js';
 import type { Link, Peer } from './peer.js';
 import { acted, pack, Transaction, type Operation } from './transaction.js';
 
@@ -40,7 +40,7 @@ export interface ReplicaOptions {
    */
   readonly members?: boolean;
   /** @internal Brings back what was stored, and says what is kept from then on. */
-  readonly keep?: (engine: Engine, changed: (handle: number) => void) => After;
+  readonly keep?: (engine: Engine, changed: (keyId: number) => void) => After;
 }
 
 /** How {@link Replica.reached} waits. */
@@ -125,7 +125,7 @@ export class Replica {
   #faultsBefore = 0;
   readonly #links: Links;
   /** Keys that cross no more: each is pinned once. */
-  readonly #handles = new Map<string, number>();
+  readonly #keyIds = new Map<string, number>();
   /** Counter objects, which keep their keys' numbers. */
   readonly #counters = new Set<Counter>();
   readonly #byKey = new Map<string, Set<Listener>>();
@@ -157,7 +157,7 @@ export class Replica {
     const { engine, by } = newEngine(this.space, this.#named, this.#origin, options.members === true);
     this.#engine = engine;
     this.#guest = by;
-    const changed = (handle: number): void => this.#changed(handle);
+    const changed = (keyId: number): void => this.#changed(keyId);
     this.#links = new Links(engine, {
       changed,
       returned: (bytes) => this.#returned(bytes),
@@ -183,7 +183,7 @@ export class Replica {
    * `overflow` or `freed`; nothing is changed then.
    */
   add(key: string, by: number | bigint = 1): void {
-    this.addAt(this.#handles.get(key) ?? this.#take(key, by), by, key);
+    this.addAt(this.#keyIds.get(key) ?? this.#take(key, by), by, key);
   }
 
   /**
@@ -285,15 +285,15 @@ export class Replica {
   /** The counter's exact value, or `undefined` when it does not exist. */
   get(key: string): bigint | undefined {
     const engine = this.#live();
-    const handle = this.#handles.get(key) ?? engine.find(utf8(key), false);
-    return handle === NO_HANDLE ? undefined : engine.value_at(handle);
+    const keyId = this.#keyIds.get(key) ?? engine.find(utf8(key), false);
+    return keyId === NO_KEY_ID ? undefined : engine.value_at(keyId);
   }
 
   /** When the counter expires; `undefined` when it does not, or is absent. */
   expiresAt(key: string): Date | undefined {
     const engine = this.#live();
-    const handle = engine.find(utf8(key), false);
-    const at = handle === NO_HANDLE ? 0 : engine.expiry_at(handle);
+    const keyId = engine.find(utf8(key), false);
+    const at = keyId === NO_KEY_ID ? 0 : engine.expiry_at(keyId);
     return at > 0 ? new Date(at) : undefined;
   }
 
@@ -314,23 +314,23 @@ export class Replica {
   }
 
   /** @internal Adds by a key's number. */
-  addAt(handle: number, by: number | bigint, key: string): void {
+  addAt(keyId: number, by: number | bigint, key: string): void {
     const engine = this.#live();
     const added =
-      typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
+      typeof by === 'number' && (by | 0) === by ? engine.add_small(keyId, by) : engine.add(keyId, amount(by));
     if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${quoted(key)}`);
     this.#localChange = true;
     this.#touch(key);
   }
 
   /** @internal Reads by a key's number. */
-  valueAt(handle: number): bigint | undefined {
-    return this.#live().value_at(handle);
+  valueAt(keyId: number): bigint | undefined {
+    return this.#live().value_at(keyId);
   }
 
   /** @internal Lets go of a counter object. */
   release(counter: Counter): void {
-    if (this.#counters.delete(counter)) this.#engine?.release(counter.handle!);
+    if (this.#counters.delete(counter)) this.#engine?.release(counter.keyId!);
   }
 
   /** The keys of all counters that exist and begin with `prefix`, sorted. */
@@ -341,26 +341,26 @@ export class Replica {
   /** All counters that exist and whose key begins with `prefix`, with their values, sorted by key. */
   list(prefix = ''): [key: string, value: bigint][] {
     const found: [string, bigint][] = [];
-    this.#each((engine, handle) => {
-      const key = keyOf(engine, handle);
-      if (key?.startsWith(prefix)) found.push([key, engine.value_at(handle) ?? 0n]);
+    this.#each((engine, keyId) => {
+      const key = keyOf(engine, keyId);
+      if (key?.startsWith(prefix)) found.push([key, engine.value_at(keyId) ?? 0n]);
     });
     return found.sort(([a], [b]) => (a < b ? -1 : 1));
   }
 
   /** Calls `act` with the number of each counter that exists. */
-  #each(act: (engine: Engine, handle: number) => void): void {
+  #each(act: (engine: Engine, keyId: number) => void): void {
     const engine = this.#live();
     engine.read(COUNTERS, 0);
-    for (const handle of takeHandles(engine)) act(engine, handle);
+    for (const keyId of takeKeyIds(engine)) act(engine, keyId);
   }
 
   /** What each writer says of a counter, sorted by writer. The totals add up to its value. */
   shards(key: string): Shard[] {
     const engine = this.#live();
-    const handle = engine.find(utf8(key), false);
-    if (handle === NO_HANDLE) return [];
-    return readShards(read(engine, SHARDS, handle)!);
+    const keyId = engine.find(utf8(key), false);
+    if (keyId === NO_KEY_ID) return [];
+    return readShards(read(engine, SHARDS, keyId)!);
   }
 
   /** What this replica holds, in numbers. */
@@ -474,10 +474,10 @@ export class Replica {
     this.#watching++;
     if (one) this.#expiries.note(name, this.expiresAt(name));
     else {
-      this.#each((engine, handle) => {
-        const at = engine.expiry_at(handle);
+      this.#each((engine, keyId) => {
+        const at = engine.expiry_at(keyId);
         // One that nobody listens to does no harm.
-        if (at > 0) this.#expiries.note(keyOf(engine, handle)!, at);
+        if (at > 0) this.#expiries.note(keyOf(engine, keyId)!, at);
       });
     }
     return () => {
@@ -523,9 +523,9 @@ export class Replica {
     const engine = this.#live();
     if (!(bytes instanceof Uint8Array)) throw new TallymeshError('not_bytes', 'merge takes a Uint8Array');
     const merged = engine.merge(bytes);
-    const changed = takeHandles(engine);
+    const changed = takeKeyIds(engine);
     if (!merged) throw coded(errorCode(engine), 'these bytes cannot be merged');
-    for (const handle of changed) this.#changed(handle);
+    for (const keyId of changed) this.#changed(keyId);
     this.#localChange = true;
     this.#schedule();
   }
@@ -594,8 +594,8 @@ export class Replica {
     const engine = resumed(guest, before, this.#named, this.#origin);
     this.#engine = engine;
     this.#guest = guest;
-    for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
-    for (const counter of this.#counters) counter.handle = this.#intern(counter.key);
+    for (const key of this.#keyIds.keys()) this.#keyIds.set(key, this.#intern(key));
+    for (const counter of this.#counters) counter.keyId = this.#intern(counter.key);
     this.#links.end(coded('upgraded', LINK_CLOSED), engine);
     before.free();
   }
@@ -611,24 +611,24 @@ export class Replica {
 
   #intern(key: string): number {
     const engine = this.#live();
-    const handle = engine.find(keyBytes(key), true);
-    if (handle === NO_HANDLE) throw coded(errorCode(engine), `the key ${quoted(key)} was refused`);
-    return handle;
+    const keyId = engine.find(keyBytes(key), true);
+    if (keyId === NO_KEY_ID) throw coded(errorCode(engine), `the key ${quoted(key)} was refused`);
+    return keyId;
   }
 
   /** Pins a key, unless the amount that is to be added will be refused. */
   #take(key: string, by: number | bigint): number {
     amount(by);
-    const handle = this.#intern(key);
-    if (this.#handles.size >= CACHED_KEYS_MAX) {
-      for (const [oldest, pinned] of this.#handles) {
-        this.#handles.delete(oldest);
+    const keyId = this.#intern(key);
+    if (this.#keyIds.size >= CACHED_KEYS_MAX) {
+      for (const [oldest, pinned] of this.#keyIds) {
+        this.#keyIds.delete(oldest);
         this.#live().release(pinned);
         break;
       }
     }
-    this.#handles.set(key, handle);
-    return handle;
+    this.#keyIds.set(key, keyId);
+    return keyId;
   }
 
   #one(operation: Operation): boolean {
@@ -636,10 +636,10 @@ export class Replica {
   }
 
   /** A merge changed a counter. */
-  #changed(handle: number): void {
+  #changed(keyId: number): void {
     const engine = this.#engine!;
-    this.#timed ||= engine.expiry_at(handle) > 0;
-    if (this.#watching > 0) this.#touch(keyOf(engine, handle));
+    this.#timed ||= engine.expiry_at(keyId) > 0;
+    if (this.#watching > 0) this.#touch(keyOf(engine, keyId));
   }
 
   #touch(key: string | undefined): void {

@@ -127,9 +127,9 @@ export class CommitGate {
    *
    * @returns false if that has to wait: this one has not heard of the members that the other one knew.
    */
-  takeOver(remains: Remains, changed: (handle: number) => void): boolean {
+  takeOver(remains: Remains, changed: (keyId: number) => void): boolean {
     if (this.closed || !restore(this.#engine, remains.records, true)) return false;
-    for (const handle of new Uint32Array(this.#engine.take().buffer)) changed(handle);
+    for (const keyId of new Uint32Array(this.#engine.take().buffer)) changed(keyId);
     this.#taken = [...this.#taken, remains];
     this.#anew = true;
     this.after();

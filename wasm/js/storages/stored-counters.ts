@@ -168,7 +168,7 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
 
   if (!('log' in kept)) return new Stored({ ...options, members: true });
   const { log, left, failed } = kept;
-  let changed: (handle: number) => void = () => {};
+  let changed: (keyId: number) => void = () => {};
   const keep: ReplicaOptions['keep'] = (engine, told) => {
     const own = engine as MembersEngine;
     for (const { records } of left) {

@@ -64,7 +64,7 @@ impl Engine {
         if !live && self.replica.vector().iter().next().is_none() {
             mem::swap(&mut self.replica, &mut left);
         }
-        let changed = &mut |handle: KeyId| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
+        let changed = &mut |key_id: KeyId| put(&mut self.bytes, &key_id.as_u32().to_le_bytes());
         let adopted = match self.replica.rejoin_mut().take_over(&mut left, changed) {
             Err(error) if error.kind() == ErrorKind::Closed && !live => {
                 mem::swap(&mut self.replica, &mut left);
