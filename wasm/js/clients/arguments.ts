@@ -19,7 +19,7 @@ const WAITS_MS_MAX = 25_000;
 const WAIT_MS_MAX = 20_000;
 
 /** A request, with what it asks for beside itself. */
-export function asking(path: string, has: string, { level, levelWaitMs, signal, waitMs }: Waits, once?: string): Asked {
+export function asking(path: string, has: string, { level, levelWaitMs, signal, waitMs }: Waits, idempotencyKey?: string): Asked {
   const levelMs = level && level !== 'local' ? (levelWaitMs ?? LEVEL_WAIT_MS) : 0;
   return {
     path,
@@ -28,20 +28,20 @@ export function asking(path: string, has: string, { level, levelWaitMs, signal, 
       'tallymesh-level': level,
       'tallymesh-wait-ms': levelWaitMs,
       'tallymesh-rights-wait-ms': waitMs,
-      'idempotency-key': once,
+      'idempotency-key': idempotencyKey,
     },
-    once,
+    idempotencyKey,
     waitMs: Math.min((waitMs ?? 0) + levelMs, WAITS_MS_MAX),
     signal,
   };
 }
 
 /** The idempotency key of a write: the one that is given, or a fresh one. */
-export function idempotent(once: string = freshName()): string {
-  if (!/^[!-~]{1,255}$/.test(once)) {
-    throw new TallymeshError('idempotency_key', `${JSON.stringify(once)} is no idempotency key: 1 to 255 bytes of ASCII without spaces`);
+export function idempotent(idempotencyKey: string = freshName()): string {
+  if (!/^[!-~]{1,255}$/.test(idempotencyKey)) {
+    throw new TallymeshError('idempotency_key', `${JSON.stringify(idempotencyKey)} is no idempotency key: 1 to 255 bytes of ASCII without spaces`);
   }
-  return once;
+  return idempotencyKey;
 }
 
 /** Checks waits that are handed on to the node. */

@@ -172,8 +172,8 @@ export function packed(operation: BudgetOperation): object {
  *
  * @internal
  */
-export function transaction(operations: readonly BudgetOperation[], waits: Waits, once?: string): Asked {
-  return { ...asking('/transactions', 'results', waits, once), body: JSON.stringify({ ops: operations.map(packed) }) };
+export function transaction(operations: readonly BudgetOperation[], waits: Waits, idempotencyKey?: string): Asked {
+  return { ...asking('/transactions', 'results', waits, idempotencyKey), body: JSON.stringify({ ops: operations.map(packed) }) };
 }
 
 /** Checks that a name can be told to a node; it knows itself how long one may be. */

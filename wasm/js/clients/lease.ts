@@ -192,8 +192,8 @@ export class Lease {
     }
   }
 
-  #ask(operation: BudgetOperation, waits: Waits, more: Partial<Asked>, once?: string): Promise<unknown> {
-    return this.#requests.ask({ ...transaction([operation], waits, once), first: this.#node, ...more });
+  #ask(operation: BudgetOperation, waits: Waits, more: Partial<Asked>, idempotencyKey?: string): Promise<unknown> {
+    return this.#requests.ask({ ...transaction([operation], waits, idempotencyKey), first: this.#node, ...more });
   }
 
   #turn(work: () => Promise<void>): Promise<void> {

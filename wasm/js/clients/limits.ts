@@ -165,9 +165,9 @@ class Limits {
     const path = `${address(key)}/allow`;
     const exact = amount(cost);
     if (exact < 0n) throw new TallymeshError('amount_range', `${cost} is no cost: one is 0 to 2^63 - 1`);
-    const once = idempotent(options.idempotencyKey);
+    const idempotencyKey = idempotent(options.idempotencyKey);
     const body = JSON.stringify({ cost: String(exact) });
-    const answer = await this.#requests.ask({ ...asking(path, 'left', waiting(options), once), body, expected: 'limit_reached' });
+    const answer = await this.#requests.ask({ ...asking(path, 'left', waiting(options), idempotencyKey), body, expected: 'limit_reached' });
     if (answer instanceof Refused) return this.#notAllowed(key, answer, options);
     return { allowed: true, ...this.#known(answer), retryAfterMs: 0 };
   }

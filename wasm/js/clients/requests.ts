@@ -40,7 +40,7 @@ export interface Asked {
   readonly has?: string;
   /** Of a write: what is written, and its idempotency key. */
   readonly body?: string | undefined;
-  readonly once?: string | undefined;
+  readonly idempotencyKey?: string | undefined;
   /** Of a write without such a key: what to know of it where it is not known whether it was made. */
   readonly unsure?: string;
   /** A refusal that is an answer as well: its code. */
@@ -76,10 +76,10 @@ export class RequestError extends TallymeshError {
   declare readonly status: number | undefined;
 
   /** @internal */
-  constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { once, unsure }: Asked) {
-    const advice = once ? `the write may count: ask again with idempotencyKey ${JSON.stringify(once)}` : unsure;
+  constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { idempotencyKey, unsure }: Asked) {
+    const advice = idempotencyKey ? `the write may count: ask again with idempotencyKey ${JSON.stringify(idempotencyKey)}` : unsure;
     super(code, why + (applied === 'unknown' ? `; ${advice}` : ''), { cause });
-    Object.assign(this, { applied, idempotencyKey: once, status });
+    Object.assign(this, { applied, idempotencyKey, status });
   }
 }
 
@@ -273,8 +273,8 @@ export class Requests {
   /** Waits until another try may be made, at the next node; or throws what it comes to. */
   async #failed(tries: Tries, asked: Asked, failure: unknown, retries: number): Promise<void> {
     if (!(failure instanceof Failure)) throw failure;
-    const { once, unsure, signal, onUnknown, each = 1 } = asked;
-    let applied = once || unsure ? (failure.more.applied ?? 'unknown') : undefined;
+    const { idempotencyKey, unsure, signal, onUnknown, each = 1 } = asked;
+    let applied = idempotencyKey || unsure ? (failure.more.applied ?? 'unknown') : undefined;
     if (applied === 'unknown') onUnknown?.();
     // A node that refuses does not know what became of the same write elsewhere, or of one that is still under way.
     if (applied === 'no' && tries.unknown) applied = 'unknown';
