@@ -52,7 +52,7 @@ pub mod part {
     /// What changed since this or [`SNAPSHOT`] was last read, as such a record, if anything did.
     pub const RECORD: u32 = 10;
     /// How many transactions no member is known to hold (u64); 0 while the space is open.
-    pub const UNHELD: u32 = 11;
+    pub const UNCONFIRMED: u32 = 11;
 }
 
 /// What [`Engine::stage`] stages. TypeScript names the same numbers in js/replica/transaction.ts.
@@ -189,7 +189,7 @@ impl Engine {
             #[cfg(feature = "members")]
             part::SNAPSHOT | part::RECORD => return self.put_record(what == part::SNAPSHOT),
             #[cfg(feature = "members")]
-            part::UNHELD => put(
+            part::UNCONFIRMED => put(
                 bytes,
                 &(replica.consistency().unconfirmed() as u64).to_le_bytes(),
             ),

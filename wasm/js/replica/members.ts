@@ -10,7 +10,7 @@ import { reached, token, type Refuse } from './tokens.js';
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
 const MEMBERS = 7;
 const WRITERS = 8;
-const UNHELD = 11;
+const UNCONFIRMED = 11;
 
 const OWNER_BYTES = 32;
 const WRITER_BYTES = 89;
@@ -92,7 +92,7 @@ function members(engine: Engine): ReturnType<Guest['members']> {
   const owners: string[] = [];
   for (let at = 32; at < bytes.length; at += OWNER_BYTES) owners.push(hex(bytes.subarray(at, at + OWNER_BYTES)));
   const members = { era: view.getBigUint64(0, true), number: view.getBigUint64(8, true), owners };
-  engine.read(UNHELD, 0);
+  engine.read(UNCONFIRMED, 0);
   const pending = Number(new DataView(engine.take().buffer).getBigUint64(0, true));
   return { members, home: id(bytes.subarray(16, 32)), pending };
 }

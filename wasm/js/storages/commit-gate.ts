@@ -5,7 +5,7 @@ import type { Log, Remains, StorageState } from './store.js';
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
 const SNAPSHOT = 9;
 const RECORD = 10;
-const UNHELD = 11;
+const UNCONFIRMED = 11;
 
 /** A log is written anew once it has grown by this and by what it began with. */
 const GROWN_BYTES_MIN = 256 << 10;
@@ -77,7 +77,7 @@ export class CommitGate {
   /** Transactions that no member is known to hold. */
   get unacknowledged(): number {
     if (this.closed) return 0;
-    this.#engine.read(UNHELD, 0);
+    this.#engine.read(UNCONFIRMED, 0);
     return Number(new DataView(this.#engine.take().buffer).getBigUint64(0, true));
   }
 
