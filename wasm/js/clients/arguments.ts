@@ -1,7 +1,7 @@
 import { TallymeshError } from '../internal/errors.js';
 import { freshName } from '../internal/fresh-name.js';
 import { wellFormed } from '../internal/unicode.js';
-import type { Asked } from './requests.js';
+import type { NodeRequest } from './requests.js';
 
 /** What a request waits for at the node. */
 export interface Waits {
@@ -19,7 +19,7 @@ const WAITS_MS_MAX = 25_000;
 const WAIT_MS_MAX = 20_000;
 
 /** A request, with what it asks for beside itself. */
-export function asking(path: string, has: string, { level, levelWaitMs, signal, waitMs }: Waits, idempotencyKey?: string): Asked {
+export function asking(path: string, has: string, { level, levelWaitMs, signal, waitMs }: Waits, idempotencyKey?: string): NodeRequest {
   const levelMs = level && level !== 'local' ? (levelWaitMs ?? LEVEL_WAIT_MS) : 0;
   return {
     path,

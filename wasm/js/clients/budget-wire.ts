@@ -1,7 +1,7 @@
 import { amount } from '../internal/amount.js';
 import { TallymeshError } from '../internal/errors.js';
 import { asking, text, whole, type Waits } from './arguments.js';
-import { decimals, RequestError, type Asked, type Failure } from './requests.js';
+import { decimals, RequestError, type NodeRequest, type Failure } from './requests.js';
 
 /** What of a budget, or of what a limit allows in a period, is held where, as far as the node knows that was asked. */
 export interface Holding {
@@ -172,7 +172,7 @@ export function packed(operation: BudgetOperation): object {
  *
  * @internal
  */
-export function transaction(operations: readonly BudgetOperation[], waits: Waits, idempotencyKey?: string): Asked {
+export function transaction(operations: readonly BudgetOperation[], waits: Waits, idempotencyKey?: string): NodeRequest {
   return { ...asking('/transactions', 'results', waits, idempotencyKey), body: JSON.stringify({ ops: operations.map(packed) }) };
 }
 
@@ -213,7 +213,7 @@ export class BudgetError extends RequestError {
   declare readonly asked: bigint | undefined;
 
   /** @internal */
-  constructor(failure: Failure, applied: RequestError['applied'], asked: Asked) {
+  constructor(failure: Failure, applied: RequestError['applied'], asked: NodeRequest) {
     super(failure, applied, asked);
     const { told } = failure.more;
     Object.assign(this, { op: told?.op, held: told?.held, asked: told?.held && (told.asked ?? 0n) });

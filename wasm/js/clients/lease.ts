@@ -1,7 +1,7 @@
 import { TallymeshError } from '../internal/errors.js';
 import { text, type Waits } from './arguments.js';
 import { quantity, transaction, type BudgetOperation } from './budget-wire.js';
-import type { Asked, Requests } from './requests.js';
+import type { NodeRequest, Requests } from './requests.js';
 
 /** How what was spent of a lease is told. */
 export interface TellOptions {
@@ -192,7 +192,7 @@ export class Lease {
     }
   }
 
-  #ask(operation: BudgetOperation, waits: Waits, more: Partial<Asked>, idempotencyKey?: string): Promise<unknown> {
+  #ask(operation: BudgetOperation, waits: Waits, more: Partial<NodeRequest>, idempotencyKey?: string): Promise<unknown> {
     return this.#requests.ask({ ...transaction([operation], waits, idempotencyKey), first: this.#node, ...more });
   }
 

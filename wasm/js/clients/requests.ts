@@ -29,7 +29,7 @@ export interface NodesOptions extends RequestOptions {
 }
 
 /** What is asked of a node. */
-export interface Asked {
+export interface NodeRequest {
   /** Below the space. */
   readonly path: string;
   /** Default: `POST` of what has a body, and else `GET`. */
@@ -76,7 +76,7 @@ export class RequestError extends TallymeshError {
   declare readonly status: number | undefined;
 
   /** @internal */
-  constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { idempotencyKey, unsure }: Asked) {
+  constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { idempotencyKey, unsure }: NodeRequest) {
     const advice = idempotencyKey ? `the write may count: ask again with idempotencyKey ${JSON.stringify(idempotencyKey)}` : unsure;
     super(code, why + (applied === 'unknown' ? `; ${advice}` : ''), { cause });
     Object.assign(this, { applied, idempotencyKey, status });
@@ -86,7 +86,7 @@ export class RequestError extends TallymeshError {
 type Applied = 'no' | 'here' | 'unknown';
 
 /** What a node says of a request that it refuses; numbers are those that the entry reads as such. */
-export interface Told {
+export interface NodeRefusal {
   readonly code: string;
   readonly detail: string;
   readonly applied?: Applied;
@@ -99,7 +99,7 @@ export interface Told {
 /** A refusal that was asked for as an answer. */
 export class Refused {
   constructor(
-    readonly told: Told,
+    readonly told: NodeRefusal,
     readonly applied: Applied | undefined,
     /** When the node says to try again; 0 if it does not. */
     readonly afterMs: number,
@@ -116,7 +116,7 @@ export class Failure {
     readonly more: {
       readonly cause?: unknown;
       readonly status?: number;
-      readonly told?: Told | undefined;
+      readonly told?: NodeRefusal | undefined;
       /** What became of a write; it is not known if it does not say. */
       readonly applied?: Applied | undefined;
       /** How long the node asked to be let alone. */
@@ -177,7 +177,7 @@ export class Requests {
   }
 
   /** Asks until there is an answer, and reads it. */
-  async ask(asked: Asked): Promise<unknown> {
+  async ask(asked: NodeRequest): Promise<unknown> {
     const tries = this.#begin(asked.first);
     const { timeoutMs = 10_000, retries = 5 } = this.#options;
     for (;;) {
@@ -199,7 +199,7 @@ export class Requests {
   }
 
   /** Server-sent events, without end: a stream that breaks is opened again where it was. */
-  async *events(asked: Asked): AsyncGenerator<StreamEvent, never, undefined> {
+  async *events(asked: NodeRequest): AsyncGenerator<StreamEvent, never, undefined> {
     const tries = this.#begin();
     // No node made such an id, so all is told that there is.
     let last = '0';
@@ -231,7 +231,7 @@ export class Requests {
   }
 
   /** The text of an answer as it comes. */
-  async *#answer(at: number, { path, method, headers: more, body, signal }: Asked, limitMs: number): AsyncGenerator<string, void, undefined> {
+  async *#answer(at: number, { path, method, headers: more, body, signal }: NodeRequest, limitMs: number): AsyncGenerator<string, void, undefined> {
     const { fetch: ask = globalThis.fetch, ticket } = this.#options;
     const over = new AbortController();
     const cancel = (): void => over.abort();
@@ -271,7 +271,7 @@ export class Requests {
   }
 
   /** Waits until another try may be made, at the next node; or throws what it comes to. */
-  async #failed(tries: Tries, asked: Asked, failure: unknown, retries: number): Promise<void> {
+  async #failed(tries: Tries, asked: NodeRequest, failure: unknown, retries: number): Promise<void> {
     if (!(failure instanceof Failure)) throw failure;
     const { idempotencyKey, unsure, signal, onUnknown, each = 1 } = asked;
     let applied = idempotencyKey || unsure ? (failure.more.applied ?? 'unknown') : undefined;
@@ -294,9 +294,9 @@ export class Requests {
   /** Why a request was refused: nodes say so with a code, and whatever is before them does not. */
   async #refusal(url: string, response: Response): Promise<Failure> {
     const { status, headers } = response;
-    let told: Told | undefined;
+    let told: NodeRefusal | undefined;
     try {
-      const problem = this.#read(await response.text()) as Told;
+      const problem = this.#read(await response.text()) as NodeRefusal;
       if (/^[a-z_]{1,64}$/.test(problem.code)) told = problem;
     } catch {
       // Not from a node.

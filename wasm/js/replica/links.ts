@@ -11,7 +11,7 @@ export const LINK_CLOSED = 'the link was closed';
 const TIMER_MS_MAX = 60_000;
 
 /** Whom the machine's news are for. */
-export interface Told {
+export interface LinkEvents {
   /** A merge changed a counter. */
   changed(keyId: number): void;
   /** The replica came back under another id, and this became of what it had counted. */
@@ -35,7 +35,7 @@ const PUSHED_BY_MS = 1_000;
  */
 export class Links {
   #engine: Engine;
-  readonly #told: Told;
+  readonly #events: LinkEvents;
   readonly #after: After;
   /** What is called whenever the replica may have got further, or was freed. */
   readonly looks = new Set<() => void>();
@@ -46,9 +46,9 @@ export class Links {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #draining = false;
 
-  constructor(engine: Engine, told: Told, after: After = (act) => act?.()) {
+  constructor(engine: Engine, events: LinkEvents, after: After = (act) => act?.()) {
     this.#engine = engine;
-    this.#told = told;
+    this.#events = events;
     this.#after = after;
   }
 
@@ -146,11 +146,11 @@ export class Links {
       const peer = this.#peers.get(subject);
       this.#after(() => peer?.send(frame));
     } else if (kind === COUNTER) {
-      this.#told.changed(subject);
+      this.#events.changed(subject);
     } else if (kind === NEW_WRITER) {
       this.#input(RENEW, 0, random(16));
     } else if (kind === RETURNED) {
-      this.#told.returned(this.#engine.take());
+      this.#events.returned(this.#engine.take());
     } else if (kind === CLOSE) {
       const code = errorCode(this.#engine);
       const peer = this.#peers.get(subject);
@@ -159,7 +159,7 @@ export class Links {
       this.#input(DISCONNECTED, subject);
       if (code === 'members_unsupported') {
         this.#parked.set(subject, peer);
-        this.#told.closed();
+        this.#events.closed();
       } else peer.close(coded(code, LINK_CLOSED));
     }
   }
