@@ -110,7 +110,7 @@ pub struct Engine {
     reads_only: bool,
     /// What a store brings back.
     #[cfg(feature = "members")]
-    kept: members::Kept,
+    restored: members::Restored,
 }
 
 impl Engine {
@@ -403,7 +403,7 @@ impl Engine {
             #[cfg(feature = "members")]
             reads_only: false,
             #[cfg(feature = "members")]
-            kept: members::Kept::default(),
+            restored: members::Restored::default(),
         };
         #[cfg(feature = "members")]
         let engine = engine.proving(*nonce);

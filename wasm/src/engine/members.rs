@@ -22,7 +22,7 @@ const RECORD_HEAD: usize = 3;
 
 /// What a store brings back, and what it is still to be told.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Restored {
     /// What the own writers were minted with, to prove later that they were.
     nonces: Vec<[u8; 16]>,
     /// How many of them the store has.
@@ -54,10 +54,10 @@ impl Engine {
     /// counters that changed. False is a failure, such as `closed`: a replica that was used already has
     /// not heard of the members that the log knows.
     pub fn adopt(&mut self, live: bool) -> bool {
-        let Some(mut left) = self.kept.left.take() else {
+        let Some(mut left) = self.restored.left.take() else {
             return true;
         };
-        let nonces = mem::take(&mut self.kept.left_nonces);
+        let nonces = mem::take(&mut self.restored.left_nonces);
         self.bytes.clear();
         // As long as nothing is held here, what was restored just takes this one's place: it has the same
         // writer, and to merge it would take several times as long.
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     fn own(&mut self, now: Millis, writer: WriterId, nonce: [u8; 16]) {
-        self.kept.nonces.push(nonce);
+        self.restored.nonces.push(nonce);
         let own = Input::Own { writer, nonce };
         self.sync.handle(now, &mut self.replica, own);
     }
@@ -181,8 +181,8 @@ impl Engine {
 
 impl Engine {
     fn try_restore(&mut self, record: &[u8], live: bool) -> Result<(), Error> {
-        let nonces = mem::take(&mut self.kept.left_nonces);
-        let left = self.kept.left.take();
+        let nonces = mem::take(&mut self.restored.left_nonces);
+        let left = self.restored.left.take();
         // What promises more than there is has a message that is none.
         let (head, message) = parted(record).unwrap_or((&[0; RECORD_HEAD], &[0]));
         let space = self.replica.space().clone();
@@ -197,27 +197,29 @@ impl Engine {
         if !message.is_empty() {
             left.restore(&Message::decode_stored(message)?)?;
         }
-        self.kept.left = Some(left);
-        self.kept.left_nonces = nonces;
+        self.restored.left = Some(left);
+        self.restored.left_nonces = nonces;
         let fresh = head[RECORD_HEAD..].as_chunks().0;
-        self.kept.left_nonces.extend_from_slice(fresh);
+        self.restored.left_nonces.extend_from_slice(fresh);
         Ok(())
     }
 
     pub(super) fn put_record(&mut self, snapshot: bool) -> bool {
         self.stored = true;
-        let Engine { replica, kept, .. } = self;
+        let Engine {
+            replica, restored, ..
+        } = self;
         let message = match snapshot {
             true => {
                 if replica.consistency().unconfirmed() == 0 {
                     // Else there may be more to be told of writers that the replica does not list.
                     let vector = replica.vector();
-                    kept.nonces.retain(|nonce| {
+                    restored.nonces.retain(|nonce| {
                         let writer = WriterId::mint(replica.space(), &self.owner, nonce);
                         writer == replica.writer() || vector.get(&writer) > 0
                     });
                 }
-                kept.stored = 0;
+                restored.stored = 0;
                 self.mark = replica.mark();
                 Some(replica.snapshot())
             }
@@ -225,9 +227,9 @@ impl Engine {
         };
         let whole = snapshot || message.as_ref().is_some_and(Message::is_whole);
         if whole {
-            kept.stored = 0;
+            restored.stored = 0;
         }
-        let nonces = &kept.nonces[kept.stored..];
+        let nonces = &restored.nonces[restored.stored..];
         if message.is_none() && nonces.is_empty() {
             return false;
         }
@@ -235,7 +237,7 @@ impl Engine {
         bytes.push(u8::from(whole));
         put(bytes, &(nonces.len() as u16).to_le_bytes());
         put(bytes, nonces.as_flattened());
-        kept.stored = kept.nonces.len();
+        restored.stored = restored.nonces.len();
         if let Some(message) = message {
             put(bytes, &message.encode_stored());
         }
