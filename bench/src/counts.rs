@@ -45,7 +45,12 @@ pub(crate) fn run(report: &mut Report, programs: &Programs) -> Result<()> {
         if let Some(program) = &programs.base {
             figures.push(("base", each(program, row, times)?));
         }
-        report.table(title, "instructions", &Target::Times(MORE, "base"), &figures);
+        report.table(
+            title,
+            "instructions",
+            &Target::Times(MORE, "base"),
+            &figures,
+        );
     }
     Ok(())
 }

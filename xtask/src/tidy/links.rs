@@ -211,7 +211,7 @@ fn links(line: &str) -> Vec<&str> {
     for (open, close) in [("](", ')'), ("href=\"", '"'), ("src=\"", '"')] {
         for (at, _) in line.match_indices(open) {
             // Code between backticks has no links.
-            if line[..at].matches('`').count() % 2 == 0 {
+            if line[..at].matches('`').count().is_multiple_of(2) {
                 let rest = &line[at + open.len()..];
                 found.extend(rest.split([close, ' ']).next());
             }
