@@ -326,10 +326,10 @@ impl ForkLog {
             let its = |it: &&Column| message.delta.writers[it.writer as usize].writer == *writer;
             for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
                 let key = message.delta.keys.get(at * PAGE + slot as usize);
-                let Some(handle) = state.keys().find(key) else {
+                let Some(key_id) = state.keys().find(key) else {
                     continue;
                 };
-                let Some(ours) = state.row(handle, number) else {
+                let Some(ours) = state.row(key_id, number) else {
                     continue;
                 };
                 let evidence = match ours.clock.cmp(&theirs.clock) {
@@ -413,13 +413,13 @@ impl ForkLog {
     /// Keeps the evidence of one fork. The merge installed its record at a covered clock. The record has to be
     /// stored and sent, as a new one is.
     #[cold]
-    fn report(&mut self, state: &mut State, (handle, number, clock, totals): Fork) {
+    fn report(&mut self, state: &mut State, (key_id, number, clock, totals): Fork) {
         let writer = state.id(number);
         state.rework(&[writer]);
         if !self.forked.contains(&writer) {
             self.forked.update(|it| it.push(writer));
         }
-        let key = state.keys().get(handle).unwrap_or_default().into();
+        let key = state.keys().get(key_id).unwrap_or_default().into();
         let fault = |evidence| Fault {
             writer,
             clock,
@@ -442,18 +442,18 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
     let odd = page.odd();
     let id = |writer: u32| hash_bytes(0, state.id(writer).as_bytes());
     let key = |slot| {
-        let handle = KeyId((at * PAGE) as u32 + slot);
+        let key_id = KeyId((at * PAGE) as u32 + slot);
         (
-            handle,
-            hash_bytes(0, state.keys().get(handle).unwrap_or_default().as_bytes()),
+            key_id,
+            hash_bytes(0, state.keys().get(key_id).unwrap_or_default().as_bytes()),
         )
     };
     let mut keys = [0; PAGE];
     for slot in bits(page.present()) {
-        let (handle, hash) = key(slot);
+        let (key_id, hash) = key(slot);
         keys[slot as usize] = hash;
         if closed && odd >> slot & 1 == 1 {
-            digest_survivors(state, handle, hash, take);
+            digest_survivors(state, key_id, hash, take);
         }
     }
     for column in page.columns() {
@@ -497,9 +497,9 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
 ///
 /// In a space with members the digest is made of these. A replica may have dropped records that no longer
 /// count, while another one still has them.
-fn digest_survivors(state: &State, handle: KeyId, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
-    let mut expiry = state.effective_expiry(handle).unwrap_or_default();
-    for shard in state.shards(handle) {
+fn digest_survivors(state: &State, key_id: KeyId, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
+    let mut expiry = state.effective_expiry(key_id).unwrap_or_default();
+    for shard in state.shards(key_id) {
         let Some(number) = state.number_of(&shard.writer) else {
             continue;
         };

@@ -90,7 +90,7 @@ impl Serialize for Replica {
             .collect();
         let counters: BTreeMap<&str, Counter> = self
             .counters()
-            .map(|(handle, key)| {
+            .map(|(key_id, key)| {
                 let entry = |shard: Shard| {
                     let Shard {
                         writer,
@@ -99,10 +99,10 @@ impl Serialize for Replica {
                     } = shard;
                     (writer.to_string(), Entry { clock, total })
                 };
-                let shards = self.shards(handle).map(entry).collect();
+                let shards = self.shards(key_id).map(entry).collect();
                 let counter = Counter {
-                    value: self.value_at(handle).unwrap_or_default(),
-                    expires_at: self.expiry_at(handle),
+                    value: self.value_at(key_id).unwrap_or_default(),
+                    expires_at: self.expiry_at(key_id),
                     shards,
                 };
                 (key, counter)

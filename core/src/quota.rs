@@ -180,8 +180,8 @@ impl<'a> QuotaMut<'a> {
         let mut did = Dids::default();
         let mut done = Ok(());
         for (key, op) in steps {
-            done = replica.state.key_id(key).and_then(|handle| {
-                let at = replica.state.draft_of(&mut drafts, handle);
+            done = replica.state.key_id(key).and_then(|key_id| {
+                let at = replica.state.draft_of(&mut drafts, key_id);
                 let step = replica.step(&mut drafts[at], clock, *op, &mut did);
                 step.map(|_| ())
             });
@@ -191,10 +191,10 @@ impl<'a> QuotaMut<'a> {
         }
         for draft in &mut drafts {
             if done.is_ok() {
-                changed.push(draft.handle);
+                changed.push(draft.key_id);
                 replica.commit(clock, draft);
             }
-            replica.state.forget_unused(draft.handle);
+            replica.state.forget_unused(draft.key_id);
         }
         if done.is_ok() {
             replica.rejoin.keep(clock, did);
@@ -242,21 +242,21 @@ impl QuotaHooks for Quota {
     type Noted = Noted;
     type Accounts = Vec<KeyId>;
 
-    fn owns(state: &State, handle: KeyId) -> bool {
-        !state.index().are_plain() && state.keys().get(handle).is_some_and(is_reserved)
+    fn owns(state: &State, key_id: KeyId) -> bool {
+        !state.index().are_plain() && state.keys().get(key_id).is_some_and(is_reserved)
     }
 
     fn owned(state: &State) -> impl Iterator<Item = KeyId> {
         let reserved = state.index().reserved(state.keys());
-        reserved.map(|(handle, _)| handle)
+        reserved.map(|(key_id, _)| key_id)
     }
 
     fn check(state: &State, key: &str) -> Result<(), Error> {
         budget::check_plain(state, key)
     }
 
-    fn check_at(state: &State, handle: KeyId) -> Result<(), Error> {
-        budget::check_plain_at(state, handle)
+    fn check_at(state: &State, key_id: KeyId) -> Result<(), Error> {
+        budget::check_plain_at(state, key_id)
     }
 
     fn check_once(noted: &Noted) -> Result<(), Error> {
@@ -274,8 +274,8 @@ impl QuotaHooks for Quota {
     }
 
     fn committed(&mut self, noted: Noted) {
-        for (handle, amount) in noted.uses {
-            let used = self.used.entry(handle).or_default();
+        for (key_id, amount) in noted.uses {
+            let used = self.used.entry(key_id).or_default();
             *used = used.saturating_add(amount);
         }
         for draw in noted.draws {
@@ -323,7 +323,7 @@ impl QuotaHooks for Quota {
 
     #[cfg(feature = "explore")]
     fn local_text(&self, state: &State) -> String {
-        let key = |handle| state.keys().get(handle);
+        let key = |key_id| state.keys().get(key_id);
         let pending = self.pending.iter().map(|it| (key(*it.0), it.1));
         alloc::format!(" {:?}", pending.collect::<Vec<_>>())
     }

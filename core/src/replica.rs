@@ -164,31 +164,31 @@ impl Replica {
     /// writer's first transaction in a full space. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
-        if let Some(handle) = self.state.keys().find(key)
-            && self.add_again(handle, by)
+        if let Some(key_id) = self.state.keys().find(key)
+            && self.add_again(key_id, by)
         {
-            return Ok(handle);
+            return Ok(key_id);
         }
         self.add_new(key, by)
     }
 
-    /// Adds `by` to the counter that goes by `handle`: the fastest way to count.
+    /// Adds `by` to the counter that has this id: the fastest way to count.
     ///
     /// # Errors
-    /// As [`add`](Replica::add), and [`WriteError::UnknownHandle`].
+    /// As [`add`](Replica::add), and [`WriteError::UnknownKeyId`].
     #[inline]
-    pub fn add_at(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
-        if self.add_again(handle, by) {
+    pub fn add_at(&mut self, key_id: KeyId, by: i64) -> Result<(), Error> {
+        if self.add_again(key_id, by) {
             return Ok(());
         }
-        self.add_first(handle, by)
+        self.add_first(key_id, by)
     }
 
     /// Adds to a counter that this writer has a plain shard of already. False, with nothing
     /// changed, if it has none or something is wrong.
     #[inline(always)]
-    fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
-        !self.membership.keeps_journal() && self.state.add_again(handle, by)
+    fn add_again(&mut self, key_id: KeyId, by: i64) -> bool {
+        !self.membership.keeps_journal() && self.state.add_again(key_id, by)
     }
 
     /// An add to a counter whose key may be new.
@@ -196,47 +196,47 @@ impl Replica {
     fn add_new(&mut self, key: &str, by: i64) -> Result<KeyId, Error> {
         self.membership.next_clock(&self.state)?;
         Quota::check(&self.state, key)?;
-        let handle = self.state.key_id(key)?;
-        self.add_first(handle, by)?;
-        Ok(handle)
+        let key_id = self.state.key_id(key)?;
+        self.add_first(key_id, by)?;
+        Ok(key_id)
     }
 
     /// This writer's first add to a counter, one to a counter that is not plain, or one that fails.
     #[cold]
-    fn add_first(&mut self, handle: KeyId, by: i64) -> Result<(), Error> {
-        if self.state.keys().get(handle).is_none() {
-            return Err(WriteError::UnknownHandle {
-                handle: detail(handle.0),
+    fn add_first(&mut self, key_id: KeyId, by: i64) -> Result<(), Error> {
+        if self.state.keys().get(key_id).is_none() {
+            return Err(WriteError::UnknownKeyId {
+                key_id: detail(key_id.0),
             }
             .into());
         }
-        Quota::check_at(&self.state, handle)?;
+        Quota::check_at(&self.state, key_id)?;
         let clock = self.membership.next_clock(&self.state)?;
         // A journal is kept wherever anything was ever collected, so a plain row never begins a life anew.
-        if self.membership.keeps_journal() || !self.state.add_first(handle, clock, by)? {
-            return self.apply_at(handle, Op::Add(by)).map(|_| ());
+        if self.membership.keeps_journal() || !self.state.add_first(key_id, clock, by)? {
+            return self.apply_at(key_id, Op::Add(by)).map(|_| ());
         }
         self.membership.made(&mut self.state, clock);
         Ok(())
     }
 
-    /// A handle for `key` that stays valid until it is [released](Replica::release) as often as
+    /// An id for `key` that stays valid until it is [released](Replica::release) as often as
     /// it was interned, whether the counter exists or not.
     ///
     /// # Errors
     /// [`WriteError::KeyLength`], [`WriteError::CountersFull`].
     pub fn intern(&mut self, key: &str) -> Result<KeyId, Error> {
-        let handle = self.state.key_id(key)?;
-        self.state.pin(handle);
-        Ok(handle)
+        let key_id = self.state.key_id(key)?;
+        self.state.pin(key_id);
+        Ok(key_id)
     }
 
-    /// Gives an interned handle back. The counter, if it exists, stays.
+    /// Gives an interned id back. The counter, if it exists, stays.
     ///
     /// # Errors
-    /// [`WriteError::UnknownHandle`] if it is not interned.
-    pub fn release(&mut self, handle: KeyId) -> Result<(), Error> {
-        self.state.release(handle)
+    /// [`WriteError::UnknownKeyId`] if it is not interned.
+    pub fn release(&mut self, key_id: KeyId) -> Result<(), Error> {
+        self.state.release(key_id)
     }
 
     /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
@@ -244,21 +244,21 @@ impl Replica {
         self.state.value(key)
     }
 
-    /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
-    pub fn value_at(&self, handle: KeyId) -> Option<i128> {
-        self.state.value_at(handle)
+    /// The value of the counter that has this id, as [`value`](Replica::value).
+    pub fn value_at(&self, key_id: KeyId) -> Option<i128> {
+        self.state.value_at(key_id)
     }
 
     /// When the counter expires, in milliseconds since 1970; `None` if it is absent or stays.
-    pub fn expiry_at(&self, handle: KeyId) -> Option<u64> {
-        let expiry = self.effective_expiry(handle);
+    pub fn expiry_at(&self, key_id: KeyId) -> Option<u64> {
+        let expiry = self.effective_expiry(key_id);
         expiry.filter(|_| !self.is_past(expiry))
     }
 
     /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
     /// if it is absent or stays.
-    pub fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
-        self.state.effective_expiry(handle)
+    pub fn effective_expiry(&self, key_id: KeyId) -> Option<u64> {
+        self.state.effective_expiry(key_id)
     }
 
     /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
@@ -271,47 +271,47 @@ impl Replica {
         self.state.is_past(expiry)
     }
 
-    /// The handle of a key that is known here, without interning it.
-    pub fn handle(&self, key: &str) -> Option<KeyId> {
+    /// The id of a key that is known here, without interning it.
+    pub fn key_id(&self, key: &str) -> Option<KeyId> {
         self.state.keys().find(key)
     }
 
-    /// The key that goes by `handle`.
-    pub fn key(&self, handle: KeyId) -> Option<&str> {
-        self.state.keys().get(handle)
+    /// The key that has this id.
+    pub fn key(&self, key_id: KeyId) -> Option<&str> {
+        self.state.keys().get(key_id)
     }
 
     /// Calls `take` with each counter that exists, in no stated order.
     pub fn each_counter(&self, take: &mut dyn FnMut(KeyId)) {
-        self.state.each_counter(|handle| {
-            if !Quota::owns(&self.state, handle) {
-                take(handle);
+        self.state.each_counter(|key_id| {
+            if !Quota::owns(&self.state, key_id) {
+                take(key_id);
             }
         });
     }
 
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (KeyId, &str)> {
-        self.state.counters().filter_map(|handle| {
-            if Quota::owns(&self.state, handle) {
+        self.state.counters().filter_map(|key_id| {
+            if Quota::owns(&self.state, key_id) {
                 return None;
             }
-            Some((handle, self.state.keys().get(handle)?))
+            Some((key_id, self.state.keys().get(key_id)?))
         })
     }
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
         let mut count = self.state.counter_count();
-        for handle in Quota::owned(&self.state) {
-            count -= usize::from(self.value_at(handle).is_some());
+        for key_id in Quota::owned(&self.state) {
+            count -= usize::from(self.value_at(key_id).is_some());
         }
         count
     }
 
-    /// One more than the greatest handle's number.
-    pub fn handles_end(&self) -> u32 {
-        self.state.handles_end()
+    /// One more than the greatest id.
+    pub fn key_ids_end(&self) -> u32 {
+        self.state.key_ids_end()
     }
 
     /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::bounds::KEY_TABLE_BYTES_MAX)
@@ -321,7 +321,7 @@ impl Replica {
     }
 
     /// Goes up when a whole state takes the place of all that was held: its counters have other
-    /// handles.
+    /// ids.
     pub fn generation(&self) -> u64 {
         self.state.generation()
     }
@@ -333,13 +333,13 @@ impl Replica {
 
     /// The shards of one counter, ascending by writer. Shards of a retired writer are part of its
     /// successor's.
-    pub fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
-        self.state.shards(handle)
+    pub fn shards(&self, key_id: KeyId) -> impl Iterator<Item = Shard> {
+        self.state.shards(key_id)
     }
 
     /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
-    pub fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
-        self.state.each_shard(handle, take)
+    pub fn each_shard(&self, key_id: KeyId, take: &mut dyn FnMut(Shard)) {
+        self.state.each_shard(key_id, take)
     }
 
     /// How many shards are held.
@@ -422,7 +422,7 @@ impl Replica {
         self.state.moment()
     }
 
-    /// The counters that changed since a moment, and perhaps some that did not. They ascend, from the handle
+    /// The counters that changed since a moment, and perhaps some that did not. They ascend, from the id
     /// with the number `from` on. Returns `None` if they can't be told apart any more: another state replaced
     /// everything, or absent counters were dropped.
     ///

@@ -209,18 +209,18 @@ impl<I: KeyIndex> State<I> {
 
     /// Lets a key's id stay valid until it is [released](State::release).
     #[inline]
-    pub(crate) fn pin(&mut self, handle: KeyId) {
-        self.keys.pin(handle);
+    pub(crate) fn pin(&mut self, key_id: KeyId) {
+        self.keys.pin(key_id);
     }
 
     /// Takes one pin of a key back. Removes the key with the last pin, if no slot has it.
     ///
     /// # Errors
-    /// [`WriteError::UnknownHandle`](crate::WriteError::UnknownHandle) if the key has no pin.
+    /// [`WriteError::UnknownKeyId`](crate::WriteError::UnknownKeyId) if the key has no pin.
     #[inline]
-    pub(crate) fn release(&mut self, handle: KeyId) -> Result<(), Error> {
-        if self.keys.unpin(handle)? {
-            self.forget_unused(handle);
+    pub(crate) fn release(&mut self, key_id: KeyId) -> Result<(), Error> {
+        if self.keys.unpin(key_id)? {
+            self.forget_unused(key_id);
         }
         Ok(())
     }
@@ -232,9 +232,9 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Removes the key if no slot has it and nobody has it interned.
-    pub(crate) fn forget_unused(&mut self, handle: KeyId) {
-        if !self.has_slots(handle) && !self.keys.is_pinned(handle) {
-            self.keys.remove(handle);
+    pub(crate) fn forget_unused(&mut self, key_id: KeyId) {
+        if !self.has_slots(key_id) && !self.keys.is_pinned(key_id) {
+            self.keys.remove(key_id);
         }
     }
 
@@ -289,8 +289,8 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Replaces a counter's slots.
-    pub(crate) fn put_slots(&mut self, handle: KeyId, slots: Vec<Slot>) {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn put_slots(&mut self, key_id: KeyId, slots: Vec<Slot>) {
+        let (page_at, bit) = place(key_id);
         self.page_mut(page_at).set_slots(bit, slots);
         self.touch(page_at, 1 << bit);
     }
@@ -298,8 +298,8 @@ impl<I: KeyIndex> State<I> {
 
 /// Returns the page of a key's local number, and the place in that page.
 #[inline]
-pub(crate) fn place(handle: KeyId) -> (usize, u32) {
-    (handle.0 as usize / PAGE, handle.0 % PAGE as u32)
+pub(crate) fn place(key_id: KeyId) -> (usize, u32) {
+    (key_id.0 as usize / PAGE, key_id.0 % PAGE as u32)
 }
 
 #[cfg(test)]

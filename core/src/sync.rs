@@ -199,7 +199,7 @@ pub enum Output {
     /// A merge changed this counter.
     Changed {
         /// The counter.
-        handle: KeyId,
+        key_id: KeyId,
     },
     /// A message was merged.
     Merged {
@@ -425,8 +425,8 @@ impl SyncMachine {
 
     /// The next action, or `None` if there is none.
     pub fn poll(&mut self) -> Option<Output> {
-        if let Some(handle) = self.changed.pop() {
-            return Some(Output::Changed { handle });
+        if let Some(key_id) = self.changed.pop() {
+            return Some(Output::Changed { key_id });
         }
         if self.changed.capacity() > CHANGED_KEPT {
             self.changed = Vec::new();
@@ -637,7 +637,7 @@ impl SyncMachine {
     /// Withdraws duplicates under one idempotency key that the last merge revealed.
     fn withdraw(&mut self, now: Millis, replica: &mut Replica) {
         let changes = &mut self.changed;
-        let mut changed = |handle, _| changes.push(handle);
+        let mut changed = |key_id, _| changes.push(key_id);
         // A writer at its last clock withdraws nothing. Other members do it.
         if MEMBERS
             && replica.idempotency.withdraw(

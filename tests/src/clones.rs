@@ -252,7 +252,7 @@ impl World {
         self.set_time(at);
         let replica = &mut self.nodes[at].replica;
         replica.apply(&key, op).map_err(text)?;
-        let handle = replica.handle(&key).filter(|_| plain);
+        let handle = replica.key_id(&key).filter(|_| plain);
         let own = |shard: &tallymesh_core::Shard| shard.writer == replica.writer();
         let shard = handle.and_then(|handle| replica.shards(handle).find(own));
         let made = shard.map(|it| ((it.writer, key), (it.clock, it.total)));

@@ -289,7 +289,7 @@ impl Oracle {
         for (key, name) in self.keys.iter().enumerate() {
             self.check_key(view, replica, now, key)?;
             if view.read(key, now).is_some() {
-                exist.extend(replica.handle(name).map(|handle| (handle, name.as_str())));
+                exist.extend(replica.key_id(name).map(|handle| (handle, name.as_str())));
             }
         }
         let mut listed: Vec<(KeyId, &str)> = replica.counters().collect();
@@ -344,7 +344,7 @@ impl Oracle {
     fn check_key(&self, view: &View, replica: &Replica, now: u64, key: Key) -> Result<(), String> {
         let name = &self.keys[key];
         let expected = view.read(key, now);
-        let handle = replica.handle(name);
+        let handle = replica.key_id(name);
         let value = replica.value(name);
         let by_handle = handle.and_then(|handle| replica.value_at(handle));
         let expiry = handle.and_then(|handle| replica.expiry_at(handle));

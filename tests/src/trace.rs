@@ -64,11 +64,11 @@ impl Trace {
                 self.number(1);
                 self.bytes(bytes);
             }
-            Output::Changed { handle } => {
+            Output::Changed { key_id } => {
                 self.number(2);
-                self.bytes(replica.key(*handle).unwrap_or_default().as_bytes());
-                self.value(replica.value_at(*handle));
-                self.number(replica.expiry_at(*handle).unwrap_or(0));
+                self.bytes(replica.key(*key_id).unwrap_or_default().as_bytes());
+                self.value(replica.value_at(*key_id));
+                self.number(replica.expiry_at(*key_id).unwrap_or(0));
             }
             Output::Merged { shards, .. } => {
                 self.number(3);

@@ -191,7 +191,7 @@ impl Peer {
 
     /// The cell that it reads.
     fn cell(&self) -> Cell {
-        let handle = self.replica.handle(KEY);
+        let handle = self.replica.key_id(KEY);
         let expiry = handle.and_then(|handle| self.replica.expiry_at(handle));
         match (self.replica.value(KEY), expiry) {
             (None, None) => Absent,

@@ -212,7 +212,7 @@ impl Engine {
             if !members::is_plain(key) {
                 return None;
             }
-            return self.replica.handle(key).map(KeyId::as_u32);
+            return self.replica.key_id(key).map(KeyId::as_u32);
         }
         let key_id = self.replica.intern(key);
         self.keep(key_id).map(KeyId::as_u32)
@@ -348,7 +348,7 @@ impl Engine {
                     self.bytes = bytes;
                     (kind::SEND, link.0)
                 }
-                Some(Output::Changed { handle: key_id }) => (kind::CHANGED, key_id.as_u32()),
+                Some(Output::Changed { key_id }) => (kind::CHANGED, key_id.as_u32()),
                 Some(Output::Refused {
                     close: Some(link),
                     error,

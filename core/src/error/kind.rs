@@ -112,7 +112,7 @@ table! {
         ExpiryRange = "expiry_range",
         TransactionTooLarge = "transaction_too_large",
         ClockExhausted = "clock_exhausted",
-        UnknownHandle = "unknown_handle",
+        UnknownKeyId = "unknown_handle",
         CountersFull = "counters_full",
         WritersFull = "writers_full",
     }

@@ -43,9 +43,9 @@ pub enum WriteError {
     /// The writer's clock has reached the end of its range.
     ClockExhausted,
     /// No key has this number here.
-    UnknownHandle {
+    UnknownKeyId {
         /// The number.
-        handle: Detail<u32>,
+        key_id: Detail<u32>,
     },
     /// There is no room for the bytes of one more key.
     CountersFull {
@@ -99,8 +99,8 @@ impl fmt::Display for WriteError {
             WriteError::ClockExhausted => {
                 f.write_str("this writer has made some 2^64 transactions; start a new writer")
             }
-            WriteError::UnknownHandle { handle } => {
-                write!(f, "no key goes by handle {handle} here; was it released?")
+            WriteError::UnknownKeyId { key_id } => {
+                write!(f, "no key goes by key_id {key_id} here; was it released?")
             }
             WriteError::CountersFull { counters } => {
                 write!(f, "the space is full: it holds {counters} counters")

@@ -438,12 +438,12 @@ impl IdempotencyLog {
         if own.extra().added != clock {
             return None;
         }
-        let before = state.slots(draft.handle);
+        let before = state.slots(draft.key_id);
         let before = counter::find(&before, OWN).ok().map(|at| &before[at]);
         // Otherwise the transaction began a lifetime.
         let before = before.filter(|before| before.born() == own.born());
         Some(KeyedAdd {
-            key: state.keys().get(draft.handle)?.into(),
+            key: state.keys().get(draft.key_id)?.into(),
             amount: own.total() - before.map_or(0, |before| before.total()),
             before: before.map_or(0, |before| before.extra().added),
         })

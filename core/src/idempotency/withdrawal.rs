@@ -72,9 +72,9 @@ impl IdempotencyLog {
                 let adds = decode_adds(&instance.adds);
                 self.mark_withdrawn(place);
                 for add in adds {
-                    if let Some(handle) = self.withdraw_add(state, clock, (writer, at), &add, sure)
+                    if let Some(key_id) = self.withdraw_add(state, clock, (writer, at), &add, sure)
                     {
-                        withdrawn(handle, (state.id(writer), at));
+                        withdrawn(key_id, (state.id(writer), at));
                         self.withdrawn += 1;
                         any = true;
                     }
@@ -153,7 +153,7 @@ impl IdempotencyLog {
         add: &KeyedAdd,
         sure: bool,
     ) -> Option<KeyId> {
-        let handle = state.keys().find(&add.key)?;
+        let key_id = state.keys().find(&add.key)?;
         let withdrawal = Withdrawal {
             clock: at,
             amount: add.amount,
@@ -161,8 +161,8 @@ impl IdempotencyLog {
             several: false,
             by: Stamp { writer: OWN, clock },
         };
-        let done = state.withdraw(handle, writer, withdrawal, sure);
-        done.then_some(handle)
+        let done = state.withdraw(key_id, writer, withdrawal, sure);
+        done.then_some(key_id)
     }
 
     /// How many adds this replica has withdrawn since it was made. Withdrawals of other replicas are not

@@ -27,12 +27,12 @@ fn leased(key: &str) -> Option<&str> {
     matches!(account.part, Part::Leased(..)).then_some(account.name)
 }
 
-/// Removes a handle from the handles of a name.
-fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: KeyId) {
-    if let Some(of_name) = handles.get_mut(name) {
-        of_name.remove(&handle.0);
+/// Removes an id from the ids of a name.
+fn forget(key_ids: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, key_id: KeyId) {
+    if let Some(of_name) = key_ids.get_mut(name) {
+        of_name.remove(&key_id.0);
         if of_name.is_empty() {
-            handles.remove(name);
+            key_ids.remove(name);
         }
     }
 }
@@ -53,46 +53,46 @@ pub(crate) struct QuotaIndex {
 }
 
 impl KeyIndex for QuotaIndex {
-    fn added(&mut self, key: &str, handle: KeyId) {
+    fn added(&mut self, key: &str, key_id: KeyId) {
         if !is_reserved(key) {
             return;
         }
-        let handle = handle.0;
-        self.reserved.entry(holder(key)).or_default().insert(handle);
+        let key_id = key_id.0;
+        self.reserved.entry(holder(key)).or_default().insert(key_id);
         if let Some(period) = PeriodKey::parse(key) {
-            self.periods.insert((period.end(), handle));
+            self.periods.insert((period.end(), key_id));
         }
         if let Some(name) = leased(key) {
-            self.leases.entry(name.into()).or_default().insert(handle);
+            self.leases.entry(name.into()).or_default().insert(key_id);
         }
         if let Some(key) = SequenceKey::parse(key) {
             let of = self.sequences.entry(key.name.into()).or_default();
-            of.insert(handle);
+            of.insert(key_id);
             if key.is_watch() {
                 *self.watched.entry(key.name.into()).or_default() += 1;
             }
         }
     }
 
-    fn removed(&mut self, key: &str, handle: KeyId) {
+    fn removed(&mut self, key: &str, key_id: KeyId) {
         if !is_reserved(key) {
             return;
         }
         let holder = holder(key);
         if let Some(end) = PeriodKey::parse(key).map(|it| it.end()) {
-            self.periods.remove(&(end, handle.0));
+            self.periods.remove(&(end, key_id.0));
         }
-        if let Some(handles) = self.reserved.get_mut(&holder) {
-            handles.remove(&handle.0);
-            if handles.is_empty() {
+        if let Some(key_ids) = self.reserved.get_mut(&holder) {
+            key_ids.remove(&key_id.0);
+            if key_ids.is_empty() {
                 self.reserved.remove(&holder);
             }
         }
         if let Some(name) = leased(key) {
-            forget(&mut self.leases, name, handle);
+            forget(&mut self.leases, name, key_id);
         }
         if let Some(key) = SequenceKey::parse(key) {
-            self.forget_sequence(key.name, handle, key.is_watch());
+            self.forget_sequence(key.name, key_id, key.is_watch());
         }
     }
 }
@@ -106,15 +106,15 @@ impl QuotaIndex {
 
     /// The keys of everything that is no plain counter.
     pub(crate) fn reserved<'a>(&'a self, keys: &'a Keys) -> impl Iterator<Item = (KeyId, &'a str)> {
-        let handles = self.reserved.values().flatten();
-        handles.filter_map(|handle| Some((KeyId(*handle), keys.get(KeyId(*handle))?)))
+        let key_ids = self.reserved.values().flatten();
+        key_ids.filter_map(|key_id| Some((KeyId(*key_id), keys.get(KeyId(*key_id))?)))
     }
 
     /// The counters of periods, with the ends of their periods, ascending by end.
     pub(crate) fn periods(&self) -> impl Iterator<Item = (u64, KeyId)> {
         self.periods
             .iter()
-            .map(|(end, handle)| (*end, KeyId(*handle)))
+            .map(|(end, key_id)| (*end, KeyId(*key_id)))
     }
 
     /// The writers that hold something here.
@@ -124,12 +124,12 @@ impl QuotaIndex {
 
     /// The keys of everything that this writer holds.
     pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = KeyId> {
-        let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
-        handles.map(|handle| KeyId(*handle))
+        let key_ids = self.reserved.get(&Some(writer)).into_iter().flatten();
+        key_ids.map(|key_id| KeyId(*key_id))
     }
 
-    fn forget_sequence(&mut self, name: &str, handle: KeyId, is_watch: bool) {
-        forget(&mut self.sequences, name, handle);
+    fn forget_sequence(&mut self, name: &str, key_id: KeyId, is_watch: bool) {
+        forget(&mut self.sequences, name, key_id);
         if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
             *watched -= 1;
             if *watched == 0 {
@@ -144,8 +144,8 @@ impl QuotaIndex {
         keys: &'a Keys,
         name: &str,
     ) -> impl Iterator<Item = (KeyId, Account<'a>)> {
-        let handles = self.leases.get(name).into_iter().flatten();
-        handles.filter_map(|handle| Self::account(keys, *handle))
+        let key_ids = self.leases.get(name).into_iter().flatten();
+        key_ids.filter_map(|key_id| Self::account(keys, *key_id))
     }
 
     /// All leases.
@@ -153,13 +153,13 @@ impl QuotaIndex {
         &'a self,
         keys: &'a Keys,
     ) -> impl Iterator<Item = (KeyId, Account<'a>)> {
-        let handles = self.leases.values().flatten();
-        handles.filter_map(|handle| Self::account(keys, *handle))
+        let key_ids = self.leases.values().flatten();
+        key_ids.filter_map(|key_id| Self::account(keys, *key_id))
     }
 
-    fn account(keys: &Keys, handle: u32) -> Option<(KeyId, Account<'_>)> {
-        let handle = KeyId(handle);
-        Some((handle, Account::parse(keys.get(handle)?)?))
+    fn account(keys: &Keys, key_id: u32) -> Option<(KeyId, Account<'_>)> {
+        let key_id = KeyId(key_id);
+        Some((key_id, Account::parse(keys.get(key_id)?)?))
     }
 
     /// The keys of a sequence.
@@ -168,9 +168,9 @@ impl QuotaIndex {
         keys: &'a Keys,
         name: &str,
     ) -> impl Iterator<Item = (KeyId, SequenceKey<'a>)> {
-        let handles = self.sequences.get(name).into_iter().flatten();
-        let handles = handles.map(|handle| KeyId(*handle));
-        handles.filter_map(|handle| Some((handle, keys.get(handle).and_then(SequenceKey::parse)?)))
+        let key_ids = self.sequences.get(name).into_iter().flatten();
+        let key_ids = key_ids.map(|key_id| KeyId(*key_id));
+        key_ids.filter_map(|key_id| Some((key_id, keys.get(key_id).and_then(SequenceKey::parse)?)))
     }
 
     /// The sequences with keys here.

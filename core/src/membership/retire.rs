@@ -61,12 +61,12 @@ impl Membership {
         let mut writers = writers.to_vec();
         writers.sort_unstable();
         let gone = |writer: u32| writers.binary_search(&writer).is_ok();
-        for handle in state.slots_of(&writers) {
-            let mut slots = state.slots(handle);
+        for key_id in state.slots_of(&writers) {
+            let mut slots = state.slots(key_id);
             slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
             counter::normalize(&mut slots);
-            state.put_slots(handle, slots);
-            state.forget_unused(handle);
+            state.put_slots(key_id, slots);
+            state.forget_unused(key_id);
         }
     }
 }

@@ -236,16 +236,16 @@ impl<'a> QuotaRef<'a> {
 
     /// The name of the budget to which a counter belongs, by the counter's [`KeyId`]. It maps a change
     /// notification to its budget.
-    pub fn budget_at(self, handle: KeyId) -> Option<&'a str> {
-        budget_name(self.state.keys().get(handle)?)
+    pub fn budget_at(self, key_id: KeyId) -> Option<&'a str> {
+        budget_name(self.state.keys().get(key_id)?)
     }
 
     /// Calls `take` with the name of each budget, in no stated order. If both kinds of budget exist under one
     /// name, `take` gets this name twice.
     pub fn each_budget(self, take: &mut dyn FnMut(&str)) {
-        for (handle, key) in self.state.index().reserved(self.state.keys()) {
+        for (key_id, key) in self.state.index().reserved(self.state.keys()) {
             let value = Account::parse(key).filter(|it| it.part == Part::Value);
-            if let Some(account) = value.filter(|_| self.state.value_at(handle).is_some()) {
+            if let Some(account) = value.filter(|_| self.state.value_at(key_id).is_some()) {
                 take(account.name);
             }
         }
@@ -281,7 +281,7 @@ impl<'a> QuotaRef<'a> {
     /// it.
     pub fn budget_parts(self) -> impl Iterator<Item = (KeyId, &'a str)> {
         let reserved = self.state.index().reserved(self.state.keys());
-        reserved.filter(move |(handle, _)| self.state.value_at(*handle).is_some())
+        reserved.filter(move |(key_id, _)| self.state.value_at(*key_id).is_some())
     }
 
     pub(super) fn account<'n>(self, name: &'n str) -> Option<Account<'n>> {
@@ -325,12 +325,12 @@ pub(super) fn check_plain(state: &State, key: &str) -> Result<(), Error> {
 }
 
 /// Like [`check_plain`], for a key given by its [`KeyId`].
-pub(super) fn check_plain_at(state: &State, handle: KeyId) -> Result<(), Error> {
+pub(super) fn check_plain_at(state: &State, key_id: KeyId) -> Result<(), Error> {
     if state.index().are_plain() {
         return Ok(());
     }
-    match state.keys().get(handle) {
-        Some(key) if state.plain_own_row(handle).is_some() => check_typed(key),
+    match state.keys().get(key_id) {
+        Some(key) if state.plain_own_row(key_id).is_some() => check_typed(key),
         Some(key) => check_plain(state, key),
         None => Ok(()),
     }
@@ -457,10 +457,10 @@ impl QuotaTransaction<'_, '_> {
             Flow::Mint(_) | Flow::Spend(_) | Flow::SpendLeased { .. } | Flow::Lease { .. }
         );
         for (part, by) in steps {
-            let handle = self.add_to(&account.key_of(part), by, saved)?;
+            let key_id = self.add_to(&account.key_of(part), by, saved)?;
             if uses && by < 0 && matches!(part, Part::Rights(_) | Part::Room(_)) {
                 let uses = &mut self.transaction.noted_mut().uses;
-                uses.push((handle, by.unsigned_abs()));
+                uses.push((key_id, by.unsigned_abs()));
             }
         }
         self.transaction.noted_mut().leases |= leases;

@@ -50,7 +50,7 @@ pub(super) fn has_accounts(state: &State, number: u32) -> bool {
     state
         .index()
         .held_by(writer)
-        .any(|handle| state.has_slots(handle))
+        .any(|key_id| state.has_slots(key_id))
 }
 
 impl QuotaMut<'_> {
@@ -71,16 +71,16 @@ impl QuotaMut<'_> {
             .filter(|it| self.read().is_left_to_own(it));
         let accounts = heirless.flat_map(|writer| self.replica.state.index().held_by(writer));
         // The remains of periods that are over are deleted soon, so they are not moved.
-        let end = |handle| {
+        let end = |key_id| {
             self.replica
                 .state
                 .keys()
-                .get(handle)
+                .get(key_id)
                 .and_then(PeriodKey::parse)
         };
-        let over = |handle| end(handle).is_some_and(|it| is_over(&self.replica.state, it.end()));
+        let over = |key_id| end(key_id).is_some_and(|it| is_over(&self.replica.state, it.end()));
         let left: Vec<KeyId> = accounts
-            .filter(|handle| self.replica.value_at(*handle).is_some() && !over(*handle))
+            .filter(|key_id| self.replica.value_at(*key_id).is_some() && !over(*key_id))
             .collect();
         left.chunks(AT_ONCE)
             .try_for_each(|some| self.empty_accounts(some, self.replica.writer()))
@@ -101,8 +101,8 @@ impl QuotaMut<'_> {
             .index()
             .held_by(self.replica.writer())
             .collect();
-        let free = |handle: &KeyId| !self.replica.quota.pending.contains_key(handle);
-        let full = |handle: &KeyId| self.replica.value_at(*handle) > Some(0);
+        let free = |key_id: &KeyId| !self.replica.quota.pending.contains_key(key_id);
+        let full = |key_id: &KeyId| self.replica.value_at(*key_id) > Some(0);
         let own: Vec<KeyId> = own.into_iter().filter(free).filter(full).collect();
         own.chunks(AT_ONCE)
             .try_for_each(|some| self.empty_accounts(some, to))
@@ -114,7 +114,7 @@ impl QuotaMut<'_> {
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
         let mut drafts = Vec::new();
         let mut did = Dids::default();
-        for handle in accounts {
+        for key_id in accounts {
             let heir = |key: &str| {
                 if let Some(period) = PeriodKey::parse(key) {
                     return Some(rights_key(to, period.name));
@@ -124,8 +124,8 @@ impl QuotaMut<'_> {
                     None => SequenceKey::parse(key)?.left_to(to),
                 })
             };
-            let heir: Option<String> = self.replica.state.keys().get(*handle).and_then(heir);
-            let (Some(key), Some(held)) = (heir, self.replica.value_at(*handle)) else {
+            let heir: Option<String> = self.replica.state.keys().get(*key_id).and_then(heir);
+            let (Some(key), Some(held)) = (heir, self.replica.value_at(*key_id)) else {
                 continue;
             };
             let Ok(held) = i64::try_from(held) else {
@@ -140,14 +140,14 @@ impl QuotaMut<'_> {
                     .step(&mut drafts[at], clock, Op::Add(held), &mut did),
             };
             if moved.is_ok() {
-                let at = self.replica.state.draft_of(&mut drafts, *handle);
+                let at = self.replica.state.draft_of(&mut drafts, *key_id);
                 self.replica
                     .step(&mut drafts[at], clock, Op::Delete, &mut did)?;
             }
         }
         for draft in &mut drafts {
             self.replica.commit(clock, draft);
-            self.replica.state.forget_unused(draft.handle);
+            self.replica.state.forget_unused(draft.key_id);
         }
         self.replica.rejoin.keep(clock, did);
         Ok(())

@@ -62,11 +62,11 @@ impl<'a> QuotaRef<'a> {
         };
         let leases = self.state.index().leases_of(self.state.keys(), name);
         let leases = leases.filter(|it| it.1.capped == account.capped);
-        let left = leases.filter_map(|(handle, it)| {
+        let left = leases.filter_map(|(key_id, it)| {
             let Part::Leased(writer, LeaseKey { until, id }) = it.part else {
                 return None;
             };
-            let left = self.state.value_at(handle).filter(|left| *left != 0)?;
+            let left = self.state.value_at(key_id).filter(|left| *left != 0)?;
             Some(Lease {
                 id,
                 writer,
@@ -90,9 +90,9 @@ impl<'a> QuotaRef<'a> {
     }
 
     /// Whether each change of a counter is stable.
-    fn is_settled(self, quorum: &Quorum, handle: KeyId) -> bool {
+    fn is_settled(self, quorum: &Quorum, key_id: KeyId) -> bool {
         let mut settled = true;
-        for slot in self.state.slots(handle) {
+        for slot in self.state.slots(key_id) {
             let (writer, clock) = (slot.writer(), slot.row.clock);
             settled &= self.membership.is_stable(quorum, Stamp { writer, clock });
             let mut of_side = |stamp| settled &= self.membership.is_stable(quorum, stamp);
@@ -111,18 +111,18 @@ impl QuotaMut<'_> {
     pub fn end_leases(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         let mut quorum = None;
         let (mut back, mut spent) = (Vec::new(), Vec::new());
-        for (handle, account) in self.read().own_leases() {
+        for (key_id, account) in self.read().own_leases() {
             let Part::Leased(writer, LeaseKey { until, .. }) = account.part else {
                 continue;
             };
-            let Some(left) = self.replica.value_at(handle) else {
+            let Some(left) = self.replica.value_at(key_id) else {
                 continue;
             };
             if left == 0 {
                 // The spends under an idempotency key can't be withdrawn any more.
                 let quorum = quorum
                     .get_or_insert_with(|| self.replica.membership.quorum(&self.replica.state));
-                if self.read().is_settled(quorum, handle) {
+                if self.read().is_settled(quorum, key_id) {
                     spent.push((account.key(), Op::Delete));
                 }
                 continue;

@@ -19,11 +19,11 @@ pub(super) fn note_accounts(state: &State, message: &Message, accounts: &mut Vec
 
 /// Reports the accounts with a value below zero.
 pub(super) fn report(state: &State, forks: &mut ForkLog, accounts: Vec<KeyId>) {
-    for handle in accounts {
-        let Some(held) = state.value_at(handle).filter(|held| *held < 0) else {
+    for key_id in accounts {
+        let Some(held) = state.value_at(key_id).filter(|held| *held < 0) else {
             continue;
         };
-        let whose = state.keys().get(handle).and_then(|key| {
+        let whose = state.keys().get(key_id).and_then(|key| {
             if let Some(period) = PeriodKey::parse(key) {
                 // In a period that is over, other members may have deleted the rights but not their uses.
                 let open = !is_over(state, period.end());

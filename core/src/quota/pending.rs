@@ -23,8 +23,8 @@ pub(super) type Pending = BTreeMap<KeyId, Vec<(u64, i128)>>;
 impl QuotaRef<'_> {
     /// The amount of an account that can't be used yet.
     pub(super) fn pending_of(self, key: &str) -> i128 {
-        let handle = self.state.keys().find(key);
-        let Some(pending) = handle.and_then(|handle| self.quota.pending.get(&handle)) else {
+        let key_id = self.state.keys().find(key);
+        let Some(pending) = key_id.and_then(|key_id| self.quota.pending.get(&key_id)) else {
             return 0;
         };
         let quorum = self.membership.quorum(self.state);
@@ -45,15 +45,15 @@ impl Quota {
             return;
         }
         for draft in drafts.iter().filter(|draft| draft.changed) {
-            let account = state.keys().get(draft.handle).and_then(Account::parse);
+            let account = state.keys().get(draft.key_id).and_then(Account::parse);
             if account.and_then(|it| it.part.holder()) != Some(state.writer()) {
                 continue;
             }
             let after = counter::sum(&draft.slots, state.ids()).value();
-            let before = state.value_at(draft.handle);
+            let before = state.value_at(draft.key_id);
             let amount = after.unwrap_or(0) - before.unwrap_or(0);
             if amount > 0 {
-                let pending = self.pending.entry(draft.handle).or_default();
+                let pending = self.pending.entry(draft.key_id).or_default();
                 pending.push((clock, amount));
             }
         }

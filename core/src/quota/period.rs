@@ -287,9 +287,9 @@ impl<'a> QuotaRef<'a> {
     /// Each period with rights left, with the writer that holds them and their amount, in no stated order. A
     /// comparison of replicas uses it.
     pub fn period_rights(self) -> impl Iterator<Item = (&'a str, WriterId, i128)> {
-        self.state.index().periods().filter_map(move |(_, handle)| {
-            let key = PeriodKey::parse(self.state.keys().get(handle)?)?;
-            let held = self.state.value_at(handle)?;
+        self.state.index().periods().filter_map(move |(_, key_id)| {
+            let key = PeriodKey::parse(self.state.keys().get(key_id)?)?;
+            let held = self.state.value_at(key_id)?;
             match key.part {
                 PeriodPart::Rights(writer) => Some((key.name, writer, held)),
                 PeriodPart::Share(_) => None,
@@ -299,9 +299,9 @@ impl<'a> QuotaRef<'a> {
 
     /// Each share that was brought into a period and is still stored, in no stated order.
     pub fn period_shares(self) -> impl Iterator<Item = (&'a str, i128)> {
-        self.state.index().periods().filter_map(move |(_, handle)| {
-            let key = PeriodKey::parse(self.state.keys().get(handle)?)?;
-            let brought = self.state.value_at(handle)?;
+        self.state.index().periods().filter_map(move |(_, key_id)| {
+            let key = PeriodKey::parse(self.state.keys().get(key_id)?)?;
+            let brought = self.state.value_at(key_id)?;
             matches!(key.part, PeriodPart::Share(_)).then_some((key.name, brought))
         })
     }
@@ -467,7 +467,7 @@ impl QuotaMut<'_> {
             .index()
             .reserved(self.replica.state.keys());
         let older = reserved
-            .filter(|(handle, key)| is_known_key(key) && self.replica.value_at(*handle).is_some());
+            .filter(|(key_id, key)| is_known_key(key) && self.replica.value_at(*key_id).is_some());
         // Periods that are not over may depend on earlier configurations.
         let last = self
             .replica
@@ -526,8 +526,8 @@ impl QuotaTransaction<'_, '_> {
         }
         if cost > 0 {
             let mut saved = self.transaction.savepoint();
-            let handle = self.add_to(&rights, -by, &mut saved)?;
-            self.transaction.noted_mut().uses.push((handle, cost));
+            let key_id = self.add_to(&rights, -by, &mut saved)?;
+            self.transaction.noted_mut().uses.push((key_id, cost));
         }
         self.transaction.count_op()
     }

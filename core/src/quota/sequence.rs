@@ -148,8 +148,8 @@ impl<'a> QuotaRef<'a> {
         self.state
             .index()
             .of_sequence(self.state.keys(), name)
-            .filter_map(move |(handle, key)| {
-                let value = u64::try_from(self.state.value_at(handle)?).ok()?;
+            .filter_map(move |(key_id, key)| {
+                let value = u64::try_from(self.state.value_at(key_id)?).ok()?;
                 (value > 0).then_some((key, value))
             })
     }
@@ -165,8 +165,8 @@ impl<'a> QuotaRef<'a> {
     }
 
     /// The name of the sequence to which a counter belongs.
-    pub fn sequence_at(self, handle: KeyId) -> Option<&'a str> {
-        let key = self.state.keys().get(handle).and_then(SequenceKey::parse);
+    pub fn sequence_at(self, key_id: KeyId) -> Option<&'a str> {
+        let key = self.state.keys().get(key_id).and_then(SequenceKey::parse);
         key.map(|key| key.name)
     }
 
@@ -189,8 +189,8 @@ impl<'a> QuotaRef<'a> {
     }
 
     /// The transactions that made a counter's value.
-    fn made_by(self, handle: KeyId) -> VersionVector {
-        let shards = self.state.shards(handle);
+    fn made_by(self, key_id: KeyId) -> VersionVector {
+        let shards = self.state.shards(key_id);
         let each = shards.map(|it| VersionVector::of(it.writer, it.clock));
         each.fold(VersionVector::default(), |all, one| all.joined(&one))
     }
@@ -288,7 +288,7 @@ impl QuotaMut<'_> {
             .unwrap_or_default();
         let mut unsure = Vec::new();
         let mut has_rest = false;
-        for (handle, key) in self
+        for (key_id, key) in self
             .replica
             .state
             .index()
@@ -296,7 +296,7 @@ impl QuotaMut<'_> {
         {
             let value = self
                 .replica
-                .value_at(handle)
+                .value_at(key_id)
                 .and_then(|it| u64::try_from(it).ok());
             let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
                 continue;
@@ -305,14 +305,14 @@ impl QuotaMut<'_> {
                 Piece::Rest(_) => {
                     has_rest = true;
                     if !own.may_give {
-                        unsure.push((Given::Rest, self.read().made_by(handle)));
+                        unsure.push((Given::Rest, self.read().made_by(key_id)));
                     }
                 }
                 Piece::Range { end, .. } => {
                     let next = end.saturating_sub(value);
                     let left = own.ranges.entry(end).or_insert(Left { next, sure: false });
                     if !left.sure {
-                        unsure.push((Given::Range(end), self.read().made_by(handle)));
+                        unsure.push((Given::Range(end), self.read().made_by(key_id)));
                     }
                 }
                 _ => {}

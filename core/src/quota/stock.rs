@@ -85,8 +85,8 @@ impl QuotaMut<'_> {
             return;
         }
         let used = core::mem::take(&mut self.replica.quota.used);
-        for (handle, amount) in used {
-            let key = self.replica.state.keys().get(handle);
+        for (key_id, amount) in used {
+            let key = self.replica.state.keys().get(key_id);
             if let Some((name, stock)) = key.and_then(|key| used_of(key, self.replica.writer())) {
                 take(name, stock, amount);
                 continue;

@@ -93,8 +93,8 @@ impl Rejoin {
     /// Returns the part of a writer's transactions that survives, as adds.
     pub(crate) fn survivors(&self, state: &State, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
-        for handle in state.slots_of(&[writer]) {
-            let slots = state.slots(handle);
+        for key_id in state.slots_of(&[writer]) {
+            let slots = state.slots(key_id);
             let sums = counter::sums(&slots, state.ids());
             let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
@@ -103,7 +103,7 @@ impl Rejoin {
                 let by = rest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
                 rest -= i128::from(by);
                 first = false;
-                survivors.push(self.did(state, handle, Op::Add(by), 0, &slots));
+                survivors.push(self.did(state, key_id, Op::Add(by), 0, &slots));
             }
         }
         survivors
@@ -136,7 +136,7 @@ impl Rejoin {
     pub(crate) fn did(
         &self,
         state: &State,
-        handle: KeyId,
+        key_id: KeyId,
         op: Op,
         clock: u64,
         slots: &[Slot],
@@ -147,7 +147,7 @@ impl Rejoin {
         let cuts =
             cuts.filter_map(|slot| Some((slot.writer(), slot.side.cut.as_ref().filter(own)?)));
         Did {
-            key: state.keys().get(handle).unwrap_or_default().into(),
+            key: state.keys().get(key_id).unwrap_or_default().into(),
             op,
             saw: cuts
                 .map(|(number, cut)| Saw {

@@ -60,11 +60,11 @@ impl MembersMut<'_> {
             return Ok(0);
         }
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
-        for (handle, part) in &parts {
-            let mut slots = self.replica.state.slots(*handle);
+        for (key_id, part) in &parts {
+            let mut slots = self.replica.state.slots(*key_id);
             self.retire_counter(&mut slots, part, &chosen, clock);
-            self.replica.state.put_slots(*handle, slots);
-            self.replica.state.forget_unused(*handle);
+            self.replica.state.put_slots(*key_id, slots);
+            self.replica.state.forget_unused(*key_id);
         }
         self.note_retired(&ready, clock);
         Ok(ready.len())
@@ -113,8 +113,8 @@ impl MembersMut<'_> {
     /// Each counter in which a writer of `ready` has a slot. `chosen` marks the same writers by number.
     fn parts_of(&self, ready: &[u32], chosen: &[bool]) -> Vec<(KeyId, Part)> {
         let state = &self.replica.state;
-        let handles = state.slots_of(ready).into_iter();
-        let parts = handles.map(|handle| (handle, self.part(&state.slots(handle), chosen)));
+        let key_ids = state.slots_of(ready).into_iter();
+        let parts = key_ids.map(|key_id| (key_id, self.part(&state.slots(key_id), chosen)));
         parts.collect()
     }
 
@@ -170,11 +170,11 @@ impl MembersMut<'_> {
 impl Replica {
     /// Adds an amount to a counter as if from a retired writer.
     pub(crate) fn absorb_for_test(&mut self, key: &str, amount: i128) {
-        let handle = self.add(key, 0).unwrap();
-        let mut slots = self.state.slots(handle);
+        let key_id = self.add(key, 0).unwrap();
+        let mut slots = self.state.slots(key_id);
         let clock = self.clock() + 1;
         assert!(self.state.act(clock).take_over(&mut slots, amount));
-        self.state.put_slots(handle, slots);
+        self.state.put_slots(key_id, slots);
         self.membership.made(&mut self.state, clock);
     }
 }

@@ -31,10 +31,10 @@ impl Replica {
             },
             changed.len(),
         );
-        for handle in changed {
-            let row = self.state.plain_own_row(*handle)?;
+        for key_id in changed {
+            let row = self.state.plain_own_row(*key_id)?;
             if row.clock > low {
-                adds.push(self.state.keys().get(*handle)?, *row);
+                adds.push(self.state.keys().get(*key_id)?, *row);
             }
         }
         self.move_mark(mark);

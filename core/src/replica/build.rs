@@ -145,9 +145,9 @@ impl Replica {
                 ops,
                 wanted: keyed.is_wanted(),
             };
-            return (self.last_chunk(&selection, picked.handles, last), None);
+            return (self.last_chunk(&selection, picked.key_ids, last), None);
         }
-        let mut message = self.assemble(&selection, None, picked.handles, &picked.lows);
+        let mut message = self.assemble(&selection, None, picked.key_ids, &picked.lows);
         if only {
             message = self.build_on(message, lows, &self.built_on(since, lows));
         }
@@ -160,19 +160,19 @@ impl Replica {
     fn last_chunk(
         &self,
         selection: &Selection<'_, Vec<u64>>,
-        handles: Vec<u32>,
+        key_ids: Vec<u32>,
         last: LastChunk<'_>,
     ) -> Message {
         let base = self.base_of(&last);
         if last.only {
-            return self.last_of_some(selection, handles, &last, base);
+            return self.last_of_some(selection, key_ids, &last, base);
         }
         // All records, not only those that are new since this scan began.
         let said = Said {
             lows: &base,
             changed: 0,
         };
-        let mut message = self.assemble(selection, Some(said), handles, &base);
+        let mut message = self.assemble(selection, Some(said), key_ids, &base);
         self.membership.tell_horizon(&self.state, &mut message);
         self.put_keyed(&mut message, last.ops);
         message.keyless |= message.is_closed() && !last.wanted;
@@ -203,7 +203,7 @@ impl Replica {
     fn last_of_some(
         &self,
         selection: &Selection<'_, Vec<u64>>,
-        handles: Vec<u32>,
+        key_ids: Vec<u32>,
         last: &LastChunk<'_>,
         mut base: Vec<u64>,
     ) -> Message {
@@ -216,7 +216,7 @@ impl Replica {
             lows: &lows,
             changed: 0,
         };
-        let message = self.assemble(selection, Some(said), handles, &base);
+        let message = self.assemble(selection, Some(said), key_ids, &base);
         self.build_on(message, last.lows, &seen)
     }
 
@@ -269,7 +269,7 @@ impl Replica {
         let selection = Selection::all(lows);
         let picked = self.state.select(&selection, usize::MAX);
         let said = Said { lows, changed: 0 };
-        self.assemble(&selection, Some(said), picked.handles, base)
+        self.assemble(&selection, Some(said), picked.key_ids, base)
     }
 
     /// Puts the selected records of these counters into wire order, and adds membership records. `base` has
@@ -278,13 +278,13 @@ impl Replica {
         &self,
         selection: &Selection<'_, L>,
         said: Option<Said<'_, L>>,
-        mut handles: Vec<u32>,
+        mut key_ids: Vec<u32>,
         base: &L::Like<u64>,
     ) -> Message {
         let mut message = Message::default();
         let mut named = self
             .state
-            .gather(selection, &mut handles, &mut message.delta);
+            .gather(selection, &mut key_ids, &mut message.delta);
         // Before the space has members, a message has no membership records, whatever peers have sent.
         let closed = GUESTS && self.membership.configuration().is_some();
         let said = said.filter(|_| closed);
@@ -294,7 +294,7 @@ impl Replica {
         let table = (base, &named);
         let index = self
             .state
-            .assemble(selection, &handles, &mut message.delta, table, &taken_in);
+            .assemble(selection, &key_ids, &mut message.delta, table, &taken_in);
         if GUESTS {
             self.put_records(&mut message, records.unwrap_or_default(), closed, &index);
         }

@@ -12,8 +12,8 @@ fn replica(id: u8) -> Replica {
 }
 
 fn changed(replica: &Replica, moment: Moment, from: u32) -> Option<Vec<&str>> {
-    let handles = replica.changed_since(moment, from)?;
-    Some(handles.filter_map(|it| replica.key(it)).collect())
+    let key_ids = replica.changed_since(moment, from)?;
+    Some(key_ids.filter_map(|it| replica.key(it)).collect())
 }
 
 #[test]
@@ -75,7 +75,7 @@ impl Dice {
 
 fn values(replica: &Replica) -> BTreeMap<String, i128> {
     let counters = replica.counters();
-    let value = |(handle, key): (_, &str)| Some((key.to_string(), replica.value_at(handle)?));
+    let value = |(key_id, key): (_, &str)| Some((key.to_string(), replica.value_at(key_id)?));
     counters.filter_map(value).collect()
 }
 
@@ -149,7 +149,7 @@ fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
     let born = |all: &[Replica; 3]| {
         let slots = all[0]
             .state
-            .slots(all[0].handle("stays").expect("it exists"));
+            .slots(all[0].key_id("stays").expect("it exists"));
         slots[0].born()
     };
     assert!(born(&all) > 0);
@@ -160,6 +160,6 @@ fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
     let moment = all[0].moment();
     all[0].apply("goes", Op::Delete).expect("delete");
     settle(&mut all);
-    assert_eq!(all[0].handle("goes"), None);
+    assert_eq!(all[0].key_id("goes"), None);
     assert_eq!(changed(&all[0], moment, 0), None);
 }

@@ -45,8 +45,8 @@ impl Replica {
     fn sweep_counters(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
         let mut changed = false;
         for at in 0..self.state.pages().len() {
-            for handle in self.state.odd_counters(at) {
-                let mut slots = self.state.slots(handle);
+            for key_id in self.state.odd_counters(at) {
+                let mut slots = self.state.slots(key_id);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
                     stamp.clock <= kept[stamp.writer as usize]
@@ -60,8 +60,8 @@ impl Replica {
                     counter::normalize(&mut slots);
                     self.state
                         .note_dropped(u64::from(MEMBERS && slots.is_empty()));
-                    self.state.put_slots(handle, slots);
-                    self.state.forget_unused(handle);
+                    self.state.put_slots(key_id, slots);
+                    self.state.forget_unused(key_id);
                 }
                 self.membership.note_waiting(waits);
             }
@@ -84,14 +84,14 @@ impl Replica {
         if GUESTS {
             self.rejoin.note_earlier(&self.state, &self.membership);
         }
-        let mut handles: Vec<KeyId> = self.counters().map(|(handle, _)| handle).collect();
-        handles.extend(Quota::owned(&self.state));
+        let mut key_ids: Vec<KeyId> = self.counters().map(|(key_id, _)| key_id).collect();
+        key_ids.extend(Quota::owned(&self.state));
         self.quota.cleared();
         self.forks.forget_sums();
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();
-        handles
+        key_ids
     }
 }
 

@@ -25,20 +25,20 @@ impl Replica {
         Ok(self.transact(&[(key, op)])?[0])
     }
 
-    /// [Applies](Replica::apply) an operation to the counter with the number `handle`.
+    /// [Applies](Replica::apply) an operation to the counter with this id.
     ///
     /// # Errors
-    /// The errors of [`apply`](Replica::apply), and [`WriteError::UnknownHandle`].
-    pub fn apply_at(&mut self, handle: KeyId, op: Op) -> Result<bool, Error> {
-        if self.state.keys().get(handle).is_none() {
-            return Err(WriteError::UnknownHandle {
-                handle: detail(handle.0),
+    /// The errors of [`apply`](Replica::apply), and [`WriteError::UnknownKeyId`].
+    pub fn apply_at(&mut self, key_id: KeyId, op: Op) -> Result<bool, Error> {
+        if self.state.keys().get(key_id).is_none() {
+            return Err(WriteError::UnknownKeyId {
+                key_id: detail(key_id.0),
             }
             .into());
         }
-        Quota::check_at(&self.state, handle)?;
+        Quota::check_at(&self.state, key_id)?;
         let clock = self.membership.next_clock(&self.state)?;
-        let mut draft = self.state.draft(handle);
+        let mut draft = self.state.draft(key_id);
         let mut did = Dids::default();
         let told = self.step(&mut draft, clock, op, &mut did)?;
         self.commit(clock, &mut draft);
@@ -86,7 +86,7 @@ impl Replica {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
                     for draft in drafts.iter() {
-                        self.state.forget_unused(draft.handle);
+                        self.state.forget_unused(draft.key_id);
                     }
                     return Err(error);
                 }
@@ -95,7 +95,7 @@ impl Replica {
         Ok(told)
     }
 
-    /// Adds to counters, given by their handles, as one transaction, if this writer already has a plain shard
+    /// Adds to counters, given by their ids, as one transaction, if this writer already has a plain shard
     /// of each. Otherwise, or if an add fails, returns false and changes nothing. Then make a
     /// [`Transaction`](Replica::begin), which handles all cases and reports the error.
     ///
@@ -111,12 +111,12 @@ impl Replica {
         else {
             return false;
         };
-        if !adds.iter().all(|(handle, by)| self.is_small(*handle, *by)) {
+        if !adds.iter().all(|(key_id, by)| self.is_small(*key_id, *by)) {
             return false;
         }
         let mut did = Dids::default();
-        for (handle, by) in adds {
-            self.add_small(*handle, *by, clock, &mut did);
+        for (key_id, by) in adds {
+            self.add_small(*key_id, *by, clock, &mut did);
         }
         if !adds.is_empty() {
             self.membership.made(&mut self.state, clock);
@@ -127,18 +127,18 @@ impl Replica {
 
     /// Whether an add only needs an existing plain shard of this writer.
     #[cfg(feature = "members")]
-    fn is_small(&self, handle: KeyId, by: i64) -> bool {
-        self.state.is_small(handle, by) && Quota::check_at(&self.state, handle).is_ok()
+    fn is_small(&self, key_id: KeyId, by: i64) -> bool {
+        self.state.is_small(key_id, by) && Quota::check_at(&self.state, key_id).is_ok()
     }
 
     /// Makes an add that [is small](Self::is_small), and adds it to the journal if there is one.
     #[cfg(feature = "members")]
-    fn add_small(&mut self, handle: KeyId, by: i64, clock: u64, did: &mut Dids) {
-        self.state.add_small(handle, clock, by);
+    fn add_small(&mut self, key_id: KeyId, by: i64, clock: u64, did: &mut Dids) {
+        self.state.add_small(key_id, clock, by);
         if self.membership.keeps_journal() {
             let made = self
                 .rejoin
-                .did(&self.state, handle, Op::Add(by), clock, &[]);
+                .did(&self.state, key_id, Op::Add(by), clock, &[]);
             did.update(|it| it.push(made));
         }
     }
@@ -147,9 +147,9 @@ impl Replica {
     /// adds](crate::MembersMut::set_adds_only) deletes nothing.
     ///
     /// # Errors
-    /// [`WriteError::UnknownHandle`], [`WriteError::ClockExhausted`].
-    pub fn materialize_expiry(&mut self, handle: KeyId) -> Result<bool, Error> {
-        let expiry = self.state.effective_expiry(handle);
+    /// [`WriteError::UnknownKeyId`], [`WriteError::ClockExhausted`].
+    pub fn materialize_expiry(&mut self, key_id: KeyId) -> Result<bool, Error> {
+        let expiry = self.state.effective_expiry(key_id);
         if !self.is_past(expiry) {
             return Ok(false);
         }
@@ -157,11 +157,11 @@ impl Replica {
         if self.adds_only {
             return Ok(false);
         }
-        self.apply_at(handle, Op::Delete)?;
+        self.apply_at(key_id, Op::Delete)?;
         Ok(true)
     }
 
-    /// Makes one operation on a draft of its counter. `drafts` ascend by handle.
+    /// Makes one operation on a draft of its counter. `drafts` ascend by id.
     pub(super) fn step_key(
         &mut self,
         drafts: &mut Vec<Draft>,
@@ -173,8 +173,8 @@ impl Replica {
         #[cfg(feature = "guests")]
         self.check_role(op, &counter::Sum::default())?;
         Quota::check(&self.state, key)?;
-        let handle = match self.state.keys().find(key) {
-            Some(handle) => handle,
+        let key_id = match self.state.keys().find(key) {
+            Some(key_id) => key_id,
             None if op.creates() => self.state.key_id(key)?,
             None => {
                 self.state.keys().check(key)?;
@@ -182,7 +182,7 @@ impl Replica {
                 return Ok(false);
             }
         };
-        let at = self.state.draft_of(drafts, handle);
+        let at = self.state.draft_of(drafts, key_id);
         self.step(&mut drafts[at], clock, op, did)
     }
 
@@ -195,7 +195,7 @@ impl Replica {
         op: Op,
         did: &mut Dids,
     ) -> Result<bool, Error> {
-        let handle = draft.handle;
+        let key_id = draft.key_id;
         let allows = |_sum: &counter::Sum| {
             #[cfg(feature = "guests")]
             self.check_role(op, _sum)?;
@@ -203,7 +203,7 @@ impl Replica {
         };
         self.state.step(draft, clock, op, allows, |op, slots| {
             if self.membership.keeps_journal() {
-                let made = self.rejoin.did(&self.state, handle, op, clock, slots);
+                let made = self.rejoin.did(&self.state, key_id, op, clock, slots);
                 did.update(|it| it.push(made));
             }
         })

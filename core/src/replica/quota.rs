@@ -37,7 +37,7 @@ pub(crate) trait QuotaHooks: Clone + Default {
 
     /// Whether a key is the quota's own.
     #[inline(always)]
-    fn owns(_state: &State, _handle: KeyId) -> bool {
+    fn owns(_state: &State, _key_id: KeyId) -> bool {
         false
     }
 
@@ -55,9 +55,9 @@ pub(crate) trait QuotaHooks: Clone + Default {
         Ok(())
     }
 
-    /// The same of a key that goes by a handle.
+    /// The same of a key that has an id.
     #[inline(always)]
-    fn check_at(_state: &State, _handle: KeyId) -> Result<(), Error> {
+    fn check_at(_state: &State, _key_id: KeyId) -> Result<(), Error> {
         Ok(())
     }
 

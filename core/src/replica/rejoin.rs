@@ -163,20 +163,20 @@ impl RejoinMut<'_> {
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
-            let Ok(handle) = self.replica.state.key_id(&it.key) else {
+            let Ok(key_id) = self.replica.state.key_id(&it.key) else {
                 continue;
             };
-            let at = self.replica.state.draft_of(&mut drafts, handle);
+            let at = self.replica.state.draft_of(&mut drafts, key_id);
             #[cfg(feature = "guests")]
             if self.replica.adds_only && matches!(it.op, Op::Reset | Op::Delete | Op::Set(_)) {
                 continue;
             }
             match self.step_again(&mut drafts[at], clock, it, &mut again) {
                 Some(op) => {
-                    changed(handle);
+                    changed(key_id);
                     ops.push(op);
                 }
-                None if Quota::owns(&self.replica.state, handle) => return None, // all parts of it or none
+                None if Quota::owns(&self.replica.state, key_id) => return None, // all parts of it or none
                 None => {}
             }
         }
@@ -210,7 +210,7 @@ impl RejoinMut<'_> {
         let seen = it.saw.len();
         let cancels = self.cancel_again(draft, clock, it.saw, base);
         let Replica { state, rejoin, .. } = &*self.replica;
-        let made = rejoin.did(state, draft.handle, it.op, clock, &draft.slots);
+        let made = rejoin.did(state, draft.key_id, it.op, clock, &draft.slots);
         again.update(|it| it.push(made));
         Some(AgainOp {
             key: it.key,

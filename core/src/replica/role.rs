@@ -75,9 +75,9 @@ mod tests {
                     Err(ScopeError::BeyondRole.into())
                 );
             }
-            let handle = one.handle("k").unwrap();
+            let key_id = one.key_id("k").unwrap();
             assert_eq!(
-                one.apply_at(handle, op),
+                one.apply_at(key_id, op),
                 Err(ScopeError::BeyondRole.into()),
                 "{op:?}"
             );
@@ -102,10 +102,10 @@ mod tests {
             one.add("k", 1).err(),
             Some(Error::Scope(ScopeError::Expired))
         );
-        let handle = one.handle("k").unwrap();
-        assert_eq!(one.materialize_expiry(handle), Ok(false));
+        let key_id = one.key_id("k").unwrap();
+        assert_eq!(one.materialize_expiry(key_id), Ok(false));
         one.members_mut().set_adds_only(false);
-        assert_eq!(one.materialize_expiry(handle), Ok(true));
+        assert_eq!(one.materialize_expiry(key_id), Ok(true));
         one.members_mut().set_adds_only(true);
         one.add("k", 7).unwrap();
         assert_eq!(one.value("k"), Some(7));

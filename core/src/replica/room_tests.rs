@@ -134,7 +134,7 @@ fn a_start_that_finds_no_place_opens_reads_and_refuses_to_write() {
     assert_eq!(two.apply("k", Op::Delete).map(|_| ()), refused);
     assert_eq!(two.transact(&[("new", Op::Set(1))]).map(|_| ()), refused);
     assert_eq!(two.begin().map(|_| ()), refused);
-    assert_eq!((two.handle("new"), two.clock()), (None, 0));
+    assert_eq!((two.key_id("new"), two.clock()), (None, 0));
     assert_eq!(two.canonical_bytes(), before);
     tells(&two);
     // Known writers go on, and an empty replica takes all of them.
@@ -205,8 +205,8 @@ fn a_full_key_table_refuses_new_keys_and_nothing_else() {
     let gone: alloc::vec::Vec<_> = (0..30)
         .map(|number| one.intern(&format!("gone{number:096}")).expect("room"))
         .collect();
-    for handle in gone {
-        one.release(handle).expect("interned");
+    for key_id in gone {
+        one.release(key_id).expect("interned");
     }
     crate::explore::set_key_bytes_max(&mut one, 100 * 100 + 99);
     assert_eq!(one.key_bytes(), 10_000);

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub struct Transaction<'a> {
     pub(super) replica: &'a mut Replica,
     pub(super) clock: u64,
-    /// Ascending by handle.
+    /// Ascending by id.
     pub(super) drafts: Vec<Draft>,
     did: Dids,
     /// How many operations were made.
@@ -100,8 +100,8 @@ impl Transaction<'_> {
 
     /// The sum of a counter on which an operation was made.
     fn drafted(&self, key: &str) -> Option<Sum> {
-        let handle = self.replica.state.keys().find(key)?;
-        let at = self.drafts.binary_search_by_key(&handle, |it| it.handle);
+        let key_id = self.replica.state.keys().find(key)?;
+        let at = self.drafts.binary_search_by_key(&key_id, |it| it.key_id);
         let slots = &self.drafts[at.ok()?].slots;
         Some(counter::sum(slots, self.replica.state.ids()))
     }
@@ -116,7 +116,7 @@ impl Transaction<'_> {
     pub(super) fn finish(&mut self, changed: &mut Vec<KeyId>) {
         for mut draft in core::mem::take(&mut self.drafts) {
             if draft.changed {
-                changed.push(draft.handle);
+                changed.push(draft.key_id);
             }
             self.replica.commit(self.clock, &mut draft);
         }
@@ -155,13 +155,13 @@ impl Transaction<'_> {
         saved: &mut Savepoint,
     ) -> Result<KeyId, Error> {
         let replica = &mut *self.replica;
-        let handle = replica.state.key_id(key)?;
-        let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
+        let key_id = replica.state.key_id(key)?;
+        let known = self.drafts.binary_search_by_key(&key_id, |it| it.key_id);
         let draft = known.ok().map(|at| self.drafts[at].clone());
-        saved.drafts.push((handle, draft));
-        let at = replica.state.draft_of(&mut self.drafts, handle);
+        saved.drafts.push((key_id, draft));
+        let at = replica.state.draft_of(&mut self.drafts, key_id);
         let done = replica.step(&mut self.drafts[at], self.clock, op, &mut self.did);
-        done.map(|_| handle)
+        done.map(|_| key_id)
     }
 
     /// Counts the operation that the last steps made.
@@ -175,15 +175,15 @@ impl Transaction<'_> {
 
     /// Goes back to a place, as if nothing had been done since.
     pub(crate) fn go_back(&mut self, to: Savepoint) {
-        for (handle, draft) in to.drafts.into_iter().rev() {
-            let Ok(at) = self.drafts.binary_search_by_key(&handle, |it| it.handle) else {
+        for (key_id, draft) in to.drafts.into_iter().rev() {
+            let Ok(at) = self.drafts.binary_search_by_key(&key_id, |it| it.key_id) else {
                 continue;
             };
             match draft {
                 Some(draft) => self.drafts[at] = draft,
                 None => {
                     self.drafts.remove(at);
-                    self.replica.state.forget_unused(handle);
+                    self.replica.state.forget_unused(key_id);
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         for draft in &self.drafts {
-            self.replica.state.forget_unused(draft.handle);
+            self.replica.state.forget_unused(draft.key_id);
         }
     }
 }

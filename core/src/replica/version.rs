@@ -14,17 +14,17 @@ impl Replica {
     ///
     /// It is a hash, and means nothing elsewhere.
     pub fn version(&self, key: &str) -> u64 {
-        let Some(handle) = self.handle(key) else {
+        let Some(key_id) = self.key_id(key) else {
             return 0;
         };
-        let slots = self.state.slots(handle);
+        let slots = self.state.slots(key_id);
         if slots.is_empty() {
             return 0;
         }
         // A sum, because local numbers, by which slots are ordered, may change.
         let hashes = slots.iter().map(|slot| slot_version(&self.state, slot));
         let slots = hashes.fold(0, u64::wrapping_add);
-        fold(slots, u64::from(self.value_at(handle).is_some())).max(1)
+        fold(slots, u64::from(self.value_at(key_id).is_some())).max(1)
     }
 }
 

@@ -67,7 +67,7 @@ impl<I: KeyIndex> State<I> {
         budget: usize,
     ) -> Picked<L::Like<u64>> {
         let mut picked = Picked {
-            handles: Vec::new(),
+            key_ids: Vec::new(),
             lows: selection.lows.like(self.clocks.len(), NOTHING),
             bytes: 0,
             stopped: END,
@@ -108,7 +108,7 @@ impl<I: KeyIndex> State<I> {
                 picked.lows.set(writer, low);
             }
             for bit in bits(slots) {
-                picked.handles.push((at * PAGE) as u32 + bit);
+                picked.key_ids.push((at * PAGE) as u32 + bit);
             }
             if picked.stopped != END {
                 break;
@@ -119,8 +119,8 @@ impl<I: KeyIndex> State<I> {
     }
 
     pub(crate) fn key_of(&self, page: usize, bit: u32) -> &str {
-        let handle = KeyId((page * PAGE) as u32 + bit);
-        self.keys.get(handle).unwrap_or_default()
+        let key_id = KeyId((page * PAGE) as u32 + bit);
+        self.keys.get(key_id).unwrap_or_default()
     }
 
     /// Appends the keys of these counters to a delta, in the order of the wire. It also appends the
@@ -131,15 +131,15 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn gather<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
-        handles: &mut [u32],
+        key_ids: &mut [u32],
         delta: &mut Delta,
     ) -> L::Like<u64> {
-        let key = |handle: u32| self.keys.get(KeyId(handle)).unwrap_or_default();
-        sort_by_text(handles, &key);
+        let key = |key_id: u32| self.keys.get(KeyId(key_id)).unwrap_or_default();
+        sort_by_text(key_ids, &key);
         let mut named = selection.lows.like(self.clocks.len(), NOTHING);
-        for (at, handle) in handles.iter().enumerate() {
-            delta.keys.push(key(*handle));
-            self.assemble_sides(selection, at as u32, KeyId(*handle), delta, &mut named);
+        for (at, key_id) in key_ids.iter().enumerate() {
+            delta.keys.push(key(*key_id));
+            self.assemble_sides(selection, at as u32, KeyId(*key_id), delta, &mut named);
         }
         named
     }
@@ -152,7 +152,7 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn assemble<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
-        handles: &[u32],
+        key_ids: &[u32],
         delta: &mut Delta,
         (lows, named): (&L::Like<u64>, &L::Like<u64>),
         also: &dyn Fn(u32) -> bool,
@@ -169,10 +169,10 @@ impl<I: KeyIndex> State<I> {
             side.renumber(|number| index.at(number));
         }
         let mut hints = selection.lows.like(writers, 0u32);
-        for chunk in handles.chunks(PAGE) {
+        for chunk in key_ids.chunks(PAGE) {
             let mut out = Vec::new();
-            for (nth, handle) in chunk.iter().enumerate() {
-                let (page_at, bit) = place(KeyId(*handle));
+            for (nth, key_id) in chunk.iter().enumerate() {
+                let (page_at, bit) = place(KeyId(*key_id));
                 for column in self.pages[page_at].columns() {
                     let number = column.writer;
                     if !selection.has(page_at, column.writer) {
@@ -244,11 +244,11 @@ impl<I: KeyIndex> State<I> {
         &self,
         selection: &Selection<'_, L>,
         key: u32,
-        handle: KeyId,
+        key_id: KeyId,
         delta: &mut Delta,
         named: &mut L::Like<u64>,
     ) {
-        let (page_at, bit) = place(handle);
+        let (page_at, bit) = place(key_id);
         let sides = self.pages[page_at].sides(bit);
         // The delta's writers ascend by their ids.
         let id = |at: u32| self.ids[sides[at as usize].writer as usize];
@@ -284,7 +284,7 @@ impl<I: KeyIndex> State<I> {
 /// The result of [`State::select`].
 pub(crate) struct Picked<L> {
     /// The counters, ascending by page and slot.
-    pub(crate) handles: Vec<u32>,
+    pub(crate) key_ids: Vec<u32>,
     /// The low clocks of the writers that have selected shards, by local number. The other writers have
     /// [`NOTHING`].
     pub(crate) lows: L,

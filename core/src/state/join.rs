@@ -86,12 +86,12 @@ impl<'a> Found<'a> {
     /// Notes a record that was installed although its clock was covered. If several such records of one
     /// writer follow each other, it notes the first one.
     #[cold]
-    fn late(&mut self, handle: KeyId, writer: u32, clock: u64) {
+    fn late(&mut self, key_id: KeyId, writer: u32, clock: u64) {
         // Where forks are not detected, no clock counts as covered before.
         let again = self.forks.last().is_some_and(|last| last.1 == writer);
         if !again {
             self.forks
-                .update(|it| it.push((handle, writer, clock, None)));
+                .update(|it| it.push((key_id, writer, clock, None)));
         }
     }
 
@@ -134,12 +134,12 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn normalize(&mut self, mut odd: Vec<u32>, changed: &mut dyn FnMut(KeyId)) {
         sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
-        for handle in &odd {
-            let handle = KeyId(*handle);
-            let mut slots = self.slots(handle);
+        for key_id in &odd {
+            let key_id = KeyId(*key_id);
+            let mut slots = self.slots(key_id);
             counter::normalize(&mut slots);
-            self.put_slots(handle, slots);
-            changed(handle);
+            self.put_slots(key_id, slots);
+            changed(key_id);
         }
     }
 
@@ -189,7 +189,7 @@ impl<I: KeyIndex> State<I> {
                 hint: 0,
             });
         }
-        let mut handles = [KeyId(0); PAGE];
+        let mut key_ids = [KeyId(0); PAGE];
         let mut expected = KeyId(0);
         let mut sides = delta.sides.iter().peekable();
         for (at, columns) in delta.pages.iter().enumerate() {
@@ -214,21 +214,21 @@ impl<I: KeyIndex> State<I> {
             }
             let keys = delta.keys.page(at);
             let count = keys.len();
-            for (handle, key) in handles.iter_mut().zip(keys) {
-                *handle = self.keys.find_or_take(key)?;
-                expected = KeyId(handle.0 + 1);
+            for (key_id, key) in key_ids.iter_mut().zip(keys) {
+                *key_id = self.keys.find_or_take(key)?;
+                expected = KeyId(key_id.0 + 1);
             }
             // Which of them have no more than rows, in the delta and here.
             let mut plain = 0u64;
-            for (nth, &handle) in handles[..count].iter().enumerate() {
-                let (page_at, bit) = place(handle);
+            for (nth, &key_id) in key_ids[..count].iter().enumerate() {
+                let (page_at, bit) = place(key_id);
                 if odd >> nth & 1 == 1 || self.page_mut(page_at).is_odd(bit) {
                     let at = (at, nth as u32);
                     self.join_odd(
                         (delta, judged.collects),
                         columns,
                         at,
-                        handle,
+                        key_id,
                         &writers,
                         found,
                     );
@@ -236,10 +236,10 @@ impl<I: KeyIndex> State<I> {
                     plain |= 1 << nth;
                 }
             }
-            self.join_scattered(&handles[..count], plain, columns, &writers, found);
+            self.join_scattered(&key_ids[..count], plain, columns, &writers, found);
             if judged.collects {
-                for &handle in &handles[..count] {
-                    self.forget_unused(handle); // Collected records are not installed.
+                for &key_id in &key_ids[..count] {
+                    self.forget_unused(key_id); // Collected records are not installed.
                 }
             }
         }
@@ -279,7 +279,7 @@ impl<I: KeyIndex> State<I> {
     /// Joins the rows of those of 64 counters that are `plain`. Their keys may lie anywhere here.
     fn join_scattered(
         &mut self,
-        handles: &[KeyId],
+        key_ids: &[KeyId],
         plain: u64,
         columns: &[Column],
         writers: &[Known],
@@ -292,8 +292,8 @@ impl<I: KeyIndex> State<I> {
                 lanes.push((column.present, column.rows.iter(), known));
             }
         }
-        for (nth, &handle) in handles.iter().enumerate() {
-            let (page_at, bit) = place(handle);
+        for (nth, &key_id) in key_ids.iter().enumerate() {
+            let (page_at, bit) = place(key_id);
             let page = self.page_mut(page_at);
             let is_plain = plain >> nth & 1 == 1;
             let mut changed = 0;
@@ -303,12 +303,12 @@ impl<I: KeyIndex> State<I> {
                     && is_plain
                 {
                     let ours = page.column_mut(known.number, &mut known.hint);
-                    changed |= join_row(ours, handle, bit, *row, *known, found);
+                    changed |= join_row(ours, key_id, bit, *row, *known, found);
                 }
             }
             if changed != 0 {
                 self.touch(page_at, 1 << bit);
-                (found.changed)(handle);
+                (found.changed)(key_id);
             }
         }
     }
@@ -321,11 +321,11 @@ impl<I: KeyIndex> State<I> {
         (delta, collects): (&Delta, bool),
         columns: &[Column],
         at: (usize, u32),
-        handle: KeyId,
+        key_id: KeyId,
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let (page_at, bit) = place(handle);
+        let (page_at, bit) = place(key_id);
         let mut slots = self.page_mut(page_at).slots(bit);
         let key = (at.0 * PAGE) as u32 + at.1;
         let mut changed = false;
@@ -355,7 +355,7 @@ impl<I: KeyIndex> State<I> {
                     }
                     if row.clock == ours.row.clock {
                         let totals = [ours.total(), theirs.total()];
-                        found.forked((handle, number, row.clock, Some(totals)));
+                        found.forked((key_id, number, row.clock, Some(totals)));
                     }
                     if order == Ordering::Greater {
                         ours.set_shard(row.clock, theirs.total(), theirs.extra());
@@ -365,12 +365,12 @@ impl<I: KeyIndex> State<I> {
             changed = true;
             found.installed += 1;
             if row.clock <= late_to {
-                found.late(handle, number, row.clock);
+                found.late(key_id, number, row.clock);
             }
         }
         if changed {
-            self.put_slots(handle, slots);
-            found.odd.push(handle.0);
+            self.put_slots(key_id, slots);
+            found.odd.push(key_id.0);
         }
     }
 
@@ -386,10 +386,10 @@ impl<I: KeyIndex> State<I> {
         let Known {
             number, skip_to, ..
         } = writers[side.writer as usize];
-        let Some(handle) = self.keys.find(delta.keys.get(*key as usize)) else {
+        let Some(key_id) = self.keys.find(delta.keys.get(*key as usize)) else {
             return;
         };
-        let (page_at, at) = place(handle);
+        let (page_at, at) = place(key_id);
         let Some(page) = self.pages.get(page_at) else {
             return;
         };
@@ -419,7 +419,7 @@ impl<I: KeyIndex> State<I> {
                 slot.side.cut = Some(cut);
                 changed = true;
                 if late {
-                    found.late(handle, cut.by.writer, cut.by.clock);
+                    found.late(key_id, cut.by.writer, cut.by.clock);
                 }
             }
         }
@@ -435,7 +435,7 @@ impl<I: KeyIndex> State<I> {
                 slot.side.lift = Some(lift);
                 changed = true;
                 if late {
-                    found.late(handle, by.writer, by.clock);
+                    found.late(key_id, by.writer, by.clock);
                 }
             }
         }
@@ -455,9 +455,9 @@ impl<I: KeyIndex> State<I> {
             changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
         }
         if changed {
-            self.put_slots(handle, slots);
+            self.put_slots(key_id, slots);
             found.installed += 1;
-            found.odd.push(handle.0);
+            found.odd.push(key_id.0);
         }
     }
 }
@@ -467,7 +467,7 @@ impl<I: KeyIndex> State<I> {
 #[inline]
 fn join_row(
     column: &mut Column,
-    handle: KeyId,
+    key_id: KeyId,
     bit: u32,
     theirs: Row,
     known: Known,
@@ -478,12 +478,12 @@ fn join_row(
         Joined::Installed => {
             found.installed += 1;
             if theirs.clock <= known.late_to {
-                found.late(handle, column.writer, theirs.clock);
+                found.late(key_id, column.writer, theirs.clock);
             }
         }
         Joined::Forked { ours } => {
             let totals = [i128::from(ours.total), i128::from(theirs.total)];
-            let fork = (handle, column.writer, theirs.clock, Some(totals));
+            let fork = (key_id, column.writer, theirs.clock, Some(totals));
             found.forked(fork);
         }
     }
@@ -555,8 +555,8 @@ fn join_unlike(
 ) -> u64 {
     let mut changed = 0;
     for (bit, row) in theirs.iter() {
-        let handle = KeyId(first.0 + bit);
-        changed |= join_row(ours, handle, bit, *row, known, found) << bit;
+        let key_id = KeyId(first.0 + bit);
+        changed |= join_row(ours, key_id, bit, *row, known, found) << bit;
     }
     changed
 }

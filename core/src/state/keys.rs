@@ -68,9 +68,9 @@ struct Span {
 /// An index by which a layer above finds keys. The key table keeps the index in step with its keys.
 pub(crate) trait KeyIndex: Clone + Default {
     /// A key was added under this number.
-    fn added(&mut self, key: &str, handle: KeyId);
+    fn added(&mut self, key: &str, key_id: KeyId);
     /// A key is about to be removed.
-    fn removed(&mut self, key: &str, handle: KeyId);
+    fn removed(&mut self, key: &str, key_id: KeyId);
 }
 
 /// No index.
@@ -143,8 +143,8 @@ impl<I: KeyIndex> Keys<I> {
     }
 
     #[inline]
-    fn text_of<'a>(text: &'a str, spans: &[Span], handle: u32) -> &'a str {
-        let span = spans[handle as usize];
+    fn text_of<'a>(text: &'a str, spans: &[Span], key_id: u32) -> &'a str {
+        let span = spans[key_id as usize];
         &text[span.start as usize..][..span.len as usize]
     }
 
@@ -152,13 +152,13 @@ impl<I: KeyIndex> Keys<I> {
     pub(crate) fn find(&self, key: &str) -> Option<KeyId> {
         let hash = Keys::<I>::hash(&self.seed, key);
         self.table
-            .find(hash, |&handle| {
-                let span = self.spans[handle as usize];
+            .find(hash, |&key_id| {
+                let span = self.spans[key_id as usize];
                 let text = self.text.as_bytes().get(span.start as usize..);
                 span.len as usize == key.len()
                     && text.is_some_and(|text| text.starts_with(key.as_bytes()))
             })
-            .map(|&handle| KeyId(handle))
+            .map(|&key_id| KeyId(key_id))
     }
 
     /// Whether the keys from `first` on are these, in this order. `text` is the given keys joined. `ends` has
@@ -201,8 +201,8 @@ impl<I: KeyIndex> Keys<I> {
 
     /// Returns the number of `key`. A key without a number receives one.
     pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<KeyId, Error> {
-        if let Some(handle) = self.find(key) {
-            return Ok(handle);
+        if let Some(key_id) = self.find(key) {
+            return Ok(key_id);
         }
         self.room_for(key.len())?;
         self.insert(key)
@@ -211,7 +211,7 @@ impl<I: KeyIndex> Keys<I> {
     /// The same for a key that came with others, whose total size was checked before.
     pub(crate) fn find_or_take(&mut self, key: &str) -> Result<KeyId, Error> {
         match self.find(key) {
-            Some(handle) => Ok(handle),
+            Some(key_id) => Ok(key_id),
             None => self.insert(key),
         }
     }
@@ -230,17 +230,17 @@ impl<I: KeyIndex> Keys<I> {
             len: key.len() as u16, // at most KEY_BYTES_MAX
             pins: 0,
         };
-        let handle = match self.free.pop() {
-            Some(handle) => {
-                self.spans[handle as usize] = span;
-                handle
+        let key_id = match self.free.pop() {
+            Some(key_id) => {
+                self.spans[key_id as usize] = span;
+                key_id
             }
             None => {
                 self.spans.push(span);
                 (self.spans.len() - 1) as u32
             }
         };
-        self.index.added(key, KeyId(handle));
+        self.index.added(key, KeyId(key_id));
         let Keys {
             table,
             spans,
@@ -248,10 +248,10 @@ impl<I: KeyIndex> Keys<I> {
             seed,
             ..
         } = self;
-        table.insert_unique(Keys::<I>::hash(seed, key), handle, |&other| {
+        table.insert_unique(Keys::<I>::hash(seed, key), key_id, |&other| {
             Keys::<I>::hash(seed, Keys::<I>::text_of(text, spans, other))
         });
-        Ok(KeyId(handle))
+        Ok(KeyId(key_id))
     }
 
     /// Checks that there is room for so many bytes of new keys.
@@ -311,50 +311,50 @@ impl<I: KeyIndex> Keys<I> {
 
     /// Returns the key of a number, `None` if the number is free.
     #[inline]
-    pub(crate) fn get(&self, handle: KeyId) -> Option<&str> {
-        let live = self.spans.get(handle.0 as usize)?.len > 0;
-        live.then(|| Keys::<I>::text_of(&self.text, &self.spans, handle.0))
+    pub(crate) fn get(&self, key_id: KeyId) -> Option<&str> {
+        let live = self.spans.get(key_id.0 as usize)?.len > 0;
+        live.then(|| Keys::<I>::text_of(&self.text, &self.spans, key_id.0))
     }
 
-    pub(crate) fn pin(&mut self, handle: KeyId) {
-        let pins = &mut self.spans[handle.0 as usize].pins;
+    pub(crate) fn pin(&mut self, key_id: KeyId) {
+        let pins = &mut self.spans[key_id.0 as usize].pins;
         *pins = pins.saturating_add(1);
     }
 
-    pub(crate) fn is_pinned(&self, handle: KeyId) -> bool {
+    pub(crate) fn is_pinned(&self, key_id: KeyId) -> bool {
         self.spans
-            .get(handle.0 as usize)
+            .get(key_id.0 as usize)
             .is_some_and(|span| span.pins > 0)
     }
 
     /// Removes one pin. Returns whether it was the last one.
-    pub(crate) fn unpin(&mut self, handle: KeyId) -> Result<bool, Error> {
-        match self.spans.get_mut(handle.0 as usize) {
+    pub(crate) fn unpin(&mut self, key_id: KeyId) -> Result<bool, Error> {
+        match self.spans.get_mut(key_id.0 as usize) {
             Some(span) if span.pins > 0 => {
                 if span.pins < u16::MAX {
                     span.pins -= 1;
                 }
                 Ok(span.pins == 0)
             }
-            _ => Err(WriteError::UnknownHandle {
-                handle: detail(handle.0),
+            _ => Err(WriteError::UnknownKeyId {
+                key_id: detail(key_id.0),
             }
             .into()),
         }
     }
 
     /// Removes a key. Another key may receive its number.
-    pub(crate) fn remove(&mut self, handle: KeyId) {
-        let Some(key) = self.get(handle) else { return };
+    pub(crate) fn remove(&mut self, key_id: KeyId) {
+        let Some(key) = self.get(key_id) else { return };
         let hash = Keys::<I>::hash(&self.seed, key);
         let bytes = key.len();
-        let key = Keys::<I>::text_of(&self.text, &self.spans, handle.0);
-        self.index.removed(key, handle);
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
+        let key = Keys::<I>::text_of(&self.text, &self.spans, key_id.0);
+        self.index.removed(key, key_id);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == key_id.0) {
             entry.remove();
         }
-        self.spans[handle.0 as usize].len = 0;
-        self.free.push(handle.0);
+        self.spans[key_id.0 as usize].len = 0;
+        self.free.push(key_id.0);
         self.garbage_bytes += bytes;
         if self.garbage_bytes > 4096 && self.garbage_bytes > self.text.len() / 2 {
             self.compact();

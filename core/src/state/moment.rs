@@ -45,8 +45,8 @@ impl<I: KeyIndex> State<I> {
             next = at + 1;
             Some((at, slots))
         });
-        let handles = pages
+        let key_ids = pages
             .flat_map(|(at, slots)| bits(slots).map(move |bit| KeyId((at * PAGE) as u32 + bit)));
-        Some(handles.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
+        Some(key_ids.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
     }
 }

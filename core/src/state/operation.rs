@@ -45,27 +45,27 @@ impl Op {
 /// A counter of a transaction that is being made.
 #[derive(Clone)]
 pub(crate) struct Draft {
-    pub(crate) handle: KeyId,
+    pub(crate) key_id: KeyId,
     pub(crate) slots: Vec<Slot>,
     pub(crate) changed: bool,
 }
 
 impl<I: KeyIndex> State<I> {
     /// Returns the place of a counter's draft. Creates the draft if there is none.
-    pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: KeyId) -> usize {
-        match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
+    pub(crate) fn draft_of(&self, drafts: &mut Vec<Draft>, key_id: KeyId) -> usize {
+        match drafts.binary_search_by_key(&key_id, |draft| draft.key_id) {
             Ok(at) => at,
             Err(at) => {
-                drafts.insert(at, self.draft(handle));
+                drafts.insert(at, self.draft(key_id));
                 at
             }
         }
     }
 
-    pub(crate) fn draft(&self, handle: KeyId) -> Draft {
+    pub(crate) fn draft(&self, key_id: KeyId) -> Draft {
         Draft {
-            handle,
-            slots: self.slots(handle),
+            key_id,
+            slots: self.slots(key_id),
             changed: false,
         }
     }
@@ -125,7 +125,7 @@ impl<I: KeyIndex> State<I> {
         if draft.changed {
             let mut slots = core::mem::take(&mut draft.slots);
             counter::normalize(&mut slots);
-            self.put_slots(draft.handle, slots);
+            self.put_slots(draft.key_id, slots);
         }
         draft.changed
     }
@@ -136,8 +136,8 @@ impl<I: KeyIndex> State<I> {
     /// is the commonest write. Returns false, with nothing changed, if the counter is another one, or if the
     /// clock or the total has no room.
     #[inline(always)]
-    pub(crate) fn add_again(&mut self, handle: KeyId, by: i64) -> bool {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn add_again(&mut self, key_id: KeyId, by: i64) -> bool {
+        let (page_at, bit) = place(key_id);
         let Some(page) = self.pages.get_mut(page_at) else {
             return false;
         };
@@ -167,8 +167,8 @@ impl<I: KeyIndex> State<I> {
     /// [`WriteError::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added
     /// nothing.
     #[inline(always)]
-    pub(crate) fn add_first(&mut self, handle: KeyId, clock: u64, by: i64) -> Result<bool, Error> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn add_first(&mut self, key_id: KeyId, clock: u64, by: i64) -> Result<bool, Error> {
+        let (page_at, bit) = place(key_id);
         let page = self.page_mut(page_at);
         if page.is_odd(bit) {
             return Ok(false);
@@ -183,8 +183,8 @@ impl<I: KeyIndex> State<I> {
 
     /// Makes an add that [is small](State::is_small), of a transaction with this clock.
     #[cfg(feature = "members")]
-    pub(crate) fn add_small(&mut self, handle: KeyId, clock: u64, by: i64) {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn add_small(&mut self, key_id: KeyId, clock: u64, by: i64) {
+        let (page_at, bit) = place(key_id);
         let own = &mut self.pages[page_at].own;
         if let Some(row) = own.get(bit) {
             let total = row.total + by; // Both are small.
@@ -201,13 +201,13 @@ impl<I: KeyIndex> State<I> {
     /// life. `sure` tells whether the caller knows that when the begin of the life is stable.
     pub(crate) fn withdraw(
         &mut self,
-        handle: KeyId,
+        key_id: KeyId,
         writer: u32,
         withdrawal: Withdrawal,
         sure: bool,
     ) -> bool {
         let at = withdrawal.clock;
-        let mut slots = self.slots(handle);
+        let mut slots = self.slots(key_id);
         let Ok(found) = counter::find(&slots, writer) else {
             return false;
         };
@@ -224,7 +224,7 @@ impl<I: KeyIndex> State<I> {
             return false;
         }
         slot.side.withdraw(withdrawal, &|_, _| false);
-        self.put_slots(handle, slots);
+        self.put_slots(key_id, slots);
         true
     }
 }

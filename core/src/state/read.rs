@@ -24,8 +24,8 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The value of the counter with this number, as [`value`](State::value).
-    pub(crate) fn value_at(&self, handle: KeyId) -> Option<i128> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn value_at(&self, key_id: KeyId) -> Option<i128> {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at)?;
         if page.is_odd(bit) {
             return self.odd_value(page, bit);
@@ -48,8 +48,8 @@ impl<I: KeyIndex> State<I> {
 
     /// When the counter expires or expired, in milliseconds since 1970, whatever the time is. `None` if it is
     /// absent or does not expire.
-    pub(crate) fn effective_expiry(&self, handle: KeyId) -> Option<u64> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn effective_expiry(&self, key_id: KeyId) -> Option<u64> {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at)?;
         if !page.is_odd(bit) {
             return None;
@@ -75,7 +75,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// An upper bound of the keys' numbers: all are below it.
-    pub(crate) fn handles_end(&self) -> u32 {
+    pub(crate) fn key_ids_end(&self) -> u32 {
         (self.pages.len() * PAGE) as u32
     }
 
@@ -93,15 +93,15 @@ impl<I: KeyIndex> State<I> {
 
     /// Returns the shards of one counter, ascending by writer. A retired writer's shards are part of its
     /// successor's.
-    pub(crate) fn shards(&self, handle: KeyId) -> impl Iterator<Item = Shard> {
+    pub(crate) fn shards(&self, key_id: KeyId) -> impl Iterator<Item = Shard> {
         let mut shards = Vec::new();
-        self.each_shard(handle, &mut |shard| shards.push(shard));
+        self.each_shard(key_id, &mut |shard| shards.push(shard));
         shards.into_iter()
     }
 
     /// Calls `take` with each of the [`shards`](State::shards) of one counter.
-    pub(crate) fn each_shard(&self, handle: KeyId, take: &mut dyn FnMut(Shard)) {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn each_shard(&self, key_id: KeyId, take: &mut dyn FnMut(Shard)) {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(bit));
         let sums = counter::sums(&slots, &self.ids);
@@ -202,9 +202,9 @@ impl<I: KeyIndex> State<I> {
     /// Whether this writer has a plain shard of the counter that cannot overflow. A transaction may add the
     /// amount as often as its bound allows.
     #[cfg(feature = "members")]
-    pub(crate) fn is_small(&self, handle: KeyId, by: i64) -> bool {
+    pub(crate) fn is_small(&self, key_id: KeyId, by: i64) -> bool {
         const HALF: u64 = i64::MAX as u64 / 2;
-        let row = self.plain_own_row(handle);
+        let row = self.plain_own_row(key_id);
         row.is_some_and(|row| row.total.unsigned_abs() <= HALF)
             && by.unsigned_abs() <= HALF / TRANSACTION_OPS_MAX as u64
     }
@@ -288,24 +288,24 @@ impl<I: KeyIndex> State<I> {
 
     /// The row of one writer in one counter.
     #[cfg(feature = "members")]
-    pub(crate) fn row(&self, handle: KeyId, number: u32) -> Option<&Row> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn row(&self, key_id: KeyId, number: u32) -> Option<&Row> {
+        let (page_at, bit) = place(key_id);
         self.pages.get(page_at)?.column(number)?.get(bit)
     }
 
     /// The own writer's row of a counter, if no slot of the counter has more than a row.
     #[cfg(feature = "members")]
     #[inline]
-    pub(crate) fn plain_own_row(&self, handle: KeyId) -> Option<&Row> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn plain_own_row(&self, key_id: KeyId) -> Option<&Row> {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at)?;
         page.own.get(bit).filter(|_| !page.is_odd(bit))
     }
 
     /// Whether any writer has a slot in the counter.
     #[inline]
-    pub(crate) fn has_slots(&self, handle: KeyId) -> bool {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn has_slots(&self, key_id: KeyId) -> bool {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at);
         page.is_some_and(|page| page.rows(bit).next().is_some())
     }
@@ -338,17 +338,17 @@ impl<I: KeyIndex> State<I> {
 
     /// Returns the counters in which one of these writers has a slot.
     pub(crate) fn slots_of(&self, writers: &[u32]) -> Vec<KeyId> {
-        let mut handles = Vec::new();
+        let mut key_ids = Vec::new();
         for (at, page) in self.pages.iter().enumerate() {
             let columns = writers.iter().filter_map(|writer| page.column(*writer));
             let present = columns.fold(0, |set, column| set | column.present);
-            handles.extend(bits(present).map(|bit| KeyId((at * PAGE) as u32 + bit)));
+            key_ids.extend(bits(present).map(|bit| KeyId((at * PAGE) as u32 + bit)));
         }
-        handles
+        key_ids
     }
 
-    pub(crate) fn slots(&self, handle: KeyId) -> Vec<Slot> {
-        let (page_at, bit) = place(handle);
+    pub(crate) fn slots(&self, key_id: KeyId) -> Vec<Slot> {
+        let (page_at, bit) = place(key_id);
         let page = self.pages.get(page_at);
         page.map_or(Vec::new(), |page| page.slots(bit))
     }

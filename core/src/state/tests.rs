@@ -286,16 +286,16 @@ fn keys_and_their_ids_are_one_to_one() {
             match model.get(&key).copied() {
                 None => {
                     assert_eq!(here.keys.find(&key), None);
-                    let handle = here.keys.find_or_insert(&key).unwrap();
-                    here.keys.pin(handle);
-                    model.insert(key, handle);
+                    let key_id = here.keys.find_or_insert(&key).unwrap();
+                    here.keys.pin(key_id);
+                    model.insert(key, key_id);
                 }
-                Some(handle) if random.chance(70) => {
-                    assert_eq!(here.keys.unpin(handle), Ok(true));
-                    here.forget_unused(handle);
+                Some(key_id) if random.chance(70) => {
+                    assert_eq!(here.keys.unpin(key_id), Ok(true));
+                    here.forget_unused(key_id);
                     model.remove(&key);
                 }
-                Some(handle) => assert_eq!(here.keys.find_or_insert(&key), Ok(handle)),
+                Some(key_id) => assert_eq!(here.keys.find_or_insert(&key), Ok(key_id)),
             }
             if random.chance(2) {
                 here.shrink();
@@ -305,9 +305,9 @@ fn keys_and_their_ids_are_one_to_one() {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), model.len());
-        for (key, handle) in &model {
-            assert_eq!(here.keys.find(key), Some(*handle));
-            assert_eq!(here.keys.get(*handle), Some(key.as_str()));
+        for (key, key_id) in &model {
+            assert_eq!(here.keys.find(key), Some(*key_id));
+            assert_eq!(here.keys.get(*key_id), Some(key.as_str()));
         }
         let bytes: usize = model.keys().map(String::len).sum();
         assert_eq!(here.keys.bytes(), bytes as u64);

@@ -318,7 +318,7 @@ impl SyncMachine {
         let mut state = replica.delta(&VersionVector::default());
         replica.membership.tell_memory(&mut state, RETURNS_SENT_MAX);
         let changes = &mut self.changed;
-        let mut changed = |handle| changes.push(handle);
+        let mut changed = |key_id| changes.push(key_id);
         // This state has all transactions of the present writer.
         let journal = match replica
             .rejoin_mut()

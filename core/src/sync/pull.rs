@@ -500,7 +500,7 @@ impl SyncMachine {
             replica.state.raised_by(&last.delta)
         };
         let changes = &mut self.changed;
-        let mut changed = |handle| changes.push(handle);
+        let mut changed = |key_id| changes.push(key_id);
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {

@@ -304,7 +304,7 @@ impl SyncMachine {
         };
         let new = self.new_of(replica, from, message);
         let changes = &mut self.changed;
-        let mut changed = |handle| changes.push(handle);
+        let mut changed = |key_id| changes.push(key_id);
         let live = origin(message);
         match replica.merge_with(message, live, &mut changed) {
             Ok(merged) => {

@@ -79,7 +79,7 @@ fn a_transaction_is_whole_or_not_at_all() {
         }))
     );
     assert_eq!((a.canonical_bytes(), a.clock()), before);
-    assert_eq!(a.handle("new"), None);
+    assert_eq!(a.key_id("new"), None);
     let told = a.transact(&[
         ("from", Op::Add(-3)),
         ("to", Op::Add(3)),
@@ -101,15 +101,15 @@ fn an_expired_counter_begins_a_new_life() {
     a.add("k", 5).unwrap();
     assert_eq!(a.apply("k", Op::Expire(1_000)), Ok(true));
     send(&a, &mut b);
-    let handle = b.handle("k").unwrap();
-    assert_eq!((b.value("k"), b.expiry_at(handle)), (Some(5), Some(1_000)));
+    let key_id = b.key_id("k").unwrap();
+    assert_eq!((b.value("k"), b.expiry_at(key_id)), (Some(5), Some(1_000)));
     b.set_time(1_000);
     assert_eq!(
-        (b.value("k"), b.expiry_at(handle), b.len()),
+        (b.value("k"), b.expiry_at(key_id), b.len()),
         (None, None, 0)
     );
     b.add("k", 2).unwrap();
-    assert_eq!((b.value("k"), b.expiry_at(handle)), (Some(2), None));
+    assert_eq!((b.value("k"), b.expiry_at(key_id)), (Some(2), None));
     a.add("k", 1).unwrap(); // its clock is behind
     send(&a, &mut b);
     send(&b, &mut a);

@@ -164,13 +164,13 @@ fn strict(bytes: &[u8]) {
         replica.add("k", 1).unwrap();
         let _ = replica.merge(&message);
         let _ = replica.merge(&message);
-        for (handle, key) in replica
+        for (key_id, key) in replica
             .counters()
             .map(|(h, k)| (h, k.to_string()))
             .collect::<Vec<_>>()
         {
-            let _ = (replica.value_at(handle), replica.expiry_at(handle));
-            let _ = replica.shards(handle).count();
+            let _ = (replica.value_at(key_id), replica.expiry_at(key_id));
+            let _ = replica.shards(key_id).count();
             let _ = replica.transact(&[
                 (&key, Op::Expire(5)),
                 (&key, Op::Add(1)),

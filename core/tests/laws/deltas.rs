@@ -70,8 +70,8 @@ fn a_delta_is_what_the_other_lacks() {
         let mut other = replicas[1].clone();
         let missing = |replica: &Replica| {
             let held = replicas[1].vector();
-            let new = |(handle, _)| {
-                let shards = replica.shards(handle);
+            let new = |(key_id, _)| {
+                let shards = replica.shards(key_id);
                 shards.filter(|s| s.clock > held.get(&s.writer)).count()
             };
             replica.counters().map(new).sum::<usize>()

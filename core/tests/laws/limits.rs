@@ -16,14 +16,14 @@ fn overflow_is_refused_and_changes_nothing() {
         let mut replica = replica(1);
         let mut mark = Mark::default();
         let mut model = 0i64;
-        let handle = replica.add("k", 0).unwrap();
+        let key_id = replica.add("k", 0).unwrap();
         for _ in 0..40 {
             let by = random.amount();
             let before = (replica.canonical_bytes(), replica.clock());
             replica.since(&mut mark);
             let result = match random.chance(50) {
                 true => replica.add("k", by).map(|_| ()),
-                false => replica.add_at(handle, by),
+                false => replica.add_at(key_id, by),
             };
             match model.checked_add(by) {
                 Some(sum) => {

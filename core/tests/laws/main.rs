@@ -8,7 +8,7 @@ mod chunks;
 mod codec;
 mod deltas;
 mod forks;
-mod handles;
+mod key_ids;
 mod limits;
 mod machine;
 mod members;

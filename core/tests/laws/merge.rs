@@ -62,7 +62,7 @@ fn merge_is_monotone() {
             let (vector, before) = (replica.vector(), shards(&replica));
             let mut named = Vec::new();
             let merged = replica
-                .merge_with(state, None, &mut |handle| named.push(handle))
+                .merge_with(state, None, &mut |key_id| named.push(key_id))
                 .unwrap();
             assert!(replica.vector().covers(&vector));
             assert_eq!(merged.new, replica.vector() != vector);
@@ -71,9 +71,9 @@ fn merge_is_monotone() {
                 assert!(after[at] >= *shard, "{at:?} went back");
             }
             for (at, shard) in &after {
-                let handle = replica.handle(&at.0).unwrap();
+                let key_id = replica.key_id(&at.0).unwrap();
                 let same = before.get(at) == Some(shard);
-                assert!(same || named.contains(&handle), "{at:?} changed unnamed");
+                assert!(same || named.contains(&key_id), "{at:?} changed unnamed");
             }
         }
     });
@@ -141,14 +141,14 @@ fn a_merge_names_each_counter_that_it_changed() {
         for state in &states[1..] {
             let before = shards(&replica);
             let mut named = BTreeSet::new();
-            let mut changed = |handle| assert!(named.insert(handle), "twice");
+            let mut changed = |key_id| assert!(named.insert(key_id), "twice");
             replica.merge_with(state, None, &mut changed).unwrap();
             let after = shards(&replica);
             let news = after
                 .iter()
                 .filter(|(at, shard)| before.get(*at) != Some(shard));
             let news: BTreeSet<&str> = news.map(|((key, _), _)| key.as_str()).collect();
-            let named = named.iter().map(|handle| replica.key(*handle).unwrap());
+            let named = named.iter().map(|key_id| replica.key(*key_id).unwrap());
             assert_eq!(named.collect::<BTreeSet<_>>(), news);
         }
     });

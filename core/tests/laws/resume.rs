@@ -462,8 +462,8 @@ fn a_resumed_replica_never_counts_twice() {
                 let rest = page.delta(&VersionVector::default());
                 unknown = joined(&[&rest]).value("likes").map_or(0, |_| {
                     let of = |replica: &Replica| {
-                        let handle = replica.handle("likes");
-                        let mut shards = handle.into_iter().flat_map(|it| replica.shards(it));
+                        let key_id = replica.key_id("likes");
+                        let mut shards = key_id.into_iter().flat_map(|it| replica.shards(it));
                         shards
                             .find(|it| it.writer == page.writer())
                             .map_or(0, |it| it.total)

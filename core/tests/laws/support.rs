@@ -206,8 +206,8 @@ impl History {
 /// All shards of a replica.
 pub(crate) fn shards(replica: &Replica) -> Shards {
     let mut shards = Shards::new();
-    for (handle, key) in replica.counters() {
-        for shard in replica.shards(handle) {
+    for (key_id, key) in replica.counters() {
+        for shard in replica.shards(key_id) {
             let at = (key.to_string(), shard.writer);
             let total = i64::try_from(shard.total).expect("a plain shard");
             shards.insert(at, (shard.clock, total));

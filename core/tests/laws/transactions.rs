@@ -51,7 +51,7 @@ fn begun(random: &mut Random) -> Replica {
 
 /// What can be read of these counters.
 fn read(replica: &Replica, keys: &[String]) -> Vec<(Option<i128>, Option<u64>)> {
-    let expiry = |key: &String| replica.expiry_at(replica.handle(key)?);
+    let expiry = |key: &String| replica.expiry_at(replica.key_id(key)?);
     let read = |key: &String| (replica.value(key), expiry(key));
     keys.iter().map(read).collect()
 }
@@ -95,7 +95,7 @@ fn a_transaction_by_steps_does_what_one_of_one_piece_does() {
             assert_eq!(one.snapshot(), before.snapshot());
             assert_eq!(one.since(&mut mark), None);
             for key in &keys {
-                assert_eq!(one.handle(key), before.handle(key), "{key}");
+                assert_eq!(one.key_id(key), before.key_id(key), "{key}");
             }
             return;
         }
@@ -107,8 +107,8 @@ fn a_transaction_by_steps_does_what_one_of_one_piece_does() {
         assert_eq!(one.clock(), other.clock());
         assert_eq!(one.clock() > before.clock(), !changed.is_empty());
         for key in &keys {
-            assert_eq!(one.handle(key), other.handle(key), "{key}");
-            let named = one.handle(key).is_some_and(|it| changed.contains(&it));
+            assert_eq!(one.key_id(key), other.key_id(key), "{key}");
+            let named = one.key_id(key).is_some_and(|it| changed.contains(&it));
             assert_eq!(one.version(key) != before.version(key), named, "{key}");
         }
     });
@@ -131,7 +131,7 @@ fn a_transaction_has_so_many_steps() {
     let mut changed = Vec::new();
     transaction.commit(&mut changed);
     assert_eq!((one.clock(), one.value("k")), (1, max));
-    assert_eq!(changed, [one.handle("k").unwrap()]);
+    assert_eq!(changed, [one.key_id("k").unwrap()]);
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn what_is_dropped_leaves_no_key() {
         transaction.apply(key, Op::Delete).unwrap();
     }
     drop(transaction);
-    let known = ["a", "b", "c", "pinned"].map(|key| one.handle(key).is_some());
+    let known = ["a", "b", "c", "pinned"].map(|key| one.key_id(key).is_some());
     assert_eq!(known, [true, false, false, true]);
     assert_eq!((one.clock(), one.value("a")), (1, Some(1)));
-    assert_eq!(one.handle("pinned"), Some(pinned));
+    assert_eq!(one.key_id("pinned"), Some(pinned));
     // One that does nothing is none.
     let mut changed = Vec::new();
     let mut transaction = one.begin().unwrap();

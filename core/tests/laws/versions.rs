@@ -26,9 +26,9 @@ fn versions(replica: &Replica) -> BTreeMap<&'static str, u64> {
 
 /// What can be read of a counter.
 fn read(replica: &Replica, key: &str) -> (Option<i128>, Option<u64>, Vec<Shard>) {
-    let handle = replica.handle(key).unwrap_or(KeyId::from_u32(u32::MAX));
-    let shards = replica.shards(handle).collect();
-    (replica.value(key), replica.expiry_at(handle), shards)
+    let key_id = replica.key_id(key).unwrap_or(KeyId::from_u32(u32::MAX));
+    let shards = replica.shards(key_id).collect();
+    (replica.value(key), replica.expiry_at(key_id), shards)
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn a_version_changes_with_its_counter_and_with_nothing_else() {
                     changed.extend((one.clock() > clock).then_some(key));
                 }
                 5 => {
-                    let mut handles = Vec::new();
-                    one.merge_with(&delta, None, &mut |handle| handles.push(handle))
+                    let mut key_ids = Vec::new();
+                    one.merge_with(&delta, None, &mut |key_id| key_ids.push(key_id))
                         .unwrap();
                     let named =
-                        |key: &&str| one.handle(key).is_some_and(|it| handles.contains(&it));
+                        |key: &&str| one.key_id(key).is_some_and(|it| key_ids.contains(&it));
                     changed.extend(KEYS.into_iter().filter(named));
                     certain = false;
                 }
@@ -74,7 +74,7 @@ fn a_version_changes_with_its_counter_and_with_nothing_else() {
                 assert!(named || !differs, "{key} at {step}");
                 assert!(differs || !named || !certain, "{key} at {step}");
                 assert!(differs || !is_other, "{key} at {step}");
-                assert_eq!(one.version(key) == 0, one.handle(key).is_none());
+                assert_eq!(one.version(key) == 0, one.key_id(key).is_none());
             }
         }
     });

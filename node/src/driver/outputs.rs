@@ -87,7 +87,7 @@ impl Driver {
                     Err(_) => self.metrics.dropped_frame(),
                 }
             }
-            Output::Changed { handle } => self.spaces[space.0].changed(handle),
+            Output::Changed { key_id } => self.spaces[space.0].changed(key_id),
             Output::Merged { shards, .. } => {
                 self.metrics.merged(shards);
                 let now = self.now();

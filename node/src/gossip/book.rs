@@ -405,7 +405,7 @@ impl Book {
 
     /// Adds the operations that renew an entry, unless it lasts for at least `least_ms`.
     fn renew(&self, key: &str, wall: u64, least_ms: u64, ops: &mut Vec<(String, Op)>) {
-        let expiry = self.replica.handle(key).and_then(|it| self.expiry(it));
+        let expiry = self.replica.key_id(key).and_then(|it| self.expiry(it));
         if expiry.is_none_or(|until| until < wall + least_ms) {
             if expiry.is_none() {
                 ops.push((key.to_owned(), Op::Set(1)));

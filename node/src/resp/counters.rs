@@ -31,7 +31,7 @@ impl View for Replica {
     }
 
     fn expiry(&self, key: &str) -> Option<u64> {
-        self.expiry_at(self.handle(key).filter(|_| !is_reserved(key))?)
+        self.expiry_at(self.key_id(key).filter(|_| !is_reserved(key))?)
     }
 
     fn budget(&self, name: &str) -> Option<Budget> {

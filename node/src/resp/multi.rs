@@ -304,7 +304,7 @@ impl Session {
         }
         let mut told = Vec::with_capacity(events.len());
         for (event, key) in events {
-            if let Some(counter) = host.replica(space).handle(key) {
+            if let Some(counter) = host.replica(space).key_id(key) {
                 host.wrote(space, counter, *event);
                 told.push(counter);
             }

@@ -347,7 +347,7 @@ impl Session {
         let replica = host.replica(self.space);
         let mut found = [None; AHEAD_MAX];
         for (slot, key) in found.iter_mut().zip(&keys[..ahead.len()]) {
-            *slot = replica.handle(key);
+            *slot = replica.key_id(key);
         }
         for counter in found.into_iter().flatten() {
             black_box(replica.value_at(counter));
@@ -521,7 +521,7 @@ impl Session {
         let replica = host.writable(space)?;
         #[cfg(test)]
         super::tests::panic_if_told(key.as_bytes(), super::tests::WITHIN);
-        let (counter, after) = match replica.handle(key) {
+        let (counter, after) = match replica.key_id(key) {
             Some(counter) => {
                 let after = sum(replica.value_at(counter), by)?;
                 replica.add_at(counter, by)?;

@@ -82,10 +82,10 @@ impl Victim {
                     self.sent.extend(peer.map(|peer| (peer, bytes)));
                 }
                 Output::Broadcast { bytes } => check_own(&bytes),
-                Output::Changed { handle } => {
-                    let known = self.replica.key(handle).is_some();
+                Output::Changed { key_id } => {
+                    let known = self.replica.key(key_id).is_some();
                     // A withdrawal may leave nothing of a counter.
-                    let told = self.owner.is_some() || self.replica.value_at(handle).is_some();
+                    let told = self.owner.is_some() || self.replica.value_at(key_id).is_some();
                     assert!(known && told);
                 }
                 Output::Refused { close, .. } => {

@@ -101,13 +101,13 @@ impl World {
 
     /// The application receives the event that a counter changed.
     pub(super) fn tell_changed(&mut self, at: usize, output: &Output) -> Result<(), String> {
-        if let Output::Changed { handle } = output {
+        if let Output::Changed { key_id } = output {
             let replica = &self.nodes[at].replica;
-            let key = replica.key(*handle).ok_or("a counter has no key")?;
+            let key = replica.key(*key_id).ok_or("a counter has no key")?;
             let key = self.own.oracle.number(key);
             let key = key.ok_or("a key that nobody wrote")?;
-            let expiry = replica.expiry_at(*handle);
-            let counter = replica.value_at(*handle);
+            let expiry = replica.expiry_at(*key_id);
+            let counter = replica.value_at(*key_id);
             let counter = counter.map(|value| Counter { value, expiry });
             self.own.shown[at].show(key, counter);
         }

@@ -202,7 +202,7 @@ impl Oracle {
         let due = counter.is_some_and(|counter| counter.is_expired(now));
         let before = replica.clock();
         replica.set_time(now);
-        let done = match replica.handle(&self.keys[key]) {
+        let done = match replica.key_id(&self.keys[key]) {
             Some(handle) => replica.materialize_expiry(handle),
             None => Ok(false),
         };

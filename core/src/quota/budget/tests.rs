@@ -334,7 +334,7 @@ fn an_operation_of_another_kind_is_refused() {
     one.add("counter", 1).unwrap();
     let before = one.canonical_bytes();
     let refused = Err(Error::Quota(QuotaError::WrongKind { kind: Kind::Budget }));
-    let handle = one.intern("gift").unwrap();
+    let key_id = one.intern("gift").unwrap();
     for op in [
         Op::Add(1),
         Op::Reset,
@@ -344,15 +344,15 @@ fn an_operation_of_another_kind_is_refused() {
         Op::Persist,
     ] {
         assert_eq!(one.apply("gift", op), refused, "{op:?}");
-        assert_eq!(one.apply_at(handle, op), refused, "{op:?}");
+        assert_eq!(one.apply_at(key_id, op), refused, "{op:?}");
         let reserved = Err(Error::Quota(QuotaError::ReservedKey));
         assert_eq!(one.apply("\0bvgift", op), reserved);
-        let part = one.handle("\0bvgift").unwrap();
+        let part = one.key_id("\0bvgift").unwrap();
         assert_eq!(one.apply_at(part, op), reserved);
     }
     assert_eq!(one.add("gift", 1).err(), refused.err());
     assert_eq!(
-        one.add_at(handle, 1),
+        one.add_at(key_id, 1),
         Err(QuotaError::WrongKind { kind: Kind::Budget }.into())
     );
     assert_eq!(
@@ -363,7 +363,7 @@ fn an_operation_of_another_kind_is_refused() {
         one.add("\0bvgift", 1).err(),
         Some(Error::Quota(QuotaError::ReservedKey))
     );
-    let part = one.handle("\0bvgift").unwrap();
+    let part = one.key_id("\0bvgift").unwrap();
     assert_eq!(one.add_at(part, 1), Err(QuotaError::ReservedKey.into()));
     assert_eq!(one.canonical_bytes(), before);
     let kinds = ["gift", "counter", "none"].map(|name| one.quota().kind_of(name));
@@ -401,8 +401,8 @@ fn budgets_are_no_counters() {
     one.quota_mut().flow("seats", Flow::RaiseCap(10)).unwrap();
     let mut changed = Vec::new();
     let message = one.delta(&two.vector());
-    two.merge_with(&message, Some(one.writer()), &mut |handle| {
-        changed.push(handle)
+    two.merge_with(&message, Some(one.writer()), &mut |key_id| {
+        changed.push(key_id)
     })
     .unwrap();
     let mut named: Vec<&str> = changed
@@ -416,9 +416,9 @@ fn budgets_are_no_counters() {
         let mut counters = replica.counters().map(|it| it.1);
         assert!(counters.all(|key| before.iter().any(|it| it == key)));
         assert_eq!((replica.len(), replica.is_empty()), (len, len == 0));
-        let mut handles = 0;
-        replica.each_counter(&mut |_| handles += 1);
-        assert_eq!(handles, len);
+        let mut key_ids = 0;
+        replica.each_counter(&mut |_| key_ids += 1);
+        assert_eq!(key_ids, len);
         let mut names = Vec::new();
         replica
             .quota()
@@ -426,7 +426,7 @@ fn budgets_are_no_counters() {
         names.sort_unstable();
         assert_eq!(names, ["gift", "seats"]);
     }
-    assert_eq!(one.quota().budget_at(one.handle("k").unwrap()), None);
+    assert_eq!(one.quota().budget_at(one.key_id("k").unwrap()), None);
 }
 
 /// Nobody brings rights along into a space that gets members later.
@@ -570,10 +570,10 @@ fn an_overdrawn_account_is_a_fault() {
         name: "gift",
     }
     .key();
-    let handle = one.handle(&key).unwrap();
+    let key_id = one.key_id(&key).unwrap();
     let clock = one.membership.next_clock(&one.state).unwrap();
     let mut drafts = Vec::new();
-    one.state.draft_of(&mut drafts, handle);
+    one.state.draft_of(&mut drafts, key_id);
     one.step(&mut drafts[0], clock, Op::Add(-11), &mut Default::default())
         .unwrap();
     one.commit(clock, &mut drafts[0]);

@@ -68,9 +68,9 @@ impl QuotaMut<'_> {
             if over.is_empty() {
                 break;
             }
-            let key = |handle: &KeyId| {
+            let key = |key_id: &KeyId| {
                 Some((
-                    String::from(self.replica.state.keys().get(*handle)?),
+                    String::from(self.replica.state.keys().get(*key_id)?),
                     Op::Delete,
                 ))
             };

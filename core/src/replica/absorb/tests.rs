@@ -24,8 +24,8 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
         .merge(&member.delta(&VersionVector::default()))
         .unwrap();
     for (key, total) in totals {
-        let handle = guest.add(key, 1).unwrap();
-        let mut slots = guest.state.slots(handle);
+        let key_id = guest.add(key, 1).unwrap();
+        let mut slots = guest.state.slots(key_id);
         let added = guest.clock();
         let extra = Extra {
             added,
@@ -33,7 +33,7 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
         };
         let own = counter::find(&slots, OWN).unwrap();
         slots[own].set_shard(added, *total, extra);
-        guest.state.put_slots(handle, slots);
+        guest.state.put_slots(key_id, slots);
     }
     let message = guest.delta(&member.vector());
     member

@@ -111,7 +111,7 @@ fn a_store_follows_whatever_happens() {
                 0 => drop(two.apply(&key, op).unwrap()),
                 1 => {
                     let delta = two.delta(&one.vector());
-                    one.merge_with(&delta, None, &mut |handle| changed.push(handle))
+                    one.merge_with(&delta, None, &mut |key_id| changed.push(key_id))
                         .unwrap();
                 }
                 2 => drop(two.merge(&one.delta(&two.vector())).unwrap()),
@@ -131,7 +131,7 @@ fn a_store_follows_whatever_happens() {
                 }
                 _ => {
                     one.apply(&key, op).unwrap();
-                    changed.extend(one.handle(&key));
+                    changed.extend(one.key_id(&key));
                 }
             }
             if below(10) == 0 {
@@ -182,16 +182,16 @@ fn what_is_more_than_adds_is_left_to_a_message() {
     assert!(store.follow(&mut one, &[a]));
     // A counter that is not plain, and one of another writer that this one has no part of.
     one.apply("b", Op::Reset).unwrap();
-    let b = one.handle("b").unwrap();
+    let b = one.key_id("b").unwrap();
     assert!(!store.follow(&mut one, &[b]));
     one.add_at(a, 1).unwrap();
-    let c = one.handle("c").unwrap();
+    let c = one.key_id("c").unwrap();
     assert!(!store.adds(&mut one, &[a, c]));
     assert!(!store.adds(&mut one, &[a, KeyId(1 << 20)]));
     assert!(store.follow(&mut one, &[a, a]), "once more is no harm");
     // One that was not changed is left out.
     one.add("e", 1).unwrap();
-    let e = one.handle("e").unwrap();
+    let e = one.key_id("e").unwrap();
     let adds = one.adds_since(&mut store.mark.clone(), &[a, e]).unwrap();
     assert_eq!(Message::decode_adds(&adds).unwrap().shard_count(), 1);
 }
@@ -216,7 +216,7 @@ fn what_comes_late_of_the_own_writer_is_left_to_a_message() {
     twin.add("another", 6).unwrap();
     let mut changed = Vec::from([a]);
     let late = twin.delta(&VersionVector::default());
-    one.merge_with(&late, None, &mut |handle| changed.push(handle))
+    one.merge_with(&late, None, &mut |key_id| changed.push(key_id))
         .unwrap();
     one.add_at(a, 1).unwrap();
     assert!(!store.follow(&mut one, &changed));
@@ -312,10 +312,10 @@ fn adds_that_are_none_are_refused() {
 fn many_counters_are_taken_back_at_their_places() {
     let mut one = replica(1);
     let mut store = Store::new(&mut one);
-    let handles: Vec<KeyId> = (0..200)
+    let key_ids: Vec<KeyId> = (0..200)
         .map(|number| one.add(&format!("key-{number}"), number).unwrap())
         .collect();
-    let shuffled: Vec<KeyId> = (0..200).map(|at| handles[at * 67 % 200]).collect();
+    let shuffled: Vec<KeyId> = (0..200).map(|at| key_ids[at * 67 % 200]).collect();
     assert!(store.follow(&mut one, &shuffled));
     assert_eq!(store.copy.value("key-77"), Some(77));
 }

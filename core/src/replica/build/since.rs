@@ -89,7 +89,7 @@ impl Replica {
             changed: if again { 0 } else { mark.state.epoch },
         };
         let picked = self.state.select(&selection, usize::MAX);
-        let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
+        let mut message = self.assemble(&selection, Some(said), picked.key_ids, &base);
         if GUESTS {
             self.tell_local_news(&mut message, mark, lows.at(OWN));
             self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
@@ -180,7 +180,7 @@ impl Replica {
         if picked.stopped != END {
             return Push::TooLarge;
         }
-        let mut message = self.assemble(&selection, Some(said), picked.handles, &base);
+        let mut message = self.assemble(&selection, Some(said), picked.key_ids, &base);
         let fits = self.membership.configuration().is_none()
             || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
         match fits {

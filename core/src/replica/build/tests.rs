@@ -48,7 +48,7 @@ fn fits(one: &Replica, budget: usize) -> (u32, usize) {
     };
     let named = picked.lows.iter().filter(|low| **low != NOTHING).count();
     assert_eq!(named as u32, columns);
-    (columns, picked.handles.len())
+    (columns, picked.key_ids.len())
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_transfer_is_divided_where_its_budget_is_exceeded() {
     for at in 0..2 * PAGE + 3 {
         many.add(&"k".repeat(at + 1), 1).unwrap();
     }
-    for (handle, key) in many.counters() {
-        let (page, slot) = place(handle);
+    for (key_id, key) in many.counters() {
+        let (page, slot) = place(key_id);
         assert_eq!(many.state.key_of(page, slot), key);
     }
 }

@@ -583,9 +583,9 @@ fn whoever_begins_again_keeps_no_keys_but_those_in_use() {
     let counters = one.clear(WriterId::from_bytes([50; 16]));
     assert_eq!(counters.len(), keys.len() + 1);
     for key in &keys {
-        assert_eq!(one.handle(key).is_some(), key == "7", "{key}");
+        assert_eq!(one.key_id(key).is_some(), key == "7", "{key}");
     }
-    assert_eq!(one.handle("k"), None);
+    assert_eq!(one.key_id("k"), None);
 }
 
 mod forgotten;

@@ -46,8 +46,8 @@ fn digest(replica: &mut Replica) -> u64 {
 /// Replaces a counter's slots.
 fn put(replica: &Replica, at: usize, slots: &[Slot]) -> Replica {
     let mut replica = replica.clone();
-    let handle = replica.handle(&key(at)).unwrap();
-    replica.state.put_slots(handle, slots.to_vec());
+    let key_id = replica.key_id(&key(at)).unwrap();
+    replica.state.put_slots(key_id, slots.to_vec());
     replica
 }
 
@@ -222,11 +222,11 @@ fn a_forked_writer_is_named_once() {
     for byte in [2, 3] {
         replica.membership.number(&mut replica.state, id(byte));
     }
-    let handle = replica.handle("k0").unwrap();
+    let key_id = replica.key_id("k0").unwrap();
     for (number, totals) in [(1, None), (2, None), (1, Some([4, 5]))] {
         replica
             .forks
-            .report_all(&mut replica.state, &[(handle, number, 6, totals)], 0);
+            .report_all(&mut replica.state, &[(key_id, number, 6, totals)], 0);
     }
     assert_eq!(replica.forks.take_forked(), [id(2), id(3)]);
     assert_eq!(replica.forks.take_forked(), []);
@@ -248,9 +248,9 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
         replica.merge(&other.delta(&Default::default())).unwrap();
     }
     let mut mark = replica.mark();
-    let handle = replica.handle("k0").unwrap();
+    let key_id = replica.key_id("k0").unwrap();
     replica.state.rework(&[id(2)]);
-    let (page, slot) = crate::state::place(handle);
+    let (page, slot) = crate::state::place(key_id);
     replica.state.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
     let writers: Vec<_> = record.delta.writers.iter().map(|it| it.writer).collect();

@@ -61,11 +61,11 @@ pub(super) fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, 
     let mut withdrawn = Vec::new();
     let done = to
         .idempotency
-        .withdraw(&mut to.state, &mut to.membership, &mut |handle, dot| {
-            withdrawn.push((handle, dot))
+        .withdraw(&mut to.state, &mut to.membership, &mut |key_id, dot| {
+            withdrawn.push((key_id, dot))
         });
     assert_eq!(done, Ok(!withdrawn.is_empty()));
-    let name = |handle| String::from(to.key(handle).unwrap());
+    let name = |key_id| String::from(to.key(key_id).unwrap());
     withdrawn.iter().map(|it| (name(it.0), it.1)).collect()
 }
 
@@ -455,8 +455,8 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     settle(&mut all);
     records.push(all[one].since(&mut mark).unwrap());
     all[two].add("n", 700).unwrap();
-    let handle = all[two].handle("n").unwrap();
-    let slots = all[two].state.slots(handle);
+    let key_id = all[two].key_id("n").unwrap();
+    let slots = all[two].state.slots(key_id);
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     let told = all[two].clone();
     assert_eq!(tell(&told, &mut all[one]), []);
@@ -609,7 +609,7 @@ fn of_another_life_nothing_is_withdrawn_if_its_begin_is_forgotten() {
         two.apply("n", Op::Delete).unwrap();
         two.add("n", 70).unwrap();
     });
-    let slots = two.state.slots(two.handle("n").unwrap());
+    let slots = two.state.slots(two.key_id("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     // Nor by who has it from a store.
     let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));

@@ -60,7 +60,7 @@ fn the_first_state_is_stored_whole_and_what_follows_is_not() {
 #[test]
 fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
-    let handle = here.handle("k").unwrap();
+    let key_id = here.key_id("k").unwrap();
     let [heir, gone] = [2, 3].map(|byte| here.membership.number(&mut here.state, id(byte)));
     here.state.set_clock(heir, 8);
     here.state.set_clock(gone, 3);
@@ -82,10 +82,10 @@ fn a_fold_that_is_covered_is_not_taken() {
             clock: 1,
         },
     });
-    let own = here.state.slots(handle);
+    let own = here.state.slots(key_id);
     let mut there = here.clone();
     let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
-    here.state.put_slots(handle, slots.clone());
+    here.state.put_slots(key_id, slots.clone());
     let mut folded = plain(heir, 8, 20);
     folded.side.fold.set(Some(Box::new(Fold {
         clock: 8,
@@ -94,21 +94,21 @@ fn a_fold_that_is_covered_is_not_taken() {
         assignment: None,
         until: None,
     })));
-    there.state.put_slots(handle, [own, vec![folded]].concat());
+    there.state.put_slots(key_id, [own, vec![folded]].concat());
     assert_eq!(here.value("k"), there.value("k"));
     let merged = here.merge(&whole(&there)).unwrap();
-    assert_eq!((merged.shards, here.state.slots(handle)), (0, slots));
+    assert_eq!((merged.shards, here.state.slots(key_id)), (0, slots));
 }
 
 /// Each replica that merges keeps the same one, whichever came first, and counts it once.
 #[test]
 fn of_two_withdrawals_of_one_add_all_keep_the_same() {
     let mut one = member();
-    let handle = one.handle("k").unwrap();
+    let key_id = one.key_id("k").unwrap();
     let [made, first, later] =
         [2, 3, 4].map(|byte| one.membership.number(&mut one.state, id(byte)));
     one.state.set_clock(made, 8);
-    let own = one.state.slots(handle);
+    let own = one.state.slots(key_id);
     let withdrawn_by = |by: u32| {
         let mut replica = one.clone();
         replica.state.set_clock(by, 5);
@@ -126,11 +126,11 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
         }]);
         replica
             .state
-            .put_slots(handle, [own.clone(), vec![slot]].concat());
+            .put_slots(key_id, [own.clone(), vec![slot]].concat());
         replica
     };
     let kept = |replica: &Replica| {
-        let by = replica.state.slots(handle)[1].side.withdrawals[0].by;
+        let by = replica.state.slots(key_id)[1].side.withdrawals[0].by;
         replica.state.id(by.writer)
     };
     for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {

@@ -15,7 +15,7 @@ fn what_does_nothing_leaves_no_key() {
     let mut replica = replica();
     for op in [Op::Delete, Op::Expire(5), Op::Persist] {
         assert_eq!(replica.apply("k", op), Ok(false), "{op:?}");
-        assert_eq!((replica.handle("k"), replica.clock()), (None, 0), "{op:?}");
+        assert_eq!((replica.key_id("k"), replica.clock()), (None, 0), "{op:?}");
     }
     for (op, key) in [(Op::Add(0), "a"), (Op::Reset, "b"), (Op::Set(0), "c")] {
         assert_eq!(replica.apply(key, op), Ok(false), "{op:?}");
@@ -41,13 +41,13 @@ fn a_transaction_has_so_many_operations() {
 #[test]
 fn an_expiry_is_within_its_range() {
     let mut replica = replica();
-    let handle = replica.add("k", 1).unwrap();
+    let key_id = replica.add("k", 1).unwrap();
     for (key, exists) in [("k", true), ("absent", false)] {
         let refused = Err(Error::Write(WriteError::ExpiryRange { at: EXPIRY_MAX + 1 }));
         assert_eq!(replica.apply(key, Op::Expire(EXPIRY_MAX + 1)), refused);
         assert_eq!(replica.apply(key, Op::Expire(EXPIRY_MAX)), Ok(exists));
     }
-    assert_eq!(replica.expiry_at(handle), Some(EXPIRY_MAX));
+    assert_eq!(replica.expiry_at(key_id), Some(EXPIRY_MAX));
 }
 
 /// It does what a transaction does, or nothing.
@@ -87,8 +87,8 @@ fn adds_together_are_a_transaction() {
             transaction.apply(key, Op::Add(by)).unwrap();
         }
         transaction.commit(&mut Vec::new());
-        let by_handles = adds.map(|(key, by)| (one.handle(key).unwrap(), by));
-        assert!(one.add_together(&by_handles));
+        let by_key_ids = adds.map(|(key, by)| (one.key_id(key).unwrap(), by));
+        assert!(one.add_together(&by_key_ids));
         assert_eq!(one.canonical_bytes(), two.canonical_bytes());
         assert_eq!(one.clock(), two.clock());
         assert_eq!(
@@ -98,12 +98,12 @@ fn adds_together_are_a_transaction() {
         );
         let before = one.snapshot();
         for (key, by) in [("odd", 1), ("large", 1), ("a", i64::MAX), ("theirs", 1)] {
-            let Some(handle) = one.handle(key) else {
+            let Some(key_id) = one.key_id(key) else {
                 continue;
             };
-            assert!(!one.add_together(&[by_handles[0], (handle, by)]), "{key}");
+            assert!(!one.add_together(&[by_key_ids[0], (key_id, by)]), "{key}");
         }
-        let too_many = vec![by_handles[0]; TRANSACTION_OPS_MAX + 1];
+        let too_many = vec![by_key_ids[0]; TRANSACTION_OPS_MAX + 1];
         assert!(!one.add_together(&too_many));
         assert!(one.add_together(&[]));
         assert_eq!(one.snapshot(), before, "nothing is changed then");

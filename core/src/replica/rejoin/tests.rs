@@ -266,7 +266,7 @@ fn what_is_left_of_a_wide_total_is_added_in_parts() {
 #[test]
 fn of_a_cancel_is_kept_what_it_cut_itself() {
     let mut replica = replica();
-    let handle = replica.intern("k").unwrap();
+    let key_id = replica.intern("k").unwrap();
     let cut_by = |stamp| {
         let mut slot = slot(0);
         slot.side.cut = Some(Cut {
@@ -279,7 +279,7 @@ fn of_a_cancel_is_kept_what_it_cut_itself() {
     let saw_of = |op, slot| {
         replica
             .rejoin
-            .did(&replica.state, handle, op, 7, &[slot])
+            .did(&replica.state, key_id, op, 7, &[slot])
             .saw
     };
     for cancel in [Op::Reset, Op::Delete, Op::Set(3)] {
@@ -452,8 +452,8 @@ fn what_a_store_kept_twice_is_there_once() {
 fn what_is_left_of_a_earlier_writer_is_found_out_once_if_it_was_never_kept() {
     let survivors_of = |open, before: &[Did]| {
         let mut replica = replica();
-        let handle = replica.intern("k").unwrap();
-        replica.state.put_slots(handle, vec![slot(0)]);
+        let key_id = replica.intern("k").unwrap();
+        replica.state.put_slots(key_id, vec![slot(0)]);
         let mut kept = journal(&[], 0, open);
         kept.survivors = before.to_vec();
         replica.rejoin.keep_earlier(EarlierWriter::new(id(1), kept));

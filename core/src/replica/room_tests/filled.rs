@@ -135,7 +135,7 @@ const TABLE: [(&str, Tried); 52] = [
     (
         "EXPIRY_MAX",
         Filled(latest_expiry, |it| {
-            format!("{:?}", it.handle("late").map(|at| it.expiry_at(at)))
+            format!("{:?}", it.key_id("late").map(|at| it.expiry_at(at)))
         }),
     ),
     ("FRAME_BYTES_MAX", No(ON_ITS_WAY)),

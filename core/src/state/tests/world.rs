@@ -59,19 +59,19 @@ pub(super) fn state(number: usize) -> State {
 
 /// One operation, as a transaction of its own. Returns whether it was one.
 pub(super) fn apply(state: &mut State, key: &str, op: Op) -> bool {
-    let handle = match op.creates() {
+    let key_id = match op.creates() {
         true => Some(state.key_id(key).unwrap()),
         false => state.keys.find(key),
     };
-    let Some(handle) = handle else { return false };
+    let Some(key_id) = key_id else { return false };
     let clock = state.clock() + 1;
     if let Op::Add(by) = op
         && !state.collected
-        && state.add_again(handle, by)
+        && state.add_again(key_id, by)
     {
         return true;
     }
-    let mut draft = state.draft(handle);
+    let mut draft = state.draft(key_id);
     let (allows, made) = (|_: &_| Ok(()), |_, _: &_| ());
     state.step(&mut draft, clock, op, allows, made).unwrap();
     if !state.put_draft(&mut draft) {
@@ -96,13 +96,13 @@ pub(super) fn part(
     let mut picked = state.select(selection, budget);
     selection.to = picked.stopped;
     let mut delta = Delta::default();
-    let named = state.gather(selection, &mut picked.handles, &mut delta);
+    let named = state.gather(selection, &mut picked.key_ids, &mut delta);
     let base = match budget {
         usize::MAX => selection.lows,
         _ => &picked.lows,
     };
     let table = (base, &named);
-    state.assemble(selection, &picked.handles, &mut delta, table, &|_| false);
+    state.assemble(selection, &picked.key_ids, &mut delta, table, &|_| false);
     (delta, picked.stopped)
 }
 
@@ -165,11 +165,11 @@ fn drop_unmoved(state: &mut State, writer: &WriterId) {
     let Some(number) = state.number_of(writer) else {
         return;
     };
-    for handle in state.slots_of(&[number]) {
-        let mut slots = state.slots(handle);
+    for key_id in state.slots_of(&[number]) {
+        let mut slots = state.slots(key_id);
         slots.retain(|slot| slot.side.moved.is_some() || slot.writer() != number);
-        state.put_slots(handle, slots);
-        state.forget_unused(handle);
+        state.put_slots(key_id, slots);
+        state.forget_unused(key_id);
     }
 }
 
@@ -183,14 +183,14 @@ pub(super) fn join(state: &mut State, delta: &Delta, above: &Above) -> usize {
 pub(super) fn sweep_all(state: &mut State, stable: &dyn Fn(&State, Stamp) -> bool) -> bool {
     let mut any = false;
     for at in 0..state.pages.len() {
-        for handle in state.odd_counters(at) {
-            let mut slots = state.slots(handle);
+        for key_id in state.odd_counters(at) {
+            let mut slots = state.slots(key_id);
             let is_stable = |stamp| stable(state, stamp);
             if sweep(&mut slots, &state.ids, &is_stable, &mut false) {
                 any = true;
                 counter::normalize(&mut slots);
-                state.put_slots(handle, slots);
-                state.forget_unused(handle);
+                state.put_slots(key_id, slots);
+                state.forget_unused(key_id);
             }
         }
     }
@@ -359,9 +359,9 @@ impl World {
             by: Stamp { writer: OWN, clock },
         };
         let writer = state.number_of(&event.writer).unwrap();
-        let handle = state.keys.find(&event.key).unwrap();
+        let key_id = state.keys.find(&event.key).unwrap();
         let state = &mut self.states[at];
-        assert!(state.withdraw(handle, writer, withdrawal, true));
+        assert!(state.withdraw(key_id, writer, withdrawal, true));
         state.made(clock);
         self.events[picked].withdrawn.push((state.writer(), clock));
     }
@@ -379,14 +379,14 @@ impl World {
             return;
         };
         let clock = state.clock() + 1;
-        for handle in state.slots_of(&[number]) {
-            let mut slots = state.slots(handle);
+        for key_id in state.slots_of(&[number]) {
+            let mut slots = state.slots(key_id);
             let sums = counter::sums(&slots, &state.ids);
             let place = counter::find(&slots, number).unwrap();
             let amount = sums[place].is_alive().then_some(sums[place].amount);
             state.act(clock).retire(&mut slots, &[(number, amount)]);
-            state.put_slots(handle, slots);
-            state.forget_unused(handle);
+            state.put_slots(key_id, slots);
+            state.forget_unused(key_id);
         }
         let retired = (writer, (state.writer(), clock));
         self.above.retired.push(retired);

@@ -95,7 +95,7 @@ impl SyncMachine {
             before.min(replica.rejoin.told_as_guest()),
         );
         let changes = &mut self.changed;
-        let mut changed = |handle| changes.push(handle);
+        let mut changed = |key_id| changes.push(key_id);
         let journal =
             match replica
                 .rejoin_mut()

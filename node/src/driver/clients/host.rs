@@ -225,7 +225,7 @@ impl Host for Desk<'_> {
     fn handles(&self, space: usize) -> Handles {
         let replica = &self.spaces[space].replica;
         Handles {
-            end: replica.handles_end(),
+            end: replica.key_ids_end(),
             generation: replica.generation() as u16, // Scans are shorter than 65,536 of them.
         }
     }

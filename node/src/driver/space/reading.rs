@@ -48,7 +48,7 @@ impl OpenSpace {
     /// The counter of a key. Keys of the counters that implement budgets are excluded.
     pub(super) fn counter(&self, key: &str) -> Option<KeyId> {
         self.replica
-            .handle(key)
+            .key_id(key)
             .filter(|_| !key.starts_with(RESERVED))
     }
 

@@ -241,7 +241,7 @@ fn how_many_counters_exist_is_counted_along() {
                     peer.apply(&key, op).expect("room");
                     let message = peer.snapshot();
                     space.replica.merge(&message).expect("a good message");
-                    let changed: Vec<KeyId> = (0..space.replica.handles_end())
+                    let changed: Vec<KeyId> = (0..space.replica.key_ids_end())
                         .map(KeyId::from_u32)
                         .collect();
                     for counter in changed {

@@ -97,7 +97,7 @@ impl OpenSpace {
                 return done;
             };
             if let Some(event) = event(op, told)
-                && let Some(counter) = self.replica.handle(&done.key)
+                && let Some(counter) = self.replica.key_id(&done.key)
             {
                 self.wrote(counter, event);
                 changed.retain(|it| *it != counter);

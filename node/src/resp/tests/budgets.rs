@@ -275,7 +275,7 @@ fn the_parts_of_budgets_are_no_counters_to_any_command() {
     client.send("SEQUENCE.NEXT line");
     client.send("INCR plain");
     let replica = &client.node.replicas[0];
-    let end = replica.handles_end();
+    let end = replica.key_ids_end();
     let parts: Vec<String> = (0..end)
         .filter_map(|at| replica.key(KeyId::from_u32(at)))
         .filter(|key| key.starts_with('\0'))

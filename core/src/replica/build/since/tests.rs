@@ -123,15 +123,15 @@ fn a_mark_of_many_writers_is_moved_by_those_that_changed() {
     one.merge(&brought(9_999)).unwrap();
     let theirs = one.state.number_of(&id(9_999)).unwrap();
     assert_eq!(one.few_since(&mark), Some(alloc::vec![OWN, theirs]));
-    let handle = one.state.keys().find("mine").unwrap();
+    let key_id = one.state.keys().find("mine").unwrap();
     assert!(
-        one.adds_since(&mut mark.clone(), &[handle]).is_none(),
+        one.adds_since(&mut mark.clone(), &[key_id]).is_none(),
         "not all of it"
     );
     one.since(&mut mark).unwrap();
     one.add("mine", 1).unwrap();
     assert_eq!(one.few_since(&mark), Some(alloc::vec![OWN]));
-    assert!(one.adds_since(&mut mark, &[handle]).is_some());
+    assert!(one.adds_since(&mut mark, &[key_id]).is_some());
     // More than is listed is looked for among all.
     for number in 10_000..11_100 {
         one.merge(&brought(number)).unwrap();

@@ -33,15 +33,15 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     table.pending = Some((9, vec![5; 3]));
     table.settled = vec![5; 3];
     table.floor = vec![5; 3];
-    let handle = one.handle("k").unwrap();
+    let key_id = one.key_id("k").unwrap();
     let mut cutted = plain(left, 3, 1);
     cut(&mut cutted, 3, 1, by(gone, 6));
     lift(&mut cutted, 3, by(gone, 6));
     let mut other = plain(OWN, 3, 1);
     cut(&mut other, 2, 1, by(left, 6));
-    one.state.put_slots(handle, vec![other.clone(), cutted]);
+    one.state.put_slots(key_id, vec![other.clone(), cutted]);
     one.forget_writer(gone, to, 4);
-    let slots = one.state.slots(handle);
+    let slots = one.state.slots(key_id);
     assert_eq!(slots[0], other);
     assert_eq!(slots[1].side.cut.unwrap().by, to);
     assert_eq!(slots[1].side.lift.as_ref().unwrap().by, to);
@@ -100,10 +100,10 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
     };
     // Its slot is a child that is not folded yet.
     let mut with_slot = absorbed();
-    let handle = with_slot.handle("k").unwrap();
+    let key_id = with_slot.key_id("k").unwrap();
     let moved = child(plain(gone, 3, 1), by(OWN, 5), 1);
     let slots = vec![plain(OWN, 5, 1), moved];
-    with_slot.state.put_slots(handle, slots);
+    with_slot.state.put_slots(key_id, slots);
     assert!(!forgets(&mut with_slot, &|_| ()));
     let odd = slot(
         OWN,
@@ -114,11 +114,11 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
             ..Extra::default()
         },
     );
-    with_slot.state.put_slots(handle, vec![odd]);
+    with_slot.state.put_slots(key_id, vec![odd]);
     assert!(forgets(&mut with_slot, &|_| ()));
     let without = || {
         let mut one = absorbed();
-        one.state.put_slots(handle, vec![plain(OWN, 5, 1)]);
+        one.state.put_slots(key_id, vec![plain(OWN, 5, 1)]);
         one
     };
     assert!(forgets(&mut without(), &|_| ()));

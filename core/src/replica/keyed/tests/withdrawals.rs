@@ -85,8 +85,8 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
         }
         pass(&two, &mut one);
         let writer = one.membership.number(&mut one.state, two.writer());
-        let handle = one.handle("n").unwrap();
-        let mut slots = one.state.slots(handle);
+        let key_id = one.key_id("n").unwrap();
+        let mut slots = one.state.slots(key_id);
         let at = counter::find(&slots, writer).unwrap();
         slots[at].side.withdrawals.set(vec![Withdrawal {
             clock: clocks[1],
@@ -95,7 +95,7 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
             several,
             by: Stamp { writer, clock: 1 },
         }]);
-        one.state.put_slots(handle, slots);
+        one.state.put_slots(key_id, slots);
         let made: Vec<u64> = withdrawn(&mut one).iter().map(|it| it.1).collect();
         let expected = [clocks[0], clocks[2]];
         assert_eq!(made, expected[2 - left..], "{several}");
@@ -128,7 +128,7 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
     for record in &records {
         again.restore(record).unwrap();
     }
-    let slots = again.state.slots(again.handle("n").unwrap());
+    let slots = again.state.slots(again.key_id("n").unwrap());
     assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
     assert_eq!(again.keyed().count(), 2);
     assert_eq!(withdrawn(&mut again), []);

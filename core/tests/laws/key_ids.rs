@@ -9,40 +9,40 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 #[test]
 fn a_released_handle_is_unusable() {
     let mut replica = replica(1);
-    let handle = replica.intern("later").unwrap();
-    assert_eq!(replica.intern("later"), Ok(handle));
-    assert_eq!(replica.key(handle), Some("later"));
+    let key_id = replica.intern("later").unwrap();
+    assert_eq!(replica.intern("later"), Ok(key_id));
+    assert_eq!(replica.key(key_id), Some("later"));
     assert_eq!((replica.value("later"), replica.len()), (None, 0));
-    replica.release(handle).unwrap();
-    assert_eq!(replica.handle("later"), Some(handle));
-    replica.release(handle).unwrap();
-    let unknown = Error::Write(WriteError::UnknownHandle {
-        handle: handle.as_u32(),
+    replica.release(key_id).unwrap();
+    assert_eq!(replica.key_id("later"), Some(key_id));
+    replica.release(key_id).unwrap();
+    let unknown = Error::Write(WriteError::UnknownKeyId {
+        key_id: key_id.as_u32(),
     });
-    assert_eq!(replica.add_at(handle, 1), Err(unknown.clone()));
-    assert_eq!(replica.release(handle), Err(unknown.clone()));
-    assert_eq!(replica.key(handle), None);
-    assert_eq!(replica.value_at(handle), None);
-    assert_eq!(replica.handle("later"), None);
+    assert_eq!(replica.add_at(key_id, 1), Err(unknown.clone()));
+    assert_eq!(replica.release(key_id), Err(unknown.clone()));
+    assert_eq!(replica.key(key_id), None);
+    assert_eq!(replica.value_at(key_id), None);
+    assert_eq!(replica.key_id("later"), None);
     assert_eq!(replica.clock(), 0);
     let never = KeyId::from_u32(4_000_000_000);
     assert!(replica.add_at(never, 1).is_err() && replica.release(never).is_err());
     assert_eq!(replica.shards(never).count(), 0);
     // The number is used again, for another key.
-    assert_eq!(replica.intern("other"), Ok(handle));
-    assert_eq!(replica.key(handle), Some("other"));
+    assert_eq!(replica.intern("other"), Ok(key_id));
+    assert_eq!(replica.key(key_id), Some("other"));
 }
 
 #[test]
 fn a_counter_outlives_its_last_pin() {
     let mut replica = replica(1);
-    let handle = replica.intern("a").unwrap();
-    replica.add_at(handle, 5).unwrap();
-    replica.release(handle).unwrap();
+    let key_id = replica.intern("a").unwrap();
+    replica.add_at(key_id, 5).unwrap();
+    replica.release(key_id).unwrap();
     assert_eq!(replica.value("a"), Some(5));
-    replica.add_at(handle, 1).unwrap();
-    assert_eq!(replica.add("a", 1), Ok(handle));
-    assert_eq!(replica.value_at(handle), Some(7));
+    replica.add_at(key_id, 1).unwrap();
+    assert_eq!(replica.add("a", 1), Ok(key_id));
+    assert_eq!(replica.value_at(key_id), Some(7));
     // Also one that came by merge while it was interned.
     let mut other = observer();
     let pinned = other.intern("a").unwrap();
@@ -60,9 +60,9 @@ fn what_is_released_costs_nothing() {
     replica.add("stays", 1).unwrap();
     let intern_all = |replica: &mut tallymesh_core::Replica, round: usize| {
         let names = (0..500).map(|at| format!("{round}:{at}:{}", "x".repeat(100)));
-        let handles: Vec<_> = names.map(|name| replica.intern(&name).unwrap()).collect();
-        for handle in handles {
-            replica.release(handle).unwrap();
+        let key_ids: Vec<_> = names.map(|name| replica.intern(&name).unwrap()).collect();
+        for key_id in key_ids {
+            replica.release(key_id).unwrap();
         }
         replica.heap_bytes()
     };
@@ -76,7 +76,7 @@ fn what_is_released_costs_nothing() {
 
 /// Random use, against a map.
 #[test]
-fn handles_follow_their_keys() {
+fn ids_follow_their_keys() {
     cases(300, |random| {
         let mut replica = replica(1);
         let mut pins: BTreeMap<String, (KeyId, u32)> = BTreeMap::new();
@@ -85,14 +85,14 @@ fn handles_follow_their_keys() {
             let key = format!("key-{}", random.below(90));
             match random.below(4) {
                 0 => {
-                    let handle = replica.intern(&key).unwrap();
-                    let pin = pins.entry(key).or_insert((handle, 0));
-                    assert_eq!(pin.0, handle);
+                    let key_id = replica.intern(&key).unwrap();
+                    let pin = pins.entry(key).or_insert((key_id, 0));
+                    assert_eq!(pin.0, key_id);
                     pin.1 += 1;
                 }
                 1 => {
-                    if let Some((handle, count)) = pins.get_mut(&key) {
-                        replica.release(*handle).unwrap();
+                    if let Some((key_id, count)) = pins.get_mut(&key) {
+                        replica.release(*key_id).unwrap();
                         *count -= 1;
                         if *count == 0 {
                             pins.remove(&key);
@@ -104,16 +104,16 @@ fn handles_follow_their_keys() {
                     *values.entry(key).or_default() += 3;
                 }
                 _ => {
-                    if let Some((handle, _)) = pins.get(&key) {
-                        replica.add_at(*handle, 4).unwrap();
+                    if let Some((key_id, _)) = pins.get(&key) {
+                        replica.add_at(*key_id, 4).unwrap();
                         *values.entry(key).or_default() += 4;
                     }
                 }
             }
         }
-        for (key, (handle, _)) in &pins {
-            assert_eq!(replica.key(*handle), Some(key.as_str()));
-            assert_eq!(replica.value_at(*handle), values.get(key).copied());
+        for (key, (key_id, _)) in &pins {
+            assert_eq!(replica.key(*key_id), Some(key.as_str()));
+            assert_eq!(replica.value_at(*key_id), values.get(key).copied());
         }
         assert_eq!(replica.len(), values.len());
         for (key, value) in &values {
@@ -122,7 +122,7 @@ fn handles_follow_their_keys() {
         for at in 0..90 {
             let key = format!("key-{at}");
             let known = pins.contains_key(&key) || values.contains_key(&key);
-            assert_eq!(replica.handle(&key).is_some(), known);
+            assert_eq!(replica.key_id(&key).is_some(), known);
         }
     });
 }
