@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::process::ExitCode;
-use tallymesh_core::{Error, Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Error, Message, Op, Replica, Space, VersionVector, WriterId};
 
 const COUNTERS: usize = 2_000;
 

@@ -100,7 +100,7 @@ impl fmt::Display for WriteError {
                 f.write_str("this writer has made some 2^64 transactions; start a new writer")
             }
             WriteError::UnknownKeyId { key_id } => {
-                write!(f, "no key goes by key_id {key_id} here; was it released?")
+                write!(f, "no key goes by handle {key_id} here; was it released?")
             }
             WriteError::CountersFull { counters } => {
                 write!(f, "the space is full: it holds {counters} counters")

@@ -381,8 +381,8 @@ impl QuotaTransaction<'_, '_> {
     ///
     /// # Errors
     /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::WrongKind`],
-    /// [`QuotaError::NoBudget`], [`QuotaError::AmountRange`], [`WriteError::Overflow`] and
-    /// [`WriteError::TransactionTooLarge`]. [`QuotaError::RightsShort`] and [`QuotaError::RoomShort`] if this
+    /// [`QuotaError::NoBudget`], [`QuotaError::AmountRange`], [`WriteError::Overflow`](crate::WriteError::Overflow) and
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). [`QuotaError::RightsShort`] and [`QuotaError::RoomShort`] if this
     /// replica holds too little. [`MemberError::UnknownWriter`] if the operation moves something to a writer
     /// that is no other member's present writer. For a name, the errors of
     /// [`Replica::add`](crate::Replica::add) for a key, and

@@ -381,7 +381,7 @@ impl QuotaMut<'_> {
     /// needed, because one under an idempotency key may be withdrawn.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub fn bring_in_for(
         &mut self,
         key: &str,
@@ -446,7 +446,7 @@ impl QuotaMut<'_> {
     /// Records when all members had received the present configuration, if it has limits and they have.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn note_known(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.replica.membership.is_established()
             || !self.read().awaits_known()
@@ -507,7 +507,7 @@ impl QuotaTransaction<'_, '_> {
     /// # Errors
     /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::NoLimit`] if no limit covers
     /// the key, [`QuotaError::LimitReached`] if less is left here, [`QuotaError::AmountRange`],
-    /// [`WriteError::TransactionTooLarge`]. For a key, the errors of [`QuotaRef::period`]. After an error,
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For a key, the errors of [`QuotaRef::period`]. After an error,
     /// the transaction is as it was before and may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
         self.transaction.room_for(1)?;

@@ -328,7 +328,7 @@ impl QuotaMut<'_> {
     /// yet, the own rest is deleted.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub(crate) fn numbers_are_sure(
         &mut self,
         name: &str,
@@ -368,7 +368,7 @@ impl QuotaMut<'_> {
     /// many it gave: none if this replica may not give any.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`], [`WriteError::CountersFull`].
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn give_numbers(
         &mut self,
         name: &str,
@@ -418,7 +418,7 @@ impl QuotaTransaction<'_, '_> {
     /// other member has begun one with this name. [`SyncMachine`](crate::sync::SyncMachine) checks both.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`], [`QuotaError::SequenceExists`], [`WriteError::TransactionTooLarge`]. For
+    /// [`MemberError::NotAMember`], [`QuotaError::SequenceExists`], [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For
     /// a name, the errors of [`Replica::add`](crate::Replica::add) for a key, and
     /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`SEQUENCE_NAME_BYTES_MAX`](crate::bounds::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
@@ -448,7 +448,7 @@ impl QuotaTransaction<'_, '_> {
     /// transaction. No other call gets this number, even if its receiver never gets it.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`], [`WriteError::TransactionTooLarge`].
+    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`], [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge).
     /// [`QuotaError::NumbersShort`] if no number is here and one must be requested. After an error, the
     /// transaction is as it was before and may go on.
     pub fn draw(&mut self, name: &str) -> Result<u64, Error> {

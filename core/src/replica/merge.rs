@@ -29,7 +29,7 @@
 //! [`Membership::take_memory`]: crate::membership::Membership::take_memory
 //! [`State::install`]: crate::state::State::install
 //! [`State::normalize`]: crate::state::State::normalize
-//! [`IdempotencyLog::take_keyed`]: crate::idempotency::IdempotencyLog::take_keyed
+//! [`IdempotencyLog::take_keyed`]: crate::layers::IdempotencyLog::take_keyed
 //! [`ForkLog::report_all`]: crate::forks::ForkLog::report_all
 
 use super::quota::Accounts;

@@ -99,7 +99,7 @@ pub(crate) trait WriterShares {
     /// Rejects `more` further writers of a link's peer if a share of the peer is used up.
     ///
     /// # Errors
-    /// [`ScopeError::ShareFull`].
+    /// [`ScopeError::ShareFull`](crate::ScopeError::ShareFull).
     #[inline(always)]
     fn room_in_share(&self, _link: Link, _more: usize) -> Result<(), Error> {
         Ok(())
@@ -116,7 +116,7 @@ pub(crate) trait WriterShares {
     /// Stages the new writers of a chunk, which is part of a transfer from a link's peer.
     ///
     /// # Errors
-    /// [`ScopeError::ShareFull`] if there is no room for all of them.
+    /// [`ScopeError::ShareFull`](crate::ScopeError::ShareFull) if there is no room for all of them.
     #[inline(always)]
     fn stage_writers(
         &mut self,
