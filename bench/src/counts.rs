@@ -14,7 +14,7 @@ const MORE: f64 = 1.02;
 /// Each row of the program, what one operation of it is, and how many are counted.
 const ROWS: [(&str, &str, u64); 11] = [
     ("add", "an add by key", 20_000),
-    ("add_at", "an add by handle", 20_000),
+    ("add_at", "an add by id", 20_000),
     ("merge", "a merge of 2,000 counters that are there", 200),
     ("merge_new", "a merge of 2,000 counters into nothing", 50),
     ("delta", "a whole state of 2,000 counters, encoded", 50),

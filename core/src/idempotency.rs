@@ -2,9 +2,9 @@
 //!
 //! # What it adds
 //! A client that got no answer repeats its request under the same *idempotency key* ([`Once`](crate::Once): a
-//! digest of the key, and one of the request). A replica remembers the keys of the transactions that it made
-//! or merged. A keyed transaction is an ordinary one, and its key travels in the same message. A replica that
-//! has a member's transaction therefore has its key.
+//! digest of the key, and one of the request). A member remembers the keys of the transactions that it made or
+//! merged. A keyed transaction is an ordinary one, and its key travels in the same message. So a member that has
+//! a transaction has its key, unless the transaction came through a guest (a *key gap*).
 //!
 //! If two members accept one request before they hear of each other, both transactions count for a while.
 //! Then one of the two is withdrawn.
@@ -47,9 +47,8 @@
 //! Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one counts anyway.
 //!
 //! **When.** An insertion into the log that meets another transaction of the same request marks the key as
-//! due.
-//! [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge. A
-//! member's duties, `acknowledge` and `absorb`, call it first.
+//! due. [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge. A member's
+//! duties, `acknowledge` and `retire`, call it first.
 //!
 //! **Why that is exact.**
 //! 1. *The amount is the right one.* A member works it out when it makes the transaction (`keyed_add`). It is

@@ -33,7 +33,7 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// `(lo, hi, records)`: every shard whose stamp is in `hi` and not in `lo`.
+/// A delta, with the membership records and the keyed operations of the same interval.
 ///
 /// A push of fresh changes, the answer to a pull and a full state are this one type. A full state is the
 /// delta from nothing. A replica applies a message as one, and only if it covers `lo`. So a replica always
@@ -48,10 +48,11 @@ pub struct Message {
     pub(crate) complete: bool,
     /// Whether, in a closed space, the sender stores no keyed operations.
     pub(crate) keyless: bool,
-    /// The writers whose keyed operations the message may lack in part, by their place in `writers`,
+    /// The writers whose keyed operations the message may lack in part, by their place in `delta.writers`,
     /// ascending.
     pub(crate) lacking: GuestPart<Vec<u32>>,
-    /// The membership records, ascending by kind, writer and clock. Their writers index `writers`.
+    /// The membership records, ascending by kind, writer and clock. Their writers index
+    /// `delta.writers`.
     pub(crate) records: GuestPart<Vec<MembershipRecord>>,
     /// For a store, and for a node that begins: forgotten writers with the last clock that was taken over.
     /// The writer that was forgotten first comes first.
@@ -62,7 +63,8 @@ pub struct Message {
     /// For a store only: transactions of this replica's writers that are unconfirmed, because no member is
     /// known to have them.
     pub(crate) kept: GuestPart<Vec<EarlierWriter>>,
-    /// The keyed operations, ascending by [place](KeyedOp::place). Their writers index `writers`.
+    /// The keyed operations, ascending by [place](KeyedOp::place). Their writers index
+    /// `delta.writers`.
     pub(crate) keyed: GuestPart<Vec<KeyedOp>>,
 }
 

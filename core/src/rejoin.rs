@@ -1,4 +1,5 @@
-//! Rejoin: how a replica that was passed over goes on under a fresh writer, and loses nothing of its own.
+//! Rejoin: how a replica that was passed over goes on under a fresh writer, and keeps
+//! what it can of its own.
 //!
 //! # What it adds
 //! In a space with members a replica may be too late. Members fenced it as a silent guest, its disk was an older
@@ -14,7 +15,7 @@
 //! | `sync/earlier.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |
 //!
 //! # What it guarantees
-//! - A transaction that did not count is made again once, and one that counted is never made again.
+//! - A transaction that is known not to count is made again once. One that counted is never made again.
 //! - Adds, sets and resets are made again exactly. So is the cancelling of own operations.
 //! - A cancel is made again of others' operations only as far as they can still be told apart. The rest stays,
 //!   and [`Returned`] reports it. Never is more cancelled than was seen.

@@ -23,7 +23,8 @@
 //! # What it guarantees
 //! - **All or nothing.** An operation or a message that is refused has changed nothing.
 //! - **A reader sees whole transactions.** Their effects become visible at once.
-//! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the replica.
+//! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the replica. The
+//!   quota is the exception: two of its points get the replica, because they make transactions.
 //!
 //! # What it follows
 //! The order of layers is its own. Algorithms have their sources in the layers, and at the head of the file

@@ -33,7 +33,7 @@
 //! | Version vectors (Parker et al. 1983) | [`vector`] compares what two replicas have | they count transactions of writers, not updates of one file at sites; concurrent writes are no conflict, since they add up |
 //!
 //! # An afternoon's reading
-//! The folder has some 4,500 lines. Read the files in this order, and skip the last row the first time.
+//! The folder has some 4,900 lines without its tests. Read the files in this order, and skip the last row the first time.
 //!
 //! | hour | files | question that they answer |
 //! |---|---|---|
@@ -43,14 +43,20 @@
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
 //! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
 //!
-//! Two parts of [`slot`] belong to layers above: [`Moved`](slot::Moved) and [`Fold`](slot::Fold) to
-//! [retirement](crate::membership::retire), and [`Withdrawal`](slot::Withdrawal) to
-//! [idempotency](crate::idempotency). They lie here because each read of a counter has to respect them. The
-//! layers above decide when such a record is made, and which stamps are stable for the [`sweep`].
+//! A writer has a *local number*, which indexes `ids` and `clocks`. The own writer's is 0 (`OWN`).
+//!
+//! Some parts serve layers above, and may be skipped at first. [Retirement](crate::membership::retire) has
+//! the records [`Moved`](slot::Moved) and [`Fold`](slot::Fold), `take_over` and `retire` in [`counter`], and
+//! `forget`, `restamp` and `rework` in [`writers`]. [Idempotency](crate::idempotency) has the record
+//! [`Withdrawal`](slot::Withdrawal), and `withdraw` in [`operation`]. [Forks](crate::forks) have `late` and
+//! `forked` in [`join`]. [Collection](crate::membership::stability) has all of [`sweep`]. They lie here
+//! because each read of a counter has to respect them. The layers above decide when such a record is made,
+//! and which stamps are stable.
 //!
 //! # What it needs
-//! It names no module of the core but seven of the ground: `error` (five variants), `bounds`, `hash`, `sort`,
-//! `list`, `layers` (its optional parts) and `writer_id`. The crate `tests/state-alone` compiles it with
+//! It names six modules of the ground, and no other of the core: `error` (four variants), `bounds`, `hash`,
+//! `sort`, `list` and `writer_id`. From `layers` it takes the optional parts, which are empty in a program
+//! that lacks their layer. The crate `tests/state-alone` compiles it with
 //! these alone, and runs its laws, without any feature and with `members`.
 
 pub(crate) mod build;

@@ -346,12 +346,12 @@ impl Oracle {
         let expected = view.read(key, now);
         let handle = replica.key_id(name);
         let value = replica.value(name);
-        let by_handle = handle.and_then(|handle| replica.value_at(handle));
+        let by_id = handle.and_then(|handle| replica.value_at(handle));
         let expiry = handle.and_then(|handle| replica.expiry_at(handle));
         let same = (expected.map(|c| c.value), expected.and_then(|c| c.expiry));
-        if (value, expiry) != same || by_handle != value {
+        if (value, expiry) != same || by_id != value {
             return Err(format!(
-                "key {key} at {now}: read {value:?} (by its handle {by_handle:?}), expiry \
+                "key {key} at {now}: read {value:?} (by its id {by_id:?}), expiry \
                  {expiry:?}, expected {expected:?} of {:?}",
                 view.counters.get(&key)
             ));

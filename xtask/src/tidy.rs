@@ -76,18 +76,30 @@ fn in_file(name: &Path, text: &str) -> Vec<String> {
             name.display()
         ));
     }
-    for (number, line) in text.lines().enumerate() {
+    let is_rust = name.extension().is_some_and(|e| e == "rs");
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
         for rule in rules_for(name) {
             if (rule.breaks)(line) {
                 broken.push(format!("{}:{}: {}", name.display(), number + 1, rule.text));
             }
         }
-        // The code after this line is compiled for a std host and never shipped.
-        if name.extension().is_some_and(|e| e == "rs") && line.trim() == "#[cfg(test)]" {
-            break;
+        if is_rust && line.trim() == "#[cfg(test)]" {
+            skip_item(&mut lines, line);
         }
     }
     broken
+}
+
+/// Skips an item after its attribute: it is compiled for a std host and never shipped.
+fn skip_item<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, attribute: &str) {
+    let indent = &attribute[..attribute.len() - attribute.trim_start().len()];
+    for (_, line) in lines {
+        let rest = line.strip_prefix(indent).unwrap_or_default();
+        if !rest.starts_with([' ', '#']) && rest.ends_with([';', ',', '}']) {
+            return;
+        }
+    }
 }
 
 struct Rule {
@@ -226,6 +238,8 @@ mod tests {
             0
         );
         assert_eq!(in_file(core, "#[cfg(test)]\nuse std::vec::Vec;\n").len(), 0);
+        let one = "#[cfg(test)]\nfn one() {\n    std::mem::drop(1);\n}\nuse std::vec::Vec;\n";
+        assert_eq!(in_file(core, one).len(), 1);
         assert_eq!(in_file(core, "let t = Instant::now();\n").len(), 1);
         assert_eq!(
             in_file(Path::new("node/src/http.rs"), "// FIXME\n").len(),

@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 /// The records about one writer in a closed space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriterState {
+    /// Its incarnation, if its owner announced one.
     pub(crate) announce: Option<Box<Announce>>,
     /// The clocks that the writer had seen at its first transaction, by number, until its place is certain.
     ///
@@ -23,10 +24,15 @@ pub(crate) struct WriterState {
     pub(crate) intro: Option<Admit>,
     /// The latest admission: it names the writer's sponsor.
     pub(crate) home: Option<Admit>,
+    /// Its latest acknowledgement.
     pub(crate) ack: Option<Box<Ack>>,
+    /// Its register in the decision on the next configuration.
     pub(crate) vote: Option<Box<Vote>>,
+    /// That it left, and who takes over.
     pub(crate) bye: Option<Bye>,
+    /// That a member declared it dead, and the clock up to which it counts.
     pub(crate) fence: Option<Fence>,
+    /// That its totals have moved to its successor.
     pub(crate) retired: Option<Retired>,
 }
 

@@ -1,11 +1,12 @@
-//! Membership records: what a replica is told of writers.
+//! Membership records: statements about writers, which travel with the state.
 //!
 //! A space is open until a [`Configuration`] names its members. In an open space nobody is admitted, has a
 //! successor or is retired, and nothing is dropped.
 //!
-//! Everything here is a [`MembershipRecord`]: one statement, made in a transaction of some writer and stamped with it. A
-//! message contains it if it contains its stamp. So records travel with the shards, in causal order. All that is
-//! known of one writer is its [`WriterState`](crate::membership::writer_state::WriterState).
+//! Everything here is a [`MembershipRecord`]: one statement, made in a transaction of some writer and stamped
+//! with it. A message contains it if it contains its stamp. So records travel with the shards, in causal
+//! order. All that is known of one writer is its
+//! [`WriterState`](crate::membership::writer_state::WriterState).
 //!
 //! | record | says |
 //! |---|---|

@@ -39,8 +39,14 @@ impl QuotaRef<'_> {
         if accounts.iter().any(|it| it.op == Op::Delete) {
             return Some(again);
         }
+        again.extend(self.moves_again(self.sums_of(&accounts))?);
+        Some(again)
+    }
+
+    /// What the operations add to each account, if this writer makes them.
+    fn sums_of(&self, accounts: &[Did]) -> BTreeMap<String, i128> {
         let mut sums: BTreeMap<String, i128> = BTreeMap::new();
-        for it in &accounts {
+        for it in accounts {
             let (Some(account), Op::Add(by)) = (Account::parse(&it.key), it.op) else {
                 continue;
             };
@@ -53,6 +59,12 @@ impl QuotaRef<'_> {
             };
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
+        sums
+    }
+
+    /// The adds that bring these sums. Returns `None` if this writer can't make them.
+    fn moves_again(self, sums: BTreeMap<String, i128>) -> Option<Vec<Did>> {
+        let mut again = Vec::new();
         // Only a member holds rights, or takes from them.
         let may_hold = self.membership.is_member() || self.quota.is_next_start;
         // Only a member makes a budget, too.

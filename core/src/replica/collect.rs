@@ -1,4 +1,4 @@
-//! Acknowledgement and collection, as a member performs them in each round of its duties.
+//! Collection, as a member performs it in each round of its duties, and the clearing of a replica.
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};

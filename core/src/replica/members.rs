@@ -21,7 +21,7 @@ pub struct MembersMut<'a> {
 
 impl MembersMut<'_> {
     /// Closes the space: the owner of this replica's writer is its first member, and all writers
-    /// that are known here are taken in. `nonce` is what the writer was minted with; `unix_ms`
+    /// that are known here are admitted. `nonce` is what the writer was minted with; `unix_ms`
     /// helps to order the owner's incarnations.
     ///
     /// # Errors
@@ -95,11 +95,10 @@ impl MembersMut<'_> {
         self.decide(next)
     }
 
-    /// Says goodbye: the writer's last transaction, after which it makes no other and takes nothing
-    /// in. Its home takes over.
+    /// Leaves: makes the writer's last transaction. Its sponsor is the successor.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`] if no member has taken it in.
+    /// [`MemberError::NotAMember`] if no member has admitted it.
     pub fn leave(&mut self) -> Result<(), Error> {
         self.replica.membership.leave(&mut self.replica.state)
     }

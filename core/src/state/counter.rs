@@ -1,8 +1,8 @@
 //! The meaning of one counter: what its slots come to, and what an operation does to them.
 //!
-//! Plain slots, which have a row and nothing else, are summed and added to where they lie: in [`read`](super::read)
-//! and [`operation`](super::operation). This file is for the others. A caller takes the slots of one counter out of their page, ascending by the writer's
-//! local number, and puts them back.
+//! Plain slots, which have a row and nothing else, are summed and added to where they lie: in
+//! [`read`](super::read) and [`operation`](super::operation). This file is for the others. A caller takes the
+//! slots of one counter out of their page, ascending by the writer's local number, and puts them back.
 //!
 //! - **A cancel is a prefix.** It is an observed-remove (Shapiro et al. 2011). In each slot that it sees
 //!   alive it notes a watermark, [`Cut`]: up to which clock it saw the slot, and the total there. A view is

@@ -28,8 +28,10 @@
 //! 2. [`install`](State::install) joins the shards and records, of one delta or of all chunks of a transfer.
 //!    A layer above then drops the slots of retired writers that their successors did not take over;
 //! 3. [`normalize`](State::normalize) drops what is void by now;
-//! 4. [`advance`](State::advance) moves the clock of each writer to its high clock. Only then do reads and
-//!    deltas see the records as of that clock.
+//! 4. [`advance`](State::advance) moves the clock of each writer to its high clock.
+//!
+//! From the second step to the fourth, rows lie in the pages above the clocks of their writers. Nobody reads
+//! them, because the caller borrows the state exclusively until then.
 //!
 //! A shard whose clock was held already and whose content is new shows a fork. The join notes it in
 //! [`Found`], and [`forks`](crate::forks) decides what it means.
@@ -63,7 +65,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) forgotten: &'a [usize],
 }
 
-/// Collects what a merge finds while pages are borrowed.
+/// Gathers what a join finds while pages are borrowed.
 pub(crate) struct Found<'a> {
     pub(crate) installed: usize,
     pub(crate) forks: MemberPart<Vec<Fork>>,
@@ -157,8 +159,8 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins the delta's shards without moving the version vector. The caller must move the clocks next,
-    /// before anything else. Only then do reads see the shards.
+    /// Joins the delta's shards without moving the version vector. The caller must take the other steps of a
+    /// join next, and let nobody read before the clocks have moved.
     pub(crate) fn install(
         &mut self,
         delta: &Delta,

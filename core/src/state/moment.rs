@@ -5,7 +5,8 @@ use super::keys::KeyIndex;
 use super::page::{PAGE, bits};
 use crate::state::keys::KeyId;
 
-/// A change mark for readers: a moment in a replica's history, by its epoch. It means nothing to another replica, nor to the next process.
+/// A change mark for readers: a moment in a replica's history, by its epoch. It means nothing to another
+/// replica, nor to the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The epoch that began at this moment.

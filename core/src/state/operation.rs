@@ -161,7 +161,8 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Adds to a counter of which the own writer has no slot yet. Returns false, with nothing changed, if a
-    /// slot of the counter has more than a row.
+    /// slot of the counter has more than a row. Nothing may ever have been collected here, because then a new
+    /// row has to say that it begins a life.
     ///
     /// # Errors
     /// [`WriteError::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added
@@ -198,7 +199,8 @@ impl<I: KeyIndex> State<I> {
 impl<I: KeyIndex> State<I> {
     /// Withdraws one add of a writer from a counter. Returns false, with nothing changed, if this was done
     /// before, if the add is cancelled or part of another writer's total by now, or if the slot is in a later
-    /// life. `sure` tells whether the caller knows that when the begin of the life is stable.
+    /// life. Once the begin of a life is collected, `sure` says that the caller knows it is the same
+    /// life.
     pub(crate) fn withdraw(
         &mut self,
         key_id: KeyId,

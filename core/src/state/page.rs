@@ -33,7 +33,7 @@ pub struct Shard {
     pub total: i128,
 }
 
-/// A shard without its writer. The order is the merge's order: by clock first. A forked writer's rows of one
+/// A slot's clock, and the lower half of its total with cancelled adds included. The order is the merge's order: by clock first. A forked writer's rows of one
 /// clock are ordered by total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
@@ -169,7 +169,7 @@ impl Column {
         }
     }
 
-    /// Merges one row: the greater clock wins. A row up to the clock `covered` that is absent here was
+    /// Joins one row: the greater clock wins. A row up to the clock `covered` that is absent here was
     /// collected.
     #[inline]
     pub(crate) fn join(&mut self, bit: u32, theirs: Row, covered: u64) -> Joined {

@@ -113,8 +113,8 @@ pub(crate) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
     parent.side.fold.set(fold);
 }
 
-/// Removes the parts of a slot that are stable and not needed: the begin of its lifetime, and cancelled
-/// expiries.
+/// Removes the parts of a slot that are stable and not needed: the begin of its lifetime, its assignment,
+/// cancelled expiries, and lifts. Withdrawals are joined into one.
 fn settle_slot(
     slot: &mut Slot,
     has_children: bool,

@@ -45,8 +45,8 @@ fn settled_join(states: &[&Delta], above: &Above) -> Delta {
     settled(&joined(states, above), above)
 }
 
-/// Three states of a space that may have more, and what the layers above know of them. In half of the cases where they do not, two replicas
-/// write under one id, as a copied disk does.
+/// Three states of a space that may collect, and what the layers above know of them. In half of the cases
+/// where it does not collect, two replicas write under one id, as a copied disk does.
 fn three(random: &mut Random) -> ([Delta; 3], Above) {
     let count = 3 + random.below(3);
     let mut world = World::new(random, count);

@@ -1,4 +1,4 @@
-//! Handles: local numbers of keys.
+//! KeyIds: local ids of keys.
 
 use crate::support::{cases, observer, replica};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use tallymesh_core::{Error, KeyId, VersionVector, WriteError};
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 #[test]
-fn a_released_handle_is_unusable() {
+fn a_released_id_is_unusable() {
     let mut replica = replica(1);
     let key_id = replica.intern("later").unwrap();
     assert_eq!(replica.intern("later"), Ok(key_id));

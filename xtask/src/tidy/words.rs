@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 /// A word that is retired. One in small letters is found as a part of a name, also in capitals or as a plural:
-/// `window` in `WindowKey` and `open_windows`. One with a capital or a `_` is found as a whole name: `Sync` and not `SyncMachine`.
+/// `window` in `WindowKey` and `open_windows`. One with a capital or a `_` is found as a whole name: `Sync`
+/// and not `SyncMachine`.
 struct Word {
     was: &'static str,
     write: &'static str,
