@@ -3,7 +3,7 @@
 use crate::answer::{Position, Vector, number};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tallymesh_core::{Message, Replica, Space, WriterId};
+use tallymesh_core::{Encode, Message, Replica, Space, WriterId};
 use tallymesh_tests::oracle::{Counter, Oracle, View};
 
 /// A counter, by one way to read it.

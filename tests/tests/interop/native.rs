@@ -8,7 +8,7 @@ use crate::wire::{Connection, Wire, http_answer, http_request};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Instant;
-use tallymesh_core::WriterId;
+use tallymesh_core::{Encode, WriterId};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
