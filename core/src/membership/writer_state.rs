@@ -28,11 +28,11 @@ pub(crate) struct WriterState {
     pub(crate) ack: Option<Box<Ack>>,
     /// Its register in the decision on the next configuration.
     pub(crate) vote: Option<Box<Vote>>,
-    /// That it left, and who takes over.
+    /// Its leave, with its successor.
     pub(crate) bye: Option<Bye>,
-    /// That a member declared it dead, and the clock up to which it counts.
+    /// The fence of a member, with the clock up to which the writer counts.
     pub(crate) fence: Option<Fence>,
-    /// That its totals have moved to its successor.
+    /// The move of its totals to its successor.
     pub(crate) retired: Option<Retired>,
 }
 

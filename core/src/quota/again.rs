@@ -43,7 +43,7 @@ impl QuotaRef<'_> {
         Some(again)
     }
 
-    /// What the operations add to each account, if this writer makes them.
+    /// The sums that the operations add to each account, if this writer makes them.
     fn sums_of(&self, accounts: &[Did]) -> BTreeMap<String, i128> {
         let mut sums: BTreeMap<String, i128> = BTreeMap::new();
         for it in accounts {
