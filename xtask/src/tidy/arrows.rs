@@ -19,6 +19,16 @@ const GROUND: [&str; 8] = [
 /// By it, and only by it, a replica meets its quota.
 const LAYERS: &str = "layers";
 
+/// The layer of which `layers` hands out a name, if that is one that not everybody may have.
+fn layer_of(name: &str) -> Option<&'static str> {
+    match name {
+        "IdempotencyLog" | "Known" | "Made" => Some("idempotency"),
+        _ if name.starts_with("Keyed") => Some("idempotency"),
+        _ if name.starts_with("Quota") => Some("quota"),
+        _ => None,
+    }
+}
+
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
 const ARROWS: [(&str, &[&str]); 21] = [
@@ -143,31 +153,51 @@ pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
             ));
         }
     }
+    for (number, taken) in heads_after(&code(text), "crate::layers::") {
+        let is_exception = from == "replica" && layer_of(&taken) == Some("quota");
+        if layer_of(&taken).is_some_and(|to| !is_exception && !may_name(from, to)) {
+            broken.push(format!(
+                "{}:{number}: `{from}` may not take `{taken}` from `layers`, because its layer comes later \
+                 (xtask/src/tidy/arrows.rs)",
+                name.display()
+            ));
+        }
+    }
     broken
 }
 
 /// The modules of the root that a file names, by `crate::`, by `super::`, or in a group, each with its line.
 fn named(text: &str, depth: usize) -> Vec<(usize, String)> {
+    let code = code(text);
+    let mut named = heads_after(&code, "crate::");
+    named.extend(heads_after(&code, &"super::".repeat(depth)));
+    named
+}
+
+/// The lines of a file that are compiled for shipping, without comments.
+fn code(text: &str) -> String {
     let mut code = String::new();
     for line in text.lines().take_while(|it| it.trim() != "mod tests {") {
         code.push_str(line.split("//").next().unwrap_or_default());
         code.push('\n');
     }
-    let root = "super::".repeat(depth);
-    let mut named = Vec::new();
-    for prefix in ["crate::", root.as_str()] {
-        for (at, _) in code.match_indices(prefix) {
-            let before = code[..at].chars().next_back();
-            let rest = &code[at + prefix.len()..];
-            let is_inner = before.is_some_and(|it| is_word(it) || it == ':');
-            if is_inner || rest.starts_with("super::") {
-                continue;
-            }
-            let line = code[..at].matches('\n').count() + 1;
-            named.extend(heads(rest).into_iter().map(|head| (line, head)));
+    code
+}
+
+/// The first name after each place where a path begins like this, each with its line.
+fn heads_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        let before = code[..at].chars().next_back();
+        let rest = &code[at + prefix.len()..];
+        let is_inner = before.is_some_and(|it| is_word(it) || it == ':');
+        if is_inner || rest.starts_with("super::") {
+            continue;
         }
+        let line = code[..at].matches('\n').count() + 1;
+        found.extend(heads(rest).into_iter().map(|head| (line, head)));
     }
-    named
+    found
 }
 
 /// The first name of a path, or of each path of a group.
@@ -223,6 +253,9 @@ mod tests {
         );
         assert_eq!(found("core/src/state.rs", "crate::KeyId"), 1);
         assert_eq!(found("core/src/layers.rs", "use crate::wire::Frame;"), 1);
+        let taken = "use crate::layers::{GUESTS, QuotaMut};";
+        assert_eq!(found("core/src/state/join.rs", taken), 1);
+        assert_eq!(found("core/src/replica/ops.rs", taken), 0);
         assert_eq!(found("core/src/unheard_of/one.rs", ""), 1);
     }
 
