@@ -61,8 +61,8 @@
 //! # Why it is no crate of its own
 //! A writer that retires, a duplicate that is withdrawn and a replica that rejoins take their rights along.
 //! So this layer needs the parts of a replica and the six points, which are private to the crate. A crate of
-//! its own would make all of them public, for one user. The boundary is held by the arrows between folders
-//! instead (`xtask/src/tidy/arrows.rs`), and a program without it leaves it out by the feature.
+//! its own would make all of them public, for one user. The arrows between folders hold the
+//! boundary instead (`xtask/src/tidy/arrows.rs`), and a program without it leaves out the feature.
 
 pub(crate) mod budget;
 pub(crate) mod lease;

@@ -33,7 +33,8 @@
 //! | Version vectors (Parker et al. 1983) | [`vector`] compares what two replicas have | they count transactions of writers, not updates of one file at sites; concurrent writes are no conflict, since they add up |
 //!
 //! # An afternoon's reading
-//! The folder has some 4,900 lines without its tests. Read the files in this order, and skip the last row the first time.
+//! The folder has some 4,900 lines without its tests. Read the files in this order, and skip the last row the
+//! first time.
 //!
 //! | hour | files | question that they answer |
 //! |---|---|---|

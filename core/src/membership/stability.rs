@@ -1,10 +1,10 @@
 //! Acknowledgement, what is stable by it, and what may be collected.
 //!
-//! A stamp is *stable* at a replica that has the acknowledgements of it by all who count. From then on, each transaction that this replica
-//! has not seen was made by a writer that had seen the stamp. This is causal stability (Baquero, Almeida,
-//! Shoker 2014). It departs from the paper in two ways. Members count, and each answers for the guests that it
-//! sponsors, in place of all replicas. And acknowledgements are records of the state, not timestamps on
-//! messages.
+//! A stamp is *stable* at a replica that has the acknowledgements of it by all who count. From then on, each
+//! transaction that this replica has not seen was made by a writer that had seen the stamp. This is causal
+//! stability (Baquero, Almeida, Shoker 2014). It departs from the paper in two ways. Members count, and each
+//! answers for the guests that it sponsors, in place of all replicas. And acknowledgements are records of the
+//! state, not timestamps on messages.
 //!
 //! # Who counts
 //! - Each living incarnation of a member of the present configuration counts. If some member has none, nothing

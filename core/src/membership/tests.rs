@@ -1,4 +1,4 @@
-//! What the tests of membership share: a space of two members and a guest, and records by hand.
+//! The common parts of the tests of membership: a space of two members and a guest, and records by hand.
 
 use super::Membership;
 use super::writer_state::WriterState;

@@ -1,9 +1,11 @@
 //! Change tracking: which counters changed since a mark, found without looking at the others.
 //!
 //! Each mark begins an *epoch*: [`State::begin_epoch`]. There are two kinds. A [`StateMark`] has clocks and an
-//! epoch, and is for stores and pushes. A `Moment` has an epoch alone, and is for readers. Each page of 64 counters remembers the epochs of its last two changes, and
-//! which counters the last one touched. Groups of 64 pages remember the same of their pages. So a search
-//! skips whole groups that did not change, and an add pays one comparison.
+//! epoch, and is for stores and pushes. A `Moment` has an epoch alone, and is for readers.
+//!
+//! Each page of 64 counters remembers the epochs of its last two changes, and which counters the last one
+//! touched. Groups of 64 pages remember the same of their pages. So a search skips whole groups that did not
+//! change, and an add pays one comparison.
 
 use super::State;
 use super::keys::KeyIndex;

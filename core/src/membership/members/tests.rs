@@ -205,7 +205,7 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     assert_eq!((made, fence), (0, Some(before)));
     let (made, fence, _) = fenced(guest, &|writer_state| writer_state.retired = absorbed());
     assert_eq!((made, fence), (0, None));
-    // Nobody has taken it in: it is taken in and over.
+    // No member has admitted it: the member admits it, and is its successor.
     let mut one = one.clone();
     one.members_mut().fence(&id(50)).unwrap();
     let number = one.state.number_of(&id(50)).unwrap();

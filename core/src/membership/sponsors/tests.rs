@@ -239,7 +239,7 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
             (established, established)
         );
     }
-    // One that has left is no member, whoever took it in.
+    // A writer that has left is no member, whichever member admitted it.
     one.membership.table_mut().stored().established = true;
     writer_state(&mut one, OWN).bye = left(9);
     assert!(!one.members().is_established() && !one.membership.is_counted());

@@ -1,4 +1,4 @@
-//! What is stable: a stamp that all who count have acknowledged, and no other.
+//! A stamp is stable if all who count have acknowledged it, and not otherwise.
 
 use super::super::tests::*;
 use super::*;
