@@ -53,6 +53,9 @@
 //!    [join](crate::state::join) takes it for collected and does not install it.
 //! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon
 //!    ([`Membership::tell_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
+//! 5. *A push leaves out nothing that was collected.* It is no complete message, and readers that nobody waits
+//!    for merge it, too. So `SyncMachine::tend` pushes what is to be pushed before it collects: whoever can
+//!    merge a later push has the own transactions that were collected.
 //!
 //! Collection also forgets where a slot's lives began and ended. So it notes that for the log of keys
 //! (`note_reborn`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn from
@@ -66,6 +69,7 @@
 //! - `tests/src/retirement.rs`: every order of events of small spaces; all must end with equal bytes, and
 //!   nobody who is gone may be known.
 //! - `tests/src/closed.rs`: random histories with restarts and disks that are put back, against an oracle.
+//! - `nothing_is_collected_before_it_was_pushed` in `core/src/sync/members/tests/duties.rs`.
 //! - `core/src/replica/collect/tests/homes.rs`: guests that come and go put off nothing for ever.
 
 use crate::layers::{GUESTS, Optional, State};

@@ -610,6 +610,7 @@ impl SyncMachine {
             if busy {
                 self.end_transfers();
             }
+            self.push_before_collection(now, replica);
             collected = replica.members_mut().collect(kept);
         }
         self.tell_leaving(replica);

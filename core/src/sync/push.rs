@@ -130,6 +130,13 @@ impl SyncMachine {
         delay.max(for_links.min(self.pushes.room))
     }
 
+    /// Pushes the local changes since the last push to all peers, before something is collected. A push builds
+    /// on the one before it, and cannot carry what was made and collected since then.
+    pub(super) fn push_before_collection(&mut self, now: Millis, replica: &mut Replica) {
+        self.pushes.due = self.pushes.due.map(|due| due.min(now));
+        self.push_changes(now, replica);
+    }
+
     /// Pushes the local changes since the last push to all peers, if it is time.
     pub(super) fn push_changes(&mut self, now: Millis, replica: &mut Replica) {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {

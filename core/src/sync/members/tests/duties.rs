@@ -378,3 +378,53 @@ fn asks(end: &mut End, link: Link, id: u32) {
     let End { replica, sync, now } = end;
     sync.serve(*now, replica, link, &pull);
 }
+
+/// A reader builds on the last push. So a push leaves before anything of its time is collected.
+#[test]
+fn nothing_is_collected_before_it_was_pushed() {
+    for resets in [false, true] {
+        let mut end = End::member();
+        let links = [2, 3].map(|number| end.link(number, id(number as u8)));
+        let mut guest = Replica::new(Space::default(), id(2));
+        let mut reader = Replica::new(Space::default(), id(3));
+        let tell = |end: &mut End, guest: &Replica| {
+            let message = guest.delta(&end.replica.vector());
+            let merged = end.replica.merge_with(&message, Some(id(2)), &mut |_| ());
+            merged.unwrap();
+        };
+        let push = |end: &mut End, reader: &mut Replica| {
+            end.now += 5_000;
+            end.sync.handle(end.now, &mut end.replica, Input::Tick);
+            for (link, body) in end.sent().0 {
+                if let (true, Body::Push(message)) = (link == links[1], body)
+                    && reader.merge(&message).is_err()
+                {
+                    let missing = end.replica.delta(&reader.vector());
+                    reader.merge(&missing).unwrap();
+                }
+            }
+        };
+        guest.merge(&full(&end.replica)).unwrap();
+        guest.add("key", 5).unwrap();
+        tell(&mut end, &guest);
+        guest.merge(&end.replica.delta(&guest.vector())).unwrap();
+        reader.merge(&full(&end.replica)).unwrap();
+        end.sync.handle(end.now, &mut end.replica, Input::Changed);
+        push(&mut end, &mut reader);
+        assert_eq!(reader.vector(), end.replica.vector());
+        guest.members_mut().leave().unwrap();
+        tell(&mut end, &guest);
+        if resets {
+            end.replica.apply("key", crate::Op::Reset).unwrap();
+        }
+        for _ in 0..8 {
+            end.tend();
+        }
+        end.replica.add("key", 1).unwrap();
+        end.sync.handle(end.now, &mut end.replica, Input::Changed);
+        push(&mut end, &mut reader);
+        let value = if resets { 1 } else { 6 };
+        assert_eq!(end.replica.value("key"), Some(value));
+        assert_eq!(reader.value("key"), Some(value));
+    }
+}
