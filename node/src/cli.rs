@@ -49,7 +49,6 @@ pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
 pub use sequence::SequenceArgs;
 pub use tickets::RevokeArgs;
-pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 

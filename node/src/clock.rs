@@ -77,6 +77,12 @@ impl fmt::Debug for WallClock {
     }
 }
 
+/// Reads a duration, such as `90s` or `1day 12h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|problem| format!("{problem}; write a duration such as 90s, 15m, 24h or 7d"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

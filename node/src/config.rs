@@ -5,6 +5,7 @@
 //! starts. The conversion reports all errors at once.
 
 mod args;
+mod descriptors;
 mod error;
 mod file;
 mod layers;
@@ -12,14 +13,16 @@ mod network;
 mod pages;
 
 pub use args::{LogFormat, UpArgs};
+pub(crate) use descriptors::fit;
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use layers::{Effective, Layers, Row};
 pub use network::NetworkArgs;
 
 use crate::browser::Pages;
 use crate::clock::WallClock;
-use crate::gossip::{Address, GossipConfig, RESERVED};
+use crate::gossip::{GossipConfig, RESERVED};
 use crate::http::tls::TlsFiles;
+use crate::identity::Address;
 use crate::resp::RespConfig;
 use crate::store::Durability;
 use crate::trust::Grant;
@@ -415,7 +418,7 @@ fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, C
 
 fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError> {
     let wrong = |problem| wrong(argument, format!("`{text}`: {problem}"));
-    let duration = crate::cli::duration(text).map_err(wrong)?;
+    let duration = crate::clock::duration(text).map_err(wrong)?;
     match DURATION_RANGE.contains(&duration) {
         true => Ok(duration),
         false => Err(wrong("it is from 1s to 30d".into())),

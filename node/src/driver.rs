@@ -34,7 +34,6 @@ mod membership;
 mod nonces;
 mod origins;
 mod outputs;
-mod owner_key;
 mod permit;
 mod position;
 pub(crate) mod replay;
@@ -67,7 +66,6 @@ pub use membership::{
 };
 pub(crate) use membership::{OwnWriters, Roster, Rosters};
 pub use origins::Origin;
-pub use owner_key::OwnerKey;
 pub(crate) use permit::Permit;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;

@@ -30,7 +30,6 @@ mod gate;
 mod join;
 mod limits;
 mod only;
-mod pace;
 mod peers;
 mod redial;
 mod refusals;
@@ -50,8 +49,6 @@ pub(crate) use directory::Directory;
 pub use directory::{Flow, NodeRow, Pushed, Traffic};
 pub(crate) use limits::size;
 pub use limits::{GossipLimits, MemoryMax};
-pub(crate) use pace::Pace;
-pub use pace::Rate;
 pub use relay::RelayLimits;
 pub use unreached::UnreachedRow;
 
@@ -59,157 +56,19 @@ use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::driver::Order;
 use crate::handle::{Handle, SpaceId};
+use crate::identity::{Address, Identity, Peer};
 use crate::metrics::Metrics;
 use crate::trust::Ledger;
 use figures::Figures;
-use libp2p::identity::{Keypair, ed25519};
 use libp2p::multiaddr::Protocol;
-use libp2p::{Multiaddr, PeerId};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Most addresses that are given to other nodes to try, as in tickets.
 const REACH_MAX: usize = 16;
-
-/// A libp2p address, such as `/ip4/127.0.0.1/tcp/4001`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(Multiaddr);
-
-impl Address {
-    /// Checks that the address can be dialled: it names a machine and a port.
-    ///
-    /// # Errors
-    /// The fault.
-    pub(crate) fn check_dialled(&self) -> Result<(), &'static str> {
-        let mut parts = self.0.iter();
-        match parts.next() {
-            Some(Protocol::Ip4(ip)) if ip.is_unspecified() => {
-                return Err(
-                    "a node listens at 0.0.0.0, and is dialled at an address of its machine",
-                );
-            }
-            Some(Protocol::Ip6(ip)) if ip.is_unspecified() => {
-                return Err("a node listens at ::, and is dialled at an address of its machine");
-            }
-            Some(
-                Protocol::Ip4(_)
-                | Protocol::Ip6(_)
-                | Protocol::Dns(_)
-                | Protocol::Dns4(_)
-                | Protocol::Dns6(_)
-                | Protocol::Dnsaddr(_),
-            ) => {}
-            _ => return Err("it names no machine: begin it with /ip4/, /ip6/ or /dns4/"),
-        }
-        let is_named = matches!(self.0.iter().next(), Some(Protocol::Dnsaddr(_)));
-        match (parts.next(), parts.next()) {
-            (Some(Protocol::Tcp(0) | Protocol::Udp(0)), _) => Err("port 0 is for `--listen` only"),
-            (Some(Protocol::Tcp(_)), _) | (Some(Protocol::Udp(_)), Some(Protocol::QuicV1)) => {
-                Ok(())
-            }
-            (Some(Protocol::Udp(_)), _) => Err("UDP takes /quic-v1 behind the port"),
-            _ if is_named => Ok(()),
-            _ => Err("it names no port: go on with /tcp/PORT, or /udp/PORT/quic-v1"),
-        }
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Address, String> {
-        let parsed: Result<Multiaddr, _> = text.parse();
-        let address = parsed.map_err(|error| {
-            format!("{error}; an address looks like /ip4/127.0.0.1/tcp/4001, /ip4/127.0.0.1/udp/4001/quic-v1 or /ip4/127.0.0.1/tcp/4001/ws")
-        })?;
-        for part in &address {
-            if let Protocol::P2p(peer) = part
-                && rights::is_weak(&peer)
-            {
-                return Err(format!(
-                    "{peer} has a weak key, in whose name anybody can sign; take what the node prints"
-                ));
-            }
-        }
-        Ok(Address(address))
-    }
-}
-
-impl Address {
-    /// Whether only this machine can reach it.
-    pub fn is_loopback(&self) -> bool {
-        match self.0.iter().next() {
-            Some(Protocol::Ip4(ip)) => ip.is_loopback(),
-            Some(Protocol::Ip6(ip)) => ip.is_loopback(),
-            _ => false,
-        }
-    }
-
-    /// Whether it is an address at a relay.
-    pub fn is_at_relay(&self) -> bool {
-        relay::relay_of(&self.0).is_some()
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The name of a node in the network: the hash of its public key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Peer(PeerId);
-
-impl FromStr for Peer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Peer, String> {
-        let parsed = text.parse().map(Peer);
-        parsed.map_err(|error| format!("`{text}` is no libp2p peer id: {error}"))
-    }
-}
-
-/// The key pair of a node.
-#[derive(Clone)]
-pub struct Identity(Keypair);
-
-impl Identity {
-    /// The key pair of an Ed25519 secret key.
-    pub fn from_secret(mut secret: [u8; 32]) -> Identity {
-        // Any 32 bytes are a secret key, so this does not fail.
-        let secret = ed25519::SecretKey::try_from_bytes(&mut secret)
-            .expect("32 bytes are an Ed25519 secret key");
-        Identity(Keypair::from(ed25519::Keypair::from(secret)))
-    }
-
-    /// The public key, 32 bytes.
-    pub fn public_key(&self) -> [u8; 32] {
-        let public = self.0.public().try_into_ed25519();
-        public.expect("made from an Ed25519 key").to_bytes()
-    }
-
-    /// The secret key, 32 bytes.
-    pub(crate) fn secret(&self) -> [u8; 32] {
-        let pair = self.0.clone().try_into_ed25519();
-        let pair = pair.expect("made from an Ed25519 key").to_bytes();
-        std::array::from_fn(|at| pair[at])
-    }
-
-    /// The Ed25519 signature of a message, `None` if it can't be made.
-    pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
-        self.0.sign(message).ok()
-    }
-
-    /// The name of the node that has this key.
-    pub fn peer_id(&self) -> String {
-        self.0.public().to_peer_id().to_string()
-    }
-}
 
 /// The settings of the network part of a node.
 #[derive(Clone, Debug)]
@@ -343,38 +202,4 @@ pub(crate) async fn start(start: Start<'_>) -> Result<Running, GossipError> {
         directory,
         task: tokio::spawn(network.run()),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_to_dial_names_a_machine_and_a_port() {
-        let id = "12D3KooWSyMw9nkNKwAh4bUFSbxnjek3zPuLB72XeeELx366iwL7";
-        let check = |text: &str| {
-            let address: Address = text.parse().expect("an address");
-            address.check_dialled()
-        };
-        for text in [
-            "/ip4/127.0.0.1/tcp/4001",
-            "/ip6/::1/udp/4001/quic-v1",
-            "/dns4/node.example/tcp/443/ws",
-            "/dnsaddr/node.example",
-            &format!("/ip4/10.0.0.1/tcp/4001/p2p/{id}/p2p-circuit/p2p/{id}"),
-        ] {
-            assert_eq!(check(text), Ok(()), "{text}");
-        }
-        for (text, said) in [
-            ("/ip4/127.0.0.1", "names no port"),
-            ("/ip4/127.0.0.1/udp/4001", "quic-v1"),
-            ("/ip4/127.0.0.1/tcp/0", "port 0"),
-            ("/ip4/0.0.0.0/tcp/4001", "listens at 0.0.0.0"),
-            ("/ip6/::/tcp/4001", "listens at ::"),
-            (&format!("/p2p/{id}"), "names no machine"),
-        ] {
-            let problem = check(text).expect_err(text);
-            assert!(problem.contains(said), "{text}: {problem}");
-        }
-    }
 }

@@ -10,10 +10,10 @@ pub use refusal::Refusal;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
-    Operation, OperationError, Order, OwnWriters, OwnerKey, Page, PeriodRow, Permit, Position,
-    Query, Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, Watch,
-    WriterRow,
+    Operation, OperationError, Order, OwnWriters, Page, PeriodRow, Permit, Position, Query,
+    Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, Watch, WriterRow,
 };
+use crate::identity::OwnerKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,14 +1,15 @@
 //! The whole node: store, driver, network and HTTP, from start to stop.
 
 use crate::config::{Config, Resp, SPACES_MAX};
-use crate::driver::{self, OwnerKey, Secured, Serve, TELL_PROGRESS};
-use crate::gossip::{self, Cuts, GossipError, Identity};
+use crate::driver::{self, Secured, Serve, TELL_PROGRESS};
+use crate::gossip::{self, Cuts, GossipError};
 use crate::handle::Handle;
 use crate::http::bodies::Bodies;
 use crate::http::post::Sessions;
 use crate::http::rate::Rate;
 use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
+use crate::identity::{Identity, OwnerKey};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;

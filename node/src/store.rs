@@ -58,6 +58,12 @@ pub const FORMAT_MIN: u32 = 2;
 /// Most bytes of one commit: all of its records with their names. A reader rejects a longer length.
 pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
 
+/// The file in the data folder with the tickets of the node, and with revocations.
+pub(crate) const LEDGER_FILE: &str = "tickets.json";
+
+/// Largest such file that is read. A file at all its bounds is smaller.
+pub(crate) const LEDGER_BYTES_MAX: u64 = 128 << 20;
+
 /// The file in the data folder with the nonces of the node's writers.
 pub(crate) const WRITERS_FILE: &str = "writers.json";
 

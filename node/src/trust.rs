@@ -5,7 +5,6 @@
 //! without asking another. A revocation is a statement that a member signs in the same way
 //! ([`Revocation`]). A node keeps the revocations and its own tickets in its [`Ledger`].
 
-pub(crate) mod keys;
 mod known;
 mod ledger;
 mod place;
@@ -20,7 +19,6 @@ mod ticket;
 mod token;
 
 pub(crate) use known::KnownTickets;
-pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX};
 pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
 };

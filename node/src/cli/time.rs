@@ -1,12 +1,7 @@
 //! Times and durations as people write them.
 
+pub(super) use crate::clock::duration;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Reads a duration, such as `90s` or `1day 12h`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|problem| format!("{problem}; write a duration such as 90s, 15m, 24h or 7d"))
-}
 
 /// Reads a time, such as `2027-01-31T12:00:00Z`.
 pub(super) fn at(text: &str) -> Result<SystemTime, String> {

@@ -3,10 +3,8 @@
 mod signals;
 
 use super::failure::Failure;
-use super::log_fields;
-use super::notify;
+use super::{log_fields, notify};
 use crate::config::{self, Effective, Layers, LogFormat};
-use crate::descriptors;
 use crate::escape;
 use crate::logging::Lines;
 use crate::node::{Node, NodeError};
@@ -48,7 +46,7 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
     })?;
     log_to(log, &effective)?;
     let mut config = effective.config;
-    descriptors::fit(&mut config).map_err(|error| Failure::Local {
+    config::fit(&mut config).map_err(|error| Failure::Local {
         code: "descriptors",
         problem: error.to_string(),
     })?;

@@ -2,7 +2,8 @@
 
 use super::args::switch;
 use super::{ConfigError, duration, wrong};
-use crate::gossip::{GossipLimits, MemoryMax, Rate, RelayLimits, size};
+use crate::gossip::{GossipLimits, MemoryMax, RelayLimits, size};
+use crate::rate::Rate;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 

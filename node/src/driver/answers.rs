@@ -1,7 +1,6 @@
 //! The answers of the driver, and their form in JSON. Numbers of 64 bits and more are decimal
 //! strings, because JavaScript's numbers are exact only up to 2^53.
 
-use super::OwnerKey;
 use super::budgets::BudgetRow;
 use super::leases::LeaseRow;
 use super::limits::PeriodRow;
@@ -10,6 +9,7 @@ use super::origins::Origin;
 use super::position::Position;
 use super::sequences::SequenceRow;
 use crate::handle::PeerKind;
+use crate::identity::OwnerKey;
 use crate::trust::Role;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;

@@ -1,10 +1,11 @@
 //! Operations on budgets, beside those on counters, and the rows that show budgets.
 
+use super::Query;
 use super::answers::{Decimal, decimal, decimal_if_any};
 use super::grants::{OperationError, Recipient, grant};
 use super::leases::LeaseRow;
 use super::space::OpenSpace;
-use super::{OwnerKey, Query};
+use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use tallymesh_core::{Budget, Flow, Holding, Lease, LeaseId, Op, Stock, Transaction, WriterId};

@@ -2,11 +2,12 @@
 
 use super::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
-    MemberChange, Membership, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Permit, Position,
-    Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
+    MemberChange, Membership, OpenSpace, Operation, Page, PeriodRow, Permit, Position, Query,
+    Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
     Transacted, Wanted, Watch, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
+use crate::identity::OwnerKey;
 use std::sync::Arc;
 use tallymesh_core::{Link, Shard};
 use tokio::sync::oneshot;

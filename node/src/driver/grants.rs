@@ -1,7 +1,7 @@
 //! Moves rights and room from one member to another, and names the reasons why an operation is
 //! refused.
 
-use super::OwnerKey;
+use crate::identity::OwnerKey;
 use crate::problems;
 use std::fmt;
 use tallymesh_core::bounds::{

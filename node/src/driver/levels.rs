@@ -1,8 +1,9 @@
 //! Requests with a demand, which says how far they have to reach, and their answers.
 
 use super::space::{Ended, Write};
-use super::{Counter, Driver, Operation, OwnerKey, Permit, Transacted};
+use super::{Counter, Driver, Operation, Permit, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
+use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 
 use super::{Driver, LinkRow, LinkState, Order, SYNC};
 use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
-use crate::log_pace::LogPace;
 use crate::metrics::Metrics;
 use crate::party;
+use crate::rate::LogPace;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 use tallymesh_core::{Error, Link, Party};

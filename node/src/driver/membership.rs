@@ -1,8 +1,8 @@
 //! The driver's answers about the members of a space, and the changes that can be requested.
 
-use super::OwnerKey;
 use super::answers::{Decimal, decimal};
 use super::limits::LimitRow;
+use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -272,7 +272,7 @@ mod tests {
         }
         let sound = "11".repeat(32);
         assert!(OwnerKey::parse(&sound).is_some());
-        for weak in crate::trust::keys::tests::UNSOUND {
+        for weak in crate::identity::keys::tests::UNSOUND {
             assert!(OwnerKey::digits(weak).is_some());
             assert_eq!(OwnerKey::parse(weak), None, "{weak}");
         }

@@ -1,8 +1,8 @@
 //! The peers at the ends of links. A peer stays on record for a while after its link is closed. So
 //! this node can name the peer if a shard from it proves to be forged.
 
-use super::OwnerKey;
 use crate::handle::{NewLink, PeerKind};
+use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

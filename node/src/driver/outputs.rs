@@ -2,7 +2,7 @@
 
 use super::{Clients, Driver, FLUSH_MS, News, Order, SYNC};
 use crate::handle::SpaceId;
-use crate::log_pace::LogPace;
+use crate::rate::LogPace;
 use crate::store::StoreError;
 use std::time::Instant;
 use tallymesh_core::Output;

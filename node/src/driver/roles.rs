@@ -1,6 +1,7 @@
 //! The role of this node itself in each of its spaces: by its tickets, where it is no member.
 
-use super::{Driver, OwnerKey};
+use super::Driver;
+use crate::identity::OwnerKey;
 use crate::trust::Standing;
 
 /// How often the driver checks whether the roles have changed, in milliseconds. Tickets end, and

@@ -1,8 +1,9 @@
 //! The rows that show sequences of numbers.
 
+use super::Query;
 use super::answers::{Decimal, decimal, decimal_if_any};
 use super::space::OpenSpace;
-use super::{OwnerKey, Query};
+use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;

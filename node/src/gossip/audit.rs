@@ -7,10 +7,10 @@
 //! Each peer has one open question at a time, and this node works on one question at a time. After
 //! each, it leaves at least as much time for other work as the answer took.
 
-use super::Peer;
 use super::codec::read_up_to;
 use crate::driver::{AuditPage, Query};
 use crate::handle::Handle;
+use crate::identity::Peer;
 use futures::prelude::*;
 use libp2p::request_response::{self, InboundRequestId, OutboundRequestId, ResponseChannel};
 use libp2p::{PeerId, StreamProtocol};

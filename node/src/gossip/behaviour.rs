@@ -12,9 +12,10 @@ use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
 use super::only::Only;
 use super::rights::Rights;
-use super::{GossipConfig, GossipError, Identity, transports};
+use super::{GossipConfig, GossipError, transports};
 use crate::clock::WallClock;
 use crate::handle::Handle;
+use crate::identity::Identity;
 use crate::metrics::Metrics;
 use libp2p::allow_block_list::{self, BlockedPeers};
 use libp2p::gossipsub::{

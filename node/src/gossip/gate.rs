@@ -11,9 +11,8 @@
 //! the most newcomers.
 
 use super::limits::GossipLimits;
-use super::pace::Pace;
 use super::refusals::Reason;
-use crate::http::rate::client;
+use crate::rate::{Pace, client};
 use crate::trust::TicketId;
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
@@ -358,7 +357,7 @@ impl NetworkBehaviour for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gossip::Rate;
+    use crate::rate::Rate;
     use std::time::Duration;
 
     fn gate(connections: u32, incoming: u32) -> Gate {

@@ -1,6 +1,6 @@
 //! Bounds on the resources that peers and strangers may use.
 
-use super::pace::Rate;
+use crate::rate::Rate;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::book::RESERVED;
 use super::codec::{self, BATCH_BYTES_MAX, Framed, Kept, PREFIX_BYTES};
 use super::rights::Right;
-use crate::driver::OwnerKey;
 use crate::handle::{Carried, Limits, SpaceId};
+use crate::identity::OwnerKey;
 use crate::trust::Role;
 use libp2p::request_response::{OutboundFailure, OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;

@@ -4,7 +4,6 @@
 //! are reached through it (circuit relay v2). A circuit is encrypted from end to end.
 
 use libp2p::core::transport::ListenerId;
-use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId, relay};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -79,15 +78,6 @@ impl Relayed {
     pub(super) fn disconnected(&mut self, peer: &PeerId) {
         self.0.remove(peer);
     }
-}
-
-/// The relay in the address of a listener at a relay.
-pub(super) fn relay_of(address: &Multiaddr) -> Option<PeerId> {
-    let parts: Vec<Protocol<'_>> = address.iter().collect();
-    parts.windows(2).find_map(|pair| match pair {
-        [Protocol::P2p(relay), Protocol::P2pCircuit] => Some(*relay),
-        _ => None,
-    })
 }
 
 /// The wait after a listener at a relay has ended. It doubles each time that a new one fails.
@@ -173,6 +163,7 @@ impl Circuits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::relay_of;
 
     #[test]
     fn a_listener_that_ends_is_made_again_more_and_more_seldom() {

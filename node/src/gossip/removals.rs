@@ -4,10 +4,9 @@
 //! A removal counts if its issuer is a member of the space when it is received. Each member ensures
 //! that every removal that it has is in the book, signed by a present member.
 
-use super::Identity;
 use super::redial::Chance;
 use super::revocations::Say;
-use crate::driver::OwnerKey;
+use crate::identity::{Identity, OwnerKey};
 use crate::trust::{Gone, Ledger, REMOVED_KEY, Removal};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

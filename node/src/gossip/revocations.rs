@@ -5,8 +5,7 @@
 //! it is in the ledger, and stays there as long as it is needed. If the issuer is removed later,
 //! another member signs it again.
 
-use super::Identity;
-use crate::driver::OwnerKey;
+use crate::identity::{Identity, OwnerKey};
 use crate::trust::{Ledger, REVOKED_KEY, Revocation, Revoked, TicketId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

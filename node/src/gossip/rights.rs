@@ -18,11 +18,11 @@ mod shown;
 use super::gate::Class;
 use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
-use crate::driver::{OwnerKey, Roster, Rosters};
+use crate::driver::{Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
-use crate::trust::{Flaw, Given, Gone, Grant, Ledger, Place, Role, Seen, Standing, TicketId, keys};
+use crate::identity::{OwnerKey, owner_of, peer_of};
+use crate::trust::{Flaw, Given, Gone, Grant, Ledger, Place, Role, Seen, Standing, TicketId};
 use libp2p::PeerId;
-use libp2p::identity::{PublicKey, ed25519};
 use shown::{Full, Shown};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -637,34 +637,6 @@ impl Known {
             false => Ok(worth),
         }
     }
-}
-
-/// The key of a peer, which is part of its name if it is an Ed25519 key, as of nodes. A weak key
-/// has no owner.
-pub(super) fn owner_of(peer: &PeerId) -> Option<OwnerKey> {
-    key_of(peer).filter(|key| keys::is_sound(&key.0))
-}
-
-/// Whether the key in a peer's name is weak, and so has no owner.
-pub(super) fn is_weak(peer: &PeerId) -> bool {
-    key_of(peer).is_some_and(|key| !keys::is_sound(&key.0))
-}
-
-fn key_of(peer: &PeerId) -> Option<OwnerKey> {
-    const IDENTITY: u64 = 0;
-    let hash = peer.as_ref();
-    if hash.code() != IDENTITY {
-        return None;
-    }
-    let key = PublicKey::try_decode_protobuf(hash.digest()).ok()?;
-    let key = key.try_into_ed25519().ok()?;
-    Some(OwnerKey(key.to_bytes()))
-}
-
-/// The peer that has this key.
-pub(super) fn peer_of(owner: &OwnerKey) -> Option<PeerId> {
-    let key = ed25519::PublicKey::try_from_bytes(&owner.0).ok()?;
-    Some(PublicKey::from(key).to_peer_id())
 }
 
 #[cfg(test)]

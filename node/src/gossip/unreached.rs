@@ -3,7 +3,7 @@
 //! A setting without effect must not be silent. So such a peer is shown with the reason in the log,
 //! in `/v1/peers` and by `tallymesh doctor`.
 
-use super::relay::relay_of;
+use crate::identity::relay_of;
 use libp2p::core::transport::TransportError;
 use libp2p::swarm::DialError;
 use libp2p::{Multiaddr, PeerId};

@@ -2,8 +2,9 @@
 
 use super::{Handle, Refusal, SpaceId};
 use crate::driver::{
-    Command, Completeness, Keyed, Operation, OwnerKey, ReadBack, Request, Transacted, Written,
+    Command, Completeness, Keyed, Operation, ReadBack, Request, Transacted, Written,
 };
+use crate::identity::OwnerKey;
 use std::fmt;
 use std::time::Duration;
 use tallymesh_core::{Level, Token};

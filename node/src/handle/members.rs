@@ -1,9 +1,8 @@
 //! Requests about the members of a space, and about writers to retire.
 
 use super::{Handle, Refusal, SpaceId};
-use crate::driver::{
-    Command, MemberChange, Membership, News, NoNews, OwnerKey, Retiree, Retirement, Watch,
-};
+use crate::driver::{Command, MemberChange, Membership, News, NoNews, Retiree, Retirement, Watch};
+use crate::identity::OwnerKey;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

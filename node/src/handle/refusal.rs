@@ -1,8 +1,9 @@
 //! The reasons for which the node refuses a request.
 
 use super::{Centre, Unreached};
-use crate::driver::{OperationError, OwnerKey};
+use crate::driver::OperationError;
 use crate::gossip::RESERVED;
+use crate::identity::OwnerKey;
 use crate::problems;
 use std::fmt;
 

@@ -3,8 +3,8 @@
 use super::App;
 use super::access::Serving;
 use super::problem::Problem;
-use crate::gossip::Peer;
 use crate::handle::PeerKind;
+use crate::identity::Peer;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;

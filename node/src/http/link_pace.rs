@@ -3,8 +3,8 @@
 //! A client that sends faster waits, because the node reads nothing more from it. Without that, one
 //! reader could keep the driver of a space busy with frames.
 
-use crate::gossip::{Pace, Rate};
 use crate::handle::Limits;
+use crate::rate::{Pace, Rate};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -44,7 +44,7 @@ impl LinkPace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::OwnerKey;
+    use crate::identity::OwnerKey;
     use tallymesh_core::Role;
 
     #[test]

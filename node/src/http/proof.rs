@@ -4,11 +4,11 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::driver::OwnerKey;
 use crate::handle::Limits;
+use crate::identity::OwnerKey;
+use crate::identity::keys::is_signed_by;
 use crate::problems;
 use crate::trust::Role;
-use crate::trust::keys::is_signed_by;
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Role as Limit;
 
@@ -113,7 +113,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gossip::Identity;
+    use crate::identity::Identity;
 
     #[test]
     fn only_what_the_owner_signed_for_this_node_and_now_is_taken() {

@@ -4,13 +4,14 @@ use super::App;
 use super::problem::Problem;
 use crate::config::HttpRate;
 use crate::problems;
+use crate::rate::client;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -68,18 +69,6 @@ fn refused(rate: &HttpRate, from: IpAddr, wait: Duration) -> Response {
     response
 }
 
-/// The address by which a client is counted. A holder of one IPv6 address has all of its network of
-/// 64 bits.
-pub(crate) fn client(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,14 +93,5 @@ mod tests {
             "{wait:?}"
         );
         assert_eq!(rate.check(other), Ok(()));
-    }
-
-    #[test]
-    fn a_network_of_ipv6_is_one_client() {
-        let of = |text: &str| client(text.parse().expect(text));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::2:3:4"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 }

@@ -4,7 +4,8 @@ use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{OfTicket, TicketBody};
-use crate::driver::{Decimal, OwnerKey};
+use crate::driver::Decimal;
+use crate::identity::OwnerKey;
 use crate::problems;
 use crate::trust::{
     Grant, Issued, Ledger, LedgerError, Revocation, Revoked, Role, TicketId, TicketState,

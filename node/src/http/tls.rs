@@ -1,7 +1,7 @@
 //! TLS for clients of HTTP and of the Redis protocol: the listener, and its certificate and key,
 //! which are read again when the files change.
 
-use super::rate::client;
+use crate::rate::client;
 use axum::serve::Listener;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;

@@ -1,7 +1,7 @@
 //! The resources of the process and of its disk, read when the figures are requested.
 
 use crate::store::{Health, Trouble};
-use crate::{log_pace, logging};
+use crate::{logging, rate};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -76,7 +76,7 @@ impl Collector for Log {
             None,
             MetricType::Counter,
         )?;
-        ConstCounter::new(log_pace::left_out()).encode(row)
+        ConstCounter::new(rate::left_out()).encode(row)
     }
 }
 

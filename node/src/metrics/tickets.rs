@@ -2,7 +2,7 @@
 //! figures are requested.
 
 use crate::clock::WallClock;
-use crate::driver::OwnerKey;
+use crate::identity::OwnerKey;
 use crate::trust::{Grant, Ledger, TicketId, TicketState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

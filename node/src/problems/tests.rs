@@ -2,8 +2,8 @@
 //! contents.
 
 use super::{Shown, TABLE, is_between_nodes, of, page, text};
-use crate::driver::OwnerKey;
 use crate::handle::Refusal;
+use crate::identity::OwnerKey;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,14 +5,11 @@
 
 use super::files::{self, Disk, File, Folder};
 use super::log::IDENTITY;
-use super::places;
 use super::read::{self, FORMAT_FILE, Found, Torn};
-use super::segment;
 use super::{
-    ADDRESSES_BYTES_MAX, ADDRESSES_FILE, Kept, Progress, StoreError, WRITERS_BYTES_MAX,
-    WRITERS_FILE,
+    ADDRESSES_BYTES_MAX, ADDRESSES_FILE, Kept, LEDGER_BYTES_MAX, LEDGER_FILE, Progress, StoreError,
+    WRITERS_BYTES_MAX, WRITERS_FILE, places, segment,
 };
-use crate::trust::{LEDGER_BYTES_MAX, LEDGER_FILE};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

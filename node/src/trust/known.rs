@@ -39,7 +39,7 @@ impl KnownTickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::OwnerKey;
+    use crate::identity::OwnerKey;
     use crate::trust::{Role, samples};
 
     #[test]

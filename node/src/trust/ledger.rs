@@ -13,8 +13,8 @@ pub(crate) use removed::{REMOVED_MAX, Seen};
 use super::revocation::Revocation;
 use super::role::Role;
 use super::ticket::{CLOCK_SKEW_MAX, Grant, TicketId, named, spaces_named};
-use crate::driver::OwnerKey;
-use crate::store;
+use crate::identity::OwnerKey;
+use crate::store::{self, LEDGER_BYTES_MAX, LEDGER_FILE};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -25,17 +25,11 @@ use std::time::Duration;
 use tallymesh_core::Space;
 use tokio::sync::watch;
 
-/// The file's name in the data folder.
-pub(crate) const FILE: &str = "tickets.json";
-
 /// The version of the file that this build writes. It reads earlier ones, too.
 const VERSION: u64 = 2;
 
 /// The version of a file without newer fields, which earlier builds can read.
 const VERSION_MIN: u64 = 1;
-
-/// Largest file that is read. A file at all its bounds is smaller.
-pub(crate) const FILE_BYTES_MAX: u64 = 128 << 20;
 
 /// Most tickets in the list of those that a node has signed.
 pub const ISSUED_MAX: usize = 16_384;
@@ -441,8 +435,8 @@ struct RevokedRow {
 impl Kept {
     /// Reads the file in a folder; an empty ledger if there is none.
     fn read(folder: &Path) -> Result<Kept, LedgerError> {
-        let file = folder.join(FILE);
-        let bytes = store::read_small(folder, FILE, FILE_BYTES_MAX);
+        let file = folder.join(LEDGER_FILE);
+        let bytes = store::read_small(folder, LEDGER_FILE, LEDGER_BYTES_MAX);
         let bytes = match bytes {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
@@ -550,9 +544,9 @@ impl Kept {
             removed,
         };
         let bytes = serde_json::to_vec(&written).map_err(io::Error::from);
-        let saved = bytes.and_then(|bytes| store::write_small(folder, FILE, &bytes));
+        let saved = bytes.and_then(|bytes| store::write_small(folder, LEDGER_FILE, &bytes));
         saved.map_err(|problem| LedgerError::Io {
-            file: folder.join(FILE),
+            file: folder.join(LEDGER_FILE),
             problem,
         })
     }

@@ -1,7 +1,7 @@
 //! The place of this node by its tickets and by the members: in a space, on its way there, or out.
 
 use super::{Grant, Ledger, Role, TicketError, TicketId};
-use crate::driver::OwnerKey;
+use crate::identity::OwnerKey;
 use std::collections::BTreeMap;
 use tallymesh_core::Space;
 

@@ -8,8 +8,7 @@
 
 use super::Grant;
 use super::signing::PROVIDER;
-use crate::driver::OwnerKey;
-use crate::gossip::Identity;
+use crate::identity::{Identity, OwnerKey};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;

@@ -5,8 +5,7 @@
 
 use super::signing::PROVIDER;
 use super::ticket::{CLOCK_SKEW_MAX, TicketId, named, spaces_named};
-use crate::driver::OwnerKey;
-use crate::gossip::Identity;
+use crate::identity::{Identity, OwnerKey};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;

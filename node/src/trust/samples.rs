@@ -1,7 +1,7 @@
 //! Sample tickets and revocations for tests.
 
 use super::{Grant, Revocation, Revoked, Role, TicketId};
-use crate::driver::OwnerKey;
+use crate::identity::OwnerKey;
 use tallymesh_core::Space;
 
 /// A ticket for every holder and every space, without an end.

@@ -1,7 +1,6 @@
 //! The signature of tickets: Ed25519, with the keys that nodes already have.
 
-use super::keys;
-use crate::gossip::Identity;
+use crate::identity::{Identity, keys};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::signature::{self, Signer, Verifier};

@@ -1,7 +1,7 @@
 //! The role of this node itself in a space: unlimited, or as its tickets allow.
 
 use super::{Grant, Ledger, Role};
-use crate::driver::OwnerKey;
+use crate::identity::OwnerKey;
 
 /// The tickets that this node was given, at one moment.
 pub(crate) struct Standing {

@@ -2,8 +2,7 @@
 
 use super::role::Role;
 use super::signing::PROVIDER;
-use crate::driver::OwnerKey;
-use crate::gossip::{Address, Identity};
+use crate::identity::{Address, Identity, OwnerKey};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};

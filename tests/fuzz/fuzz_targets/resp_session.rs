@@ -9,13 +9,18 @@ mod node {
     #[allow(dead_code)]
     pub(crate) mod driver {
         mod grants;
-        mod owner_key;
         pub(crate) use grants::{OperationError, Recipient, grant};
-        pub(crate) use owner_key::OwnerKey;
     }
 
     #[allow(dead_code)]
     pub(crate) mod escape;
+
+    #[allow(dead_code)]
+    pub(crate) mod identity {
+        pub(crate) mod keys;
+        mod owner_key;
+        pub(crate) use owner_key::OwnerKey;
+    }
 
     #[allow(dead_code, unused_imports)]
     pub(crate) mod problems;
@@ -26,7 +31,6 @@ mod node {
 
     #[allow(dead_code)]
     pub(crate) mod trust {
-        pub(crate) mod keys;
         mod role;
         pub(crate) use role::Role;
     }
@@ -41,6 +45,6 @@ mod node {
     }
 }
 
-use node::{driver, escape, problems, resp, trust};
+use node::{driver, escape, identity, problems, resp, trust};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::pipelines::pipelines(bytes));

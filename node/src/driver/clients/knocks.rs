@@ -10,8 +10,7 @@
 //!
 //! All attempts are counted with the other refusals.
 
-use crate::gossip::{Pace, Rate};
-use crate::http::rate::client;
+use crate::rate::{Pace, Rate, client};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@
 
 use super::{Clients, Connection};
 use crate::driver::kept::Kept;
-use crate::http::rate::client;
 use crate::metrics::Metrics;
+use crate::rate::client;
 use crate::resp::ReplyError;
 use crate::resp::limits::HELD_TOTAL_BYTES_MAX;
 use crate::trust::{Role, TicketId};

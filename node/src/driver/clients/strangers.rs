@@ -8,8 +8,8 @@
 
 use super::line::Line;
 use super::{Clients, Connection};
-use crate::http::rate::client;
 use crate::metrics::Metrics;
+use crate::rate::client;
 use crate::resp::ReplyError;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

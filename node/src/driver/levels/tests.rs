@@ -1,8 +1,9 @@
 //! Levels and tokens, on drivers whose links a test makes and cuts.
 
 use crate::clock::WallClock;
-use crate::driver::{MemberChange, Order, OwnerKey, Running, Start, start};
+use crate::driver::{MemberChange, Order, Running, Start, start};
 use crate::handle::{Demand, Handle, NewLink, PeerKind, Refusal, SpaceId};
+use crate::identity::OwnerKey;
 use crate::metrics::Metrics;
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
 use crate::trust::Ledger;

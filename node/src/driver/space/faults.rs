@@ -7,8 +7,9 @@
 
 use super::OpenSpace;
 use crate::driver::origins::{Origin, Origins};
-use crate::driver::{FaultReport, News, OwnerKey, Side};
+use crate::driver::{FaultReport, News, Side};
 use crate::handle::PeerKind;
+use crate::identity::OwnerKey;
 use std::sync::Arc;
 use tallymesh_core::bounds::FAULTS_KEPT_MAX;
 use tallymesh_core::{Accusation, Evidence};

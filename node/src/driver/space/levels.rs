@@ -2,8 +2,9 @@
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::{Reply, after};
-use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
+use crate::driver::{Completeness, Heard, ReadBack, Release, Written};
 use crate::handle::{Demand, Unreached};
+use crate::identity::OwnerKey;
 use crate::resp::Written as Transacted;
 use tallymesh_core::{AdmissionError, Error, Level, Once, Owner, Question, Reach, VersionVector};
 

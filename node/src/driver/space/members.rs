@@ -7,9 +7,10 @@ use crate::driver::membership::{
     Retirement, Roster, fate,
 };
 use crate::driver::nonces::{Nonce, Nonces};
-use crate::driver::{Comeback, News, OperationError, OwnerKey, WriterRow};
+use crate::driver::{Comeback, News, OperationError, WriterRow};
 use crate::handle::Refusal;
-use crate::log_pace::LogPace;
+use crate::identity::OwnerKey;
+use crate::rate::LogPace;
 use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

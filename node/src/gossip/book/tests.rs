@@ -1,6 +1,5 @@
 use super::*;
-use crate::driver::OwnerKey;
-use crate::gossip::Identity;
+use crate::identity::{Identity, OwnerKey};
 use crate::trust::{Revocation, Revoked, TicketId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

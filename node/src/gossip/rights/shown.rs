@@ -127,7 +127,7 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::OwnerKey;
+    use crate::identity::OwnerKey;
     use crate::trust::samples;
     use std::net::Ipv4Addr;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::gossip::Identity;
+use crate::identity::Identity;
 use crate::trust::{TicketId, samples};
 
 const NOW: u64 = 1_000_000_000;

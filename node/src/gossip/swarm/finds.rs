@@ -3,7 +3,8 @@
 use super::Network;
 use crate::driver::Order;
 use crate::gossip::book::{Book, Want};
-use crate::gossip::{GossipError, Peer, Start};
+use crate::gossip::{GossipError, Start};
+use crate::identity::Peer;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};

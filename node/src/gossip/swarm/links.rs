@@ -1,13 +1,13 @@
 //! Links: opened, taken over, closed, dialled and cut.
 
 use super::{Network, PEERS_LOG};
+use crate::gossip::Cuts;
 use crate::gossip::peers::{self, Twin};
 use crate::gossip::refusals::Reason;
-use crate::gossip::rights::owner_of;
 use crate::gossip::unreached::{Standing, Why};
-use crate::gossip::{Cuts, Peer};
 use crate::handle::{NewLink, PeerKind, Sender};
-use crate::log_pace::LogPace;
+use crate::identity::{Peer, owner_of};
+use crate::rate::LogPace;
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};

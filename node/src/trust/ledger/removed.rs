@@ -6,7 +6,7 @@
 //! may have had further members. The node then receives their removals by the address book.
 
 use super::{Kept, Ledger, LedgerError};
-use crate::driver::OwnerKey;
+use crate::identity::OwnerKey;
 use crate::trust::{CLOCK_SKEW_MAX, Gone};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The stored tickets, over a restart, and within bounds.
 
 use super::*;
-use crate::gossip::Identity;
+use crate::identity::Identity;
 use std::fs;
 
 const NOW: u64 = 1_800_000_000;
@@ -74,7 +74,7 @@ fn what_is_kept_outlives_a_restart_and_is_for_its_owner_alone() {
     assert!(!ledger.forget(held.id).expect("nothing to do"));
     let again = Ledger::open(Some(folder.path())).expect("read");
     assert!(again.held().is_empty());
-    let text = fs::read_to_string(folder.path().join(FILE)).expect("the file");
+    let text = fs::read_to_string(folder.path().join(LEDGER_FILE)).expect("the file");
     assert!(
         !text.contains(&ticket),
         "a ticket that was forgotten is gone"
@@ -82,7 +82,7 @@ fn what_is_kept_outlives_a_restart_and_is_for_its_owner_alone() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let facts = fs::metadata(folder.path().join(FILE)).expect("the file");
+        let facts = fs::metadata(folder.path().join(LEDGER_FILE)).expect("the file");
         assert_eq!(facts.permissions().mode() & 0o777, 0o600);
     }
 }
@@ -90,7 +90,7 @@ fn what_is_kept_outlives_a_restart_and_is_for_its_owner_alone() {
 #[test]
 fn a_file_that_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join(FILE);
+    let file = folder.path().join(LEDGER_FILE);
     let code = |text: &str| {
         fs::write(&file, text).expect("written");
         let opened = Ledger::open(Some(folder.path()));
@@ -124,7 +124,7 @@ fn a_file_that_makes_no_sense_is_refused() {
 fn what_could_not_be_kept_is_not_given_away_but_stays_revoked() {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Ledger::open(Some(folder.path())).expect("an empty one");
-    fs::create_dir(folder.path().join(FILE)).expect("a folder in its place");
+    fs::create_dir(folder.path().join(LEDGER_FILE)).expect("a folder in its place");
     assert!(ledger.note(&a_grant(1)).is_err() && ledger.issued().is_empty());
     assert!(ledger.hold("x", &a_grant(1)).is_err() && ledger.held().is_empty());
     let revoked = a_revocation(1, None, &["default"]);

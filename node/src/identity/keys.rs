@@ -32,7 +32,7 @@ pub(crate) fn is_signed_by(key: &[u8; 32], message: &[u8], signature: &[u8]) -> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::gossip::Identity;
+    use crate::identity::Identity;
     use ed25519_dalek::Verifier;
 
     /// Encodings of points of small order, canonical and not, and encodings of no point.

@@ -1,6 +1,6 @@
 //! The public key of an owner, as people and programs name it.
 
-use crate::trust::keys;
+use crate::identity::keys;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use tallymesh_core::Owner;
