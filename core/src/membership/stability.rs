@@ -453,11 +453,16 @@ impl Membership {
         }
     }
 
-    /// Notes that something was collected: it moves the GC horizon of each writer.
-    pub(crate) fn note_collected(&mut self, state: &State) {
+    /// Notes that something was collected: it moves the GC horizon of each writer up to everything that was
+    /// [stable](Self::is_stable) then. This may be more than [`settle`](Self::settle) has noted so far.
+    pub(crate) fn note_collected(&mut self, state: &State, quorum: &Quorum) {
         let mut floor = alloc::vec![0; state.ids().len()];
-        for (number, clock) in self.horizons() {
-            floor[number as usize] = clock;
+        for number in self.starts() {
+            let acknowledged = match quorum.settled {
+                true => self.least_seen(quorum, number),
+                false => 0,
+            };
+            floor[number as usize] = self.horizon(number).max(acknowledged);
         }
         self.table.update(|it| it.floor = floor);
     }

@@ -33,7 +33,7 @@ impl MembersMut<'_> {
         replica.membership.note_waiting(waits);
         if changed {
             replica.state.note_collected();
-            replica.membership.note_collected(&replica.state);
+            replica.membership.note_collected(&replica.state, &quorum);
         }
         changed
     }
