@@ -171,6 +171,18 @@ impl Membership {
         at
     }
 
+    /// The member that answers for a guest, if the guest was admitted once. A guest that leaves names the member
+    /// whose admission counts for it. If that member is forgotten here, its admission is attributed to the writer
+    /// that took over from it. After two admissions it is not certain which one the guest means. Two members that
+    /// guessed differently would both take over from the guest, and count it twice.
+    pub(crate) fn only_sponsor(&self, guest: u32) -> Option<u32> {
+        let writer_state = self.table.writer_states.get(guest as usize)?;
+        let home = writer_state
+            .home
+            .filter(|it| writer_state.intro == Some(*it))?;
+        Some(home.by.writer)
+    }
+
     /// The sponsor of this replica's writer. `None` before an admission, and for a member's writer.
     pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
         let home = self.home_number()?;

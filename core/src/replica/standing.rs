@@ -92,8 +92,18 @@ impl Replica {
             }
             _ => {}
         }
-        // All that are left have a number.
+        let mut successor = None;
+        if let Statement::Bye(bye) = &record.statement
+            && covered(bye.heir) == u64::MAX
+        {
+            let leaves = self.state.number_of(id(record.writer));
+            successor = Some(self.membership.only_sponsor(leaves?)?);
+        }
+        // All others that are left have a number.
         record.renumber(|at| self.state.number_of(id(at)).unwrap_or(OWN));
+        if let (Statement::Bye(bye), Some(successor)) = (&mut record.statement, successor) {
+            bye.heir = successor;
+        }
         Some(record)
     }
 

@@ -151,3 +151,34 @@ fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing(
     assert!(base_of(left, &[(gone, 3)]).is_empty());
     assert_eq!(base_of(left, &both), [(left, 2)]);
 }
+
+/// A guest leaves, and names a member that is forgotten by now. Each replica gives the guest to the writer that took
+/// over from that member, or to nobody.
+#[test]
+fn a_forgotten_successor_is_replaced_by_its_own_or_by_none() {
+    let [one, mut two, mut tab] = space();
+    pass(&one, &mut two);
+    pass(&two, &mut tab);
+    tab.members_mut().leave().unwrap();
+    let leave = tab.delta(&two.vector());
+    let [first, left] = [&one, &tab].map(|it| number(&two, it));
+    // Another start of the first member's owner took over from the first one.
+    let to = by(two.state.number(WriterId::from_bytes([5; 16])), 7);
+    two.membership.fit(two.state.ids().len());
+    two.forget_writer(first, to, one.clock());
+    for admitted_twice in [false, true] {
+        let mut two = two.clone();
+        let writer_state = &mut two.membership.table_mut().stored().writer_states[left as usize];
+        assert_eq!(writer_state.home.map(|it| it.by), Some(to));
+        if admitted_twice {
+            writer_state.intro = Some(Admit {
+                turn: 0,
+                by: by(OWN, 1),
+            });
+        }
+        two.merge_with(&leave, Some(tab.writer()), &mut |_| ())
+            .unwrap();
+        let successor = two.membership.writer(left).successor();
+        assert_eq!(successor, (!admitted_twice).then_some(to.writer));
+    }
+}
