@@ -20,6 +20,7 @@ pub mod open_faults;
 pub mod oracle;
 pub mod partitions;
 pub mod random;
+pub mod readers;
 pub mod retirement;
 pub mod search;
 pub mod seeds;
