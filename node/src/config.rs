@@ -20,9 +20,10 @@ pub use network::NetworkArgs;
 
 use crate::browser::Pages;
 use crate::clock::WallClock;
-use crate::gossip::{GossipConfig, RESERVED};
+use crate::gossip::GossipConfig;
 use crate::http::tls::TlsFiles;
 use crate::identity::Address;
+use crate::model::RESERVED;
 use crate::resp::RespConfig;
 use crate::store::Durability;
 use crate::trust::Grant;

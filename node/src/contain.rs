@@ -13,10 +13,6 @@ use std::time::{Duration, Instant};
 /// again and again. All panics are counted.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The text that a client gets for a fault of the program.
-pub(crate) const INTERNAL: &str = "a fault of the program ended this, and whether it was done is not known; \
-     read before you try again, and report what the node's log says";
-
 /// Work panicked.
 #[derive(Debug)]
 pub(crate) struct Panicked(String);

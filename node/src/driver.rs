@@ -18,24 +18,19 @@
 //! jump, and only its value at the time of a look counts. While any counter expires, the driver
 //! looks at least once a second.
 
-mod answers;
 mod budgets;
 mod clients;
 mod command;
 mod contained;
 mod expiries;
-mod grants;
 mod kept;
-mod leases;
 mod levels;
 mod limits;
 mod links;
-mod membership;
 mod nonces;
 mod origins;
 mod outputs;
 mod permit;
-mod position;
 pub(crate) mod replay;
 mod roles;
 mod sequences;
@@ -46,35 +41,15 @@ mod tests;
 mod turn;
 mod watchers;
 
-pub use answers::{
-    AuditPage, Audited, Change, ChangedPart, Changes, Comeback, Counter, Decimal, Done,
-    FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal, Side, SpaceStatus,
-    Transacted, WriterRow,
-};
-
-pub(crate) use answers::{ShardRow, decimal, decimal_if_any};
-pub use budgets::{BudgetPage, BudgetRow, HolderRow, HoldingRow, Operation};
+use crate::model::{OwnWriters, Rosters, SpaceId};
 pub(crate) use command::Command;
-pub(crate) use grants::grant;
-pub use grants::{OperationError, Recipient};
-pub use leases::LeaseRow;
 pub(crate) use levels::Request;
-pub use levels::{Completeness, Heard, Keyed, ReadBack, Written};
-pub use limits::{LimitList, LimitRow, PeriodRow};
-pub use membership::{
-    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
-};
-pub(crate) use membership::{OwnWriters, Roster, Rosters};
-pub use origins::Origin;
 pub(crate) use permit::Permit;
-pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
-
-pub use position::{Position, Wanted};
 pub use watchers::{NoNews, Watch};
 
 use crate::clock::WallClock;
-use crate::handle::{Bell, Handle, SpaceId};
+use crate::handle::{Bell, Handle};
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use crate::trust::Ledger;
@@ -87,7 +62,7 @@ use mio::{Poll, Registry, Token, Waker};
 use nonces::Nonces;
 use origins::Origins;
 use space::OpenSpace;
-pub(crate) use space::{TELL_PROGRESS, Tally};
+pub(crate) use space::TELL_PROGRESS;
 use spaces::Spaces;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;

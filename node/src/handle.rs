@@ -2,88 +2,20 @@
 
 mod levels;
 mod members;
-mod refusal;
 
-pub use levels::{Centre, Demand, Unreached};
-pub(crate) use members::Admission;
-pub use refusal::Refusal;
-
-use crate::driver::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
-    Operation, OperationError, Order, OwnWriters, Page, PeriodRow, Permit, Position, Query,
-    Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, Watch, WriterRow,
+use crate::model::{
+    AuditPage, BudgetPage, BudgetRow, Carried, ChangedPart, Counter, Done, LimitList, LinkRow,
+    Operation, OperationError, OwnWriters, Page, PeerKind, PeriodRow, Position, Query, Refusal,
+    Rosters, Sender, SequencePage, SequenceRow, SpaceId, SpaceStatus, Sum, Wanted, WriterRow,
 };
-use crate::identity::OwnerKey;
+pub(crate) use members::Admission;
+
+use crate::driver::{Command, Order, Permit, Secured, Turn, Watch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space, WriterId};
 use tokio::sync::{mpsc, oneshot, watch};
-
-/// One open space of this node, by its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpaceId(pub(crate) usize);
-
-/// The sum of several input lines for one counter. A request has at most one for each key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sum {
-    /// The counter.
-    pub key: String,
-    /// The sum of the lines.
-    pub by: i64,
-    /// The last line that named the counter, from 1.
-    pub line: u64,
-}
-
-/// The kind of peer at the other end of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PeerKind {
-    /// Another node.
-    Libp2p,
-    /// A client that syncs over WebSocket, such as a browser tab.
-    WebSocket,
-    /// A client that syncs over single requests.
-    Post,
-}
-
-/// The limits of a link's peer in a space, if it may do less than a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The key that the peer has proved to be its own.
-    pub owner: OwnerKey,
-    /// The peer's role in the space.
-    pub role: tallymesh_core::Role,
-}
-
-/// A space that a link carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
-    /// The space.
-    pub space: SpaceId,
-    /// The limits of the peer there; `None` for a peer without limits.
-    pub limits: Option<Limits>,
-}
-
-impl From<SpaceId> for Carried {
-    fn from(space: SpaceId) -> Carried {
-        Carried {
-            space,
-            limits: None,
-        }
-    }
-}
-
-/// Facts about the sender at the other end of a new link, beside its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sender {
-    /// The key that the peer has proved to be its own.
-    pub owner: Option<OwnerKey>,
-    /// The peer's address, as seen from this node.
-    pub address: Option<String>,
-    /// The id of the ticket that the peer showed.
-    pub ticket: Option<String>,
-}
 
 /// A new connection, for the driver.
 pub struct NewLink {

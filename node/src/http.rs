@@ -79,15 +79,17 @@ pub(crate) use asking::KEY_BYTES_MAX;
 
 use crate::clock::WallClock;
 use crate::config::HttpRules;
-use crate::contain::{INTERNAL, Panicked};
+use crate::contain::Panicked;
 use crate::gossip::{Auditor, Cuts, Directory};
-use crate::handle::{Handle, SpaceId};
+use crate::handle::Handle;
 use crate::identity::{Address, Identity, OwnerKey};
 use crate::metrics::Metrics;
+use crate::model::{Role, SpaceId};
 use crate::party::Client;
 use crate::problems;
+use crate::problems::INTERNAL_TEXT;
 use crate::store::Durability;
-use crate::trust::{KnownTickets, Ledger, OperatorToken, Role, Standing};
+use crate::trust::{KnownTickets, Ledger, OperatorToken, Standing};
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
@@ -300,7 +302,7 @@ where
                     Ok(answered) => answered?,
                     Err(thrown) => {
                         Panicked::of(&*thrown).tell(&app.metrics, "http");
-                        Problem::new(&problems::INTERNAL, INTERNAL).into_response()
+                        Problem::new(&problems::INTERNAL, INTERNAL_TEXT).into_response()
                     }
                 };
                 let streams = match is_stream(&response) {

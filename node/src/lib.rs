@@ -20,6 +20,7 @@ pub mod identity;
 mod listen;
 mod logging;
 pub mod metrics;
+pub mod model;
 pub mod node;
 mod party;
 mod places;

@@ -7,7 +7,7 @@ mod tickets;
 pub(crate) use requests::Requests;
 pub(crate) use tickets::Tickets;
 
-use crate::driver::{Membership, Operation, SpaceStatus, Tally};
+use crate::model::{Membership, Operation, SpaceStatus, Tally};
 use crate::store::Health;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

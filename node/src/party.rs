@@ -1,8 +1,7 @@
 //! The party to which a client's use of resources is charged: its ticket, and its address.
 
-use crate::driver::Keyed;
-use crate::handle::Sender;
-use crate::trust::{Grant, Role};
+use crate::model::{Keyed, Role, Sender};
+use crate::trust::Grant;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use tallymesh_core::{Once, Party};
 

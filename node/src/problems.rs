@@ -6,6 +6,7 @@
 //!
 //! docs/errors.md is made from this table, and a test compares them.
 
+mod refusals;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,10 @@ pub use table::*;
 use std::borrow::Cow;
 use std::fmt::Write;
 use tallymesh_core::{Error, MemberError, ScopeError};
+
+/// The text that a client gets for a fault of the program.
+pub(crate) const INTERNAL_TEXT: &str = "a fault of the program ended this, and whether it was done is not known; \
+     read before you try again, and report what the node's log says";
 
 /// The effect of a refused write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]

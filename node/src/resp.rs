@@ -55,18 +55,15 @@ mod server;
 mod session;
 mod why;
 
-pub use access::{Place, Turned};
+use crate::model::{Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned};
 pub use error::{Broken, ReplyError};
-pub use flow::{Flow, Wait, Written};
+pub use flow::{Flow, Wait};
 pub use levels::Unmet;
-pub use pubsub::{Event, Midway, Notice};
+pub use pubsub::Midway;
 pub use request::Args;
-pub use rights::Lack;
 pub use session::Session;
 pub use why::Why;
 
-use crate::driver::OperationError;
-use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
 use tallymesh_core::{Asked, Asker, Error, KeyId, MemberError, Replica};
@@ -200,7 +197,7 @@ pub trait Host {
     fn random(&mut self) -> u64;
 
     /// How many other members have stored all these transactions durably.
-    fn holders(&mut self, writes: &[Written]) -> usize;
+    fn holders(&mut self, writes: &[LastWrite]) -> usize;
 
     /// The facts for `INFO`.
     fn facts(&self) -> Facts;
@@ -211,15 +208,6 @@ pub trait Host {
     /// Calls `take` with the number and the [description](Session::describe) of each other
     /// connection.
     fn others(&self, take: &mut dyn FnMut(u64, &str));
-}
-
-/// The numbers of counters in a space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// All existing counters.
-    pub counters: usize,
-    /// Those that expire.
-    pub expiring: usize,
 }
 
 /// The end of the KeyIds of a space, for `SCAN`.

@@ -10,7 +10,6 @@ mod ledger;
 mod place;
 mod removal;
 mod revocation;
-mod role;
 #[cfg(test)]
 pub(crate) mod samples;
 mod signing;
@@ -27,7 +26,6 @@ pub(crate) use place::{Flaw, Given, Place};
 pub(crate) use removal::{Gone, REMOVED_KEY, Removal};
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
-pub use role::Role;
 pub(crate) use standing::Standing;
 pub use ticket::{CLOCK_SKEW_MAX, Grant, TICKET_BYTES_MAX, TicketError, TicketId};
 pub(crate) use token::{FILE as TOKEN_FILE, PREFIX as TOKEN_PREFIX};

@@ -1,13 +1,14 @@
 //! Commands to the driver.
 
-use super::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
-    MemberChange, Membership, OpenSpace, Operation, Page, PeriodRow, Permit, Position, Query,
-    Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
-    Transacted, Wanted, Watch, WriterRow,
-};
-use crate::handle::{NewLink, Refusal, SpaceId, Sum};
+use super::{OpenSpace, Permit, Release, Request, Secured, Watch};
+use crate::handle::NewLink;
 use crate::identity::OwnerKey;
+use crate::model::{
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
+    MemberChange, Membership, Operation, Page, PeriodRow, Position, Query, Refusal, Retiree,
+    Retirement, SequencePage, SequenceRow, SpaceId, SpaceStatus, Sum, Transacted, Wanted,
+    WriterRow,
+};
 use std::sync::Arc;
 use tallymesh_core::{Link, Shard};
 use tokio::sync::oneshot;

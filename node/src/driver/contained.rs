@@ -15,7 +15,7 @@
 use super::command::Command;
 use super::{Driver, SYNC};
 use crate::contain::contain;
-use crate::handle::SpaceId;
+use crate::model::SpaceId;
 use crate::store::StoreError;
 use mio::{Events, Poll};
 use tallymesh_core::wire::Frame;

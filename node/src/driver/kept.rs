@@ -7,7 +7,7 @@
 
 use super::Release;
 use super::spaces::Spaces;
-use crate::handle::SpaceId;
+use crate::model::SpaceId;
 use crate::store::{Durability, Kind, Record, StoreError, Worker};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,39 +1,16 @@
 //! Requests with a demand, which says how far they have to reach, and their answers.
 
 use super::space::{Ended, Write};
-use super::{Counter, Driver, Operation, Permit, Transacted};
-use crate::handle::{Demand, Refusal, SpaceId};
-use crate::identity::OwnerKey;
-use serde::Serialize;
+use super::{Driver, Permit};
+use crate::model::{
+    Completeness, Demand, Keyed, Operation, ReadBack, Refusal, SpaceId, Transacted, Written,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use tallymesh_core::{Once, Party, Token};
 use tokio::sync::oneshot;
 
 /// The channel for an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
-
-/// An operation under an idempotency key, and the party that it counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keyed {
-    /// The key, and the request under it.
-    pub once: Once,
-    /// The party with which the caller shares room for keys.
-    pub party: Party,
-    /// Whether the caller has a role below member.
-    pub limited: bool,
-}
-
-impl From<Once> for Keyed {
-    /// A request of this program itself.
-    fn from(once: Once) -> Keyed {
-        Keyed {
-            once,
-            party: Party::default(),
-            limited: false,
-        }
-    }
-}
 
 /// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
 pub(crate) enum Request {
@@ -59,46 +36,6 @@ pub(crate) enum Request {
     Completeness {
         reply: oneshot::Sender<Completeness>,
     },
-}
-
-/// A write that has reached its level.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written<T> {
-    /// The result.
-    pub done: T,
-    /// The state on which the session depends now, if the request was part of a session.
-    pub token: Option<Token>,
-}
-
-/// Counters that were read at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadBack {
-    /// The counters, in the order of the keys; `None` for an absent one.
-    pub counters: Vec<Option<Counter>>,
-    /// The state on which the session depends now. `None` without a session, or if a token can't
-    /// name all of that state. Then continue with the earlier token, which names less.
-    pub token: Option<Token>,
-    /// How complete the state was.
-    pub completeness: Completeness,
-}
-
-/// How complete the state of a node is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Completeness {
-    /// The members, ascending by owner; none in a space that has none.
-    pub members: Vec<Heard>,
-}
-
-/// When this node last received something from a member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Heard {
-    /// Its owner's key.
-    pub owner: OwnerKey,
-    /// Whether it is this node.
-    pub own: bool,
-    /// Milliseconds since anything arrived from the member, over its own link or through others.
-    /// `None` if nothing has arrived since this node was started, and for this node itself.
-    pub last_heard_ms: Option<u64>,
 }
 
 impl Driver {

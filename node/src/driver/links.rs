@@ -1,9 +1,10 @@
 //! The links: which spaces each carries, where the hello is still to be sent, and the frames on
 //! their way to the transport.
 
-use super::{Driver, LinkRow, LinkState, Order, SYNC};
-use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
+use super::{Driver, Order, SYNC};
+use crate::handle::NewLink;
 use crate::metrics::Metrics;
+use crate::model::{Carried, LinkRow, LinkState, PeerKind, PeerScope, SpaceId};
 use crate::party;
 use crate::rate::LogPace;
 use std::collections::{BTreeSet, VecDeque};
@@ -87,7 +88,7 @@ impl Peer {
     }
 
     /// The peer scope in a space that the link carries, if the peer may do less than a member.
-    fn limits(&self, space: SpaceId) -> Option<Limits> {
+    fn limits(&self, space: SpaceId) -> Option<PeerScope> {
         self.carried(space).and_then(|it| it.limits)
     }
 }
@@ -175,7 +176,7 @@ impl Driver {
             return;
         }
         let now = self.now();
-        let mut links: Vec<(Link, bool, (Option<Limits>, Party))> = self
+        let mut links: Vec<(Link, bool, (Option<PeerScope>, Party))> = self
             .peers
             .iter()
             .filter(|(_, peer)| peer.carries(space))

@@ -1,53 +1,16 @@
 //! The peers at the ends of links. A peer stays on record for a while after its link is closed. So
 //! this node can name the peer if a shard from it proves to be forged.
 
-use crate::handle::{NewLink, PeerKind};
+use crate::handle::NewLink;
 use crate::identity::OwnerKey;
-use serde::Serialize;
+use crate::model::Origin;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tallymesh_core::Link;
-use utoipa::ToSchema;
 
 /// Closed links that can still be named. A forged shard shows within seconds, unless its writer is
 /// cut off, and an admitted peer opens a few links a second at most.
 const GONE_MAX: usize = 4_096;
-
-/// The peer that is, or was, at the other end of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Origin {
-    /// The link's number, as in `GET /v1/peers`.
-    pub link: u32,
-    /// The name of the other end: a libp2p peer id, `ws-N` or `post-N`.
-    pub peer: String,
-    /// The peer at the other end.
-    pub kind: PeerKind,
-    /// The key that it has proved to be its owner's, as 64 hex digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<OwnerKey>,
-    /// Its address, as this node saw it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// The id of the ticket that it showed, if it used HTTP with one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ticket: Option<String>,
-}
-
-impl Origin {
-    /// The name that distinguishes it from others: its ticket, its owner, or its machine's
-    /// address.
-    pub(super) fn party(&self) -> String {
-        let machine = || {
-            self.address
-                .as_deref()?
-                .rsplit_once(':')
-                .map(|it| it.0.to_owned())
-        };
-        let owner = self.owner.map(|it| it.to_string());
-        let party = self.ticket.clone().or(owner).or_else(machine);
-        party.unwrap_or_else(|| self.peer.clone())
-    }
-}
 
 /// The open links, and the last closed ones.
 #[derive(Default)]
@@ -98,7 +61,7 @@ impl Origins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handle::Sender;
+    use crate::model::{PeerKind, Sender};
     use tokio::sync::mpsc;
 
     fn link(number: u32) -> NewLink {

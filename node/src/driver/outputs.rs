@@ -1,7 +1,7 @@
 //! Handles the outputs of the sync machines, and sends each to its destination.
 
-use super::{Clients, Driver, FLUSH_MS, News, Order, SYNC};
-use crate::handle::SpaceId;
+use super::{Clients, Driver, FLUSH_MS, Order, SYNC};
+use crate::model::{News, SpaceId};
 use crate::rate::LogPace;
 use crate::store::StoreError;
 use std::time::Instant;

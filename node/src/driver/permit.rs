@@ -9,8 +9,7 @@
 use super::clients::Pass;
 use super::space::OpenSpace;
 use super::spaces::Spaces;
-use crate::handle::{Refusal, SpaceId};
-use crate::resp::{Place, Turned};
+use crate::model::{Place, Refusal, SpaceId, Turned};
 use crate::trust::{Grant, Ledger};
 use std::sync::{Arc, OnceLock};
 

@@ -10,7 +10,6 @@ mod window;
 mod writes;
 
 pub(super) use levels::Ended;
-pub(crate) use members::Tally;
 pub(super) use rights::Write;
 
 use super::expiries::Expiries;
@@ -18,11 +17,8 @@ use super::nonces::{Nonce, Nonces};
 use super::origins::Origins;
 use super::replay::Replay;
 use super::watchers::Watchers;
-use super::{News, Renewal, SpaceStatus};
-use crate::handle::{Limits, Refusal};
-use crate::resp::{Event, Notice, Sizes};
+use crate::model::{Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus};
 use crate::store::{Kind, Record, Store, StoreError};
-use crate::trust::Role;
 use existing::Existing;
 use members::Part;
 use std::collections::BTreeSet;
@@ -262,7 +258,7 @@ impl OpenSpace {
         now: u64,
         link: Link,
         broadcast: bool,
-        (limits, party): (Option<Limits>, Party),
+        (limits, party): (Option<PeerScope>, Party),
     ) {
         self.handle(
             now,
@@ -272,7 +268,7 @@ impl OpenSpace {
                     let broadcast = broadcast && self.role == Role::Member;
                     Input::Connected { link, broadcast }
                 }
-                Some(Limits { owner, role }) => {
+                Some(PeerScope { owner, role }) => {
                     let owner = owner.0;
                     Input::Limited { link, owner, role }
                 }

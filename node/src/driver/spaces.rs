@@ -6,8 +6,7 @@
 //! space with an expired counter is awake.
 
 use super::space::OpenSpace;
-use crate::handle::SpaceId;
-use crate::resp::Sizes;
+use crate::model::{Sizes, SpaceId};
 use crate::store::Record;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};

@@ -9,8 +9,8 @@ mod contained;
 mod shares;
 
 use super::*;
-use crate::handle::{Demand, Refusal};
-use crate::handle::{NewLink, PeerKind};
+use crate::handle::NewLink;
+use crate::model::{Counter, Demand, News, PeerKind, Refusal, Wanted};
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;
 use std::future::Future;

@@ -5,7 +5,7 @@
 //! for each reader and for all together. Above it, the reader with the most bytes loses its events,
 //! and is informed of the loss.
 
-use super::{Change, Changes, News, Position, Wanted};
+use crate::model::{Change, Changes, News, Position, Wanted};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::size_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -369,7 +369,7 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Change, Position};
+    use crate::model::{Change, Position};
 
     fn changed(keys: &[&str]) -> News {
         let counters = keys.iter().map(|key| Change {

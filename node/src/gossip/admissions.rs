@@ -4,7 +4,7 @@
 //! may not have received the holder's removal yet, or may reach no majority. So the attempt is
 //! repeated while the holder is connected and no member.
 
-use crate::handle::SpaceId;
+use crate::model::SpaceId;
 use libp2p::PeerId;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

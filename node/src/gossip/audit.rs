@@ -8,9 +8,9 @@
 //! each, it leaves at least as much time for other work as the answer took.
 
 use super::codec::read_up_to;
-use crate::driver::{AuditPage, Query};
 use crate::handle::Handle;
 use crate::identity::Peer;
+use crate::model::{AuditPage, Query};
 use futures::prelude::*;
 use libp2p::request_response::{self, InboundRequestId, OutboundRequestId, ResponseChannel};
 use libp2p::{PeerId, StreamProtocol};

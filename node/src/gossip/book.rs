@@ -40,9 +40,6 @@ use tallymesh_core::{
     frame_space,
 };
 
-/// The first character of the names of the node's own spaces; user spaces can't have it.
-pub(crate) const RESERVED: char = '_';
-
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// How long an address lasts without renewal.

@@ -1,11 +1,9 @@
 //! The peers that are connected, and the frames that wait for each.
 
-use super::book::RESERVED;
 use super::codec::{self, BATCH_BYTES_MAX, Framed, Kept, PREFIX_BYTES};
 use super::rights::Right;
-use crate::handle::{Carried, Limits, SpaceId};
 use crate::identity::OwnerKey;
-use crate::trust::Role;
+use crate::model::{Carried, PeerScope, RESERVED, Role, SpaceId};
 use libp2p::request_response::{OutboundFailure, OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
@@ -248,7 +246,7 @@ impl Peer {
                 None => None,
                 Some(role) => {
                     let owner = owner?;
-                    Some(Limits { owner, role })
+                    Some(PeerScope { owner, role })
                 }
             };
             let space = right.space;

@@ -1,8 +1,9 @@
 //! Requests about the members of a space, and about writers to retire.
 
-use super::{Handle, Refusal, SpaceId};
-use crate::driver::{Command, MemberChange, Membership, News, NoNews, Retiree, Retirement, Watch};
+use super::Handle;
+use crate::driver::{Command, NoNews, Watch};
 use crate::identity::OwnerKey;
+use crate::model::{MemberChange, Membership, News, Refusal, Retiree, Retirement, SpaceId};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

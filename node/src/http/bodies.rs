@@ -271,7 +271,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::Role;
+    use crate::model::Role;
     use futures::FutureExt;
     use std::net::IpAddr;
 

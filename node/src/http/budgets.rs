@@ -10,8 +10,7 @@ use super::requests::{
     AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
     SpendBody, TransferBody,
 };
-use crate::driver::{BudgetPage, BudgetRow, Done, Operation, Recipient};
-use crate::handle::Refusal;
+use crate::model::{BudgetPage, BudgetRow, Done, Operation, Recipient, Refusal};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;

@@ -5,7 +5,7 @@ use super::asking::{Answered, Asking};
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, InSpace};
-use crate::handle::Sum;
+use crate::model::Sum;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;

@@ -5,7 +5,7 @@ use super::asking::{Answered, Asking};
 use super::body::{Content, Fields};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
-use crate::driver::{Counter, Done, Page, Query, ShardRow};
+use crate::model::{Counter, Done, Page, Query, ShardRow};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;

@@ -3,8 +3,8 @@
 use super::App;
 use super::access::Serving;
 use super::problem::Problem;
-use crate::handle::PeerKind;
 use crate::identity::Peer;
+use crate::model::PeerKind;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;

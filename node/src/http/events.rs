@@ -22,11 +22,12 @@
 use super::access::{Caller, Serving};
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
-use crate::driver::{
+use crate::driver::{NoNews, Watch};
+use crate::handle::Handle;
+use crate::model::{
     Absorption, BudgetRow, Change, Changes, Comeback, ConfigurationRow, Counter, FaultReport, News,
-    NoNews, Position, Query, Reading, Renewal, SequenceRow, Wanted, Watch,
+    Position, Query, Reading, Renewal, SequenceRow, SpaceId, Wanted,
 };
-use crate::handle::{Handle, SpaceId};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;

@@ -3,7 +3,7 @@
 //! A client that sends faster waits, because the node reads nothing more from it. Without that, one
 //! reader could keep the driver of a space busy with frames.
 
-use crate::handle::Limits;
+use crate::model::PeerScope;
 use crate::rate::{Pace, Rate};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ pub(super) struct LinkPace(Option<Pace<()>>);
 
 impl LinkPace {
     /// Makes the pace of a link. `limits` is the client's peer scope; a member's link has no pace.
-    pub(super) fn new(limits: Option<&Limits>) -> LinkPace {
+    pub(super) fn new(limits: Option<&PeerScope>) -> LinkPace {
         let rate = limits.and_then(|_| Rate::new(FRAMES_PER_SECOND, FRAMES_BURST));
         LinkPace(rate.map(Pace::new))
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_client_below_the_role_member_waits_after_its_burst() {
-        let reader = Limits {
+        let reader = PeerScope {
             owner: OwnerKey([7; 32]),
             role: Role::Reader,
         };

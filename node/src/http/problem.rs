@@ -1,7 +1,6 @@
 //! Errors over HTTP: `application/problem+json` (RFC 9457) with stable codes.
 
-use crate::driver::{Decimal, HoldingRow, decimal_if_any};
-use crate::handle::Refusal;
+use crate::model::{Decimal, HoldingRow, Refusal, decimal_if_any};
 use crate::problems::{self, Applied, Kind};
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};

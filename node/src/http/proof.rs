@@ -4,11 +4,10 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::handle::Limits;
 use crate::identity::OwnerKey;
 use crate::identity::keys::is_signed_by;
+use crate::model::{PeerScope, Role};
 use crate::problems;
-use crate::trust::Role;
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Role as Limit;
 
@@ -76,7 +75,7 @@ impl Challenge {
     }
 
     /// Checks the answer to this challenge. Returns the peer scope of the client.
-    pub(super) fn check(&self, proof: &Proof) -> Result<Limits, Problem> {
+    pub(super) fn check(&self, proof: &Proof) -> Result<PeerScope, Problem> {
         let owner = OwnerKey::parse(&proof.owner);
         let owner =
             owner.ok_or_else(|| unproved("`owner` is no key of 64 hex digits, or a weak one"))?;
@@ -85,7 +84,7 @@ impl Challenge {
             signature.ok_or_else(|| unproved("`signature` is none of 128 hex digits"))?;
         let signed = [DOMAIN, &self.bytes, &self.node.0].concat();
         match is_signed_by(&owner.0, &signed, &signature) {
-            true => Ok(Limits {
+            true => Ok(PeerScope {
                 owner,
                 role: self.limit,
             }),
@@ -136,7 +135,7 @@ mod tests {
         let role = Limit::Writer;
         assert_eq!(
             challenge.check(&good).expect("good"),
-            Limits { owner, role }
+            PeerScope { owner, role }
         );
         let other = OwnerKey(Identity::from_secret([4; 32]).public_key());
         for wrong in [

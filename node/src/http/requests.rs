@@ -5,7 +5,7 @@
 
 #![expect(dead_code, reason = "these types are described and never made")]
 
-use crate::trust::Role;
+use crate::model::Role;
 use utoipa::openapi::{
     ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
 };

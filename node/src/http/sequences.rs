@@ -5,7 +5,7 @@ use super::asking::{Answered, Asking};
 use super::counters::{ListQuery, page_query};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
-use crate::driver::{Decimal, Operation, SequencePage, SequenceRow, decimal};
+use crate::model::{Decimal, Operation, SequencePage, SequenceRow, decimal};
 use crate::problems;
 use axum::Json;
 use serde::Serialize;

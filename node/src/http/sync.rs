@@ -1,18 +1,17 @@
 //! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
 
-use super::App;
 use super::access::{Caller, Pass, SentBy, Serving};
 use super::bodies::Charge;
 use super::link_pace::LinkPace;
-use super::patience;
 use super::problem::{Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
+use super::{App, patience};
 use crate::driver::Order;
 use crate::gossip::Cuts;
-use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
+use crate::handle::NewLink;
+use crate::model::{Carried, PeerKind, PeerScope, Role, Sender, SpaceId};
 use crate::problems;
-use crate::trust::Role;
 use axum::body::Bytes;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
@@ -175,7 +174,7 @@ async fn end(mut socket: WebSocket, frame: CloseFrame) {
 }
 
 /// Lets a client prove its owner's key.
-async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, Problem> {
+async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<PeerScope, Problem> {
     let asked = Message::Text(challenge.text().into());
     let answer = async {
         socket.send(asked).await.ok()?;

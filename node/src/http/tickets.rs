@@ -4,11 +4,11 @@ use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{OfTicket, TicketBody};
-use crate::driver::Decimal;
 use crate::identity::OwnerKey;
+use crate::model::{Decimal, Role};
 use crate::problems;
 use crate::trust::{
-    Grant, Issued, Ledger, LedgerError, Revocation, Revoked, Role, TicketId, TicketState,
+    Grant, Issued, Ledger, LedgerError, Revocation, Revoked, TicketId, TicketState,
 };
 use axum::Json;
 use axum::body::Bytes;

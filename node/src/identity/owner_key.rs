@@ -44,3 +44,25 @@ impl Serialize for OwnerKey {
         serializer.collect_str(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_hex_digits() {
+        let text = "00ff".repeat(16);
+        let key = OwnerKey::digits(&text).expect("valid");
+        assert_eq!(key.to_string(), text);
+        assert_eq!(OwnerKey::digits(&text.to_uppercase()), Some(key));
+        for wrong in ["", "00", &"+f".repeat(32), &"ä".repeat(32), &text[1..]] {
+            assert_eq!(OwnerKey::digits(wrong), None, "{wrong}");
+        }
+        let sound = "11".repeat(32);
+        assert!(OwnerKey::parse(&sound).is_some());
+        for weak in crate::identity::keys::tests::UNSOUND {
+            assert!(OwnerKey::digits(weak).is_some());
+            assert_eq!(OwnerKey::parse(weak), None, "{weak}");
+        }
+    }
+}

@@ -111,7 +111,8 @@ impl Collector for Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Role, Seen, samples};
+    use crate::model::Role;
+    use crate::trust::{Seen, samples};
 
     const OWN: OwnerKey = OwnerKey([9; 32]);
     const MEMBER: OwnerKey = OwnerKey([1; 32]);

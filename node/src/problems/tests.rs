@@ -2,8 +2,8 @@
 //! contents.
 
 use super::{Shown, TABLE, is_between_nodes, of, page, text};
-use crate::handle::Refusal;
 use crate::identity::OwnerKey;
+use crate::model::Refusal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,8 +83,8 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     }
     let core = ErrorKind::ALL.iter().map(|kind| kind.code().to_owned());
     let core: BTreeSet<String> = core.collect();
-    let mut node = codes_in("src/handle/refusal.rs");
-    node.extend(codes_in("src/driver/grants.rs"));
+    let mut node = codes_in("src/model/refusal.rs");
+    node.extend(codes_in("src/model/operation_error.rs"));
     let trust = codes_in("src/trust/ticket.rs");
     let mut resp = codes_in("src/resp/error.rs");
     resp.extend(codes_in("src/resp/error/broken.rs"));

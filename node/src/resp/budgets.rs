@@ -1,13 +1,12 @@
 //! `BUDGET.…`: commands on budgets, which Redis does not have. Each is one command, so that roles,
 //! keys and transactions work as for all others.
 
-use super::Lack;
 use super::command::{Command, Spec, find};
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
-use crate::driver::{OperationError, Recipient, grant};
+use crate::model::{Lack, OperationError, Recipient, grant};
 use std::collections::BTreeSet;
 use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, Stock};
 

@@ -6,7 +6,7 @@ pub(super) use table::TABLE;
 
 use super::request::Args;
 use super::why::Why;
-use crate::trust::Role;
+use crate::model::Role;
 
 /// A command, independent of the spelling of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use super::request::{Args, number};
 use super::rights::RightsWait;
 use super::server::{REDIS_VERSION, command_table, config, help, info};
 use super::session::{Session, Wait};
-use super::{Host, Place, Seen, session};
+use super::{Host, Seen, session};
+use crate::model::Place;
 use std::fmt::Write;
 
 /// The only user.

@@ -1,16 +1,14 @@
 //! The meaning of commands on single counters: reads of a view, and writes to a transaction.
 
-use super::access::Turned;
 use super::budgets;
 use super::command::{Command, Spec, Sub, find_sub};
 use super::error::ReplyError;
 use super::expire::{self, Until};
 use super::limits::KEY_BYTES_MAX;
-use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::server::help;
-use crate::trust::Role;
+use crate::model::{Event, Role, Turned};
 use tallymesh_core::{
     Budget, Error, Op, Period, QuotaError, RESERVED, Replica, Transaction, WriteError,
 };

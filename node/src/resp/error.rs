@@ -7,12 +7,11 @@ mod broken;
 
 pub use broken::Broken;
 
-use super::access::Turned;
 use super::levels::Unmet;
 use super::limits;
 use super::request::Args;
 use super::why::Why;
-use crate::driver::OperationError;
+use crate::model::{OperationError, Turned};
 use crate::problems;
 use std::io::Write;
 use tallymesh_core::{Error, QuotaError, WriteError};

@@ -4,9 +4,9 @@ use super::command::{Command, Spec};
 use super::counters::{View, Writing, integer, key};
 use super::error::ReplyError;
 use super::limits::EXPIRY_MAX;
-use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::Args;
+use crate::model::Event;
 use tallymesh_core::Op;
 
 /// The unit of a number that is a time, and the time from which it counts.

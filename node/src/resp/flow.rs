@@ -1,8 +1,8 @@
 //! How a session continues, and the events that it waits for.
 
 #[allow(unused_imports, reason = "what the docs name")]
-use super::session::Session;
-use tallymesh_core::{Level, WriterId};
+use crate::model::LastWrite;
+use tallymesh_core::Level;
 
 /// How a session continues after it was fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Wait {
     /// is over.
     Write {
         /// The last write of the session.
-        written: Written,
+        written: LastWrite,
         /// The level.
         level: Level,
         /// The longest wait.
@@ -65,16 +65,4 @@ pub enum Wait {
         /// The longest wait.
         timeout_ms: u64,
     },
-}
-
-/// The last transaction of a writer in one space that a session made. For a retry, it is the
-/// transaction that was made before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The space's number.
-    pub space: usize,
-    /// The writer that made it.
-    pub writer: WriterId,
-    /// The writer's clock at that time. A replica with this clock has all earlier ones.
-    pub clock: u64,
 }

@@ -15,12 +15,10 @@
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
 use super::expire::Until;
-use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::why::Why;
-use crate::driver::OperationError;
-use crate::trust::Role;
+use crate::model::{Event, OperationError, Role};
 use tallymesh_core::{Budget, Error, Flow, KeyId, Op, Period, QuotaError, Replica};
 
 /// The options after the key.

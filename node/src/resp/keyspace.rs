@@ -1,6 +1,5 @@
 //! Commands on all counters of a space: `SCAN`, `KEYS`, `RANDOMKEY`, `DBSIZE`, `FLUSHDB`.
 
-use super::budgets;
 use super::command::Command;
 use super::counters::{integer, is_reserved};
 use super::error::ReplyError;
@@ -8,12 +7,11 @@ use super::glob::{self, Glob};
 use super::limits::{
     KEYS_BYTES_MAX, SCAN_WORK_MAX, STEPS_FOR_WORK, TRANSACTION_OPS_MAX, TURN_WORK_MAX,
 };
-use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::Args;
-use super::sequences;
 use super::session::Session;
-use super::{Handles, Host};
+use super::{Handles, Host, budgets, sequences};
+use crate::model::Event;
 use tallymesh_core::{KeyId, Op, Replica};
 
 /// Counters that one `SCAN` lists by default.

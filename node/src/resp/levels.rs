@@ -10,7 +10,7 @@ use super::error::ReplyError;
 use super::limits::LEVEL_WAIT_MS_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
-use super::session::{Session, Wait, Written, note};
+use super::session::{LastWrite, Session, Wait, note};
 use tallymesh_core::Level;
 
 /// The default wait for a level, in milliseconds, as over HTTP.
@@ -32,7 +32,7 @@ pub(super) struct Levels {
     /// The result of the wait of a read, which is executed next.
     seen: Option<Result<(), Unmet>>,
     /// The writes of the present command.
-    wrote: Vec<Written>,
+    wrote: Vec<LastWrite>,
     /// The answer that waits until all writes have reached the level.
     answer: Vec<u8>,
 }
@@ -69,7 +69,7 @@ impl Levels {
 
     /// Records the writes of a command.
     #[inline]
-    pub(super) fn note(&mut self, written: Written) {
+    pub(super) fn note(&mut self, written: LastWrite) {
         if !self.is_local() {
             note(&mut self.wrote, written);
         }

@@ -1,7 +1,5 @@
 //! `MULTI`: queued commands, made as one transaction, and guarded by watched keys.
 
-use super::Host;
-use super::budgets;
 use super::command::{Command, Kind, Spec};
 use super::counters::{self, Writing, check_sub, key, ops_max};
 use super::error::ReplyError;
@@ -9,10 +7,11 @@ use super::limits::{
     QUEUED_ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, TRANSACTION_OPS_MAX, WATCHED_MAX,
 };
 use super::once::commit;
-use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
+use super::{Host, budgets};
+use crate::model::Event;
 use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica, WriteError};
 
 /// The commands that `MULTI` has queued, with their arguments in one buffer.

@@ -7,76 +7,9 @@ use super::limits::{SUBSCRIPTION_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use super::reply::Reply;
 use super::request::Args;
 use super::session::Session;
+use crate::model::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-
-/// An event of a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Event {
-    /// An amount was added here.
-    IncrBy,
-    /// It was set here.
-    Set,
-    /// It was given an expiry here.
-    Expire,
-    /// Its expiry was removed here.
-    Persist,
-    /// It was deleted here.
-    Del,
-    /// It had expired, and was deleted here.
-    Expired,
-    /// Changes of another replica were merged.
-    Merge,
-    /// A budget was changed here.
-    Budget,
-}
-
-impl Event {
-    /// Its name in channels and messages. All except `merge` and `budget` are Redis's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::IncrBy => "incrby",
-            Event::Set => "set",
-            Event::Expire => "expire",
-            Event::Persist => "persist",
-            Event::Del => "del",
-            Event::Expired => "expired",
-            Event::Merge => "merge",
-            Event::Budget => "budget",
-        }
-    }
-}
-
-/// An event in the form of channels, made once for all sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    event: Event,
-    keyspace: Vec<u8>,
-    keyevent: Vec<u8>,
-    /// Where the key begins in `keyspace`.
-    key_at: usize,
-}
-
-impl Notice {
-    /// The notice of an `event` of the counter `key` in a space.
-    pub fn new(space: usize, key: &str, event: Event) -> Notice {
-        let prefix = format!("__keyspace@{space}__:");
-        let key_at = prefix.len();
-        Notice {
-            event,
-            keyspace: (prefix + key).into_bytes(),
-            keyevent: format!("__keyevent@{space}__:{}", event.name()).into_bytes(),
-            key_at,
-        }
-    }
-}
-
-impl Notice {
-    /// The memory that it uses beside itself, in bytes.
-    pub fn heap_bytes(&self) -> usize {
-        self.keyspace.capacity() + self.keyevent.capacity()
-    }
-}
 
 /// How far a session has received an event that matches many patterns.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -11,18 +11,7 @@ use super::limits::LEVEL_WAIT_MS_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::session::{Session, Wait};
-use tallymesh_core::Stock;
-
-/// The rights of which there were too few.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
-    /// The budget, or the sequence of numbers.
-    pub name: String,
-    /// Rights or room; `None` for a sequence.
-    pub stock: Option<Stock>,
-    /// The amount that this node needs.
-    pub amount: u64,
-}
+use crate::model::Lack;
 
 /// The wait of a session for rights, and the present lack.
 #[derive(Default)]

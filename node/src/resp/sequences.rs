@@ -5,7 +5,7 @@ use super::counters::{Writing, key};
 use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
-use crate::driver::OperationError;
+use crate::model::OperationError;
 use tallymesh_core::{Reached, Replica};
 
 /// Most names in one answer of `SEQUENCE.LIST`.

@@ -7,7 +7,8 @@ use super::glob::{self, Glob};
 use super::limits::ARG_BYTES_MAX;
 use super::reply::Reply;
 use super::request::Args;
-use super::{Host, Place, RespConfig};
+use super::{Host, RespConfig};
+use crate::model::Place;
 use std::fmt::Write;
 
 /// The Redis version whose protocol this is. Clients decide by it which commands they may send.

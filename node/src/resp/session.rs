@@ -1,23 +1,22 @@
 //! The state of one connection: its input, its present command, and its answers.
 
-use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, View, Writing, amount, key, shown_key, sum};
 use super::error::{Broken, ReplyError};
-pub(super) use super::flow::{Flow, Wait, Written};
+pub(super) use super::flow::{Flow, Wait};
 use super::held::Held;
-use super::increx;
 use super::keyspace::Listing;
 use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use super::multi::{Multi, Watched};
 use super::once::commit;
-use super::pubsub::{Event, Subscriptions};
+use super::pubsub::Subscriptions;
 use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
 use super::rights::RightsWait;
-use super::{Host, Place, RespConfig};
-use crate::trust::Role;
+use super::{Host, RespConfig, budgets, increx};
+pub(super) use crate::model::LastWrite;
+use crate::model::{Event, Place, Role};
 use std::hint::black_box;
 use std::sync::Arc;
 use tallymesh_core::{Error, MemberError, Once, Replica, WriterId};
@@ -112,7 +111,7 @@ pub struct Session {
     pub(super) listing: Option<Box<Listing>>,
     /// Whether the present command was postponed, and has to be read again.
     pub(super) put_off: bool,
-    written: Vec<Written>,
+    written: Vec<LastWrite>,
     pub(super) name: String,
     pub(super) library: String,
     pub(super) library_version: String,
@@ -243,7 +242,7 @@ impl Session {
     }
 
     /// Its last transaction in each space, and those of others that its retries refer to.
-    pub fn writes(&self) -> &[Written] {
+    pub fn writes(&self) -> &[LastWrite] {
         &self.written
     }
 
@@ -627,7 +626,7 @@ impl Session {
     /// Records the last transaction of a writer in a space, for `WAIT`.
     #[inline]
     pub(super) fn written(&mut self, space: usize, writer: WriterId, clock: u64) {
-        let written = Written {
+        let written = LastWrite {
             space,
             writer,
             clock,
@@ -647,7 +646,7 @@ impl Session {
 
 /// Records the last transaction of its writer in its space.
 #[inline]
-pub(super) fn note(all: &mut Vec<Written>, written: Written) {
+pub(super) fn note(all: &mut Vec<LastWrite>, written: LastWrite) {
     let mut same = all.iter_mut();
     match same.find(|it| it.space == written.space && it.writer == written.writer) {
         Some(before) => before.clock = before.clock.max(written.clock),

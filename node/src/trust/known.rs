@@ -40,7 +40,8 @@ impl KnownTickets {
 mod tests {
     use super::*;
     use crate::identity::OwnerKey;
-    use crate::trust::{Role, samples};
+    use crate::model::Role;
+    use crate::trust::samples;
 
     #[test]
     fn so_many_tickets_are_remembered_and_no_more() {

@@ -11,9 +11,9 @@ mod removed;
 pub(crate) use removed::{REMOVED_MAX, Seen};
 
 use super::revocation::Revocation;
-use super::role::Role;
 use super::ticket::{CLOCK_SKEW_MAX, Grant, TicketId, named, spaces_named};
 use crate::identity::OwnerKey;
+use crate::model::Role;
 use crate::store::{self, LEDGER_BYTES_MAX, LEDGER_FILE};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

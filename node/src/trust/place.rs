@@ -1,7 +1,8 @@
 //! The place of this node by its tickets and by the members: in a space, on its way there, or out.
 
-use super::{Grant, Ledger, Role, TicketError, TicketId};
+use super::{Grant, Ledger, TicketError, TicketId};
 use crate::identity::OwnerKey;
+use crate::model::Role;
 use std::collections::BTreeMap;
 use tallymesh_core::Space;
 

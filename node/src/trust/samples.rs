@@ -1,7 +1,8 @@
 //! Sample tickets and revocations for tests.
 
-use super::{Grant, Revocation, Revoked, Role, TicketId};
+use super::{Grant, Revocation, Revoked, TicketId};
 use crate::identity::OwnerKey;
+use crate::model::Role;
 use tallymesh_core::Space;
 
 /// A ticket for every holder and every space, without an end.

@@ -1,7 +1,8 @@
 //! The role of this node itself in a space: unlimited, or as its tickets allow.
 
-use super::{Grant, Ledger, Role};
+use super::{Grant, Ledger};
 use crate::identity::OwnerKey;
+use crate::model::Role;
 
 /// The tickets that this node was given, at one moment.
 pub(crate) struct Standing {

@@ -1,8 +1,8 @@
 //! Tickets: rights that a member gives to the holder, signed with the key of the member's node.
 
-use super::role::Role;
 use super::signing::PROVIDER;
 use crate::identity::{Address, Identity, OwnerKey};
+use crate::model::Role;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tallymesh_node::config::{Config, UpArgs};
-use tallymesh_node::handle::{Refusal, Sum};
+use tallymesh_node::model::{Refusal, Sum};
 use tallymesh_node::node::NodeError;
 use tallymesh_node::store::{self, Memory};
 

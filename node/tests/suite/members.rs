@@ -402,7 +402,7 @@ fn events_tell_of_members_and_of_retired_writers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_in_memory_is_no_member() {
     use tallymesh_node::config::UpArgs;
-    use tallymesh_node::handle::Refusal;
+    use tallymesh_node::model::Refusal;
     use tallymesh_node::store::Memory;
     let args = UpArgs {
         data: Some("unused".into()),

@@ -8,12 +8,6 @@
 #[path = "../../../node/src"]
 mod node {
     #[allow(dead_code)]
-    pub(crate) mod driver {
-        mod grants;
-        pub(crate) use grants::{OperationError, Recipient, grant};
-    }
-
-    #[allow(dead_code)]
     pub(crate) mod escape;
 
     #[allow(dead_code)]
@@ -24,17 +18,14 @@ mod node {
     }
 
     #[allow(dead_code, unused_imports)]
+    pub(crate) mod model;
+
+    #[allow(dead_code, unused_imports)]
     pub(crate) mod problems;
 
     // What only the rest of the node calls is not dead.
     #[allow(dead_code, unused_imports)]
     pub(crate) mod resp;
-
-    #[allow(dead_code)]
-    pub(crate) mod trust {
-        mod role;
-        pub(crate) use role::Role;
-    }
 
     #[path = "resp/tests"]
     pub(crate) mod tests {
@@ -44,6 +35,6 @@ mod node {
     }
 }
 
-use node::{driver, escape, identity, problems, resp, trust};
+use node::{escape, identity, model, problems, resp};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::hostile::client(bytes));

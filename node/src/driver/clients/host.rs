@@ -3,14 +3,14 @@
 use super::knocks::Knocks;
 use super::passes::Pass;
 use super::{Connection, Ends};
-use crate::driver::OperationError;
 use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
+use crate::model::{Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned};
 use crate::party::Client;
 use crate::places;
 use crate::problems::TOKEN_WRONG;
-use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
-use crate::trust::{Ledger, OperatorToken, Role, TOKEN_PREFIX};
+use crate::resp::{Facts, Handles, Host, Seen};
+use crate::trust::{Ledger, OperatorToken, TOKEN_PREFIX};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -238,7 +238,7 @@ impl Host for Desk<'_> {
         getrandom::u64().unwrap_or(0)
     }
 
-    fn holders(&mut self, writes: &[Written]) -> usize {
+    fn holders(&mut self, writes: &[LastWrite]) -> usize {
         let held = writes
             .iter()
             .map(|it| self.spaces[it.space].holders(it, None));

@@ -10,8 +10,9 @@ use crate::clock::WallClock;
 use crate::driver::kept::Kept;
 use crate::driver::spaces::Spaces;
 use crate::metrics::Metrics;
+use crate::model::{Notice, Place, Turned};
+use crate::resp::Midway;
 use crate::resp::limits::{STEPS_FOR_WORK, TURN_WORK_MAX};
-use crate::resp::{Midway, Notice, Place, Turned};
 use std::collections::VecDeque;
 use std::time::Instant;
 

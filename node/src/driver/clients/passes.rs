@@ -2,9 +2,9 @@
 
 use crate::driver::space::OpenSpace;
 use crate::driver::spaces::Spaces;
+use crate::model::{Place, Role, Turned};
 use crate::places::Held;
-use crate::resp::{Place, Turned};
-use crate::trust::{Grant, Ledger, Role, TicketError, TicketId};
+use crate::trust::{Grant, Ledger, TicketError, TicketId};
 use std::sync::Arc;
 
 /// The ticket of a connection. Its signature was checked once; everything else about it may change

@@ -3,8 +3,8 @@
 use super::LINGER;
 use crate::driver::Release;
 use crate::driver::spaces::Spaces;
-use crate::handle::{Demand, Refusal};
-use crate::resp::{Session, Unmet, Wait, Written};
+use crate::model::{Demand, LastWrite, Refusal};
+use crate::resp::{Session, Unmet, Wait};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Question, VersionVector};
@@ -107,7 +107,7 @@ impl Waiting {
     /// client that has `ended` its side may be gone. So its wait gets an end.
     pub(super) fn holders(
         &mut self,
-        writes: &[Written],
+        writes: &[LastWrite],
         spaces: &mut Spaces,
         (now, millis): (Instant, u64),
         ended: bool,
@@ -148,7 +148,7 @@ impl Waiting {
     }
 
     /// The questions to members, each with its space.
-    pub(super) fn questions(&self, writes: &[Written]) -> Vec<(usize, Question)> {
+    pub(super) fn questions(&self, writes: &[LastWrite]) -> Vec<(usize, Question)> {
         let Waiting::Holders { asked, .. } = self else {
             return Vec::new();
         };
@@ -184,7 +184,7 @@ impl Teller<'_> {
     }
 }
 
-fn ask(spaces: &mut Spaces, now: u64, written: &Written) -> Option<Question> {
+fn ask(spaces: &mut Spaces, now: u64, written: &LastWrite) -> Option<Question> {
     let upto = VersionVector::of(written.writer, written.clock);
     spaces[written.space].ask_who_holds(now, upto)
 }

@@ -1,10 +1,11 @@
 //! Levels and tokens, on drivers whose links a test makes and cuts.
 
 use crate::clock::WallClock;
-use crate::driver::{MemberChange, Order, Running, Start, start};
-use crate::handle::{Demand, Handle, NewLink, PeerKind, Refusal, SpaceId};
+use crate::driver::{Order, Running, Start, start};
+use crate::handle::{Handle, NewLink};
 use crate::identity::OwnerKey;
 use crate::metrics::Metrics;
+use crate::model::{Demand, MemberChange, PeerKind, Refusal, SpaceId};
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
 use crate::trust::Ledger;
 use std::future::Future;

@@ -6,10 +6,9 @@
 //! proved.
 
 use super::OpenSpace;
-use crate::driver::origins::{Origin, Origins};
-use crate::driver::{FaultReport, News, Side};
-use crate::handle::PeerKind;
+use crate::driver::origins::Origins;
 use crate::identity::OwnerKey;
+use crate::model::{FaultReport, News, Origin, PeerKind, Side};
 use std::sync::Arc;
 use tallymesh_core::bounds::FAULTS_KEPT_MAX;
 use tallymesh_core::{Accusation, Evidence};

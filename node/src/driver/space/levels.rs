@@ -1,11 +1,12 @@
 //! Requests that wait for a level, or for the state on which a session depends.
 
 use super::{OpenSpace, Refusal};
+use crate::driver::Release;
 use crate::driver::levels::{Reply, after};
-use crate::driver::{Completeness, Heard, ReadBack, Release, Written};
-use crate::handle::{Demand, Unreached};
 use crate::identity::OwnerKey;
-use crate::resp::Written as Transacted;
+use crate::model::{
+    Completeness, Demand, Heard, LastWrite as Transacted, ReadBack, Unreached, Written,
+};
 use tallymesh_core::{AdmissionError, Error, Level, Once, Owner, Question, Reach, VersionVector};
 
 /// Ends a request: makes its answer from the space as it is at that time.

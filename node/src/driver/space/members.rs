@@ -2,14 +2,12 @@
 //! changes the members on request.
 
 use super::{OpenSpace, mint};
-use crate::driver::membership::{
-    Absorption, ConfigurationRow, LISTED_MAX, MemberChange, MemberRow, Membership, Retiree,
-    Retirement, Roster, fate,
-};
 use crate::driver::nonces::{Nonce, Nonces};
-use crate::driver::{Comeback, News, OperationError, WriterRow};
-use crate::handle::Refusal;
 use crate::identity::OwnerKey;
+use crate::model::{
+    Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberRow, Membership, News,
+    OperationError, Refusal, Retiree, Retirement, Roster, Tally, WriterRow, fate,
+};
 use crate::rate::LogPace;
 use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,21 +84,6 @@ impl Heard {
     fn frame(&mut self, at: u64) {
         self.at = self.at.max(Some(at));
     }
-}
-
-/// Counts of the work for writers that are gone, and of operations under idempotency keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// How many writers this node took over.
-    pub(crate) absorbed: usize,
-    /// How many writers were forgotten, because nothing is left of them.
-    pub(crate) forgotten: usize,
-    /// Operations under a key that were made.
-    pub(crate) keyed: usize,
-    /// Operations that had been made before, and were only answered.
-    pub(crate) replayed: usize,
-    /// Operations that were refused, because another request was made under their key.
-    pub(crate) reused: usize,
 }
 
 impl Part {

@@ -1,7 +1,7 @@
 //! Reads of a space: counters one by one and in pages, changed counters, and shards.
 
 use super::OpenSpace;
-use crate::driver::{
+use crate::model::{
     AuditPage, Audited, Change, ChangedPart, Changes, Counter, Page, Position, Query, Reading,
     Wanted,
 };

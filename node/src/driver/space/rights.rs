@@ -3,10 +3,9 @@
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
-use crate::driver::{Keyed, Operation, OperationError, Permit, Release, Transacted, Written};
-use crate::handle::Demand;
+use crate::driver::{Permit, Release};
 use crate::metrics::Metrics;
-use crate::resp::Lack;
+use crate::model::{Demand, Keyed, Lack, Operation, OperationError, Transacted, Written};
 use std::sync::Arc;
 use tallymesh_core::{Error, QuotaError, Stock, Supply, WantId, period_end};
 

@@ -1,9 +1,8 @@
 //! The records that are given to the store contain everything that happened.
 
 use super::*;
-use crate::driver::Operation;
 use crate::driver::origins::Origins;
-use crate::handle::Sum;
+use crate::model::{Operation, Sum};
 use crate::store::Memory;
 use tallymesh_core::{Asked, Once, Op};
 

@@ -1,10 +1,9 @@
 //! Writes to a space: adds, transactions, and the deletion of expired counters.
 
 use super::{KeyId, OpenSpace};
-use crate::driver::budgets::Made;
-use crate::driver::{Counter, Done, Keyed, Operation, OperationError, Transacted};
-use crate::handle::{Refusal, Sum};
-use crate::resp::Event;
+use crate::model::{
+    Counter, Done, Event, Keyed, Made, Operation, OperationError, Refusal, Sum, Transacted,
+};
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{
     Asked, Asker, DecodeError, Error, MemberError, Op, Party, RESERVED, Transaction, WriteError,

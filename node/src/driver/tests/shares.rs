@@ -1,8 +1,8 @@
 //! A client that uses more idempotency keys than the node remembers, beside one that retries.
 
 use super::*;
-use crate::driver::Keyed;
 use crate::driver::space::KEYED_BOUNDS;
+use crate::model::Keyed;
 use std::io::{BufRead, BufReader};
 use tallymesh_core::Once;
 

@@ -6,7 +6,8 @@
 //! The tickets of a connected peer stay. Among peers that are gone, the one that showed a ticket
 //! longest ago is forgotten first, because a peer shows its tickets at each connection.
 
-use crate::trust::{Grant, Role};
+use crate::model::Role;
+use crate::trust::Grant;
 use libp2p::PeerId;
 use std::collections::HashMap;
 use std::net::IpAddr;

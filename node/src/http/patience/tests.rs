@@ -1,5 +1,5 @@
 use super::*;
-use crate::trust::Role;
+use crate::model::Role;
 use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! The rows of the table of commands.
 
 use super::{Command, KeysAt, Kind, Needs, Spec};
-use crate::trust::Role;
+use crate::model::Role;
 
 const fn spec(
     name: &'static str,

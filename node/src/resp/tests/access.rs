@@ -1,8 +1,8 @@
 //! Tickets: the role that each command needs, and the end of a session whose ticket is not enough.
 
 use super::*;
+use crate::model::Role;
 use crate::resp::command::{Needs, TABLE};
-use crate::trust::Role;
 
 const PREFIX: &str = "-NOPERM forbidden: ";
 

@@ -1,9 +1,7 @@
 //! A host around real replicas.
 
-use crate::resp::{
-    Event, Facts, Handles, Host, Lack, Midway, Notice, Place, Seen, Session, Sizes, Turned, Written,
-};
-use crate::trust::Role;
+use crate::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
+use crate::resp::{Facts, Handles, Host, Midway, Seen, Session};
 use std::time::Duration;
 use tallymesh_core::{Asked, KeyId, Replica, Space, WriterId};
 
@@ -22,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) made: usize,
     /// The results of commands under idempotency keys.
     pub(crate) keyed: Vec<Asked>,
-    pub(crate) asked: Vec<Written>,
+    pub(crate) asked: Vec<LastWrite>,
     /// The amounts that other members are to be asked for.
     pub(crate) lacked: Vec<Lack>,
     /// The ticket of the one connection that has one.
@@ -237,7 +235,7 @@ impl Host for Node {
         random(&mut self.random)
     }
 
-    fn holders(&mut self, writes: &[Written]) -> usize {
+    fn holders(&mut self, writes: &[LastWrite]) -> usize {
         self.asked = writes.to_vec();
         self.holders
     }

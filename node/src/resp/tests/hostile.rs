@@ -4,8 +4,9 @@
 //! of the node with its instruments.
 
 use super::host::{Node, random};
+use crate::model::{Event, Notice};
 use crate::resp::limits::*;
-use crate::resp::{Event, Flow, Notice, RespConfig, Session};
+use crate::resp::{Flow, RespConfig, Session};
 use std::sync::Arc;
 use tallymesh_core::Replica;
 

@@ -81,7 +81,7 @@ fn a_write_is_answered_when_it_has_reached_the_level() {
     let (mut out, flow) = client.feed(&bytes);
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
     let replica = &client.node.replicas[0];
-    let written = Written {
+    let written = LastWrite {
         space: 0,
         writer: replica.writer(),
         clock: replica.clock(),

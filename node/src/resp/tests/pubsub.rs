@@ -1,6 +1,7 @@
 //! Subscriptions and their messages.
 
 use super::*;
+use crate::model::{Event, Notice};
 use crate::resp::limits::*;
 
 fn notify(client: &Client, space: usize, key: &str, event: Event) -> String {

@@ -1,6 +1,7 @@
 //! The refusals of commands, and their texts.
 
 use super::*;
+use crate::model::Turned;
 use crate::problems;
 use crate::resp::command::TABLE;
 use std::collections::BTreeSet;
@@ -230,7 +231,7 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::Core(tallymesh_core::Error::Write(
             tallymesh_core::WriteError::ClockExhausted,
         )),
-        ReplyError::Operation(crate::driver::OperationError::BudgetName(478)),
+        ReplyError::Operation(crate::model::OperationError::BudgetName(478)),
         ReplyError::Quantity,
         ReplyError::Recipient(b"x"),
         ReplyError::NoAuth,

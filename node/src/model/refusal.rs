@@ -1,11 +1,7 @@
 //! The reasons for which the node refuses a request.
 
-use super::{Centre, Unreached};
-use crate::driver::OperationError;
-use crate::gossip::RESERVED;
+use super::{Centre, OperationError, Unreached};
 use crate::identity::OwnerKey;
-use crate::problems;
-use std::fmt;
 
 /// The reason for which the node refused a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,100 +132,6 @@ impl Refusal {
             Refusal::Ticket { code, .. } => code,
             Refusal::Stopped => "stopped",
             Refusal::Internal => "internal",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Core(error) => f.write_str(&problems::text(error)),
-            Refusal::CatchingUp => OperationError::CatchingUp.fmt(f),
-            Refusal::Line { line, key, error } => {
-                write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
-            }
-            Refusal::Op {
-                index,
-                on,
-                key,
-                error,
-            } => {
-                write!(f, "operation {index} from 0, {on} `{key}`: {error}")
-            }
-            Refusal::SpaceNotOpen { space } if space.starts_with(RESERVED) => write!(
-                f,
-                "space `{space}` can't be used: names that begin with `{RESERVED}` are for the node's \
-                 own spaces; choose another"
-            ),
-            Refusal::SpaceNotOpen { space } => write!(
-                f,
-                "space `{space}` is not open at this node: start it with --space {space}"
-            ),
-            Refusal::NoMembers {
-                space,
-                may_found: true,
-            } => write!(
-                f,
-                "space `{space}` has no members yet; make this node the first one with \
-                 `tallymesh members init`"
-            ),
-            Refusal::NoMembers { space, .. } => write!(
-                f,
-                "space `{space}` has no members yet, and this node, which came in with a ticket, can't be \
-                 the first one: ask whoever gave you the ticket to make theirs a member"
-            ),
-            Refusal::MemoryOnly => f.write_str(
-                "this node keeps its state in memory only, so it can be no member: what it \
-                 acknowledged would be lost with the process; start it on a data folder",
-            ),
-            Refusal::IsMember { owner } => write!(
-                f,
-                "{owner} is a member; take it out first with `tallymesh members remove {owner}`, \
-                 and its writers are retired by themselves"
-            ),
-            Refusal::UnknownOwner { owner } => write!(
-                f,
-                "no writer of owner {owner} is known here; `tallymesh writers` lists them"
-            ),
-            Refusal::Undecided { unanswered } => {
-                let names: Vec<String> = unanswered.iter().map(ToString::to_string).collect();
-                let who = match names.is_empty() {
-                    true => "the others' answers are on their way".to_owned(),
-                    false => format!("no answer yet from {}", names.join(", ")),
-                };
-                write!(
-                    f,
-                    "the change is proposed but a majority has not agreed yet ({who}); it takes \
-                     effect when they do: look with `tallymesh members`. If a majority is lost for \
-                     ever, see `tallymesh members force --help`"
-                )
-            }
-            Refusal::LevelNotReached(unreached) => unreached.fmt(f),
-            Refusal::TokenNotReached { lacking } => write!(
-                f,
-                "nothing was read: in time this node has not seen all that the token depends on, of \
-                 {} writers ({}); try again, here or where the session wrote last. What a process \
-                 wrote that ended before anybody heard of it is made again under another writer, and \
-                 its token never comes true: begin a new session then",
-                lacking.len(),
-                lacking.join(", ")
-            ),
-            Refusal::NeedsCentre(wanted) => wanted.fmt(f),
-            Refusal::KeyReused => f.write_str(
-                "something else was made under this idempotency key; give each operation a key of its \
-                 own, and retry it with the same",
-            ),
-            Refusal::KeyedTooLarge { bytes, max } => write!(
-                f,
-                "what is added under this idempotency key takes {bytes} bytes with the keys of the \
-                 counters, over the limit of {max}; send it in several parts, each under a key of its own"
-            ),
-            Refusal::Ticket { text, .. } => f.write_str(text),
-            Refusal::Internal => f.write_str(crate::contain::INTERNAL),
-            Refusal::Stopped => f.write_str(
-                "the node stopped before it could confirm; whether a write counts is not known, \
-                 so read the counter when the node is back",
-            ),
         }
     }
 }

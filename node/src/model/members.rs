@@ -1,7 +1,6 @@
-//! The driver's answers about the members of a space, and the changes that can be requested.
+//! The members of a space, and the changes of them that can be requested.
 
-use super::answers::{Decimal, decimal};
-use super::limits::LimitRow;
+use super::{Decimal, LimitRow, decimal, decimal_if_any};
 use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::ops::Deref;
@@ -35,7 +34,7 @@ const EARLIER_MAX: usize = 16;
 
 impl Roster {
     /// This roster as the successor of another one.
-    pub(super) fn after(self, before: Option<&Roster>) -> Roster {
+    pub(crate) fn after(self, before: Option<&Roster>) -> Roster {
         let Some(before) = before.filter(|before| before.at != self.at) else {
             let earlier = before.map_or_else(Earlier::default, |before| before.earlier.clone());
             return Roster { earlier, ..self };
@@ -91,7 +90,7 @@ impl MemberChange {
     }
 
     /// The rate limits after it, if it changes them.
-    pub(super) fn limits_after(&self, present: &ConfigurationRow) -> Option<Vec<Limit>> {
+    pub(crate) fn limits_after(&self, present: &ConfigurationRow) -> Option<Vec<Limit>> {
         let (name, new) = match self {
             MemberChange::SetLimit(limit) => (&limit.name, Some(Limit::from(limit))),
             MemberChange::RemoveLimit(name) => (name, None),
@@ -111,7 +110,7 @@ impl MemberChange {
     }
 
     /// The members after it.
-    pub(super) fn applied_to(&self, members: &[OwnerKey]) -> Vec<Owner> {
+    pub(crate) fn applied_to(&self, members: &[OwnerKey]) -> Vec<Owner> {
         let mut members: Vec<Owner> = members.iter().map(|owner| owner.0).collect();
         match self {
             MemberChange::Add(owner) | MemberChange::Admit(owner, _) => members.push(owner.0),
@@ -232,7 +231,7 @@ pub struct Retirement {
     /// Once it is absorbed: the last of its clocks that counts.
     #[schema(value_type = Decimal, required = false)]
     #[serde(
-        serialize_with = "super::answers::decimal_if_any",
+        serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
     pub upto: Option<u64>,
@@ -248,33 +247,11 @@ pub struct Absorption {
 }
 
 /// The word for the state of a writer.
-pub(super) fn fate(it: &Listed) -> &'static str {
+pub(crate) fn fate(it: &Listed) -> &'static str {
     match it.fate {
         Fate::Living => "living",
         Fate::Left => "left",
         Fate::Dead => "dead",
         Fate::Absorbed => "absorbed",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_64_hex_digits() {
-        let text = "00ff".repeat(16);
-        let key = OwnerKey::digits(&text).expect("valid");
-        assert_eq!(key.to_string(), text);
-        assert_eq!(OwnerKey::digits(&text.to_uppercase()), Some(key));
-        for wrong in ["", "00", &"+f".repeat(32), &"ä".repeat(32), &text[1..]] {
-            assert_eq!(OwnerKey::digits(wrong), None, "{wrong}");
-        }
-        let sound = "11".repeat(32);
-        assert!(OwnerKey::parse(&sound).is_some());
-        for weak in crate::identity::keys::tests::UNSOUND {
-            assert!(OwnerKey::digits(weak).is_some());
-            assert_eq!(OwnerKey::parse(weak), None, "{weak}");
-        }
     }
 }

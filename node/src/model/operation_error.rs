@@ -1,0 +1,100 @@
+//! The reasons why an operation is refused.
+
+use super::Recipient;
+use tallymesh_core::{DecodeError, Error, Holding, Limited, MemberError, QuotaError};
+
+/// The reason why an operation was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationError {
+    /// The replica refused.
+    Core(Error),
+    /// This node has too little of a budget, and requests the missing amount from others.
+    Asked {
+        /// The error of the replica.
+        error: Error,
+        /// The requested amount.
+        asked: u64,
+    },
+    /// Rights can move only to the present writer of another member, and this is none.
+    NoRecipient(Recipient),
+    /// A budget's name has this many bytes, which are too many.
+    BudgetName(usize),
+    /// A budget's name has this many bytes, which are too many for a lease of it.
+    LeasedName(usize),
+    /// A sequence's name has this many bytes, which are too many.
+    SequenceName(usize),
+    /// A key that a limit covers has this many bytes, which are too many.
+    LimitKey(usize),
+    /// Only a member may do it, and this node is about to be one: it still catches up after its
+    /// start.
+    CatchingUp,
+    /// Only a member may do it. The space has no members, and this node may become the first.
+    NeedsMesh,
+}
+
+impl OperationError {
+    /// A stable name of the kind of refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
+            OperationError::NoRecipient(_) => "no_recipient",
+            OperationError::BudgetName(_) => "budget_name",
+            OperationError::LeasedName(_) => "leased_name",
+            OperationError::SequenceName(_) => "sequence_name",
+            OperationError::LimitKey(_) => "limit_key",
+            OperationError::CatchingUp => "catching_up",
+            OperationError::NeedsMesh => Error::Member(MemberError::NotAMember).code(),
+        }
+    }
+
+    /// How much of the budget this node and others have, if this node has too little.
+    pub fn held(&self) -> Option<Holding> {
+        let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
+            return None;
+        };
+        match error {
+            Error::Quota(
+                QuotaError::RightsShort(short)
+                | QuotaError::RoomShort(short)
+                | QuotaError::LimitReached(short),
+            ) => Some(short.held),
+            _ => None,
+        }
+    }
+
+    /// The amount that was requested from others.
+    pub fn asked(&self) -> Option<u64> {
+        match self {
+            OperationError::Asked { asked, .. } => Some(*asked),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for OperationError {
+    fn from(error: Error) -> OperationError {
+        match error {
+            Error::Decode(DecodeError::TooLarge {
+                what: Limited::BudgetName,
+                size,
+                ..
+            }) => OperationError::BudgetName(size),
+            Error::Decode(DecodeError::TooLarge {
+                what: Limited::LeasedName,
+                size,
+                ..
+            }) => OperationError::LeasedName(size),
+            Error::Decode(DecodeError::TooLarge {
+                what: Limited::SequenceName,
+                size,
+                ..
+            }) => OperationError::SequenceName(size),
+            Error::Decode(DecodeError::TooLarge {
+                what: Limited::PeriodKey,
+                size,
+                ..
+            }) => OperationError::LimitKey(size),
+            error => OperationError::Core(error),
+        }
+    }
+}
