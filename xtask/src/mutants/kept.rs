@@ -90,3 +90,23 @@ impl Kept {
         pairs.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::plant::place;
+
+    /// The run itself takes hours, so a moved file or a changed expression would be noticed late.
+    #[test]
+    fn each_mutant_of_our_own_has_its_place() {
+        let repo = Repo::find().expect("the checkout");
+        let kept = Kept::read(&repo).expect("the file");
+        for own in &kept.own {
+            let text = repo::read(&repo.path(&own.file)).expect("its file");
+            for edit in &own.edits {
+                let found = place(&text, edit.find.trim());
+                assert!(found.is_ok(), "{}: {}: {found:?}", own.name, edit.find);
+            }
+        }
+    }
+}
