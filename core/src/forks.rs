@@ -7,8 +7,8 @@
 //!
 //! - **Late shards.** A shard at or below a clock that was held, with new content, is the other history's.
 //! - **Equal clocks, different totals.** Two shards of one clock differ.
-//! - **Digests of contents.** A correct writer's shards follow from its id and clock alone. So two replicas with
-//!   equal vectors have equal contents, and a digest of these shows where they have not.
+//! - **Digests of contents.** A correct writer's shards follow from its id and clock alone. So two replicas
+//!   with equal vectors have equal contents, and a digest of these shows where they have not.
 //! - **A clock of its own that a replica has not made** shows that another process writes under its id.
 //!
 //! # What it guarantees
@@ -19,17 +19,17 @@
 //! In a space with members the machine compares no digests of contents. There a replica that finds its id in
 //! other hands [rejoins](crate::rejoin).
 //!
-//! A fork of which only one side is left leaves no trace. The evidence is testimony and no proof, because shards
-//! are not signed.
+//! A fork of which only one side is left leaves no trace. The evidence is testimony and no proof, because
+//! shards are not signed.
 //!
 //! # What it follows, and where it departs
-//! The digest is a sum of hashes, as in AdHash (Bellare, Micciancio 1997). So a change of one page redoes the hash
-//! of that page only. It departs in size: 64 bits, modulo 2^64, because it is for accidents and peers are trusted
-//! for contents. It is no fork consistency (SUNDR: Li, Krohn, Mazières, Shasha 2004). There, signed versions
-//! keep forked histories apart for ever; here both histories are merged.
+//! The digest is a sum of hashes, as in AdHash (Bellare, Micciancio 1997). So a change of one page redoes the
+//! hash of that page only. It departs in size: 64 bits, modulo 2^64, because it is for accidents and peers
+//! are trusted for contents. It is no fork consistency (SUNDR: Li, Krohn, Mazières, Shasha 2004). There,
+//! signed versions keep forked histories apart for ever; here both histories are merged.
 //!
-//! The state's half is here. The sync machine's half, which tells and heals, is `sync/forks.rs`. `replica/fork.rs`
-//! leaves an id behind. A program without the feature `members` looks for no forks.
+//! The state's half is here. The sync machine's half, which tells and heals, is `sync/forks.rs`.
+//! `replica/fork.rs` leaves an id behind. A program without the feature `members` looks for no forks.
 
 use crate::bounds::FAULTS_KEPT_MAX;
 use crate::hash::{fold, hash_bytes};
@@ -478,9 +478,9 @@ fn digest_page(state: &State, (at, closed): (usize, bool), take: &mut dyn FnMut(
             take(side.writer, 0, hash_extra(base, extra));
         }
         // Each record has a tag of its own, which no row has: a row's second word is a clock.
-        let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
+        let watermark = side.watermark.map(|it| (it.by, it.clock, it.total, 1));
         let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
-        for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
+        for (by, clock, total, tag) in [watermark, lift].into_iter().flatten() {
             let words = [
                 id(by.writer),
                 by.clock,

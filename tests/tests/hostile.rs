@@ -208,7 +208,7 @@ const PARTS: [&str; 20] = [
     "Gone(",
     "Base",
     "extra: Some",
-    "cut: Some",
+    "watermark: Some",
     "lift: Some",
     "moved: Some",
     "fold: Some",

@@ -20,7 +20,7 @@ pub(crate) struct Saw {
 pub(crate) struct Did {
     pub(crate) key: Box<str>,
     pub(crate) op: Op,
-    /// For a cancel, the slots of other writers that it cut.
+    /// For a cancel, the slots of other writers that it cancelled.
     pub(crate) saw: Vec<Saw>,
 }
 

@@ -12,7 +12,7 @@ use crate::state::counter::Act;
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
-use crate::state::slot::{Cut, Slot};
+use crate::state::slot::{Slot, Watermark};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -132,7 +132,7 @@ impl Rejoin {
         }
     }
 
-    /// Returns the record of an operation on a counter, with the slots that it cut if it is a cancel.
+    /// Returns the record of an operation on a counter, with the slots that it cancelled if it is a cancel.
     pub(crate) fn did(
         &self,
         state: &State,
@@ -142,25 +142,26 @@ impl Rejoin {
         slots: &[Slot],
     ) -> Did {
         let cancels = matches!(op, Op::Reset | Op::Delete | Op::Set(_));
-        let own = |cut: &&Cut| cut.by.writer == OWN && cut.by.clock == clock;
-        let cuts = slots.iter().filter(|_| cancels);
-        let cuts =
-            cuts.filter_map(|slot| Some((slot.writer(), slot.side.cut.as_ref().filter(own)?)));
+        let own =
+            |watermark: &&Watermark| watermark.by.writer == OWN && watermark.by.clock == clock;
+        let watermarks = slots.iter().filter(|_| cancels);
+        let watermarks = watermarks
+            .filter_map(|slot| Some((slot.writer(), slot.side.watermark.as_ref().filter(own)?)));
         Did {
             key: state.keys().get(key_id).unwrap_or_default().into(),
             op,
-            saw: cuts
-                .map(|(number, cut)| Saw {
+            saw: watermarks
+                .map(|(number, watermark)| Saw {
                     writer: state.id(number),
-                    clock: cut.clock,
-                    total: cut.total,
+                    clock: watermark.clock,
+                    total: watermark.total,
                 })
                 .collect(),
         }
     }
 
-    /// Repeats the cuts of a cancel as far as other writers' parts can still be distinguished. It skips slots
-    /// that were absorbed since, and slots into which an absorbed one was folded since.
+    /// Repeats the watermarks of a cancel as far as other writers' parts can still be distinguished. It skips
+    /// slots that were absorbed since, and slots into which an absorbed one was folded since.
     pub(crate) fn cancel_again(
         &self,
         state: &State,
@@ -196,8 +197,8 @@ impl Rejoin {
                 if collected && slot.born() == 0 && slot.row.clock > it.clock {
                     continue;
                 }
-                if it.clock >= slot.born() && it.clock > slot.cut_clock() {
-                    slot.side.cut = Some(Cut {
+                if it.clock >= slot.born() && it.clock > slot.watermark_clock() {
+                    slot.side.watermark = Some(Watermark {
                         clock: it.clock,
                         total: it.total,
                         by: act.stamp(),

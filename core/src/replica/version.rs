@@ -42,9 +42,9 @@ fn slot_version(state: &State, slot: &Slot) -> u64 {
     };
     let halves = |wide: i128| [wide as u64, (wide >> 64) as u64];
     let side = &slot.side;
-    if let Some(cut) = &side.cut {
-        let [low, high] = halves(cut.total);
-        take(1, cut.by, &[cut.clock, low, high]);
+    if let Some(watermark) = &side.watermark {
+        let [low, high] = halves(watermark.total);
+        take(1, watermark.by, &[watermark.clock, low, high]);
     }
     if let Some(lift) = &side.lift {
         take(2, lift.by, &[lift.clock]);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::layers::Optional;
     use crate::state::page::Row;
-    use crate::state::slot::{Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
+    use crate::state::slot::{Assignment, Expiry, Extra, Fold, Lift, Moved, Watermark, Withdrawal};
     use crate::writer_id::{Space, WriterId};
     use alloc::boxed::Box;
     use alloc::vec::Vec;
@@ -132,7 +132,7 @@ mod tests {
             clock: 7,
         };
         let total = 6;
-        slot.side.cut = Some(Cut {
+        slot.side.watermark = Some(Watermark {
             clock: 3,
             total,
             by,
@@ -179,12 +179,12 @@ mod tests {
         |slot| slot.side.extra.as_mut().unwrap().assignment = Some(Assignment::Reset),
         |slot| slot.side.extra.as_mut().unwrap().expiry = None,
         |slot| slot.side.extra.as_mut().unwrap().absorbed = true,
-        |slot| slot.side.cut = None,
-        |slot| slot.side.cut.as_mut().unwrap().clock = 1,
-        |slot| slot.side.cut.as_mut().unwrap().total = 1,
-        |slot| slot.side.cut.as_mut().unwrap().total += 1 << 64,
-        |slot| slot.side.cut.as_mut().unwrap().by.clock = 1,
-        |slot| slot.side.cut.as_mut().unwrap().by.writer = 2,
+        |slot| slot.side.watermark = None,
+        |slot| slot.side.watermark.as_mut().unwrap().clock = 1,
+        |slot| slot.side.watermark.as_mut().unwrap().total = 1,
+        |slot| slot.side.watermark.as_mut().unwrap().total += 1 << 64,
+        |slot| slot.side.watermark.as_mut().unwrap().by.clock = 1,
+        |slot| slot.side.watermark.as_mut().unwrap().by.writer = 2,
         |slot| slot.side.lift = None,
         |slot| slot.side.lift.as_mut().unwrap().clock = 1,
         |slot| slot.side.lift.as_mut().unwrap().by.clock = 1,
@@ -248,7 +248,7 @@ mod tests {
         let version = |of: &State| {
             let at = |byte: u8| of.number_of(&id(byte)).unwrap();
             let mut slot = slot(at(1));
-            slot.side.cut.as_mut().unwrap().by.writer = at(2);
+            slot.side.watermark.as_mut().unwrap().by.writer = at(2);
             slot.side.lift.as_mut().unwrap().by.writer = at(3);
             slot.side.moved.stored().as_mut().unwrap().to.writer = at(2);
             slot.side.withdrawals.stored()[0].by.writer = at(3);

@@ -5,7 +5,7 @@
 //! slots of one counter out of their page, ascending by the writer's local number, and puts them back.
 //!
 //! - **A cancel is a prefix.** It is an observed-remove (Shapiro et al. 2011). In each slot that it sees
-//!   alive it notes a watermark, [`Cut`]: up to which clock it saw the slot, and the total there. A view is
+//!   alive it notes a [`Watermark`]: up to which clock it saw the slot, and the total there. A view is
 //!   a causal cut, so everything below that clock was seen, and no tags for single adds are needed.
 //!   The longer one of two watermarks stands for both.
 //! - **A slot has lives.** When its owner writes and nothing in the slot survives, the slot starts again from
@@ -27,8 +27,8 @@
 use crate::layers::{GUESTS, Optional};
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{
-    Assignment, Cut, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
-    WIDE_MAX, Withdrawal,
+    Assignment, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp, WIDE_MAX,
+    Watermark, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -141,7 +141,7 @@ fn parent(slots: &[Slot], slot: &Slot) -> Option<usize> {
 /// Returns the sum that a child adds to its parent. The child was retired at `clock`, the parent's clock.
 /// Returns `None` if the child is void.
 fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
-    let live = clock >= parent.born() && clock > parent.cut_clock();
+    let live = clock >= parent.born() && clock > parent.watermark_clock();
     live.then(|| Sum {
         amount: sum.amount - moved,
         until: sum.until.filter(|_| clock > parent.lift_clock()),
@@ -152,11 +152,11 @@ fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
 /// Returns the sum of a slot without its children.
 fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
     let extra = slot.extra();
-    let cut = slot.cut_clock();
-    let lifted = cut.max(slot.lift_clock());
+    let watermark = slot.watermark_clock();
+    let lifted = watermark.max(slot.lift_clock());
     let assignment = extra
         .assignment
-        .filter(|_| cut == 0)
+        .filter(|_| watermark == 0)
         .map(|assignment| RankedAssignment {
             set: matches!(assignment, Assignment::Set(_)),
             clock: extra.born,
@@ -164,8 +164,11 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
             value: assignment.value(),
         });
     let mut sum = Sum {
-        amount: slot.total() - slot.valid_cut().map_or(0, |cut| cut.total),
-        adds: slot.last_add() > cut,
+        amount: slot.total()
+            - slot
+                .valid_watermark()
+                .map_or(0, |watermark| watermark.total),
+        adds: slot.last_add() > watermark,
         assignment,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
@@ -284,8 +287,9 @@ impl Act<'_> {
         true
     }
 
-    /// Retires writers: moves the amounts of their slots into the own slot. `taken` has the writers, ascending,
-    /// each with its amount. If nothing of a slot survives, its amount is `None`, and the slot goes.
+    /// Retires writers: moves the amounts of their slots into the own slot. `taken` has the writers,
+    /// ascending, each with its amount. If nothing of a slot survives, its amount is `None`, and the slot
+    /// goes.
     ///
     /// The sum of the amounts fits the own total.
     pub(crate) fn retire(&self, slots: &mut Vec<Slot>, taken: &[(u32, Option<i128>)]) {
@@ -313,7 +317,7 @@ impl Act<'_> {
         let sums = sums(slots, self.ids);
         for (slot, sum) in slots.iter_mut().zip(&sums) {
             if slot.writer() != OWN && slot.side.moved.is_none() && sum.is_alive() {
-                slot.side.cut = Some(Cut {
+                slot.side.watermark = Some(Watermark {
                     clock: slot.row.clock,
                     total: slot.total(),
                     by: self.stamp(),
@@ -385,8 +389,8 @@ impl Act<'_> {
     }
 }
 
-/// Drops records that can mean nothing any more, whatever arrives later. These are void children, cuts of
-/// earlier lives, cancelled folds and withdrawals, and lifts that lift nothing.
+/// Drops records that can mean nothing any more, whatever arrives later. These are void children, watermarks
+/// of earlier lives, cancelled folds and withdrawals, and lifts that lift nothing.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
     if GUESTS {
@@ -395,16 +399,16 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         children = slots.iter().filter_map(to).collect();
     }
     for slot in slots {
-        let (born, cut) = (slot.born(), slot.cut_clock());
+        let (born, watermark) = (slot.born(), slot.watermark_clock());
         let expiry = slot.extra().expiry;
         let side = &mut slot.side;
-        if cut == 0 {
-            side.cut = None;
+        if watermark == 0 {
+            side.watermark = None;
         }
         side.fold.update(|it| {
-            it.take_if(|fold| fold.clock < born || fold.clock <= cut);
+            it.take_if(|fold| fold.clock < born || fold.clock <= watermark);
         });
-        let is_valid = |it: &Withdrawal| it.clock >= born && it.clock > cut;
+        let is_valid = |it: &Withdrawal| it.clock >= born && it.clock > watermark;
         side.withdrawals.update(|it| it.retain(is_valid));
         let writer = side.writer;
         let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
@@ -428,7 +432,7 @@ fn drop_void(slots: &mut Vec<Slot>) {
             (Some(_), None) => true,
             (Some(moved), Some(up)) => {
                 let clock = moved.to.clock;
-                clock < slots[up].born() || clock <= slots[up].cut_clock()
+                clock < slots[up].born() || clock <= slots[up].watermark_clock()
             }
         };
         let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();

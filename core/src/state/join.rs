@@ -6,7 +6,7 @@
 //! | record | wins | because |
 //! |---|---|---|
 //! | row and [`Extra`](super::slot::Extra) | the greater clock; of two contents of one clock, the greater content | the owner alone writes them, in the order of its clocks; two contents of one clock show a fork |
-//! | [`Cut`](super::slot::Cut) | the greater clock up to which it cancels, then the greater stamp, then the total | a cancel is a prefix, so the longer one contains the shorter one |
+//! | [`Watermark`](super::slot::Watermark) | the greater clock up to which it cancels, then the greater stamp, then the total | a cancel is a prefix, so the longer one contains the shorter one |
 //! | [`Lift`](super::slot::Lift) | the greater clock up to which it lifts, then the greater stamp | the same |
 //! | [`Moved`](super::slot::Moved) | the one that arrives | there is only one: [one writer alone](crate::membership::retire) may take over, and it does so once |
 //! | [`Fold`](super::slot::Fold) | the one here, if the owner's clock covers the other one; else the one that arrives | all replicas fold the same children, in the order of their retirements, once these are stable; so the fold with the later clock contains the earlier one |
@@ -410,18 +410,19 @@ impl<I: KeyIndex> State<I> {
         let slot = &mut slots[at];
         let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].late_to;
-        if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
-            // A cut of an earlier life was dropped when the new life arrived.
-            let late = late(cut.by) && cut.clock >= slot.born();
-            cut.by = here(cut.by);
-            let longer = |old: &super::slot::Cut| {
-                (cut.clock, rank(cut.by), cut.total) > (old.clock, rank(old.by), old.total)
+        if let Some(mut watermark) = side.watermark.filter(|watermark| fresh(watermark.by)) {
+            // A watermark of an earlier life was dropped when the new life arrived.
+            let late = late(watermark.by) && watermark.clock >= slot.born();
+            watermark.by = here(watermark.by);
+            let longer = |old: &super::slot::Watermark| {
+                (watermark.clock, rank(watermark.by), watermark.total)
+                    > (old.clock, rank(old.by), old.total)
             };
-            if slot.side.cut.as_ref().is_none_or(longer) {
-                slot.side.cut = Some(cut);
+            if slot.side.watermark.as_ref().is_none_or(longer) {
+                slot.side.watermark = Some(watermark);
                 changed = true;
                 if late {
-                    found.late(key_id, cut.by.writer, cut.by.clock);
+                    found.late(key_id, watermark.by.writer, watermark.by.clock);
                 }
             }
         }

@@ -216,7 +216,8 @@ impl<I: KeyIndex> State<I> {
         let slot = &mut slots[found];
         // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
         let unsure = slot.born() == 0 && !sure;
-        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
+        let void =
+            at < slot.born() || at <= slot.watermark_clock() || slot.row.clock < at || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
         let done = withdrawals.any(|it| match it.several {
             true => at <= it.clock,

@@ -1,20 +1,21 @@
 //! The records of a slot beyond its plain row `(clock, total)`.
 //!
-//! A slot is all that is known of one writer in one counter. Most slots are *plain*: a row and no [`Side`]. The
-//! others are *odd*, and their sides lie beside the rows of the page.
+//! A slot is all that is known of one writer in one counter. Most slots are *plain*: a row and no [`Side`].
+//! The others are *odd*, and their sides lie beside the rows of the page.
 //!
 //! | record | written by | says |
 //! |---|---|---|
 //! | [`Extra`] | the slot's owner | when this life of the slot began, its last add, its assignment, its expiry, the upper half of a wide total |
-//! | [`Cut`] | any writer | the glossary's *watermark*: everything in the slot up to this clock is cancelled |
+//! | [`Watermark`] | any writer | everything in the slot up to this clock is cancelled |
 //! | [`Lift`] | any writer | expiries of the slot up to this clock are taken away |
 //! | [`Moved`] | a successor | the slot's writer was retired, and this amount moved to the successor's slot |
 //! | [`Fold`] | a replica that collects | what retired writers' slots still came to when they were dropped |
 //! | [`Withdrawal`] | any writer | one add of the owner's counts under another writer too, and is taken out |
 //!
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
-//! which names the transaction that made it. A delta contains a record if it contains its stamp. No transaction
-//! makes a [`Fold`], because each replica makes the same one. It travels under its owner's last absorption.
+//! which names the transaction that made it. A delta contains a record if it contains its stamp. No
+//! transaction makes a [`Fold`], because each replica makes the same one. It travels under its owner's last
+//! absorption.
 //!
 //! The [join](super::join) says which of two records of a kind wins. A retired writer is *absorbed* by its
 //! successor: these are two words for one event, seen from both ends.
@@ -28,8 +29,8 @@ use alloc::vec::Vec;
 
 /// An expiry that never comes. Persist leaves it.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// The bound of the magnitude of totals, cuts and moved amounts. It keeps their sums within `i128`: only the
-/// sum of 2^27 of them could leave it.
+/// The bound of the magnitude of totals, watermarks and moved amounts. It keeps their sums within `i128`:
+/// only the sum of 2^27 of them could leave it.
 pub(crate) const WIDE_MAX: i128 = 1 << 100;
 
 /// The transaction that made a record: its writer and its clock.
@@ -64,8 +65,8 @@ impl Assignment {
     }
 }
 
-/// An assignment with the fields that decide between concurrent ones: the greatest counts. A set wins over a reset.
-/// Then the clock and the writer id of the operation decide.
+/// An assignment with the fields that decide between concurrent ones: the greatest counts. A set wins over a
+/// reset. Then the clock and the writer id of the operation decide.
 ///
 /// None of these fields ever changes, even if the writer is absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +92,7 @@ pub(crate) struct Extra {
     /// The upper half of the total. The row has the lower half, signed.
     pub(crate) high: i64,
     /// The clock at which this life of the slot began, 0 for a first life. Everything before it was
-    /// cancelled. Cuts below it belong to an earlier life.
+    /// cancelled. Watermarks below it belong to an earlier life.
     pub(crate) born: u64,
     /// The clock of the owner's last add in this life, 0 for none.
     pub(crate) added: u64,
@@ -104,7 +105,7 @@ pub(crate) struct Extra {
 
 /// A cancel of everything in the slot up to a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct Watermark {
     /// The slot's clock as the canceller saw it.
     pub(crate) clock: u64,
     /// The slot's total as the canceller saw it.
@@ -150,7 +151,7 @@ impl Fold {
 
 /// The removal of one add of the slot's owner, because the same keyed operation counts under another writer.
 ///
-/// A cut that reaches the add's transaction covers it, and makes this record void.
+/// A watermark that reaches the add's transaction covers it, and makes this record void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Withdrawal {
     /// The owner's clock at the transaction. If the record stands for several withdrawals that every member
@@ -171,7 +172,7 @@ pub(crate) struct Side {
     /// The slot's writer: its local number in a state, and its place in the writer table in a delta.
     pub(crate) writer: u32,
     pub(crate) extra: Option<Box<Extra>>,
-    pub(crate) cut: Option<Cut>,
+    pub(crate) watermark: Option<Watermark>,
     pub(crate) lift: Option<Box<Lift>>,
     pub(crate) moved: GuestPart<Option<Box<Moved>>>,
     pub(crate) fold: GuestPart<Option<Box<Fold>>>,
@@ -190,7 +191,7 @@ impl Side {
     /// Whether it adds nothing to the row.
     pub(crate) fn is_empty(&self) -> bool {
         self.extra.is_none()
-            && self.cut.is_none()
+            && self.watermark.is_none()
             && self.lift.is_none()
             && self.moved.is_none()
             && self.fold.is_none()
@@ -199,8 +200,8 @@ impl Side {
 
     /// Calls `take` with the stamp of each record that is not part of the shard.
     pub(crate) fn stamps(&self, take: &mut dyn FnMut(Stamp)) {
-        if let Some(cut) = &self.cut {
-            take(cut.by);
+        if let Some(watermark) = &self.watermark {
+            take(watermark.by);
         }
         if let Some(lift) = &self.lift {
             take(lift.by);
@@ -223,7 +224,7 @@ impl Side {
     pub(crate) fn keep_newer(&mut self, lows: &impl Sheet<u64>) {
         let old = |by: Stamp| by.clock <= lows.at(by.writer);
         let writer = self.writer;
-        self.cut.take_if(|cut| old(cut.by));
+        self.watermark.take_if(|watermark| old(watermark.by));
         self.lift.take_if(|lift| old(lift.by));
         self.moved.update(|it| {
             it.take_if(|moved| old(moved.to));
@@ -265,8 +266,8 @@ impl Side {
     /// Calls `map` on each local number in it.
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
-        if let Some(cut) = &mut self.cut {
-            cut.by.writer = map(cut.by.writer);
+        if let Some(watermark) = &mut self.watermark {
+            watermark.by.writer = map(watermark.by.writer);
         }
         if let Some(lift) = &mut self.lift {
             lift.by.writer = map(lift.by.writer);
@@ -316,7 +317,7 @@ impl Slot {
     /// back after every replica has dropped the record of the removal.
     pub(crate) fn living_extra(&self) -> Extra {
         let extra = self.extra();
-        let lifted = self.cut_clock().max(self.lift_clock());
+        let lifted = self.watermark_clock().max(self.lift_clock());
         Extra {
             expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
             ..extra
@@ -377,22 +378,26 @@ impl Slot {
         self.side.extra.as_ref().map_or(0, |extra| extra.born)
     }
 
-    /// The cut, if it belongs to this life.
-    pub(crate) fn valid_cut(&self) -> Option<&Cut> {
+    /// The watermark, if it belongs to this life.
+    pub(crate) fn valid_watermark(&self) -> Option<&Watermark> {
         let born = self.born();
-        self.side.cut.as_ref().filter(|cut| cut.clock >= born)
+        self.side
+            .watermark
+            .as_ref()
+            .filter(|watermark| watermark.clock >= born)
     }
 
     /// The clock up to which this life is cancelled, 0 if it is not.
-    pub(crate) fn cut_clock(&self) -> u64 {
-        self.valid_cut().map_or(0, |cut| cut.clock)
+    pub(crate) fn watermark_clock(&self) -> u64 {
+        self.valid_watermark()
+            .map_or(0, |watermark| watermark.clock)
     }
 
-    /// The sum of the withdrawals of this life that no cut covers.
+    /// The sum of the withdrawals of this life that no watermark covers.
     pub(crate) fn withdrawn(&self) -> i128 {
-        let cut = self.cut_clock();
+        let watermark = self.watermark_clock();
         let withdrawals = self.side.withdrawals.iter();
-        let valid = withdrawals.filter(|it| it.clock >= self.born() && it.clock > cut);
+        let valid = withdrawals.filter(|it| it.clock >= self.born() && it.clock > watermark);
         valid.map(|it| it.amount).sum()
     }
 

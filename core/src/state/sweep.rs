@@ -24,7 +24,9 @@ pub(crate) fn sweep(
         let sums = counter::sums(slots, ids);
         let heirs = first_children(slots);
         let is_settled = |slot: &Slot| {
-            slot.side.cut.is_none_or(|cut| stable(cut.by))
+            slot.side
+                .watermark
+                .is_none_or(|watermark| stable(watermark.by))
                 && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
                 && slot.side.withdrawals.iter().all(|it| stable(it.by))
         };
@@ -129,7 +131,7 @@ fn settle_slot(
     let mut extra = slot.extra();
     if let Some(expiry) = extra.expiry {
         // A live expiry may still be needed where it beats others.
-        let dead = expiry.clock <= slot.cut_clock().max(slot.lift_clock());
+        let dead = expiry.clock <= slot.watermark_clock().max(slot.lift_clock());
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
         if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
@@ -138,9 +140,9 @@ fn settle_slot(
         }
     }
     if extra.assignment.is_some()
-        && let Some(cut) = slot.valid_cut()
+        && let Some(watermark) = slot.valid_watermark()
     {
-        match stable(cut.by) {
+        match stable(watermark.by) {
             true => extra.assignment = None,
             false => *waits = true,
         }

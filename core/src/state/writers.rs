@@ -198,8 +198,8 @@ impl<I: KeyIndex> State<I> {
         };
         for page in &mut self.pages {
             for side in page.sides_mut() {
-                if let Some(cut) = &mut side.cut {
-                    again(&mut cut.by);
+                if let Some(watermark) = &mut side.watermark {
+                    again(&mut watermark.by);
                 }
                 if let Some(lift) = &mut side.lift {
                     again(&mut lift.by);

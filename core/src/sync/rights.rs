@@ -304,10 +304,13 @@ fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) 
 fn speaks_as_member(message: &Message, side: &Side) -> bool {
     let hi = message.delta.writers[side.writer as usize].hi;
     let absorbed = side.extra.as_ref().is_some_and(|extra| extra.absorbed);
-    let cut = side.cut.as_ref().map_or(0, |cut| cut.clock);
+    let watermark = side
+        .watermark
+        .as_ref()
+        .map_or(0, |watermark| watermark.clock);
     let lift = side.lift.as_ref().map_or(0, |lift| lift.clock);
     let moved = side.moved.is_some() || side.fold.is_some() || !side.withdrawals.is_empty();
-    absorbed || moved || cut > hi || lift > hi
+    absorbed || moved || watermark > hi || lift > hi
 }
 
 /// A total in a guest's slot that adds of one writer can't reach: the rest of it does not fit into 64 bits.
@@ -321,34 +324,39 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
         row,
         side: side.clone(),
     };
-    let cut = side.cut.as_ref().map(|cut| cut.total).filter(is_wide);
-    if !is_wide(&told.total()) && cut.is_none() {
+    let watermark = side
+        .watermark
+        .as_ref()
+        .map(|watermark| watermark.total)
+        .filter(is_wide);
+    if !is_wide(&told.total()) && watermark.is_none() {
         return None;
     }
     let key = message.delta.keys.get(key as usize);
     let writer = &message.delta.writers[side.writer as usize].writer;
     let held = replica.state.slot_of(key, writer);
     // The part of the message's lifetime that was cancelled before the lifetime went on.
-    let cancelled = held.as_ref().and_then(|held| held.side.cut.as_ref());
-    let cancelled = cancelled.filter(|cut| cut.clock >= told.born() && cut.clock < row.clock);
-    let left = told.total() - cancelled.map_or(0, |cut| cut.total);
+    let cancelled = held.as_ref().and_then(|held| held.side.watermark.as_ref());
+    let cancelled =
+        cancelled.filter(|watermark| watermark.clock >= told.born() && watermark.clock < row.clock);
+    let left = told.total() - cancelled.map_or(0, |watermark| watermark.total);
     let is_as_wide = |held: &Slot| held.extra().absorbed || is_wide(&held.total());
-    let cut = cut.filter(|_| !held.as_ref().is_some_and(is_as_wide));
-    Some(left).filter(is_wide).or(cut)
+    let watermark = watermark.filter(|_| !held.as_ref().is_some_and(is_as_wide));
+    Some(left).filter(is_wide).or(watermark)
 }
 
 /// Whether a side has only results of adds. An owner may have cancelled something while its role allowed
 /// that. This cancel stays in the slot's later shards, as it is stored here.
 fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bool {
     let Some(extra) = side.extra.as_deref() else {
-        return side.cut.is_none() && side.lift.is_none();
+        return side.watermark.is_none() && side.lift.is_none();
     };
     let held = replica.state.slot_of(key, writer);
     let held = held.map_or(Extra::default(), |held| held.extra());
     let assignment = extra.assignment.is_none()
         || extra.assignment == held.assignment && extra.born == held.born;
     let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;
-    side.cut.is_none() && side.lift.is_none() && assignment && expiry
+    side.watermark.is_none() && side.lift.is_none() && assignment && expiry
 }
 
 #[cfg(test)]

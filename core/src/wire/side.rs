@@ -8,15 +8,15 @@ use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;
 use crate::state::slot::{
-    Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
-    WIDE_MAX, Withdrawal,
+    Assignment, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
+    WIDE_MAX, Watermark, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 const EXTRA: u64 = 1;
-const CUT: u64 = 2;
+const WATERMARK: u64 = 2;
 const LIFT: u64 = 4;
 const MOVED: u64 = 8;
 const FOLD: u64 = 16;
@@ -48,7 +48,7 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
         before = *key;
         put_varint(out, u64::from(side.writer));
         let parts = bit(side.extra.is_some(), EXTRA)
-            | bit(side.cut.is_some(), CUT)
+            | bit(side.watermark.is_some(), WATERMARK)
             | bit(side.lift.is_some(), LIFT)
             | bit(side.moved.is_some(), MOVED)
             | bit(side.fold.is_some(), FOLD)
@@ -64,10 +64,10 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
                 stamp.clock - message.delta.writers[stamp.writer as usize].lo - 1,
             );
         };
-        if let Some(cut) = &side.cut {
-            put_varint(out, cut.clock);
-            put_wide(out, cut.total);
-            stamp(out, cut.by);
+        if let Some(watermark) = &side.watermark {
+            put_varint(out, watermark.clock);
+            put_wide(out, watermark.total);
+            stamp(out, watermark.by);
         }
         if let Some(lift) = &side.lift {
             put_varint(out, lift.clock);
@@ -205,8 +205,8 @@ fn read_side(
         }
         side.extra = slot.side.extra;
     }
-    if parts & CUT != 0 {
-        side.cut = Some(Cut {
+    if parts & WATERMARK != 0 {
+        side.watermark = Some(Watermark {
             clock: reader.varint(),
             total: reader.wide(),
             by: read_stamp(reader, writers),

@@ -151,7 +151,7 @@ fn totals_beyond_their_bound_are_refused() {
     send(&b, &mut a);
     a.add("k", i64::MAX).unwrap();
     let bytes = full(&a).encode();
-    // The upper half is 1, written as 2: the only byte that is followed by the cut's clock.
+    // The upper half is 1, written as 2: the only byte that is followed by the watermark's clock.
     let places = (0..bytes.len()).filter(|at| {
         let mut other = bytes.clone();
         other[*at] = 4;
@@ -174,7 +174,7 @@ fn totals_beyond_their_bound_are_refused() {
     assert!(refused >= 4, "{refused}");
 }
 
-/// A merge tells how much it brought: each shard, and each cut, counts for one.
+/// A merge tells how much it brought: each shard, and each watermark, counts for one.
 #[test]
 fn a_merge_counts_what_it_installs() {
     let (mut a, mut b) = (replica(1), replica(2));

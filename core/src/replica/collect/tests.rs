@@ -10,7 +10,7 @@ use crate::message::records::{Admit, Fence, Retired};
 use crate::state::page::Row;
 use crate::state::page::{OWN, PAGE};
 use crate::state::slot::{
-    Assignment, Cut, Expiry, Extra, Fold, Lift, Moved, RankedAssignment, Slot, Withdrawal,
+    Assignment, Expiry, Extra, Fold, Lift, Moved, RankedAssignment, Slot, Watermark, Withdrawal,
 };
 use crate::state::sweep::fold;
 use crate::state::vector::VersionVector;
@@ -43,8 +43,8 @@ fn child(mut slot: Slot, to: Stamp, amount: i128) -> Slot {
     slot
 }
 
-fn cut(slot: &mut Slot, clock: u64, total: i128, by: Stamp) {
-    slot.side.cut = Some(Cut { clock, total, by });
+fn watermark(slot: &mut Slot, clock: u64, total: i128, by: Stamp) {
+    slot.side.watermark = Some(Watermark { clock, total, by });
 }
 
 fn lift(slot: &mut Slot, clock: u64, by: Stamp) {
@@ -70,7 +70,7 @@ fn fold_of(slot: &Slot) -> Fold {
 #[test]
 fn a_dead_slot_goes_when_all_have_seen_it_and_what_killed_it() {
     let mut dead = plain(1, 5, 7);
-    cut(&mut dead, 5, 7, by(2, 9));
+    watermark(&mut dead, 5, 7, by(2, 9));
     let one = [dead.clone()];
     assert_eq!(swept(&one, &[]), (vec![], true, false));
     for unseen in [by(1, 5), by(2, 9)] {
@@ -137,7 +137,7 @@ fn a_slot_stays_until_all_have_seen_what_was_withdrawn_of_it() {
 }
 
 #[test]
-fn a_child_is_folded_when_all_have_seen_its_absorption_and_its_cut() {
+fn a_child_is_folded_when_all_have_seen_its_absorption_and_its_watermark() {
     let heir = plain(0, 9, 20);
     let mut one = child(plain(1, 3, 5), by(0, 8), 4);
     let both = [heir.clone(), one.clone()];
@@ -146,7 +146,7 @@ fn a_child_is_folded_when_all_have_seen_its_absorption_and_its_cut() {
     let fold = fold_of(&left[0]);
     assert_eq!((fold.clock, fold.amount, fold.adds), (8, 1, true));
     assert_eq!(swept(&both, &[by(0, 8)]), (both.to_vec(), false, true));
-    cut(&mut one, 2, 3, by(2, 6));
+    watermark(&mut one, 2, 3, by(2, 6));
     let both = [heir, one];
     assert_eq!(swept(&both, &[by(2, 6)]), (both.to_vec(), false, true));
     // 5 of which 3 are cancelled, and 4 were moved.
@@ -253,7 +253,7 @@ fn the_begin_of_a_life_is_forgotten_when_all_have_seen_it() {
     };
     let mut one = [slot(1, 6, with)];
     assert_eq!(swept(&one, &[]), (one.to_vec(), false, false));
-    cut(&mut one[0], 5, 0, by(2, 9));
+    watermark(&mut one[0], 5, 0, by(2, 9));
     assert_eq!(swept(&one, &[by(2, 9)]), (one.to_vec(), false, true));
     let left = &swept(&one, &[]).0[0];
     assert_eq!((left.extra().assignment, left.born()), (None, 0));
@@ -287,7 +287,7 @@ fn an_expiry_that_was_taken_away_goes_when_all_have_seen_that() {
         assert_eq!((left[0].extra().expiry, waits), (extra.expiry, dead));
     }
     let mut one = [slot(1, 6, extra)];
-    cut(&mut one[0], 5, 0, by(2, 9));
+    watermark(&mut one[0], 5, 0, by(2, 9));
     assert_eq!(swept(&one, &[]).0[0].extra().expiry, None);
     let (left, _, waits) = swept(&one, &[by(1, 5)]);
     assert_eq!((left, waits), (one.to_vec(), true));

@@ -5,7 +5,7 @@ use crate::bounds::FAULTS_KEPT_MAX;
 use crate::forks::{Contents, Fault};
 use crate::state::page::OWN;
 use crate::state::page::{PAGE, Row};
-use crate::state::slot::{Cut, Extra, Slot, Stamp};
+use crate::state::slot::{Extra, Slot, Stamp, Watermark};
 use crate::{Evidence, Op, Space};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -90,7 +90,7 @@ fn all_of_a_total_shows() {
     let of = |total| {
         let mut slot = wide(1 << 80);
         let clock = 4;
-        slot.side.cut = Some(Cut { clock, total, by });
+        slot.side.watermark = Some(Watermark { clock, total, by });
         digest(&mut put(&replica(), 1, &[slot]))
     };
     assert_ne!(of(1 << 70), of(1 << 71));
@@ -102,7 +102,7 @@ fn what_is_collected_here_and_not_yet_there_does_not_show() {
     let mut replica = member();
     let number = replica.membership.number(&mut replica.state, id(2));
     let mut dead = Slot::new(number, Row { clock: 5, total: 3 }, None);
-    dead.side.cut = Some(Cut {
+    dead.side.watermark = Some(Watermark {
         clock: 5,
         total: 3,
         by: Stamp {

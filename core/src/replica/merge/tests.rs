@@ -4,7 +4,7 @@ use super::*;
 use crate::layers::Optional;
 use crate::replica::Mark;
 use crate::state::page::{OWN, PAGE, Row};
-use crate::state::slot::{Cut, Fold, Moved, Slot, Stamp, Withdrawal};
+use crate::state::slot::{Fold, Moved, Slot, Stamp, Watermark, Withdrawal};
 use crate::wire::Encode;
 use crate::{Op, Space, VersionVector};
 use alloc::boxed::Box;
@@ -74,7 +74,7 @@ fn a_fold_that_is_covered_is_not_taken() {
         .side
         .moved
         .set(Some(Box::new(Moved { to, amount: 5 })));
-    child.side.cut = Some(Cut {
+    child.side.watermark = Some(Watermark {
         clock: 2,
         total: 2,
         by: Stamp {

@@ -8,7 +8,7 @@ use crate::error::AdmissionError;
 use crate::message::journal::{EarlierWriter, Saw};
 use crate::message::records::{Bye, Fence, Retired};
 use crate::state::page::Row;
-use crate::state::slot::{Cut, Extra, Fold, Moved, Slot, Stamp};
+use crate::state::slot::{Extra, Fold, Moved, Slot, Stamp, Watermark};
 use crate::{Space, VersionVector};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -60,7 +60,7 @@ fn saw(clock: u64) -> Vec<Saw> {
     }]
 }
 
-/// Up to which clock the writer 1 is cut by a cancel that saw it at `clock`; `None` if the cancel is
+/// Up to which clock the writer 1 is cancelled by a cancel that saw it at `clock`; `None` if the cancel is
 /// left out.
 fn again(replica: &Replica, slots: &[Slot], clock: u64) -> Option<u64> {
     let mut slots = slots.to_vec();
@@ -71,12 +71,13 @@ fn again(replica: &Replica, slots: &[Slot], clock: u64) -> Option<u64> {
         saw(clock),
         &replica.state.act(77),
     );
-    let cut = slots.first().and_then(|slot| slot.side.cut);
-    if let Some(cut) = cut.filter(|cut| cut.by == by(OWN, 77)) {
-        assert_eq!((cut.clock, cut.total), (clock, 5));
+    let watermark = slots.first().and_then(|slot| slot.side.watermark);
+    if let Some(watermark) = watermark.filter(|watermark| watermark.by == by(OWN, 77)) {
+        assert_eq!((watermark.clock, watermark.total), (clock, 5));
         assert_eq!(done, [(id(1), clock)]);
     }
-    done.first().map(|_| cut.map_or(0, |cut| cut.clock))
+    done.first()
+        .map(|_| watermark.map_or(0, |watermark| watermark.clock))
 }
 
 #[test]
@@ -90,16 +91,16 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
     assert_eq!(again(&replica, &[slot(4)], 4), Some(4));
     assert_eq!(again(&replica, &[slot(5)], 4), Some(0));
     assert_eq!(again(&replica, &[], 4), Some(0));
-    // A cut that is as long stands.
-    let mut cutted = slot(0);
+    // A watermark that is as long stands.
+    let mut cancelled = slot(0);
     for (clock, stands) in [(3, 4), (4, 4), (5, 5)] {
-        cutted.side.cut = Some(Cut {
+        cancelled.side.watermark = Some(Watermark {
             clock,
             total: 1,
             by: by(2, 3),
         });
-        assert_eq!(again(&replica, &[cutted.clone()], 4), Some(stands));
-        let mut slots = vec![cutted.clone()];
+        assert_eq!(again(&replica, &[cancelled.clone()], 4), Some(stands));
+        let mut slots = vec![cancelled.clone()];
         replica.rejoin.cancel_again(
             &replica.state,
             &replica.membership,
@@ -107,7 +108,7 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
             saw(4),
             &replica.state.act(77),
         );
-        assert_eq!(slots != [cutted.clone()], clock < 4);
+        assert_eq!(slots != [cancelled.clone()], clock < 4);
     }
     let mut other = replica.clone();
     other.state.drop_number(&id(1));
@@ -264,12 +265,12 @@ fn what_is_left_of_a_wide_total_is_added_in_parts() {
 }
 
 #[test]
-fn of_a_cancel_is_kept_what_it_cut_itself() {
+fn of_a_cancel_is_kept_what_it_cancelled_itself() {
     let mut replica = replica();
     let key_id = replica.intern("k").unwrap();
-    let cut_by = |stamp| {
+    let watermark_by = |stamp| {
         let mut slot = slot(0);
-        slot.side.cut = Some(Cut {
+        slot.side.watermark = Some(Watermark {
             clock: 4,
             total: 5,
             by: stamp,
@@ -283,13 +284,13 @@ fn of_a_cancel_is_kept_what_it_cut_itself() {
             .saw
     };
     for cancel in [Op::Reset, Op::Delete, Op::Set(3)] {
-        assert_eq!(saw_of(cancel, cut_by(by(OWN, 7))), saw(4));
+        assert_eq!(saw_of(cancel, watermark_by(by(OWN, 7))), saw(4));
         for other in [by(OWN, 6), by(2, 7)] {
-            assert_eq!(saw_of(cancel, cut_by(other)), []);
+            assert_eq!(saw_of(cancel, watermark_by(other)), []);
         }
     }
     for no_cancel in [Op::Add(1), Op::Expire(1), Op::Persist] {
-        assert_eq!(saw_of(no_cancel, cut_by(by(OWN, 7))), []);
+        assert_eq!(saw_of(no_cancel, watermark_by(by(OWN, 7))), []);
     }
 }
 

@@ -35,8 +35,8 @@ fn child(mut slot: Slot, clock: u64, amount: i128) -> Slot {
     slot
 }
 
-fn cut(slot: &mut Slot, clock: u64, total: i128) {
-    slot.side.cut = Some(Cut {
+fn watermark(slot: &mut Slot, clock: u64, total: i128) {
+    slot.side.watermark = Some(Watermark {
         clock,
         total,
         by: ME,
@@ -86,13 +86,13 @@ fn value(slots: &[Slot]) -> Option<i128> {
 }
 
 #[test]
-fn a_cut_takes_what_it_saw_up_to_its_clock() {
+fn a_watermark_takes_what_it_saw_up_to_its_clock() {
     let mut one = slot(1, 5, 12, added(5));
-    cut(&mut one, 4, 10);
+    watermark(&mut one, 4, 10);
     assert_eq!(value(&[one.clone()]), Some(2));
-    cut(&mut one, 5, 12);
+    watermark(&mut one, 5, 12);
     assert_eq!(value(&[one.clone()]), None);
-    // Only the adds of this life count: the cut belongs to an earlier one.
+    // Only the adds of this life count: the watermark belongs to an earlier one.
     let extra = Extra {
         born: 6,
         added: 6,
@@ -100,13 +100,13 @@ fn a_cut_takes_what_it_saw_up_to_its_clock() {
     };
     one.set_shard(6, 7, extra);
     assert_eq!(value(&[one.clone()]), Some(7));
-    cut(&mut one, 6, 7);
+    watermark(&mut one, 6, 7);
     assert_eq!(value(&[one]), None);
 }
 
 #[test]
 #[cfg(feature = "guests")]
-fn a_child_counts_from_its_parents_life_on_and_until_a_cut_reaches_it() {
+fn a_child_counts_from_its_parents_life_on_and_until_a_watermark_reaches_it() {
     let life = |born| Extra {
         born,
         added: 9,
@@ -119,7 +119,7 @@ fn a_child_counts_from_its_parents_life_on_and_until_a_cut_reaches_it() {
     assert_eq!(of(slot(OWN, 9, 20, life(8))), Some(20));
     let with = |clock| {
         let mut parent = slot(OWN, 9, 20, life(0));
-        cut(&mut parent, clock, 10);
+        watermark(&mut parent, clock, 10);
         of(parent)
     };
     assert_eq!(with(6), Some(11));
@@ -154,7 +154,7 @@ fn children_of_children_count_and_circles_do_not() {
 
 #[test]
 #[cfg(feature = "guests")]
-fn an_expiry_ends_with_a_cut_or_a_lift_that_reaches_it() {
+fn an_expiry_ends_with_a_watermark_or_a_lift_that_reaches_it() {
     let until = |slots: &[Slot]| sum(slots, &ids()).expiry();
     let mut one = slot(
         1,
@@ -171,7 +171,7 @@ fn an_expiry_ends_with_a_cut_or_a_lift_that_reaches_it() {
     lift(&mut one, 5);
     assert_eq!(until(&[one.clone()]), None);
     one.side.lift = None;
-    cut(&mut one, 5, 1);
+    watermark(&mut one, 5, 1);
     assert_eq!(until(&[one.clone()]), None);
     assert_eq!(until(&[slot(1, 8, 5, expires(5, NEVER))]), None);
     // A child's is lifted by what lifts the heir's up to its absorption.
@@ -208,11 +208,11 @@ fn a_fold_is_a_child_like_any_other() {
         assignment: None,
         until: Some(100),
     };
-    let of = |at, cut_at, lift_at| {
+    let of = |at, watermark_at, lift_at| {
         let mut own = slot(OWN, 9, 20, added(0));
         own.side.fold.set(Some(Box::new(fold(at))));
-        if cut_at > 0 {
-            cut(&mut own, cut_at, 0);
+        if watermark_at > 0 {
+            watermark(&mut own, watermark_at, 0);
         }
         if lift_at > 0 {
             lift(&mut own, lift_at);
@@ -265,7 +265,7 @@ fn no_total_reaches_the_bound() {
         assert_eq!(act(4, &ids).add(&mut slots, by), Err(sign * (near + 1)));
         // A cancelled amount still fills the total.
         let mut own = slot(OWN, 3, sign * (near + 1), added(3));
-        cut(&mut own, 2, sign * near);
+        watermark(&mut own, 2, sign * near);
         assert_eq!(act(4, &ids).add(&mut vec![own], by), Err(sign));
     }
 }
@@ -276,13 +276,13 @@ fn a_new_life_says_so_where_an_old_one_may_be_known() {
     let mut slots = vec![];
     act(3, &ids).add(&mut slots, 5).unwrap();
     assert_eq!(slots, [plain(OWN, 3, 5)]);
-    cut(&mut slots[0], 3, 5);
+    watermark(&mut slots[0], 3, 5);
     act(4, &ids).add(&mut slots, 7).unwrap();
     assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
-    assert_eq!(slots[0].side.cut, None);
+    assert_eq!(slots[0].side.watermark, None);
     // Also if it begins with what is taken over.
     let mut slots = vec![plain(OWN, 3, 5)];
-    cut(&mut slots[0], 3, 5);
+    watermark(&mut slots[0], 3, 5);
     assert!(act(4, &ids).take_over(&mut slots, 7));
     assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
     let mut slots = vec![];
@@ -299,16 +299,16 @@ fn a_new_life_says_so_where_an_old_one_may_be_known() {
 fn a_cancel_notes_what_it_sees_alive_and_nothing_else() {
     let ids = ids();
     let mut dead = plain(2, 4, 9);
-    cut(&mut dead, 4, 9);
-    let before = dead.side.cut;
+    watermark(&mut dead, 4, 9);
+    let before = dead.side.watermark;
     let moved = child(plain(3, 4, 1), 2, 1);
     let mut slots = vec![plain(OWN, 3, 2), plain(1, 4, 5), dead, moved];
     act(95, &ids).cancel(&mut slots, None);
     let by = act(95, &ids).stamp();
-    let noted = |clock, total| Some(Cut { clock, total, by });
-    assert_eq!(slots[1].side.cut, noted(4, 5));
-    assert_eq!(slots[2].side.cut, before);
-    assert_eq!(slots[3].side.cut, None);
+    let noted = |clock, total| Some(Watermark { clock, total, by });
+    assert_eq!(slots[1].side.watermark, noted(4, 5));
+    assert_eq!(slots[2].side.watermark, before);
+    assert_eq!(slots[3].side.watermark, None);
     assert_eq!((slots[0].born(), slots[0].total()), (95, 0));
     assert_eq!(value(&slots), None);
     // Its own dead slot stays as it is.
@@ -413,17 +413,17 @@ fn what_can_mean_nothing_any_more_is_dropped() {
     assert!(numbers(&[moved()]).is_empty());
     let with = |clock| {
         let mut parent = slot(OWN, 9, 20, life(0));
-        cut(&mut parent, clock, 1);
+        watermark(&mut parent, clock, 1);
         numbers(&[parent, moved()])
     };
     assert_eq!(with(6), [0, 1]);
     assert_eq!(with(7), [0]);
-    // A cut of an earlier life.
+    // A watermark of an earlier life.
     let mut one = slot(1, 9, 20, life(8));
-    cut(&mut one, 7, 1);
-    assert_eq!(kept(&[one.clone()])[0].side.cut, None);
-    cut(&mut one, 8, 1);
-    assert!(kept(&[one.clone()])[0].side.cut.is_some());
+    watermark(&mut one, 7, 1);
+    assert_eq!(kept(&[one.clone()])[0].side.watermark, None);
+    watermark(&mut one, 8, 1);
+    assert!(kept(&[one.clone()])[0].side.watermark.is_some());
     // A fold of an earlier life, or that was cancelled.
     let fold = |clock| {
         Some(Box::new(Fold {
@@ -434,12 +434,12 @@ fn what_can_mean_nothing_any_more_is_dropped() {
             until: Some(100),
         }))
     };
-    one.side.cut = None;
+    one.side.watermark = None;
     for (clock, stays) in [(7, false), (8, true), (9, true)] {
         one.side.fold.set(fold(clock));
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
     }
-    cut(&mut one, 8, 1);
+    watermark(&mut one, 8, 1);
     for (clock, stays) in [(8, false), (9, true)] {
         one.side.fold.set(fold(clock));
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
@@ -493,7 +493,7 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
 
 #[test]
 #[cfg(feature = "guests")]
-fn what_is_withdrawn_does_not_count_where_no_cut_covers_it() {
+fn what_is_withdrawn_does_not_count_where_no_watermark_covers_it() {
     let value = |slot: &Slot| sum(core::slice::from_ref(slot), &ids()).value();
     // 5 at 3, 2 at 7, and 10 at 9.
     let mut one = plain(1, 9, 17);
@@ -501,14 +501,14 @@ fn what_is_withdrawn_does_not_count_where_no_cut_covers_it() {
     assert_eq!(value(&one), Some(15));
     for (clock, total, left) in [(3, 5, 10), (7, 7, 10), (8, 7, 10)] {
         let mut one = one.clone();
-        cut(&mut one, clock, total);
-        assert_eq!(value(&one), Some(left), "cut at {clock}");
+        watermark(&mut one, clock, total);
+        assert_eq!(value(&one), Some(left), "watermark at {clock}");
         let mut slots = vec![one];
         normalize(&mut slots);
         assert_eq!(slots[0].side.withdrawals.is_empty(), clock >= 7, "{clock}");
-        assert_eq!(value(&slots[0]), Some(left), "cut at {clock}");
+        assert_eq!(value(&slots[0]), Some(left), "watermark at {clock}");
     }
-    cut(&mut one, 9, 17);
+    watermark(&mut one, 9, 17);
     assert_eq!(value(&one), None);
 }
 
@@ -524,7 +524,7 @@ fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
     assert_eq!(value(&one), Some(5));
     // The canceller had seen only the adds that are left.
     let mut cancelled = one.clone();
-    cut(&mut cancelled, 3, 5);
+    watermark(&mut cancelled, 3, 5);
     assert_eq!(value(&cancelled), None);
     withdraw(&mut one, 3, 5, 0);
     assert_eq!((one.last_add(), value(&one)), (0, None));

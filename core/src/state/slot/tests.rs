@@ -1,4 +1,4 @@
-//! Slots by hand: totals of more than 64 bits, cuts of other lives, records by their stamps.
+//! Slots by hand: totals of more than 64 bits, watermarks of other lives, records by their stamps.
 
 use super::*;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ fn by(writer: u32, clock: u64) -> Stamp {
     Stamp { writer, clock }
 }
 
-fn cut(clock: u64) -> Option<Cut> {
-    Some(Cut {
+fn watermark(clock: u64) -> Option<Watermark> {
+    Some(Watermark {
         clock,
         total: 1,
         by: by(1, 9),
@@ -24,7 +24,7 @@ fn cut(clock: u64) -> Option<Cut> {
 /// A side with each record, stamped by the writers 1 to 3 at clocks of ten times that.
 fn full() -> Side {
     let mut side = Side {
-        cut: Some(Cut {
+        watermark: Some(Watermark {
             clock: 1,
             total: 1,
             by: by(1, 10),
@@ -89,7 +89,7 @@ fn a_total_comes_back_whole() {
 
 #[test]
 #[cfg(feature = "guests")]
-fn a_cut_of_an_earlier_life_is_none() {
+fn a_watermark_of_an_earlier_life_is_none() {
     let extra = Extra {
         born: 5,
         added: 7,
@@ -97,12 +97,12 @@ fn a_cut_of_an_earlier_life_is_none() {
     };
     let mut slot = slot(7, 1, extra);
     assert_eq!(
-        (slot.born(), slot.cut_clock(), slot.lift_clock()),
+        (slot.born(), slot.watermark_clock(), slot.lift_clock()),
         (5, 0, 0)
     );
     for (clock, valid) in [(4, 0), (5, 5), (6, 6)] {
-        slot.side.cut = cut(clock);
-        assert_eq!(slot.cut_clock(), valid);
+        slot.side.watermark = watermark(clock);
+        assert_eq!(slot.watermark_clock(), valid);
     }
     slot.side.lift = full().lift;
     assert_eq!(slot.lift_clock(), 1);
@@ -123,9 +123,10 @@ fn an_expiry_that_was_taken_away_does_not_come_back() {
         expiry,
         ..Extra::default()
     };
-    for (cut_at, lift_at, lives) in [(0, 0, true), (5, 5, true), (6, 0, false), (0, 6, false)] {
+    for (watermark_at, lift_at, lives) in [(0, 0, true), (5, 5, true), (6, 0, false), (0, 6, false)]
+    {
         let mut slot = slot(7, 1, extra);
-        slot.side.cut = cut(cut_at).filter(|_| cut_at > 0);
+        slot.side.watermark = watermark(watermark_at).filter(|_| watermark_at > 0);
         slot.side.lift = Some(Box::new(Lift {
             clock: lift_at,
             by: by(1, 9),
@@ -142,7 +143,7 @@ fn a_side_is_empty_without_records_only() {
     assert!(Side::new(3).is_empty());
     let parts: [fn(&mut Side); 5] = [
         |side| side.extra = Some(Box::default()),
-        |side| side.cut = full().cut,
+        |side| side.watermark = full().watermark,
         |side| side.lift = full().lift,
         |side| side.moved = full().moved,
         |side| side.fold = full().fold,

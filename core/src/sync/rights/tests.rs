@@ -8,7 +8,7 @@ use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Bye};
 use crate::once::Once;
 use crate::replica::Scan;
-use crate::state::slot::{Assignment, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
+use crate::state::slot::{Assignment, Expiry, Fold, Lift, Moved, Stamp, Watermark, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
 use alloc::boxed::Box;
@@ -193,9 +193,9 @@ fn only_editors_cancel() {
         assignment: Some(base),
         ..Extra::default()
     };
-    let cut = beside(|side, by| {
+    let watermark = beside(|side, by| {
         let (clock, total) = (1, 5);
-        side.cut = Some(Cut { clock, total, by });
+        side.watermark = Some(Watermark { clock, total, by });
     });
     let lift = beside(|side, by| side.lift = Some(Box::new(Lift { clock: 1, by })));
     let set = beside(|side, _| extra(side, base(Assignment::Set(5))));
@@ -205,7 +205,7 @@ fn only_editors_cancel() {
         let it = Extra::default();
         extra(side, Extra { expiry, ..it });
     });
-    for told in [cut, lift, set, reset, expires] {
+    for told in [watermark, lift, set, reset, expires] {
         assert_eq!(told, CANCELS);
     }
     let again = beside(|side, _| {
@@ -229,14 +229,14 @@ fn nobody_but_a_member_tells_totals_of_more_than_64_bits() {
         });
         assert_eq!(told, WIDE);
     }
-    let cut = |total| {
+    let watermark = |total| {
         beside(move |side, by| {
             let clock = 1;
-            side.cut = Some(Cut { clock, total, by });
+            side.watermark = Some(Watermark { clock, total, by });
         })
     };
-    assert_eq!(cut(i128::from(i64::MIN)), CANCELS);
-    assert_eq!(cut(i128::from(i64::MIN) - 1), WIDE);
+    assert_eq!(watermark(i128::from(i64::MIN)), CANCELS);
+    assert_eq!(watermark(i128::from(i64::MIN) - 1), WIDE);
     // A member may hold as much, once it has taken others over.
     let mut end = linked(Role::Editor);
     let wide = i128::from(i64::MAX) + 9;
@@ -244,8 +244,8 @@ fn nobody_but_a_member_tells_totals_of_more_than_64_bits() {
     let mut peer = peer(&end);
     peer.apply("k", Op::Reset).unwrap();
     let message = told(&end, &peer);
-    let noted = message.delta.sides.iter().find_map(|it| it.side.cut);
-    assert_eq!(noted.map(|cut| cut.total), Some(wide));
+    let noted = message.delta.sides.iter().find_map(|it| it.side.watermark);
+    assert_eq!(noted.map(|watermark| watermark.total), Some(wide));
     assert_eq!(end.sync.may_tell(&end.replica, LINK, &message), Ok(()));
 }
 
@@ -375,7 +375,7 @@ fn nobody_but_a_member_takes_over_or_withdraws() {
     });
     let ahead = beside(|side, by| {
         let (clock, total) = (2, 5);
-        side.cut = Some(Cut { clock, total, by });
+        side.watermark = Some(Watermark { clock, total, by });
     });
     let lifts_ahead = beside(|side, by| side.lift = Some(Box::new(Lift { clock: 2, by })));
     for told in [absorbed, moved, fold, withdrawals, ahead, lifts_ahead] {

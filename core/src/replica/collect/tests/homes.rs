@@ -57,7 +57,7 @@ fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
 /// Whether what the reset cancelled was collected.
 fn is_collected(replica: &Replica) -> bool {
     let sides = replica.snapshot().delta.sides;
-    !sides.iter().any(|side| side.side.cut.is_some())
+    !sides.iter().any(|side| side.side.watermark.is_some())
 }
 
 /// A record of a writer that had less than was acknowledged is not accepted.
