@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`table`], [`writer_state`] | the writer table, and all that is known of one writer |
 //! | [`records`] | how records come into the table, and out of it |
-//! | [`members`] | incarnations, announcements, farewells, and fences |
+//! | [`members`] | incarnations, announcements, leaves, and fences |
 //! | [`admission`] | which messages a replica accepts: strangers, forgotten writers, starts from too old a state |
 //! | [`sponsors`] | which member admits a guest, and answers for what the guest has seen |
 //! | [`stability`] | acknowledgements, what is stable by them, and [what may be collected](stability#collection) |
@@ -25,9 +25,10 @@
 //!
 //! # What it guarantees
 //! - **Two configurations of one number never both take effect.** A forced one begins a new era.
-//! - **Retirement changes no value.** A writer's total moves to its successor, and what was unseen is not lost:
-//!   its process makes it again, by [rejoin](crate::rejoin).
-//! - **A record is collected only when it can mean nothing to anybody**, wherever messages are still under way.
+//! - **Retirement changes no value.** A writer's total moves to its successor, and what was unseen is not
+//!   lost: its process makes it again, by [rejoin](crate::rejoin).
+//! - **A record is collected only when it can mean nothing to anybody**, wherever messages are still under
+//!   way.
 //! - **A disk that is put back is found out.** A start says what it had seen at its first transaction: its
 //!   *base*. A replica refuses a start whose base lacks what may have been collected.
 //!

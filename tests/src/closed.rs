@@ -505,7 +505,7 @@ impl World {
                 Some(at) => self.come_back(at),
                 None => Ok(()),
             },
-            79..83 => self.farewell(),
+            79..83 => self.leave(),
             83..85 => self.fence(),
             85..87 => self.restart(),
             87..91 => self.tend(|replica| replica.members_mut().acknowledge().map(|_| ())),
@@ -596,7 +596,7 @@ impl World {
         Ok(())
     }
 
-    fn farewell(&mut self) -> Result<(), String> {
+    fn leave(&mut self) -> Result<(), String> {
         let Some(at) =
             self.pick(|actor| !actor.left && actor.replica.members().sponsor().is_some())
         else {
@@ -606,7 +606,7 @@ impl World {
         done.map_err(|error| error.to_string())?;
         self.note(|| format!("{at} leaves"));
         self.actors[at].left = true;
-        self.figures.farewells += 1;
+        self.figures.leaves += 1;
         self.settle(at)
     }
 

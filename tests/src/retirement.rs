@@ -171,7 +171,7 @@ impl Space<'_> {
             let counts = self.world.node(node).counts;
             sum.ops += counts.ops;
             sum.acks += counts.acks;
-            sum.farewells += counts.farewells;
+            sum.leaves += counts.leaves;
             sum.fences += counts.fences;
             sum.restarts += counts.restarts;
             sum.returns += counts.returns;
@@ -230,10 +230,7 @@ impl Model for Space<'_> {
         let count = self.config.replicas() as u8;
         for (at, node) in state.nodes() {
             let node = self.world.node(node);
-            let (member, left) = (
-                node.replica.members().is_member(),
-                node.counts.farewells > 0,
-            );
+            let (member, left) = (node.replica.members().is_member(), node.counts.leaves > 0);
             let mut local = |step| actions.push(Action::Local { at, step });
             if fewer(counts.ops, self.config.ops) && !left {
                 match self.config.flows.len() as u8 {
@@ -248,7 +245,7 @@ impl Model for Space<'_> {
             }
             if member {
                 self.of_member(state, at, &counts, &mut local);
-            } else if fewer(counts.farewells, self.config.farewells)
+            } else if fewer(counts.leaves, self.config.leaves)
                 && !left
                 && node.replica.members().sponsor().is_some()
             {

@@ -30,7 +30,7 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
     // ten.
     if seeds >= SEEDS {
         let happened = [
-            total.farewells,
+            total.leaves,
             total.fences,
             total.restarts,
             total.absorbed,

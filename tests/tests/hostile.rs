@@ -201,7 +201,7 @@ const PARTS: [&str; 20] = [
     "Announce(",
     "Admit(",
     "Ack(",
-    "Bye(",
+    "Leave(",
     "Fence(",
     "Retired(",
     "Configuration(",

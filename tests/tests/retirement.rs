@@ -6,7 +6,7 @@ use tallymesh_tests::retirement::{explore, share};
 use tallymesh_tests::seeds;
 
 #[test]
-fn no_order_of_farewells_fences_and_restarts_gives_a_wrong_answer() {
+fn no_order_of_leaves_fences_and_restarts_gives_a_wrong_answer() {
     println!("{}", Report::HEAD);
     let configs = share();
     seeds::each(configs.len() as u64, |at| {

@@ -94,7 +94,7 @@ impl Membership {
         if !whole || alone || self.is_counted() {
             return Ok(false);
         }
-        let left = self.table.writer_states[OWN as usize].bye.is_some();
+        let left = self.table.writer_states[OWN as usize].leave.is_some();
         match state.clock() == 0 || left {
             true => Ok(true),
             false => Err(AdmissionError::Outdated.into()),
@@ -444,7 +444,7 @@ impl Membership {
         }
         let from_unknown =
             GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
-        if GUESTS && self.table.writer_states[OWN as usize].bye.is_some() {
+        if GUESTS && self.table.writer_states[OWN as usize].leave.is_some() {
             return Err(AdmissionError::Retired.into()); // no member waits for this replica any more
         }
         let mut strangers = 0;

@@ -211,7 +211,7 @@ impl<'a> Members<'a> {
     pub fn writer_table(self) -> impl Iterator<Item = Listed> + 'a {
         self.state.numbered().map(move |(writer, number)| {
             let writer_state = &self.membership.table.writer_states[number as usize];
-            let fate = match (writer_state.retired, writer_state.fence, writer_state.bye) {
+            let fate = match (writer_state.retired, writer_state.fence, writer_state.leave) {
                 (Some(_), ..) => Fate::Absorbed,
                 (_, Some(_), _) => Fate::Dead,
                 (_, _, Some(_)) => Fate::Left,

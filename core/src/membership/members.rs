@@ -13,7 +13,7 @@ use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{
-    Admit, Announce, Bye, Configuration, Fence, Intro, Owner, Statement, of,
+    Admit, Announce, Configuration, Fence, Intro, Leave, Owner, Statement, of,
 };
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -266,7 +266,7 @@ impl Membership {
         };
         let heir = home.by.writer;
         self.record(state, OWN, |by| {
-            Statement::Bye(Bye {
+            Statement::Leave(Leave {
                 clock: by.clock,
                 heir,
             })
@@ -472,7 +472,7 @@ impl Membership {
         self.is_established()
             || writer_state.intro.is_some()
                 && writer_state.announce.is_none()
-                && writer_state.bye.is_none()
+                && writer_state.leave.is_none()
     }
 
     /// Returns the writer's local number. A writer without a number receives one.

@@ -1,6 +1,6 @@
 //! Retirement: which writer takes over from one that is gone.
 //!
-//! One writer alone may take over, so no total is ever counted twice: the successor that the farewell or the
+//! One writer alone may take over, so no total is ever counted twice: the successor that the leave or the
 //! fence names. If that one was retired itself, its own successor may. (`replica/absorb.rs` does the work.) A
 //! successor that was only fenced may have taken over already. So nobody takes its place before that is known.
 //!

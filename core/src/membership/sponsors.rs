@@ -93,7 +93,7 @@ impl Membership {
     ) -> Result<(), Error> {
         let number = self.number(state, writer);
         let writer_state = &self.table.writer_states[number as usize];
-        let leaves = writer_state.bye.is_some()
+        let leaves = writer_state.leave.is_some()
             && writer_state.fence.is_none()
             && writer_state.retired.is_none();
         if writer_state.is_over() && !(heard && leaves) {

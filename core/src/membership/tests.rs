@@ -4,7 +4,7 @@ use super::Membership;
 use super::writer_state::WriterState;
 use crate::layers::{Optional, State};
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Configuration, Fence, MembershipRecord, Owner, Retired, Statement,
+    Ack, Admit, Announce, Configuration, Fence, Leave, MembershipRecord, Owner, Retired, Statement,
 };
 use crate::replica::Replica;
 use crate::replica::collect::tests::space;
@@ -49,8 +49,8 @@ pub(super) fn writer_state(replica: &mut Replica, number: u32) -> &mut WriterSta
     &mut replica.membership.table_mut().stored().writer_states[number as usize]
 }
 
-pub(super) fn left(clock: u64) -> Option<Bye> {
-    Some(Bye { clock, heir: OWN })
+pub(super) fn left(clock: u64) -> Option<Leave> {
+    Some(Leave { clock, heir: OWN })
 }
 
 pub(super) fn dead(by: Stamp) -> Option<Fence> {

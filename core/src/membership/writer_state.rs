@@ -1,10 +1,10 @@
 //! Writer states: all that is known of one writer, from the records about it.
 //!
-//! Records arrive in any order, and twice. The later one of a kind stays: [`WriterState::take`] has the order for
-//! each kind, and it is the same everywhere.
+//! Records arrive in any order, and twice. The later one of a kind stays: [`WriterState::take`] has the order
+//! for each kind, and it is the same everywhere.
 
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Retired, Statement, Vote,
+    Ack, Admit, Announce, Fence, Leave, MembershipRecord, Retired, Statement, Vote,
 };
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -29,7 +29,7 @@ pub(crate) struct WriterState {
     /// Its register in the decision on the next configuration.
     pub(crate) vote: Option<Box<Vote>>,
     /// Its leave, with its successor.
-    pub(crate) bye: Option<Bye>,
+    pub(crate) leave: Option<Leave>,
     /// The fence of a member, with the clock up to which the writer counts.
     pub(crate) fence: Option<Fence>,
     /// The move of its totals to its successor.
@@ -44,7 +44,7 @@ impl WriterState {
 
     /// Whether the writer has left, was declared dead, or was absorbed.
     pub(crate) fn is_over(&self) -> bool {
-        self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
+        self.leave.is_some() || self.fence.is_some() || self.retired.is_some()
     }
 
     /// Whether one transaction admitted the writer and declared it dead. No replica with a place in the space
@@ -56,10 +56,10 @@ impl WriterState {
 
     /// The writer's successor, which has taken over or will take over.
     pub(crate) fn successor(&self) -> Option<u32> {
-        match (self.retired, self.fence, self.bye) {
+        match (self.retired, self.fence, self.leave) {
             (Some(retired), ..) => Some(retired.to.writer),
             (_, Some(fence), _) => Some(fence.heir),
-            (_, _, Some(bye)) => Some(bye.heir),
+            (_, _, Some(leave)) => Some(leave.heir),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ impl WriterState {
             moved.map(Statement::Admit),
             self.ack.clone().map(Statement::Ack),
             self.vote.clone().map(Statement::Vote),
-            self.bye.map(Statement::Bye),
+            self.leave.map(Statement::Leave),
             self.fence.map(Statement::Fence),
             self.retired.map(Statement::Retired),
         ]
@@ -122,7 +122,7 @@ impl WriterState {
                 }
                 news
             }
-            Statement::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
+            Statement::Leave(leave) => self.leave.replace(*leave) != Some(*leave),
             Statement::Fence(fence) => {
                 // The least stamp of concurrent fences wins.
                 let wins = |old: Fence| {

@@ -14,7 +14,7 @@
 //! | [`Admit`] | a member sponsors the writer |
 //! | [`Ack`] | a member and its guests have seen this much of the members' writers |
 //! | [`Vote`] | a member's register in a ballot |
-//! | [`Bye`] | the writer leaves, and names its successor |
+//! | [`Leave`] | the writer leaves, and names its successor |
 //! | [`Fence`] | a member declares the writer dead, and names its successor |
 //! | [`Retired`] | a successor took the writer's totals over, up to a clock |
 //! | [`Configuration`] | who the members are, and the rate limits |
@@ -185,7 +185,7 @@ impl Ack {
 
 /// A writer's last transaction: the writer leaves, and names its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bye {
+pub(crate) struct Leave {
     pub(crate) clock: u64,
     pub(crate) heir: u32,
 }
@@ -236,7 +236,7 @@ pub(crate) enum Statement {
     Admit(Admit),
     Ack(Box<Ack>),
     Vote(Box<Vote>),
-    Bye(Bye),
+    Leave(Leave),
     Fence(Fence),
     Retired(Retired),
     /// The writer learned of a decided configuration, or forced one, at this clock.
@@ -262,7 +262,7 @@ impl MembershipRecord {
             Statement::Announce(announce) => own(announce.clock),
             Statement::Ack(ack) => own(ack.clock),
             Statement::Vote(vote) => own(vote.clock),
-            Statement::Bye(bye) => own(bye.clock),
+            Statement::Leave(leave) => own(leave.clock),
             Statement::Configuration(clock, _)
             | Statement::Gone(clock, _)
             | Statement::Floor(clock) => own(*clock),
@@ -295,7 +295,7 @@ impl MembershipRecord {
             Statement::Announce(_) => 0,
             Statement::Admit(_) => 1,
             Statement::Ack(_) => 2,
-            Statement::Bye(_) => 3,
+            Statement::Leave(_) => 3,
             Statement::Fence(_) => 4,
             Statement::Retired(_) => 5,
             Statement::Configuration(_, it) if it.limits.is_empty() => 6,
@@ -329,7 +329,7 @@ impl MembershipRecord {
                 }
                 seen.sort_unstable();
             }
-            Statement::Bye(bye) => bye.heir = map(bye.heir),
+            Statement::Leave(leave) => leave.heir = map(leave.heir),
             Statement::Fence(fence) => {
                 fence.by.writer = map(fence.by.writer);
                 fence.heir = map(fence.heir);

@@ -83,7 +83,7 @@ impl MembersMut<'_> {
             let over = match writer_state.fence {
                 // A member that has acknowledged the fence accepts more of the writer only from members.
                 Some(fence) => quorum.firm && membership.acknowledged(&quorum, fence.by),
-                None => writer_state.bye.is_some(),
+                None => writer_state.leave.is_some(),
             };
             // Operations of other writers under the same keys must be here.
             over && idempotency.is_keyed_stable(membership, &quorum, number)

@@ -93,16 +93,16 @@ impl Replica {
             _ => {}
         }
         let mut successor = None;
-        if let Statement::Bye(bye) = &record.statement
-            && covered(bye.heir) == u64::MAX
+        if let Statement::Leave(leave) = &record.statement
+            && covered(leave.heir) == u64::MAX
         {
             let leaves = self.state.number_of(id(record.writer));
             successor = Some(self.membership.only_sponsor(leaves?)?);
         }
         // All others that are left have a number.
         record.renumber(|at| self.state.number_of(id(at)).unwrap_or(OWN));
-        if let (Statement::Bye(bye), Some(successor)) = (&mut record.statement, successor) {
-            bye.heir = successor;
+        if let (Statement::Leave(leave), Some(successor)) = (&mut record.statement, successor) {
+            leave.heir = successor;
         }
         Some(record)
     }

@@ -292,8 +292,8 @@ impl Proofs {
 fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) -> bool {
     match &record.statement {
         Statement::Base(..) => true,
-        Statement::Bye(bye) => {
-            let heir = &message.delta.writers[bye.heir as usize].writer;
+        Statement::Leave(leave) => {
+            let heir = &message.delta.writers[leave.heir as usize].writer;
             replica.members().incarnation(heir).is_some()
         }
         _ => false,

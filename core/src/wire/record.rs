@@ -8,7 +8,7 @@ use crate::error::{DecodeError, Limited, MemberError, Rule, detail};
 use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{
-    Ack, Admit, Announce, Ballot, Bye, Configuration, Fence, Limit, MembershipRecord, Owner,
+    Ack, Admit, Announce, Ballot, Configuration, Fence, Leave, Limit, MembershipRecord, Owner,
     Retired, Ruling, Statement, Vote,
 };
 use crate::state::delta::Entry;
@@ -100,7 +100,7 @@ fn put_record(out: &mut Vec<u8>, record: &MembershipRecord, writers: &[Entry]) {
             out.push(u8::from(*told));
         }
         Statement::Floor(clock) => put_varint(out, *clock),
-        Statement::Bye(it) => {
+        Statement::Leave(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
         }
@@ -248,7 +248,7 @@ fn read_statement(
             by: read_stamp(reader, writers),
         }),
         2 => Statement::Ack(Box::new(read_ack(reader, own, writers)?)),
-        3 => Statement::Bye(Bye {
+        3 => Statement::Leave(Leave {
             clock: read_clock(reader, own),
             heir: read_index(reader, writers)?,
         }),

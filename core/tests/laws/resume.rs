@@ -346,7 +346,7 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
 
 /// A guest need not know yet that a writer was forgotten, to be understood.
 #[test]
-fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
+fn a_leave_may_build_on_a_writer_that_was_forgotten() {
     let mut home = member(&[10]);
     let mut sync = SyncMachine::new(SyncConfig::default(), 1);
     let mut tend = |home: &mut Replica| {
@@ -389,8 +389,8 @@ fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
     assert!(!known(&home) && known(late));
     let before = late.vector();
     late.members_mut().leave().unwrap();
-    let farewell = late.delta(&before);
-    home.merge_with(&farewell, Some(late.writer()), &mut |_| ())
+    let leave = late.delta(&before);
+    home.merge_with(&leave, Some(late.writer()), &mut |_| ())
         .unwrap();
     tend(&mut home);
     assert_eq!(home.value("likes"), Some(13));

@@ -16,7 +16,7 @@ pub struct Figures {
     /// Adds that were also made elsewhere under their key, and were withdrawn.
     pub withdrawn: u64,
     /// Writers that left.
-    pub farewells: u64,
+    pub leaves: u64,
     /// Writers fenced.
     pub fences: u64,
     /// Members started again.
@@ -44,7 +44,7 @@ impl Figures {
         self.refusals += other.refusals;
         self.retries += other.retries;
         self.withdrawn += other.withdrawn;
-        self.farewells += other.farewells;
+        self.leaves += other.leaves;
         self.fences += other.fences;
         self.restarts += other.restarts;
         self.absorbed += other.absorbed;

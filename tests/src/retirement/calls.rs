@@ -33,7 +33,7 @@ impl World<'_> {
         if replica.clock() > before {
             match step {
                 Local::Acknowledge => counts.acks += 1,
-                Local::Leave => counts.farewells += 1,
+                Local::Leave => counts.leaves += 1,
                 Local::Fence(..) => counts.fences += 1,
                 _ => {}
             }

@@ -34,7 +34,7 @@ pub struct Config {
     /// Whether replicas collect.
     pub gc: bool,
     /// Most tabs that leave.
-    pub farewells: usize,
+    pub leaves: usize,
     /// Most replicas that are fenced.
     pub fences: usize,
     /// Most restarts of members.
@@ -112,7 +112,7 @@ impl Config {
             many(self.snapshots, sent, if self.relays { relays } else { "" }),
             many(self.acks, "ack", ""),
             self.gc.then(|| "collection".into()),
-            many(self.farewells, "farewell", ""),
+            many(self.leaves, "farewell", ""),
             many(self.fences, "fence", ""),
             many(
                 self.restarts,
@@ -208,7 +208,7 @@ fn base(members: usize, tabs: usize) -> Config {
         wholes: false,
         acks: 0,
         gc: false,
-        farewells: 0,
+        leaves: 0,
         fences: 0,
         restarts: 0,
         backups: false,
@@ -234,7 +234,7 @@ fn collecting(members: usize, tabs: usize, acks: usize) -> Config {
 }
 
 /// Retirement by leaves, in chains, of transactions over two keys, and with collection.
-fn farewells() -> Vec<Config> {
+fn leaves() -> Vec<Config> {
     let mut transfers = singles(&[Act::Add, Act::Delete]);
     transfers.push(vec![(0, Act::Take), (1, Act::Add)]);
     let configs = [
@@ -261,13 +261,13 @@ fn farewells() -> Vec<Config> {
         },
     ];
     let one = |config| Config {
-        farewells: 1,
+        leaves: 1,
         ..config
     };
     let mut configs: Vec<Config> = configs.into_iter().map(one).collect();
     configs.push(Config {
         snapshots: 4,
-        farewells: 2,
+        leaves: 2,
         ..base(1, 2)
     });
     configs
@@ -305,7 +305,7 @@ fn fences() -> Vec<Config> {
 fn crashes() -> Vec<Config> {
     vec![
         Config {
-            farewells: 1,
+            leaves: 1,
             crashes: true,
             settle_each: 200,
             ..collecting(1, 2, 0)
@@ -319,13 +319,13 @@ fn crashes() -> Vec<Config> {
         },
         Config {
             strangers: 1,
-            farewells: 1,
+            leaves: 1,
             settle_each: 100,
             ..collecting(2, 0, 1)
         },
         Config {
             ops: 1,
-            farewells: 1,
+            leaves: 1,
             restarts: 1,
             settle_each: 200,
             ..collecting(2, 1, 2)
@@ -359,7 +359,7 @@ fn losses() -> Vec<Config> {
         },
         Config {
             ops: 1,
-            farewells: 1,
+            leaves: 1,
             relays: true,
             crashes: true,
             ..collecting(2, 1, 1)
@@ -367,7 +367,7 @@ fn losses() -> Vec<Config> {
         Config {
             strangers: 1,
             ops: 1,
-            farewells: 1,
+            leaves: 1,
             restarts: 1,
             relays: true,
             settle_each: 100,
@@ -471,12 +471,12 @@ fn expiries() -> Vec<Config> {
             ..collecting(2, 1, 1)
         }),
         expiring(Config {
-            farewells: 1,
+            leaves: 1,
             ..collecting(1, 1, 1)
         }),
         expiring(Config {
             snapshots: 2,
-            farewells: 2,
+            leaves: 2,
             passes: 1,
             ..collecting(1, 2, 1)
         }),
@@ -487,7 +487,7 @@ fn expiries() -> Vec<Config> {
 fn heirs() -> Vec<Config> {
     let leaving = |config| Config {
         ops: 1,
-        farewells: 1,
+        leaves: 1,
         settle_each: 200,
         ..config
     };
@@ -547,12 +547,12 @@ fn keyed() -> Vec<Config> {
             },
         ),
         add(Config {
-            farewells: 1,
+            leaves: 1,
             ..collecting(1, 1, 2)
         }),
         add(Config {
             snapshots: 2,
-            farewells: 1,
+            leaves: 1,
             ..collecting(2, 1, 1)
         }),
         add(Config {
@@ -616,7 +616,7 @@ pub fn budgets() -> Vec<Config> {
 /// Every configuration that is explored.
 pub fn full() -> Vec<Config> {
     let all = [
-        farewells(),
+        leaves(),
         fences(),
         crashes(),
         losses(),
@@ -639,7 +639,7 @@ pub fn share() -> Vec<Config> {
     };
     vec![
         Config {
-            farewells: 1,
+            leaves: 1,
             snapshots: 2,
             ..base(1, 2)
         },
@@ -666,7 +666,7 @@ pub fn share() -> Vec<Config> {
             ..collecting(2, 0, 1)
         },
         small(Config {
-            farewells: 1,
+            leaves: 1,
             fences: 1,
             ..collecting(2, 1, 0)
         }),
@@ -674,7 +674,7 @@ pub fn share() -> Vec<Config> {
             alphabet: singles(&[Act::Add, Act::Delete, Act::Add]),
             keyed: 1,
             snapshots: 2,
-            farewells: 1,
+            leaves: 1,
             ..collecting(1, 1, 1)
         },
     ]

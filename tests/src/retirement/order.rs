@@ -66,7 +66,7 @@ impl Space<'_> {
             Some("behind") => self.ends(nodes, from, "behind"),
             Some("outdated") => self.ends(nodes, to, "outdated"),
             // A replica that has left sends nothing more.
-            Some("gone") if self.world.node(sender).counts.farewells > 0 => nodes[from] = None,
+            Some("gone") if self.world.node(sender).counts.leaves > 0 => nodes[from] = None,
             Some("gone") => self.ends(nodes, from, "gone"),
             Some("retired") => {
                 let gone = |at: usize| {
@@ -134,7 +134,7 @@ impl Space<'_> {
         for at in 0..nodes.len() {
             let Some(node) = nodes[at] else { continue };
             let it = self.world.node(node);
-            let tab = at >= self.config.members && it.counts.farewells == 0;
+            let tab = at >= self.config.members && it.counts.leaves == 0;
             if self.is_given_up(nodes, &it.replica.writer()) {
                 nodes[at] = None;
                 gone.extend(Some((at, node)).filter(|_| tab && self.config.returns > 0));
@@ -190,7 +190,7 @@ impl Space<'_> {
     /// Number of replicas that have not left.
     fn staying(&self, nodes: &Nodes) -> usize {
         let nodes = nodes.iter().flatten();
-        let stays = |node: &&NodeId| self.world.node(**node).counts.farewells == 0;
+        let stays = |node: &&NodeId| self.world.node(**node).counts.leaves == 0;
         nodes.filter(stays).count()
     }
 
@@ -304,7 +304,7 @@ impl Space<'_> {
             return Err(format!("a proposal is open: {}", self.tell(nodes)));
         }
         let living: Vec<WriterId> = all()
-            .filter(|node| node.counts.farewells == 0)
+            .filter(|node| node.counts.leaves == 0)
             .map(|node| node.replica.writer())
             .collect();
         for node in all() {

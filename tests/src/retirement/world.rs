@@ -29,7 +29,7 @@ type Map<K, V> = HashMap<K, V, FixedState>;
 pub(super) struct Counts {
     pub(super) ops: u8,
     pub(super) acks: u8,
-    pub(super) farewells: u8,
+    pub(super) leaves: u8,
     pub(super) fences: u8,
     pub(super) restarts: u8,
     /// How often a tab rejoined.

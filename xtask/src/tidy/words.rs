@@ -42,6 +42,8 @@ const WORDS: &[Word] = &[
     word("former", "earlier writer"),
     word("lease_ms", "guest_timeout_ms"),
     word("cut", "watermark"),
+    word("bye", "leave"),
+    word("farewell", "leave"),
 ];
 
 /// The first words that hide the subject of a sentence.

@@ -56,7 +56,10 @@ fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
     };
     let (fence, clock) = announced(&|_| ()).expect("it was declared dead");
     assert_eq!(fence, by(OWN, clock));
-    assert_eq!(announced(&|writer_state| writer_state.bye = left(3)), None);
+    assert_eq!(
+        announced(&|writer_state| writer_state.leave = left(3)),
+        None
+    );
     assert_eq!(
         announced(&|writer_state| writer_state.retired = absorbed()),
         None
@@ -234,7 +237,7 @@ fn incarnations_of_owners_that_are_no_members_are_declared_dead() {
     assert_eq!(one.clock(), clock, "once");
     // One that has left is over already.
     let gone = writer_state(&mut one, other);
-    (gone.fence, gone.bye) = (None, left(1));
+    (gone.fence, gone.leave) = (None, left(1));
     one.members_mut().fence_strays().unwrap();
     assert_eq!(writer_state(&mut one, other).fence, None);
 }
@@ -323,7 +326,7 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     writer_state(&mut one, other).base = Some([(OWN, 1)].into());
     assert_eq!(sure(&one), [true, false, false]);
     writer_state(&mut one, other).base = None;
-    writer_state(&mut one, other).bye = left(9);
+    writer_state(&mut one, other).leave = left(9);
     assert_eq!(sure(&one), [true, false, false]);
     assert!(!one.membership.is_sure_member(&one.state, &id(50)));
 }
@@ -344,7 +347,7 @@ fn a_member_is_acknowledged_by_another_living_one() {
         let mut one = one.clone();
         writer_state(&mut one, other).ack = ack(&[(OWN, own.strict_add_signed(seen))]);
         assert_eq!(one.membership.is_acknowledged(), known);
-        writer_state(&mut one, other).bye = left(9);
+        writer_state(&mut one, other).leave = left(9);
         assert!(!one.membership.is_acknowledged(), "it is over");
     }
     writer_state(&mut one, other).ack = ack(&[(OWN, own)]);
@@ -394,7 +397,7 @@ fn it_is_known_who_counts_and_who_is_over() {
     one.membership.remember(id(50), 7);
     assert_eq!(one.members().final_clock(&id(50)), Some(7));
     assert!(one.state.knows(&id_of(guest)) && !one.state.knows(&id(50)));
-    writer_state(&mut one, other).bye = left(9);
+    writer_state(&mut one, other).leave = left(9);
     assert_eq!(counted(&one), [true, false, false]);
 }
 

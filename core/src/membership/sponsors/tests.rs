@@ -96,7 +96,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         }
     }
     let mut one = one.clone();
-    writer_state(&mut one, guest).bye = left(3);
+    writer_state(&mut one, guest).leave = left(3);
     let writer = one.state.id(guest);
     let gone = Err(AdmissionError::Gone { writer }.into());
     assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
@@ -195,7 +195,7 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
         !attached.is_empty()
     };
     assert!(attached(guest, &|_| ()));
-    assert!(!attached(guest, &|writer_state| writer_state.bye = left(3)));
+    assert!(!attached(guest, &|writer_state| writer_state.leave = left(3)));
     assert!(!attached(guest, &|writer_state| writer_state.fence =
         dead(by(other, 3))));
     assert!(!attached(guest, &|writer_state| writer_state.home =
@@ -241,9 +241,9 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
     }
     // A writer that has left is no member, whichever member admitted it.
     one.membership.table_mut().stored().established = true;
-    writer_state(&mut one, OWN).bye = left(9);
+    writer_state(&mut one, OWN).leave = left(9);
     assert!(!one.members().is_established() && !one.membership.is_counted());
-    writer_state(&mut one, OWN).bye = None;
+    writer_state(&mut one, OWN).leave = None;
     // A guest of the other.
     writer_state(&mut one, OWN).announce = None;
     assert_eq!(
@@ -269,6 +269,6 @@ fn a_writer_tells_who_took_it_in_once_it_was() {
         ),
         (Some(theirs), true)
     );
-    writer_state(&mut one, OWN).bye = left(9);
+    writer_state(&mut one, OWN).leave = left(9);
     assert!(!one.membership.is_counted());
 }

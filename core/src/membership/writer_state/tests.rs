@@ -138,7 +138,7 @@ fn what_was_done_beats_what_was_declared_beats_what_was_asked() {
     let mut writer_state = WriterState::default();
     assert!(!writer_state.is_over());
     assert_eq!(writer_state.successor(), None);
-    writer_state.bye = Some(Bye { clock: 3, heir: 1 });
+    writer_state.leave = Some(Leave { clock: 3, heir: 1 });
     assert!(writer_state.is_over());
     assert_eq!(writer_state.successor(), Some(1));
     writer_state.fence = Some(Fence {
@@ -147,7 +147,7 @@ fn what_was_done_beats_what_was_declared_beats_what_was_asked() {
         heir: 2,
     });
     assert_eq!(writer_state.successor(), Some(2));
-    writer_state.bye = None;
+    writer_state.leave = None;
     assert!(writer_state.is_over());
     writer_state.retired = Some(Retired {
         to: at(3, 5),

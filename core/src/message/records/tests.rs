@@ -78,7 +78,7 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
             Statement::Ack(Box::new(ack(13, vec![(1, 5), (2, 6)]))),
             at(3, 13),
         ),
-        (Statement::Bye(Bye { clock: 16, heir: 1 }), at(3, 16)),
+        (Statement::Leave(Leave { clock: 16, heir: 1 }), at(3, 16)),
         (Statement::Fence(fence), at(1, 14)),
         (Statement::Retired(retired), at(2, 15)),
         (
@@ -137,7 +137,7 @@ fn renumbering_reaches_each_number_and_keeps_lists_in_order() {
         match &record.statement {
             Statement::Ack(ack) => assert_eq!(ack.seen, [(10, 6), (20, 5)]),
             Statement::Base(seen, _) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
-            Statement::Bye(bye) => assert_eq!(bye.heir, 20),
+            Statement::Leave(leave) => assert_eq!(leave.heir, 20),
             Statement::Fence(fence) => assert_eq!(fence.heir, 10),
             _ => {}
         }

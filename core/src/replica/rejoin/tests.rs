@@ -6,7 +6,7 @@ mod earlier;
 use super::*;
 use crate::error::AdmissionError;
 use crate::message::journal::{EarlierWriter, Saw};
-use crate::message::records::{Bye, Fence, Retired};
+use crate::message::records::{Fence, Leave, Retired};
 use crate::state::page::Row;
 use crate::state::slot::{Extra, Fold, Moved, Slot, Stamp, Watermark};
 use crate::{Space, VersionVector};
@@ -131,7 +131,8 @@ fn nothing_is_cancelled_of_who_was_given_up() {
     });
     assert_eq!(again(&retired, &[slot(0)], 4), None);
     let mut left = replica();
-    left.membership.table_mut().stored().writer_states[1].bye = Some(Bye { clock: 10, heir: 2 });
+    left.membership.table_mut().stored().writer_states[1].leave =
+        Some(Leave { clock: 10, heir: 2 });
     assert_eq!(again(&left, &[slot(0)], 4), Some(4));
 }
 

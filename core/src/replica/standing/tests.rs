@@ -11,7 +11,7 @@ use crate::membership::admission::{ADMISSIONS_MAX, Standing};
 use crate::membership::writer_state::WriterState;
 use crate::message::journal::{EarlierWriter, Journal};
 use crate::message::records::{
-    Ack, Admit, Announce, Bye, Fence, MembershipRecord, Owner, Retired, Ruling,
+    Ack, Admit, Announce, Fence, Leave, MembershipRecord, Owner, Retired, Ruling,
 };
 use crate::state::delta::{Delta, Entry};
 use crate::writer_id::{Space, WriterId};
@@ -305,8 +305,8 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Err(AdmissionError::Outdated.into())
     );
-    let bye = Bye { clock: 10, heir: 1 };
-    learn(&mut unknown, 0, Statement::Bye(bye));
+    let leave = Leave { clock: 10, heir: 1 };
+    learn(&mut unknown, 0, Statement::Leave(leave));
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Ok(true)

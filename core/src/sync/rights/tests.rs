@@ -5,7 +5,7 @@ use super::*;
 use crate::error::ScopeError;
 use crate::layers::GuestPart;
 use crate::message::KeyedOp;
-use crate::message::records::{Ack, Announce, Bye};
+use crate::message::records::{Ack, Announce, Leave};
 use crate::once::Once;
 use crate::replica::Scan;
 use crate::state::slot::{Assignment, Expiry, Fold, Lift, Moved, Stamp, Watermark, Withdrawal};
@@ -145,7 +145,7 @@ fn nobody_but_a_member_says_what_members_say() {
     let leaves = |heir: fn(u32) -> u32| {
         outcomes(|message, writer| {
             let heir = heir(writer);
-            let statement = Statement::Bye(Bye { clock: 1, heir });
+            let statement = Statement::Leave(Leave { clock: 1, heir });
             message
                 .records
                 .stored()

@@ -5,7 +5,7 @@ use crate::Journal;
 use crate::Mark;
 use crate::layers::Empty;
 use crate::message::Message;
-use crate::message::records::{Admit, Announce, Bye, Fence, Intro, Owner, Statement};
+use crate::message::records::{Admit, Announce, Fence, Intro, Leave, Owner, Statement};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -358,7 +358,7 @@ fn earlier_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.membership.note(
         &replica.state,
         three,
-        Statement::Bye(Bye {
+        Statement::Leave(Leave {
             clock: 1,
             heir: OWN,
         }),

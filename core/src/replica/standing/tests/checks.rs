@@ -120,7 +120,7 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     );
     judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
     let mut left = guest();
-    learn(&mut left, 0, Statement::Bye(Bye { clock: 10, heir: 1 }));
+    learn(&mut left, 0, Statement::Leave(Leave { clock: 10, heir: 1 }));
     judged(
         &left,
         1,
