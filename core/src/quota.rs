@@ -52,7 +52,7 @@
 //! | a plain operation | `check`, `check_at` | an operation on counters may not write to a reserved key, or to the name of a budget |
 //! | a commit | `check_once`, `note_once`, `committed` | the quota notes pending amounts, uses and draws; it refuses an idempotency key for draws and leases |
 //! | a merge | `merged`, `report` | an overdrawn account becomes a fault |
-//! | members | `absorbed`, `keeps`, `waits`, `configured` | the heir takes over rights; a writer with rights is not forgotten; rate limits follow the configuration |
+//! | members | `absorbed`, `keeps`, `waits`, `configured` | the successor takes over rights; a writer with rights is not forgotten; rate limits follow the configuration |
 //! | a new start | `cleared`, `begun_again`, `made_again` | the new writer makes operations of the earlier one again, as far as its rights allow |
 //!
 //! A program without the feature `budgets` has a null object instead, whose hooks do nothing. Members request

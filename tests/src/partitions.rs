@@ -128,7 +128,7 @@ impl Scenario for Partitions {
             }
             Event::TakeOut => mesh.take_out(),
             Event::TakenOver => {
-                mesh.look_for_heir();
+                mesh.look_for_successor();
                 Ok(())
             }
         }

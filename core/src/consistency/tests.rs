@@ -110,9 +110,12 @@ fn what_may_not_come_along_is_named() {
     };
     let over = |number: u32| {
         let mut one = one.clone();
-        let (turn, heir) = (0, OWN);
-        one.membership.table_mut().stored().writer_states[number as usize].fence =
-            Some(Fence { turn, by, heir });
+        let (turn, successor) = (0, OWN);
+        one.membership.table_mut().stored().writer_states[number as usize].fence = Some(Fence {
+            turn,
+            by,
+            successor,
+        });
         one
     };
     for dead in [other, guest] {

@@ -107,9 +107,9 @@ impl SequenceKey<'_> {
 
     /// The key for its amount once its writer has retired. The successor gives away the rest of the sequence.
     /// A range of the retired writer becomes a gap, and its numbers are never handed out.
-    pub(crate) fn left_to(&self, heir: WriterId) -> String {
+    pub(crate) fn left_to(&self, successor: WriterId) -> String {
         let piece = match self.piece {
-            Piece::Rest(_) => Piece::Rest(heir),
+            Piece::Rest(_) => Piece::Rest(successor),
             Piece::Range { end, .. } => Piece::Gap { end },
             piece => piece,
         };

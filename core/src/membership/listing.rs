@@ -52,7 +52,7 @@ pub struct Listed {
     /// The writer's sponsor, if a member has admitted it.
     pub home: Option<WriterId>,
     /// The successor of a writer that is over.
-    pub heir: Option<WriterId>,
+    pub successor: Option<WriterId>,
     /// The state of its life.
     pub fate: Fate,
 }
@@ -220,18 +220,18 @@ impl<'a> Members<'a> {
             let home = writer_state
                 .home
                 .filter(|_| writer_state.announce.is_none());
-            let home = home.map(|home| self.state.id(self.membership.heir_of(home.by.writer)));
+            let home = home.map(|home| self.state.id(self.membership.successor_of(home.by.writer)));
             Listed {
                 writer,
                 clock: self.state.clock_at(number),
                 owner: self.membership.owner_of(number),
                 home: home.filter(|_| fate == Fate::Living),
-                heir: writer_state
+                successor: writer_state
                     .successor()
-                    .map(|_| self.membership.heir_of(number))
-                    .map(|heir| {
+                    .map(|_| self.membership.successor_of(number))
+                    .map(|successor| {
                         // Only a writer that is over has a successor.
-                        self.state.id(heir)
+                        self.state.id(successor)
                     }),
                 fate,
             }

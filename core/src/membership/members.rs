@@ -264,11 +264,11 @@ impl Membership {
         let Some(home) = self.table.writer_states[OWN as usize].home else {
             return Err(MemberError::NotAMember.into());
         };
-        let heir = home.by.writer;
+        let successor = home.by.writer;
         self.record(state, OWN, |by| {
             Statement::Leave(Leave {
                 clock: by.clock,
-                heir,
+                successor,
             })
         })
     }
@@ -306,7 +306,7 @@ impl Membership {
         let fence = Fence {
             turn: 0,
             by,
-            heir: OWN,
+            successor: OWN,
         };
         self.note(state, number, Statement::Fence(fence));
         self.made(state, clock);
@@ -387,13 +387,13 @@ impl Membership {
         let fences = open.filter_map(|(writer_state, number)| Some((number, writer_state.fence?)));
         let fences: Vec<(u32, Fence)> = fences.collect();
         let known = |it: &(u32, Fence)| self.acknowledged(&quorum, it.1.by);
-        let is_heir =
+        let is_successor =
             |it: &&(u32, Fence)| self.table.writer_states[it.0 as usize].announce.is_some();
-        if !fences.iter().filter(is_heir).all(known) {
+        if !fences.iter().filter(is_successor).all(known) {
             return Ok(());
         }
         let orphans = fences.iter().copied().filter(known);
-        let orphans = orphans.filter(|it| !self.counts(self.heir_of(it.0)));
+        let orphans = orphans.filter(|it| !self.counts(self.successor_of(it.0)));
         let orphans: Vec<(u32, Fence)> = orphans.collect();
         for (number, fence) in orphans {
             let turn = fence.turn.saturating_add(1);
@@ -401,7 +401,7 @@ impl Membership {
                 Statement::Fence(Fence {
                     turn,
                     by,
-                    heir: OWN,
+                    successor: OWN,
                 })
             })?;
         }

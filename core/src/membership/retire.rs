@@ -10,7 +10,7 @@
 use super::Membership;
 use crate::layers::{Optional, State};
 use crate::membership::writer_state::WriterState;
-use crate::message::records::{Admit, Fence, HEIRS_MAX, Statement};
+use crate::message::records::{Admit, Fence, SUCCESSORS_MAX, Statement};
 use crate::state::counter;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -30,7 +30,7 @@ impl Membership {
         let fence = Fence {
             turn: 0,
             by,
-            heir: OWN,
+            successor: OWN,
         };
         self.note(state, writer, Statement::Fence(fence));
     }
@@ -39,7 +39,7 @@ impl Membership {
     /// successor. A successor that was only declared dead may still have absorbed the writer itself.
     pub(crate) fn absorber_of(&self, writer_state: &WriterState) -> Option<u32> {
         let mut at = writer_state.successor()?;
-        for _ in 0..HEIRS_MAX {
+        for _ in 0..SUCCESSORS_MAX {
             match self.table.writer_states[at as usize].retired {
                 Some(retired) => at = retired.to.writer,
                 None => return Some(at),

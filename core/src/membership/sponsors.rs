@@ -11,7 +11,7 @@ use crate::layers::{Optional, State};
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;
-use crate::message::records::{Admit, HEARD, HEIRS_MAX, Owner, Statement, of};
+use crate::message::records::{Admit, HEARD, Owner, SUCCESSORS_MAX, Statement, of};
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -122,7 +122,7 @@ impl Membership {
     pub(crate) fn is_home_of(&self, writer_state: &WriterState) -> bool {
         writer_state
             .home
-            .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
+            .is_some_and(|home| self.successor_of(home.by.writer) == OWN)
     }
 
     /// The writers that this member sponsors, by local number, ascending.
@@ -160,9 +160,9 @@ impl Membership {
     }
 
     /// Returns the writer that answers for a writer now: itself, or the last of its successors.
-    pub(crate) fn heir_of(&self, writer: u32) -> u32 {
+    pub(crate) fn successor_of(&self, writer: u32) -> u32 {
         let mut at = writer;
-        for _ in 0..HEIRS_MAX {
+        for _ in 0..SUCCESSORS_MAX {
             match self.table.writer_states[at as usize].successor() {
                 Some(next) => at = next,
                 None => return at,
@@ -186,7 +186,7 @@ impl Membership {
     /// The sponsor of this replica's writer. `None` before an admission, and for a member's writer.
     pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
         let home = self.home_number()?;
-        Some(state.id(self.heir_of(home)))
+        Some(state.id(self.successor_of(home)))
     }
 
     /// The member that admitted this replica's writer, which is no member's. Others wait for that member in

@@ -62,8 +62,8 @@
 //! the right life, or not at all.
 //!
 //! **The tests.**
-//! - `core/src/replica/collect/tests.rs`: the rows of the table, before and after they are stable. Writers are in
-//!   `collect/tests/forgotten.rs`, and keys in `keyed/tests.rs`,
+//! - `core/src/replica/collect/tests.rs`: the rows of the table, before and after they are stable. Writers
+//!   are in `collect/tests/forgotten.rs`, and keys in `keyed/tests.rs`,
 //!   `what_others_may_have_taken_too_is_not_dropped`.
 //! - `what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before` in `tests/tests/traces/retirement.rs`.
 //! - `tests/src/retirement.rs`: every order of events of small spaces; all must end with equal bytes, and
@@ -76,7 +76,7 @@ use crate::layers::{GUESTS, Optional, State};
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
-use crate::message::records::{Fence, HEIRS_MAX, MembershipRecord, Owner, Statement, of};
+use crate::message::records::{Fence, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -149,7 +149,7 @@ impl Membership {
 
     /// Whether a set of clocks covers a stamp, or the stamp of the absorption of its writer.
     pub(crate) fn covers(&self, seen: impl Fn(u32) -> u64, mut stamp: Stamp) -> bool {
-        for _ in 0..HEIRS_MAX {
+        for _ in 0..SUCCESSORS_MAX {
             if seen(stamp.writer) >= stamp.clock {
                 return true;
             }
@@ -198,7 +198,7 @@ impl Membership {
                 return false;
             }
             let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
-            let buried = |fence| seen(fence) && self.is_heir_told(state, &quorum, number);
+            let buried = |fence| seen(fence) && self.is_successor_told(state, &quorum, number);
             writer_state.fence.is_none_or(buried)
         });
         quorum.settled = quorum.firm && self.left_out(&quorum).next().is_none();
@@ -217,12 +217,12 @@ impl Membership {
 
     /// Whether the successor of a dead member has everything that any member has of it. Then the successor
     /// has all writers that the dead member sponsored, and answers for them.
-    pub(crate) fn is_heir_told(&self, state: &State, quorum: &Quorum, writer: u32) -> bool {
-        let heir = self.heir_of(writer);
+    pub(crate) fn is_successor_told(&self, state: &State, quorum: &Quorum, writer: u32) -> bool {
+        let successor = self.successor_of(writer);
         let seen = |number: u32| self.seen_by(quorum, number, writer);
         let most = quorum.members.iter().map(|number| seen(*number)).max();
         let most = most.unwrap_or(0).max(state.clock_at(writer));
-        quorum.members.contains(&heir) && seen(heir) >= most
+        quorum.members.contains(&successor) && seen(successor) >= most
     }
 
     /// How much of a member's writer a member has acknowledged.

@@ -50,12 +50,19 @@ pub(super) fn writer_state(replica: &mut Replica, number: u32) -> &mut WriterSta
 }
 
 pub(super) fn left(clock: u64) -> Option<Leave> {
-    Some(Leave { clock, heir: OWN })
+    Some(Leave {
+        clock,
+        successor: OWN,
+    })
 }
 
 pub(super) fn dead(by: Stamp) -> Option<Fence> {
-    let (turn, heir) = (0, OWN);
-    Some(Fence { turn, by, heir })
+    let (turn, successor) = (0, OWN);
+    Some(Fence {
+        turn,
+        by,
+        successor,
+    })
 }
 
 pub(super) fn absorbed() -> Option<Retired> {

@@ -58,8 +58,8 @@ impl WriterState {
     pub(crate) fn successor(&self) -> Option<u32> {
         match (self.retired, self.fence, self.leave) {
             (Some(retired), ..) => Some(retired.to.writer),
-            (_, Some(fence), _) => Some(fence.heir),
-            (_, _, Some(leave)) => Some(leave.heir),
+            (_, Some(fence), _) => Some(fence.successor),
+            (_, _, Some(leave)) => Some(leave.successor),
             _ => None,
         }
     }

@@ -30,7 +30,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The longest chain of successors that is followed.
-pub(crate) const HEIRS_MAX: usize = 64;
+pub(crate) const SUCCESSORS_MAX: usize = 64;
 
 pub(crate) use crate::state::sheet::of;
 
@@ -187,7 +187,7 @@ impl Ack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leave {
     pub(crate) clock: u64,
-    pub(crate) heir: u32,
+    pub(crate) successor: u32,
 }
 
 /// A member's declaration that a writer is dead.
@@ -196,7 +196,7 @@ pub(crate) struct Fence {
     /// A later turn replaces an earlier one.
     pub(crate) turn: u64,
     pub(crate) by: Stamp,
-    pub(crate) heir: u32,
+    pub(crate) successor: u32,
 }
 
 /// A round, and the owner that began it.
@@ -329,10 +329,10 @@ impl MembershipRecord {
                 }
                 seen.sort_unstable();
             }
-            Statement::Leave(leave) => leave.heir = map(leave.heir),
+            Statement::Leave(leave) => leave.successor = map(leave.successor),
             Statement::Fence(fence) => {
                 fence.by.writer = map(fence.by.writer);
-                fence.heir = map(fence.heir);
+                fence.successor = map(fence.successor);
             }
             Statement::Retired(retired) => retired.to.writer = map(retired.to.writer),
         }

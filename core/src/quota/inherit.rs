@@ -16,7 +16,7 @@ use crate::ledger::account::Account;
 use crate::ledger::period::{PeriodKey, rights_key};
 use crate::ledger::sequence::SequenceKey;
 use crate::message::journal::Dids;
-use crate::message::records::HEIRS_MAX;
+use crate::message::records::SUCCESSORS_MAX;
 use crate::replica::Replica;
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
@@ -34,7 +34,7 @@ impl QuotaRef<'_> {
         let Some(mut at) = self.state.number_of(writer).filter(|at| *at != OWN) else {
             return false;
         };
-        for _ in 0..HEIRS_MAX {
+        for _ in 0..SUCCESSORS_MAX {
             match self.membership.writer(at).retired {
                 Some(retired) => at = retired.to.writer,
                 None => return at == OWN,
@@ -115,7 +115,7 @@ impl QuotaMut<'_> {
         let mut drafts = Vec::new();
         let mut did = Dids::default();
         for key_id in accounts {
-            let heir = |key: &str| {
+            let successor = |key: &str| {
                 if let Some(period) = PeriodKey::parse(key) {
                     return Some(rights_key(to, period.name));
                 }
@@ -124,15 +124,16 @@ impl QuotaMut<'_> {
                     None => SequenceKey::parse(key)?.left_to(to),
                 })
             };
-            let heir: Option<String> = self.replica.state.keys().get(*key_id).and_then(heir);
-            let (Some(key), Some(held)) = (heir, self.replica.value_at(*key_id)) else {
+            let successor: Option<String> =
+                self.replica.state.keys().get(*key_id).and_then(successor);
+            let (Some(key), Some(held)) = (successor, self.replica.value_at(*key_id)) else {
                 continue;
             };
             let Ok(held) = i64::try_from(held) else {
                 continue;
             };
-            let heir = self.replica.state.key_id(&key)?;
-            let at = self.replica.state.draft_of(&mut drafts, heir);
+            let successor = self.replica.state.key_id(&key)?;
+            let at = self.replica.state.draft_of(&mut drafts, successor);
             let moved = match held {
                 0 => Ok(false),
                 held => self

@@ -94,7 +94,7 @@ impl Replica {
         }
         let mut successor = None;
         if let Statement::Leave(leave) = &record.statement
-            && covered(leave.heir) == u64::MAX
+            && covered(leave.successor) == u64::MAX
         {
             let leaves = self.state.number_of(id(record.writer));
             successor = Some(self.membership.only_sponsor(leaves?)?);
@@ -102,7 +102,7 @@ impl Replica {
         // All others that are left have a number.
         record.renumber(|at| self.state.number_of(id(at)).unwrap_or(OWN));
         if let (Statement::Leave(leave), Some(successor)) = (&mut record.statement, successor) {
-            leave.heir = successor;
+            leave.successor = successor;
         }
         Some(record)
     }

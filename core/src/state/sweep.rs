@@ -22,7 +22,7 @@ pub(crate) fn sweep(
     let mut changed = false;
     loop {
         let sums = counter::sums(slots, ids);
-        let heirs = first_children(slots);
+        let successors = first_children(slots);
         let is_settled = |slot: &Slot| {
             slot.side
                 .watermark
@@ -33,7 +33,10 @@ pub(crate) fn sweep(
         let mut done = true;
         for at in 0..slots.len() {
             let slot = &slots[at];
-            if heirs.iter().any(|heir| heir.writer == slot.writer()) {
+            if successors
+                .iter()
+                .any(|successor| successor.writer == slot.writer())
+            {
                 continue; // its children first
             }
             let stamp = Stamp {
@@ -47,7 +50,10 @@ pub(crate) fn sweep(
                     let up = counter::find(slots, moved.to.writer);
                     let lift = up.ok().and_then(|up| slots[up].side.lift.as_ref());
                     let is_known = lift.is_none_or(|lift| stable(lift.by));
-                    is_known && heirs.contains(&moved.to) && stable(moved.to) && is_settled(slot)
+                    is_known
+                        && successors.contains(&moved.to)
+                        && stable(moved.to)
+                        && is_settled(slot)
                 }
                 None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
             };
@@ -69,9 +75,11 @@ pub(crate) fn sweep(
         changed = true;
         *waits = false;
     }
-    let heirs = first_children(slots);
+    let successors = first_children(slots);
     for slot in slots {
-        let has_children = heirs.iter().any(|heir| heir.writer == slot.writer());
+        let has_children = successors
+            .iter()
+            .any(|successor| successor.writer == slot.writer());
         changed |= settle_slot(slot, has_children, stable, waits);
     }
     changed

@@ -293,8 +293,8 @@ fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) 
     match &record.statement {
         Statement::Base(..) => true,
         Statement::Leave(leave) => {
-            let heir = &message.delta.writers[leave.heir as usize].writer;
-            replica.members().incarnation(heir).is_some()
+            let successor = &message.delta.writers[leave.successor as usize].writer;
+            replica.members().incarnation(successor).is_some()
         }
         _ => false,
     }

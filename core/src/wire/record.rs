@@ -102,12 +102,12 @@ fn put_record(out: &mut Vec<u8>, record: &MembershipRecord, writers: &[Entry]) {
         Statement::Floor(clock) => put_varint(out, *clock),
         Statement::Leave(it) => {
             put_varint(out, after(by));
-            put_varint(out, u64::from(it.heir));
+            put_varint(out, u64::from(it.successor));
         }
         Statement::Fence(it) => {
             put_varint(out, it.turn);
             stamp(out, by);
-            put_varint(out, u64::from(it.heir));
+            put_varint(out, u64::from(it.successor));
         }
         Statement::Retired(it) => {
             stamp(out, by);
@@ -250,12 +250,12 @@ fn read_statement(
         2 => Statement::Ack(Box::new(read_ack(reader, own, writers)?)),
         3 => Statement::Leave(Leave {
             clock: read_clock(reader, own),
-            heir: read_index(reader, writers)?,
+            successor: read_index(reader, writers)?,
         }),
         4 => Statement::Fence(Fence {
             turn: reader.varint(),
             by: read_stamp(reader, writers),
-            heir: read_index(reader, writers)?,
+            successor: read_index(reader, writers)?,
         }),
         5 => Statement::Retired(Retired {
             to: read_stamp(reader, writers),

@@ -112,7 +112,7 @@ impl Members {
 }
 
 #[test]
-fn all_that_a_tab_counted_is_its_heirs_when_it_has_left() {
+fn all_that_a_tab_counted_is_its_successors_when_it_has_left() {
     let mut members = Members::new();
     let mut tab = members.tab(5);
     tab.members_mut().leave().unwrap();

@@ -59,8 +59,8 @@ impl Takeovers {
             for (writer, taken) in
                 all.flat_map(|(writer, by)| by.iter().map(move |it| (writer, it)))
             {
-                let (heir, clock) = taken.by;
-                let sees = claimed.get(&heir).is_some_and(|held| *held >= clock);
+                let (successor, clock) = taken.by;
+                let sees = claimed.get(&successor).is_some_and(|held| *held >= clock);
                 if sees && claimed.get(writer).copied().unwrap_or(0) < taken.upto {
                     claimed.insert(*writer, taken.upto);
                     grows = true;

@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Checks whether another member has retired its writer.
-    pub(super) fn look_for_heir(&mut self) {
+    pub(super) fn look_for_successor(&mut self) {
         let Some((_, writer)) = self.own.cuts.gone else {
             return;
         };
@@ -142,14 +142,14 @@ impl World {
             let holders = self.nodes[at].replica.quota().holders_of(NAME);
             holders.iter().any(|it| it.writer == writer)
         };
-        let heir = |at: &usize| {
+        let successor = |at: &usize| {
             self.nodes[*at]
                 .replica
                 .members()
                 .retired_clock(&writer)
                 .is_some()
         };
-        match self.left().iter().any(|at| heir(at) && !holds(*at)) {
+        match self.left().iter().any(|at| successor(at) && !holds(*at)) {
             true => {
                 let took = self.now - self.own.cuts.taken_out;
                 self.own.figures.back_ms.push(took);

@@ -484,7 +484,7 @@ fn expiries() -> Vec<Config> {
 }
 
 /// A tab's successor that is fenced itself, or restarts, once and twice.
-fn heirs() -> Vec<Config> {
+fn successors() -> Vec<Config> {
     let leaving = |config| Config {
         ops: 1,
         leaves: 1,
@@ -623,7 +623,7 @@ pub fn full() -> Vec<Config> {
         returns(),
         votes(),
         expiries(),
-        heirs(),
+        successors(),
         keyed(),
         budgets(),
     ];

@@ -91,7 +91,7 @@ fn a_reader_that_is_too_old_takes_the_whole_state() {
 
 /// Each of them has the largest total that adds can reach. The successor can still count.
 #[test]
-fn a_full_heir_takes_over_full_tabs() {
+fn a_full_successor_takes_over_full_tabs() {
     const MOST: i128 = i64::MAX as i128;
     let mut mesh = Mesh::new(2);
     mesh.apply(0, Add(i64::MAX));

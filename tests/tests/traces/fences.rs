@@ -34,7 +34,7 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
 /// The tab's sponsor is dead, and the successor has not received the tab's admission by it. So an
 /// acknowledgement by this member does not yet cover the tab, which has not seen the delete.
 #[test]
-fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
+fn nothing_is_collected_before_the_successor_knows_for_whom_it_speaks() {
     let mut mesh = Mesh::new(3);
     mesh.apply(0, Add(1));
     mesh.in_order(&[0, 1, 2]);
@@ -93,7 +93,7 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
 /// Two members fence each other, each as the other's successor. Neither may retire the other. A third member
 /// retires both.
 #[test]
-fn dead_members_who_are_each_others_heirs_find_a_third() {
+fn dead_members_who_are_each_others_successors_find_a_third() {
     let mut mesh = Mesh::new(3);
     mesh.apply(0, Add(1));
     mesh.apply(1, Add(4));

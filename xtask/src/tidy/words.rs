@@ -44,6 +44,7 @@ const WORDS: &[Word] = &[
     word("cut", "watermark"),
     word("bye", "leave"),
     word("farewell", "leave"),
+    word("heir", "successor"),
 ];
 
 /// The first words that hide the subject of a sentence.

@@ -112,7 +112,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     assert_eq!(one.membership.take_in(&mut one.state, writer, true), gone);
 }
 
-/// Ranks change when what a forgotten writer stamped is stamped by its heir, and a state does not say
+/// Ranks change when what a forgotten writer stamped is stamped by its successor, and a state does not say
 /// which of two admissions is the home.
 #[test]
 fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {

@@ -57,6 +57,10 @@ fn a_collection_finds_out_anew_what_it_waits_for() {
 }
 
 fn fence(by: Stamp) -> Fence {
-    let (turn, heir) = (0, OWN);
-    Fence { turn, by, heir }
+    let (turn, successor) = (0, OWN);
+    Fence {
+        turn,
+        by,
+        successor,
+    }
 }

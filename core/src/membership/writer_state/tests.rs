@@ -77,7 +77,7 @@ fn of_two_the_right_one_stands_in_any_order() {
     let fence = |turn, writer, clock| Fence {
         turn,
         by: at(writer, clock),
-        heir: 0,
+        successor: 0,
     };
     let stands = |one: Fence, other: Fence| {
         let writer_state = both(&Statement::Fence(one), &Statement::Fence(other));
@@ -138,13 +138,16 @@ fn what_was_done_beats_what_was_declared_beats_what_was_asked() {
     let mut writer_state = WriterState::default();
     assert!(!writer_state.is_over());
     assert_eq!(writer_state.successor(), None);
-    writer_state.leave = Some(Leave { clock: 3, heir: 1 });
+    writer_state.leave = Some(Leave {
+        clock: 3,
+        successor: 1,
+    });
     assert!(writer_state.is_over());
     assert_eq!(writer_state.successor(), Some(1));
     writer_state.fence = Some(Fence {
         turn: 0,
         by: at(1, 4),
-        heir: 2,
+        successor: 2,
     });
     assert_eq!(writer_state.successor(), Some(2));
     writer_state.leave = None;

@@ -61,7 +61,7 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
     let fence = Fence {
         turn: 1,
         by: at(1, 14),
-        heir: 2,
+        successor: 2,
     };
     let admit = Admit {
         turn: 2,
@@ -78,7 +78,13 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
             Statement::Ack(Box::new(ack(13, vec![(1, 5), (2, 6)]))),
             at(3, 13),
         ),
-        (Statement::Leave(Leave { clock: 16, heir: 1 }), at(3, 16)),
+        (
+            Statement::Leave(Leave {
+                clock: 16,
+                successor: 1,
+            }),
+            at(3, 16),
+        ),
         (Statement::Fence(fence), at(1, 14)),
         (Statement::Retired(retired), at(2, 15)),
         (
@@ -137,8 +143,8 @@ fn renumbering_reaches_each_number_and_keeps_lists_in_order() {
         match &record.statement {
             Statement::Ack(ack) => assert_eq!(ack.seen, [(10, 6), (20, 5)]),
             Statement::Base(seen, _) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
-            Statement::Leave(leave) => assert_eq!(leave.heir, 20),
-            Statement::Fence(fence) => assert_eq!(fence.heir, 10),
+            Statement::Leave(leave) => assert_eq!(leave.successor, 20),
+            Statement::Fence(fence) => assert_eq!(fence.successor, 10),
             _ => {}
         }
     }

@@ -138,16 +138,16 @@ fn a_slot_stays_until_all_have_seen_what_was_withdrawn_of_it() {
 
 #[test]
 fn a_child_is_folded_when_all_have_seen_its_absorption_and_its_watermark() {
-    let heir = plain(0, 9, 20);
+    let successor = plain(0, 9, 20);
     let mut one = child(plain(1, 3, 5), by(0, 8), 4);
-    let both = [heir.clone(), one.clone()];
+    let both = [successor.clone(), one.clone()];
     let (left, changed, waits) = swept(&both, &[]);
     assert!(changed && !waits && left.len() == 1);
     let fold = fold_of(&left[0]);
     assert_eq!((fold.clock, fold.amount, fold.adds), (8, 1, true));
     assert_eq!(swept(&both, &[by(0, 8)]), (both.to_vec(), false, true));
     watermark(&mut one, 2, 3, by(2, 6));
-    let both = [heir, one];
+    let both = [successor, one];
     assert_eq!(swept(&both, &[by(2, 6)]), (both.to_vec(), false, true));
     // 5 of which 3 are cancelled, and 4 were moved.
     assert_eq!(fold_of(&swept(&both, &[]).0[0]).amount, -2);
@@ -315,12 +315,12 @@ fn a_lift_goes_with_what_it_lifts() {
         assert_eq!(left.side.fold.is_some(), until.is_some());
     }
     // A child that is not folded yet may have an expiry that it lifts.
-    let heir = {
+    let successor = {
         let mut one = with(7, 3);
         one.side.fold.set(None);
         one
     };
-    let both = [heir, child(plain(1, 3, 5), by(0, 8), 4)];
+    let both = [successor, child(plain(1, 3, 5), by(0, 8), 4)];
     assert_eq!(swept(&both, &[by(0, 8)]), (both.to_vec(), false, true));
 }
 
@@ -445,7 +445,7 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     assert!(two.members_mut().acknowledge().unwrap());
 }
 
-/// Whatever is heard of a dead member is answered, once, so that its heir is known to have all of it.
+/// Whatever is heard of a dead member is answered, once, so that its successor is known to have all of it.
 #[test]
 fn what_is_heard_of_a_dead_member_is_acknowledged() {
     let [mut one, mut two, mut tab] = space();

@@ -61,12 +61,12 @@ fn the_first_state_is_stored_whole_and_what_follows_is_not() {
 fn a_fold_that_is_covered_is_not_taken() {
     let mut here = member();
     let key_id = here.key_id("k").unwrap();
-    let [heir, gone] = [2, 3].map(|byte| here.membership.number(&mut here.state, id(byte)));
-    here.state.set_clock(heir, 8);
+    let [successor, gone] = [2, 3].map(|byte| here.membership.number(&mut here.state, id(byte)));
+    here.state.set_clock(successor, 8);
     here.state.set_clock(gone, 3);
     let plain = |writer, clock, total| Slot::new(writer, Row { clock, total }, None);
     let to = Stamp {
-        writer: heir,
+        writer: successor,
         clock: 8,
     };
     let mut child = plain(gone, 3, 5);
@@ -84,9 +84,9 @@ fn a_fold_that_is_covered_is_not_taken() {
     });
     let own = here.state.slots(key_id);
     let mut there = here.clone();
-    let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
+    let slots = [own.clone(), vec![plain(successor, 8, 20), child]].concat();
     here.state.put_slots(key_id, slots.clone());
-    let mut folded = plain(heir, 8, 20);
+    let mut folded = plain(successor, 8, 20);
     folded.side.fold.set(Some(Box::new(Fold {
         clock: 8,
         amount: -2,

@@ -121,7 +121,7 @@ fn nothing_is_cancelled_of_who_was_given_up() {
     fenced.membership.table_mut().stored().writer_states[1].fence = Some(Fence {
         turn: 0,
         by: by(2, 3),
-        heir: 2,
+        successor: 2,
     });
     assert_eq!(again(&fenced, &[slot(0)], 4), None);
     let mut retired = replica();
@@ -131,8 +131,10 @@ fn nothing_is_cancelled_of_who_was_given_up() {
     });
     assert_eq!(again(&retired, &[slot(0)], 4), None);
     let mut left = replica();
-    left.membership.table_mut().stored().writer_states[1].leave =
-        Some(Leave { clock: 10, heir: 2 });
+    left.membership.table_mut().stored().writer_states[1].leave = Some(Leave {
+        clock: 10,
+        successor: 2,
+    });
     assert_eq!(again(&left, &[slot(0)], 4), Some(4));
 }
 

@@ -49,7 +49,7 @@ fn fence(writer: u32, clock: u64) -> Statement {
     Statement::Fence(Fence {
         turn: 0,
         by: by(writer, clock),
-        heir: writer,
+        successor: writer,
     })
 }
 
@@ -230,10 +230,10 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     );
     is(what((0, 3), &[(7, admit(1, 11)), new[0].clone()]), Known);
     // Its part that was retired.
-    let mut heir = member();
-    heir.membership.remember(id(7), 3);
-    is(standing(&heir, (1, 3), &[], 1), Forgotten);
-    is(standing(&heir, (1, 4), &[], 1), Known);
+    let mut successor = member();
+    successor.membership.remember(id(7), 3);
+    is(standing(&successor, (1, 3), &[], 1), Forgotten);
+    is(standing(&successor, (1, 4), &[], 1), Known);
 }
 
 #[test]
@@ -305,7 +305,10 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
         unknown.membership.is_replaced_by(&unknown.state, &state),
         Err(AdmissionError::Outdated.into())
     );
-    let leave = Leave { clock: 10, heir: 1 };
+    let leave = Leave {
+        clock: 10,
+        successor: 1,
+    };
     learn(&mut unknown, 0, Statement::Leave(leave));
     assert_eq!(
         unknown.membership.is_replaced_by(&unknown.state, &state),

@@ -80,7 +80,7 @@ fn fence(replica: &mut Replica, number: usize) {
     replica.membership.table_mut().stored().writer_states[number].fence = Some(Fence {
         turn: 0,
         by,
-        heir: OWN,
+        successor: OWN,
     });
 }
 

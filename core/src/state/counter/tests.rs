@@ -174,7 +174,7 @@ fn an_expiry_ends_with_a_watermark_or_a_lift_that_reaches_it() {
     watermark(&mut one, 5, 1);
     assert_eq!(until(&[one.clone()]), None);
     assert_eq!(until(&[slot(1, 8, 5, expires(5, NEVER))]), None);
-    // A child's is lifted by what lifts the heir's up to its absorption.
+    // A child's is lifted by what lifts the successor's up to its absorption.
     let of = |clock| {
         let mut parent = slot(OWN, 9, 0, added(9));
         lift(&mut parent, clock);
@@ -227,7 +227,7 @@ fn a_fold_is_a_child_like_any_other() {
 }
 
 #[test]
-fn a_heir_may_hold_more_than_an_add_may_make() {
+fn a_successor_may_hold_more_than_an_add_may_make() {
     let ids = ids();
     let over = i128::from(i64::MAX) + 1;
     let mut slots = vec![plain(OWN, 1, 1)];

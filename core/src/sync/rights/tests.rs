@@ -142,10 +142,13 @@ fn nobody_but_a_member_says_what_members_say() {
     for said in [announce, ack, configuration, gone, floor] {
         assert_eq!(said, NOBODY);
     }
-    let leaves = |heir: fn(u32) -> u32| {
+    let leaves = |successor: fn(u32) -> u32| {
         outcomes(|message, writer| {
-            let heir = heir(writer);
-            let statement = Statement::Leave(Leave { clock: 1, heir });
+            let successor = successor(writer);
+            let statement = Statement::Leave(Leave {
+                clock: 1,
+                successor,
+            });
             message
                 .records
                 .stored()
@@ -153,7 +156,7 @@ fn nobody_but_a_member_says_what_members_say() {
         })
     };
     assert_eq!(leaves(|own| 1 - own), ADDS);
-    assert_eq!(leaves(|own| own), NOBODY, "its heir is a member");
+    assert_eq!(leaves(|own| own), NOBODY, "its successor is a member");
 }
 
 /// A peer that is no member has no rights and no room, whatever gifts it claims.

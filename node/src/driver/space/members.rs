@@ -218,9 +218,9 @@ impl OpenSpace {
             if self.part.absorbed.contains(&it.writer) {
                 continue;
             }
-            self.part.tally.absorbed += usize::from(it.heir == Some(own));
+            self.part.tally.absorbed += usize::from(it.successor == Some(own));
             let (space, writer) = (self.name().as_str(), it.writer.to_string());
-            let heir = it.heir.map(|heir| heir.to_string());
+            let heir = it.successor.map(|heir| heir.to_string());
             if let Some(left_out) = RETIRED_LOG.admit(Instant::now()) {
                 tracing::info!(
                     space,
@@ -564,7 +564,7 @@ impl OpenSpace {
             fate: closed.then(|| fate(&it)),
             owner: it.owner.map(OwnerKey),
             home: it.home.map(|home| home.to_string()),
-            heir: it.heir.map(|heir| heir.to_string()),
+            heir: it.successor.map(|heir| heir.to_string()),
         });
         rows.collect()
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_forgotten_writer_stamped_is_its_heirs() {
+fn what_a_forgotten_writer_stamped_is_its_successors() {
     let [mut one, two, tab] = space();
     let (gone, left) = (number(&one, &two), number(&one, &tab));
     let to = by(OWN, 50);
@@ -18,7 +18,7 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
     writer_state.fence = Some(Fence {
         turn: 0,
         by: by(gone, 7),
-        heir: OWN,
+        successor: OWN,
     });
     writer_state.ack = Some(Box::new(Ack {
         clock: 1,

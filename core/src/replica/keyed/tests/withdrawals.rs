@@ -184,7 +184,7 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
 }
 
 /// A start that has nothing of its own begins from what a page tells it, without keys, and is asked for
-/// what all others have seen, take for the heir's, and tell of no writer any more.
+/// what all others have seen, take for the successor's, and tell of no writer any more.
 #[test]
 fn what_counts_for_certain_is_not_made_again_by_who_began_without_keys() {
     let [mut one, mut two, page] = space();

@@ -360,7 +360,7 @@ fn earlier_writers_are_kept_as_long_as_there_is_something_to_know() {
         three,
         Statement::Leave(Leave {
             clock: 1,
-            heir: OWN,
+            successor: OWN,
         }),
     );
     let announce = Announce {
@@ -492,11 +492,11 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
                 .intro_of(&replica.state, number)
                 .is_some()
         );
-        let (turn, heir) = (0, OWN);
+        let (turn, successor) = (0, OWN);
         let fence = Fence {
             turn,
             by: by(3),
-            heir,
+            successor,
         };
         replica
             .membership

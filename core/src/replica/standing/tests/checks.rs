@@ -108,19 +108,26 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
         &[],
         Err(Error::Admission(AdmissionError::Behind)),
     );
-    let mut heir = member();
-    heir.membership.remember(id(7), 3);
-    judged(&heir, 1, &[(7, 0, 3)], &[], Ok(()));
+    let mut successor = member();
+    successor.membership.remember(id(7), 3);
+    judged(&successor, 1, &[(7, 0, 3)], &[], Ok(()));
     judged(
-        &heir,
+        &successor,
         1,
         &[(7, 0, 4)],
         &[],
         Err(Error::Admission(AdmissionError::Behind)),
     );
-    judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
+    judged(&successor, 1, &[(8, 0, 4)], &[], Ok(()));
     let mut left = guest();
-    learn(&mut left, 0, Statement::Leave(Leave { clock: 10, heir: 1 }));
+    learn(
+        &mut left,
+        0,
+        Statement::Leave(Leave {
+            clock: 10,
+            successor: 1,
+        }),
+    );
     judged(
         &left,
         1,
