@@ -163,15 +163,15 @@ pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome
         let mut dead = Vec::new();
         for _ in 0..crowd {
             came += 1;
-            let home = random.index(MEMBERS);
+            let sponsor = random.index(MEMBERS);
             let goes = !came.is_multiple_of(SILENT_EACH);
             let tab = tab(
-                &mut members.replicas[home],
+                &mut members.replicas[sponsor],
                 &mut random,
                 goes,
                 &mut |counter, by| {
                     totals[counter] += i128::from(by);
-                    parts[home][counter] += by;
+                    parts[sponsor][counter] += by;
                 },
             )?;
             if !goes {
@@ -238,15 +238,19 @@ fn alone(parts: &[[i64; COUNTERS]; MEMBERS]) -> Result<Replica, String> {
 
 /// A tab starts from a member's state, is admitted by it, counts, and goes, with a leave or without one.
 fn tab(
-    home: &mut Replica,
+    sponsor: &mut Replica,
     random: &mut Random,
     goes: bool,
     counted: &mut dyn FnMut(usize, i64),
 ) -> Result<WriterId, String> {
     let writer = WriterId::mint(&Space::default(), &[99; 32], &random.bytes());
     let mut tab = Replica::new(Space::default(), writer);
-    let at_home = home.writer();
-    pass(&home.delta(&VersionVector::default()), at_home, &mut tab)?;
+    let sponsor_writer = sponsor.writer();
+    pass(
+        &sponsor.delta(&VersionVector::default()),
+        sponsor_writer,
+        &mut tab,
+    )?;
     let mut count = |tab: &mut Replica| {
         let (counter, by) = (
             random.index(COUNTERS),
@@ -256,14 +260,14 @@ fn tab(
         tab.add(&key(counter), by).map(|_| ()).map_err(tell)
     };
     count(&mut tab)?;
-    pass(&tab.delta(&home.vector()), writer, home)?;
-    pass(&home.delta(&tab.vector()), at_home, &mut tab)?;
+    pass(&tab.delta(&sponsor.vector()), writer, sponsor)?;
+    pass(&sponsor.delta(&tab.vector()), sponsor_writer, &mut tab)?;
     count(&mut tab)?;
     count(&mut tab)?;
     if goes {
         tab.members_mut().leave().map_err(tell)?;
     }
-    pass(&tab.delta(&home.vector()), writer, home)?;
+    pass(&tab.delta(&sponsor.vector()), writer, sponsor)?;
     Ok(writer)
 }
 

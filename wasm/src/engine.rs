@@ -40,9 +40,9 @@ pub mod part {
     /// What changed since this was last read, if anything did: what a store appends.
     pub const CHANGES: u32 = 6;
     /// In a space with members, else nothing: era and number of the configuration (u64 each), the
-    /// home's writer (16, zeros for none), then the members' keys (32 each).
+    /// sponsor's writer (16, zeros for none), then the members' keys (32 each).
     pub const MEMBERS: u32 = 7;
-    /// The writers that are known, 89 bytes each: writer (16), clock (u64), home and successor (16 each,
+    /// The writers that are known, 89 bytes each: writer (16), clock (u64), sponsor and successor (16 each,
     /// zeros for none), owner's key (32, zeros for none), what became of it (0 living, 1 left, 2
     /// declared dead, 3 absorbed).
     pub const WRITERS: u32 = 8;

@@ -294,10 +294,10 @@ impl Membership {
     /// Whether this replica's sponsor is dead or no member any more, by the records here or by a message. The
     /// sender of the message does not have this replica's writer.
     pub(crate) fn is_orphaned_by(&self, state: &State, message: &Message) -> bool {
-        let Some(home) = self.home_number() else {
+        let Some(sponsor) = self.sponsor_number() else {
             return false;
         };
-        let id = state.id(home);
+        let id = state.id(sponsor);
         let dead = message.records().iter().any(|record| {
             let writer = message.delta.writers[record.writer as usize].writer;
             writer == id

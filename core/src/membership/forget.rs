@@ -1,7 +1,7 @@
 //! Forgotten writers: what is remembered of one after nothing else of it is left.
 //!
-//! A member remembers the last clock that counted of the last [`RETURNS_MAX`] forgotten writers. A process that
-//! comes back under such a writer learns which of its transactions count, and makes the others again.
+//! A member remembers the last clock that counted of the last [`RETURNS_MAX`] forgotten writers. A process
+//! that comes back under such a writer learns which of its transactions count, and makes the others again.
 
 use super::Membership;
 use crate::bounds::RETURNS_MAX;
@@ -47,8 +47,8 @@ impl Membership {
                 }
                 *base = left.into();
             }
-            let before = (writer_state.intro, writer_state.home, writer_state.fence);
-            for admit in [&mut writer_state.intro, &mut writer_state.home]
+            let before = (writer_state.intro, writer_state.sponsor, writer_state.fence);
+            for admit in [&mut writer_state.intro, &mut writer_state.sponsor]
                 .into_iter()
                 .flatten()
             {
@@ -56,11 +56,11 @@ impl Membership {
             }
             // The sponsor's admission stays the later one, whatever ranks the two have now. A replica that
             // begins from this state distinguishes them by their order.
-            if (writer_state.intro, writer_state.home) != (before.0, before.1)
-                && writer_state.intro != writer_state.home
-                && let Some(home) = &mut writer_state.home
+            if (writer_state.intro, writer_state.sponsor) != (before.0, before.1)
+                && writer_state.intro != writer_state.sponsor
+                && let Some(sponsor) = &mut writer_state.sponsor
             {
-                home.turn |= 1;
+                sponsor.turn |= 1;
             }
             if let Some(fence) = &mut writer_state.fence {
                 again(&mut fence.by);
@@ -68,7 +68,7 @@ impl Membership {
             if let Some(ack) = &mut writer_state.ack {
                 ack.seen.retain(|entry| !is_gone(entry.0));
             }
-            if (writer_state.intro, writer_state.home, writer_state.fence) != before {
+            if (writer_state.intro, writer_state.sponsor, writer_state.fence) != before {
                 renamed.push(of);
             }
         }
@@ -82,10 +82,10 @@ impl Membership {
         for (_, _, by) in &mut table.gone {
             again(by);
         }
-        for attached in &mut table.attached {
-            attached.seen.retain(|entry| !is_gone(entry.0));
+        for sponsored in &mut table.sponsored {
+            sponsored.seen.retain(|entry| !is_gone(entry.0));
         }
-        table.attached.retain(|it| !is_gone(it.writer));
+        table.sponsored.retain(|it| !is_gone(it.writer));
         table.floor.resize(state.ids().len(), 0);
         if let Some(prospect) = &mut table.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));

@@ -3,7 +3,7 @@
 //! Most writers of a space are guests that go on, and nothing is to be done about them. So a round of duties
 //! looks at the lists, and not at every guest. Debug builds compare the lists with the whole table.
 
-use super::table::{Attached, WriterTable};
+use super::table::{Sponsored, WriterTable};
 use crate::layers::MEMBERS;
 use crate::membership::writer_state::WriterState;
 use crate::state::recent::Recent;
@@ -118,16 +118,16 @@ impl WriterTable {
 
     /// The clocks that a sponsored writer has reported as seen.
     pub(crate) fn told_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
-        let of = |it: &Attached| it.writer;
-        let at = self.attached.binary_search_by_key(&writer, of).ok()?;
-        Some(&self.attached[at].seen)
+        let of = |it: &Sponsored| it.writer;
+        let at = self.sponsored.binary_search_by_key(&writer, of).ok()?;
+        Some(&self.sponsored[at].seen)
     }
 
     /// Notes the clocks that a sponsored writer has seen.
-    pub(crate) fn attach(&mut self, writer: u32, seen: Vec<(u32, u64)>) {
-        match self.attached.binary_search_by_key(&writer, |it| it.writer) {
-            Ok(at) => self.attached[at].seen = seen,
-            Err(at) => self.attached.insert(at, Attached { writer, seen }),
+    pub(crate) fn sponsor(&mut self, writer: u32, seen: Vec<(u32, u64)>) {
+        match self.sponsored.binary_search_by_key(&writer, |it| it.writer) {
+            Ok(at) => self.sponsored[at].seen = seen,
+            Err(at) => self.sponsored.insert(at, Sponsored { writer, seen }),
         }
     }
 }

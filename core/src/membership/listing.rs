@@ -50,7 +50,7 @@ pub struct Listed {
     /// The owner whose incarnation it is or was, if it is or was a member's.
     pub owner: Option<Owner>,
     /// The writer's sponsor, if a member has admitted it.
-    pub home: Option<WriterId>,
+    pub sponsor: Option<WriterId>,
     /// The successor of a writer that is over.
     pub successor: Option<WriterId>,
     /// The state of its life.
@@ -217,15 +217,18 @@ impl<'a> Members<'a> {
                 (_, _, Some(_)) => Fate::Left,
                 _ => Fate::Living,
             };
-            let home = writer_state
-                .home
+            let sponsor = writer_state
+                .sponsor
                 .filter(|_| writer_state.announce.is_none());
-            let home = home.map(|home| self.state.id(self.membership.successor_of(home.by.writer)));
+            let sponsor = sponsor.map(|sponsor| {
+                self.state
+                    .id(self.membership.successor_of(sponsor.by.writer))
+            });
             Listed {
                 writer,
                 clock: self.state.clock_at(number),
                 owner: self.membership.owner_of(number),
-                home: home.filter(|_| fate == Fate::Living),
+                sponsor: sponsor.filter(|_| fate == Fate::Living),
                 successor: writer_state
                     .successor()
                     .map(|_| self.membership.successor_of(number))
@@ -278,14 +281,14 @@ impl<'a> Members<'a> {
 
     /// The writers that this member sponsors: those it admitted, and those whose sponsors it retired.
     pub fn sponsored(self) -> impl Iterator<Item = WriterId> + 'a {
-        let attached = self.membership.attached_numbers();
-        attached.map(move |number| self.state.id(number))
+        let sponsored = self.membership.sponsored_numbers();
+        sponsored.map(move |number| self.state.id(number))
     }
 
     /// The member that admitted this replica's writer; `None` before that, and of a member.
     #[inline]
     pub fn sponsor(self) -> Option<WriterId> {
-        self.membership.home(self.state)
+        self.membership.sponsor(self.state)
     }
 
     /// Everything that this replica has found to be stable. A member can send it to the writers that it
@@ -299,8 +302,8 @@ impl<'a> Members<'a> {
 impl Members<'_> {
     /// Whether this member sponsors a writer.
     #[inline]
-    pub(crate) fn is_attached(self, writer: &WriterId) -> bool {
-        self.membership.is_attached(self.state, writer)
+    pub(crate) fn is_sponsored(self, writer: &WriterId) -> bool {
+        self.membership.is_sponsored(self.state, writer)
     }
 
     /// Returns how much of the members' transactions a sponsored writer has seen, and whether it has seen all

@@ -1,7 +1,7 @@
 //! The local knowledge of members, which a replica never sends: for tests that must distinguish replicas.
 
 use super::Membership;
-use super::table::{Attached, WriterTable};
+use super::table::{Sponsored, WriterTable};
 use crate::layers::State;
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ impl Membership {
             index: _,
             configuration: _,
             gone: _,
-            attached,
+            sponsored,
             stuck: _,
             settled,
             floor,
@@ -41,7 +41,7 @@ impl Membership {
             held.sort_unstable_by_key(|(_, writer)| **writer);
             format!("{held:?}")
         };
-        let told = |Attached { writer, seen }: &Attached| {
+        let told = |Sponsored { writer, seen }: &Sponsored| {
             let mut seen: Vec<_> = seen
                 .iter()
                 .map(|(number, clock)| (id(*number), *clock))
@@ -49,8 +49,8 @@ impl Membership {
             seen.sort_unstable();
             (id(*writer), seen)
         };
-        let mut attached: Vec<_> = attached.iter().map(told).collect();
-        attached.sort_unstable();
+        let mut sponsored: Vec<_> = sponsored.iter().map(told).collect();
+        sponsored.sort_unstable();
         let mut vouched: Vec<_> = vouched.iter().map(|(by, of)| (*by, id(*of))).collect();
         vouched.sort_unstable();
         let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
@@ -65,7 +65,7 @@ impl Membership {
         });
         let (settled, floor) = (clocks(settled), clocks(floor));
         format!(
-            "{attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
+            "{sponsored:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

@@ -261,10 +261,10 @@ impl Membership {
     /// # Errors
     /// [`MemberError::NotAMember`] if no member has admitted it.
     pub(crate) fn leave(&mut self, state: &mut State) -> Result<(), Error> {
-        let Some(home) = self.table.writer_states[OWN as usize].home else {
+        let Some(sponsor) = self.table.writer_states[OWN as usize].sponsor else {
             return Err(MemberError::NotAMember.into());
         };
-        let successor = home.by.writer;
+        let successor = sponsor.by.writer;
         self.record(state, OWN, |by| {
             Statement::Leave(Leave {
                 clock: by.clock,

@@ -13,7 +13,7 @@ impl Empty for WriterTable {
         index: Index::EMPTY,
         configuration: None,
         gone: Vec::new(),
-        attached: Vec::new(),
+        sponsored: Vec::new(),
         stuck: 0,
         settled: Vec::new(),
         floor: Vec::new(),

@@ -75,7 +75,7 @@ impl Membership {
             && state.clock_at(number) == 0
             && self.table.told_by(number).is_some()
         {
-            self.table.update(|it| it.attach(number, seen));
+            self.table.update(|it| it.sponsor(number, seen));
         }
         Ok(())
     }
@@ -102,55 +102,55 @@ impl Membership {
             }
             .into());
         }
-        let turn = match (writer_state.home, heard) {
+        let turn = match (writer_state.sponsor, heard) {
             _ if writer_state.announce.is_some() => return Ok(()),
             (None, false) => 0,
             (None, true) => HEARD,
             (Some(_), false) => return Ok(()),
-            (Some(home), true) => (home.turn | 1) + 1,
+            (Some(sponsor), true) => (sponsor.turn | 1) + 1,
         };
         self.record(state, number, |by| Statement::Admit(Admit { turn, by }))?;
         if leaves {
             return Ok(()); // no member waits for it any more
         }
         let seen = self.acked();
-        self.table.update(|it| it.attach(number, seen));
+        self.table.update(|it| it.sponsor(number, seen));
         Ok(())
     }
 
     /// Whether this replica answers for a writer: it is the sponsor, or took over from the sponsor.
-    pub(crate) fn is_home_of(&self, writer_state: &WriterState) -> bool {
+    pub(crate) fn is_sponsor_of(&self, writer_state: &WriterState) -> bool {
         writer_state
-            .home
-            .is_some_and(|home| self.successor_of(home.by.writer) == OWN)
+            .sponsor
+            .is_some_and(|sponsor| self.successor_of(sponsor.by.writer) == OWN)
     }
 
     /// The writers that this member sponsors, by local number, ascending.
-    pub(crate) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn sponsored_numbers(&self) -> impl Iterator<Item = u32> {
         let writer_states = self.table.writer_states.iter().zip(0u32..);
-        let attached = writer_states.filter(|(writer_state, _)| {
+        let sponsored = writer_states.filter(|(writer_state, _)| {
             writer_state.announce.is_none()
                 && !writer_state.is_over()
-                && self.is_home_of(writer_state)
+                && self.is_sponsor_of(writer_state)
         });
-        attached.map(|(_, number)| number)
+        sponsored.map(|(_, number)| number)
     }
 
     /// Whether this member sponsors a writer.
-    pub(crate) fn is_attached(&self, state: &State, writer: &WriterId) -> bool {
+    pub(crate) fn is_sponsored(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.number_of(writer);
         let writer_state = number.map(|number| &self.table.writer_states[number as usize]);
         writer_state.is_some_and(|writer_state| {
             writer_state.announce.is_none()
                 && !writer_state.is_over()
-                && self.is_home_of(writer_state)
+                && self.is_sponsor_of(writer_state)
         })
     }
 
     /// The writers that this member sponsors, each with its [`progress`](Self::progress).
     pub(crate) fn levels(&self, state: &State) -> impl Iterator<Item = (WriterId, u64, bool)> {
         let held = self.members_part(|number| state.clock_at(number));
-        self.attached_numbers().map(move |number| {
+        self.sponsored_numbers().map(move |number| {
             let theirs = self.seen_there(number);
             let mut held = held.iter();
             let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
@@ -177,26 +177,26 @@ impl Membership {
     /// guessed differently would both take over from the guest, and count it twice.
     pub(crate) fn only_sponsor(&self, guest: u32) -> Option<u32> {
         let writer_state = self.table.writer_states.get(guest as usize)?;
-        let home = writer_state
-            .home
+        let sponsor = writer_state
+            .sponsor
             .filter(|it| writer_state.intro == Some(*it))?;
-        Some(home.by.writer)
+        Some(sponsor.by.writer)
     }
 
     /// The sponsor of this replica's writer. `None` before an admission, and for a member's writer.
-    pub(crate) fn home(&self, state: &State) -> Option<WriterId> {
-        let home = self.home_number()?;
-        Some(state.id(self.successor_of(home)))
+    pub(crate) fn sponsor(&self, state: &State) -> Option<WriterId> {
+        let sponsor = self.sponsor_number()?;
+        Some(state.id(self.successor_of(sponsor)))
     }
 
     /// The member that admitted this replica's writer, which is no member's. Others wait for that member in
     /// place of this replica.
-    pub(crate) fn home_number(&self) -> Option<u32> {
+    pub(crate) fn sponsor_number(&self) -> Option<u32> {
         let writer_state = &self.table.writer_states[OWN as usize];
-        let home = writer_state
-            .home
+        let sponsor = writer_state
+            .sponsor
             .filter(|_| writer_state.announce.is_none())?;
-        Some(home.by.writer)
+        Some(sponsor.by.writer)
     }
 
     /// The transaction that admitted a writer.
@@ -273,7 +273,7 @@ impl Membership {
             return;
         };
         let writer_state = &self.table.writer_states[number as usize];
-        if number == OWN || writer_state.announce.is_some() || !self.is_home_of(writer_state) {
+        if number == OWN || writer_state.announce.is_some() || !self.is_sponsor_of(writer_state) {
             return;
         }
         let before = self.table.told_by(number).unwrap_or_default();
@@ -281,7 +281,7 @@ impl Membership {
             let writer = &state.id(number);
             hi(writer).max(of(before, number))
         });
-        self.table.update(|it| it.attach(number, seen));
+        self.table.update(|it| it.sponsor(number, seen));
     }
 
     /// The clocks of those writers that are members' incarnations.
@@ -296,7 +296,7 @@ impl Membership {
         for (writer_state, number) in self.table.writer_states.iter().zip(0u32..) {
             if writer_state.announce.is_some()
                 || writer_state.is_over()
-                || !self.is_home_of(writer_state)
+                || !self.is_sponsor_of(writer_state)
             {
                 continue;
             }
@@ -313,9 +313,9 @@ impl Membership {
     /// sponsor acknowledged them.
     pub(crate) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
         let told = self.table.told_by(number);
-        let home = self.table.writer_states[number as usize].home;
-        let home = home.map(|home| home.by.writer as usize);
-        let before = home.and_then(|home| self.table.writer_states[home].ack.as_ref());
+        let sponsor = self.table.writer_states[number as usize].sponsor;
+        let sponsor = sponsor.map(|sponsor| sponsor.by.writer as usize);
+        let before = sponsor.and_then(|sponsor| self.table.writer_states[sponsor].ack.as_ref());
         match (told, before) {
             (Some(seen), _) => seen,
             (None, Some(ack)) => &ack.seen,

@@ -70,7 +70,7 @@
 //!   nobody who is gone may be known.
 //! - `tests/src/closed.rs`: random histories with restarts and disks that are put back, against an oracle.
 //! - `nothing_is_collected_before_it_was_pushed` in `core/src/sync/members/tests/duties.rs`.
-//! - `core/src/replica/collect/tests/homes.rs`: guests that come and go put off nothing for ever.
+//! - `core/src/replica/collect/tests/sponsors.rs`: guests that come and go put off nothing for ever.
 
 use crate::layers::{GUESTS, Optional, State};
 use crate::membership::Membership;
@@ -297,7 +297,7 @@ impl Membership {
         clock: u64,
     ) -> Vec<(u32, u64)> {
         let is_silent = |guest: u32| state.clock_at(guest) == 0;
-        if !self.attached_numbers().any(is_silent)
+        if !self.sponsored_numbers().any(is_silent)
             && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
             own.1 = clock;

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 /// A writer that this member sponsors, and the clocks of the members' writers that it has seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Attached {
+pub(crate) struct Sponsored {
     pub(crate) writer: u32,
     pub(crate) seen: Vec<(u32, u64)>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct WriterTable {
     /// of its absorption.
     pub(crate) gone: Vec<(Owner, u64, Stamp)>,
     /// The writers that this member sponsors, ascending.
-    pub(crate) attached: Vec<Attached>,
+    pub(crate) sponsored: Vec<Sponsored>,
     /// How many writers the last retirement skipped, because their totals did not fit.
     pub(crate) stuck: usize,
     /// Everything up to here, by local number, is stable.

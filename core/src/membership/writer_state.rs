@@ -23,7 +23,7 @@ pub(crate) struct WriterState {
     /// The first admission. Its stamp says whether a replica has ever received the writer's records.
     pub(crate) intro: Option<Admit>,
     /// The latest admission: it names the writer's sponsor.
-    pub(crate) home: Option<Admit>,
+    pub(crate) sponsor: Option<Admit>,
     /// Its latest acknowledgement.
     pub(crate) ack: Option<Box<Ack>>,
     /// Its register in the decision on the next configuration.
@@ -66,7 +66,7 @@ impl WriterState {
 
     /// The writer's records, as statements about `writer`.
     pub(crate) fn records(&self, writer: u32) -> impl Iterator<Item = MembershipRecord> {
-        let moved = self.home.filter(|home| Some(*home) != self.intro);
+        let moved = self.sponsor.filter(|sponsor| Some(*sponsor) != self.intro);
         let told = self.intro.is_some();
         let base = self.base.clone().map(|seen| Statement::Base(seen, told));
         [
@@ -102,9 +102,11 @@ impl WriterState {
                 if first {
                     self.intro = Some(*admit);
                 }
-                let last = self.home.is_none_or(|home| key(admit) > key(&home));
+                let last = self
+                    .sponsor
+                    .is_none_or(|sponsor| key(admit) > key(&sponsor));
                 if last {
-                    self.home = Some(*admit);
+                    self.sponsor = Some(*admit);
                 }
                 first || last
             }

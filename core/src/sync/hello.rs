@@ -17,7 +17,7 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Shortest interval in milliseconds between two times of hurrying attached guests.
+/// Shortest interval in milliseconds between two times of hurrying sponsored guests.
 const HURRY_MS: Millis = 250;
 
 /// The capability to give rights, if this program has the feature `budgets`.
@@ -208,7 +208,7 @@ impl SyncMachine {
     }
 
     /// Handles what a peer has, and made durable before it sent this. If the peer is a member, own
-    /// transactions in it need not be made again. If the peer is attached here, it has received all of it.
+    /// transactions in it need not be made again. If the peer is sponsored here, it has received all of it.
     pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
         let Some(writer) = self.writer_of(link).filter(|_| GUESTS) else {
             return;
@@ -235,7 +235,7 @@ impl SyncMachine {
         }
     }
 
-    /// Sends this replica's digest now to attached guests that have not acknowledged everything. This happens
+    /// Sends this replica's digest now to sponsored guests that have not acknowledged everything. This happens
     /// only if an acknowledgement that others wait for depends on them: [they
     /// answer](SyncMachine::digest_came).
     pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
@@ -245,7 +245,7 @@ impl SyncMachine {
         self.guests.update(|it| it.hurry_due = now + HURRY_MS);
         for peer in &mut self.peers {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
-            let writer = writer.filter(|it| replica.members().is_attached(it));
+            let writer = writer.filter(|it| replica.members().is_sponsored(it));
             if writer.is_some_and(|it| !replica.members().progress(&it).1) {
                 peer.next_digest = now;
                 self.digest_due = now;

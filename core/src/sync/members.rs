@@ -34,7 +34,7 @@ const PATIENCE_MS: Millis = 20_000;
 /// The state of the writers at the other ends of links.
 #[derive(Clone)]
 pub(super) struct Guests {
-    /// Attached writers without a link, or that are behind: since when, and their progress.
+    /// Sponsored writers without a link, or that are behind: since when, and their progress.
     silent: Vec<(WriterId, Millis, u64)>,
     /// Peers that asked for the end of their writer, and wait for the clock up to which it counts.
     leaving: Vec<(Link, WriterId)>,
@@ -53,7 +53,7 @@ pub(super) struct Guests {
     pub(super) newest: Option<u64>,
     /// The writers of the same owner with their nonces, the last one last.
     pub(super) own: Vec<(WriterId, [u8; 16])>,
-    /// When attached guests may be hurried again.
+    /// When sponsored guests may be hurried again.
     pub(super) hurry_due: Millis,
 }
 

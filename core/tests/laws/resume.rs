@@ -332,7 +332,7 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
     assert_eq!(peers[0].renewed, 0);
     assert_eq!(peers[0].replica.writer(), writer(2));
     assert_eq!(peers[0].replica.members().sponsor(), Some(writer(1)));
-    // It leaves: its home takes over, and nothing changes.
+    // It leaves: its sponsor takes over, and nothing changes.
     peers[0].replica.members_mut().leave().unwrap();
     peers[0].handle(4_000, Input::Changed);
     settle(&mut peers, 4_001, 4_020);
@@ -347,54 +347,56 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
 /// A guest need not know yet that a writer was forgotten, to be understood.
 #[test]
 fn a_leave_may_build_on_a_writer_that_was_forgotten() {
-    let mut home = member(&[10]);
+    let mut sponsor = member(&[10]);
     let mut sync = SyncMachine::new(SyncConfig::default(), 1);
-    let mut tend = |home: &mut Replica| {
+    let mut tend = |sponsor: &mut Replica| {
         for now in 0..4 {
-            let mark = home.mark();
-            sync.tend(now, home, &mark).unwrap();
+            let mark = sponsor.mark();
+            sync.tend(now, sponsor, &mark).unwrap();
         }
     };
-    let hear = |home: &mut Replica, guest: &Replica| {
-        let news = guest.delta(&home.vector());
-        home.merge_with(&news, Some(guest.writer()), &mut |_| ())
+    let hear = |sponsor: &mut Replica, guest: &Replica| {
+        let news = guest.delta(&sponsor.vector());
+        sponsor
+            .merge_with(&news, Some(guest.writer()), &mut |_| ())
             .unwrap();
     };
-    let tell = |home: &Replica, guest: &mut Replica| {
-        let news = home.delta(&guest.vector());
+    let tell = |sponsor: &Replica, guest: &mut Replica| {
+        let news = sponsor.delta(&guest.vector());
         guest.merge(&news).unwrap();
     };
     let mut guests = [replica(2), replica(3)];
     for guest in &mut guests {
         guest.add("likes", 1).unwrap();
-        tell(&home, guest);
-        hear(&mut home, guest);
-        tell(&home, guest);
+        tell(&sponsor, guest);
+        hear(&mut sponsor, guest);
+        tell(&sponsor, guest);
     }
     let [early, late] = &mut guests;
     early.members_mut().leave().unwrap();
-    hear(&mut home, early);
-    tend(&mut home);
-    tell(&home, late);
-    hear(&mut home, late);
+    hear(&mut sponsor, early);
+    tend(&mut sponsor);
+    tell(&sponsor, late);
+    hear(&mut sponsor, late);
     late.add("likes", 1).unwrap();
-    hear(&mut home, late);
-    tend(&mut home);
+    hear(&mut sponsor, late);
+    tend(&mut sponsor);
     let known = |replica: &Replica| {
         replica
             .members()
             .writer_table()
             .any(|it| it.writer == early.writer())
     };
-    assert!(!known(&home) && known(late));
+    assert!(!known(&sponsor) && known(late));
     let before = late.vector();
     late.members_mut().leave().unwrap();
     let leave = late.delta(&before);
-    home.merge_with(&leave, Some(late.writer()), &mut |_| ())
+    sponsor
+        .merge_with(&leave, Some(late.writer()), &mut |_| ())
         .unwrap();
-    tend(&mut home);
-    assert_eq!(home.value("likes"), Some(13));
-    assert_eq!(home.members().writer_table().count(), 1);
+    tend(&mut sponsor);
+    assert_eq!(sponsor.value("likes"), Some(13));
+    assert_eq!(sponsor.members().writer_table().count(), 1);
 }
 
 #[test]

@@ -15,8 +15,8 @@ fn a_tab_that_two_members_have_taken_in_counts_once() {
     mesh.gets(1, &first);
     assert_eq!(mesh.values([0, 1, tab]), [Some(4); 3]);
     mesh.in_order(&[0, 1, tab]);
-    let homes = [0, 1].map(|at| Some(mesh.writer(at)));
-    assert!(homes.contains(&mesh.home(tab)));
+    let sponsors = [0, 1].map(|at| Some(mesh.writer(at)));
+    assert!(sponsors.contains(&mesh.sponsor(tab)));
     mesh.apply(1, Delete);
     mesh.apply(tab, Add(16));
     mesh.does(tab, |replica| replica.members_mut().leave());

@@ -95,16 +95,16 @@ impl Mesh {
     }
 
     /// A tab that has a member's state, adds to the counter, and is admitted.
-    pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
-        let at = self.reader(home);
+    pub(crate) fn tab(&mut self, sponsor: usize, by: i64) -> usize {
+        let at = self.reader(sponsor);
         self.apply(at, Op::Add(by));
-        self.meet(at, home);
-        assert_eq!(self.home(at), Some(self.writer(home)));
+        self.meet(at, sponsor);
+        assert_eq!(self.sponsor(at), Some(self.writer(sponsor)));
         at
     }
 
     /// The sponsor of a tab.
-    pub(crate) fn home(&self, at: usize) -> Option<WriterId> {
+    pub(crate) fn sponsor(&self, at: usize) -> Option<WriterId> {
         self.actors[at].replica.members().sponsor()
     }
 
@@ -320,12 +320,12 @@ impl Mesh {
             });
             self.absorbs(at);
             if !self.actors[at].replica.members().is_member() {
-                let home = self.actors[at].replica.members().sponsor();
-                let home = self
+                let sponsor = self.actors[at].replica.members().sponsor();
+                let sponsor = self
                     .actors
                     .iter()
-                    .find(|it| Some(it.replica.writer()) == home);
-                let told = home.map(|it| (it.replica.members().stable(), it.replica.vector()));
+                    .find(|it| Some(it.replica.writer()) == sponsor);
+                let told = sponsor.map(|it| (it.replica.members().stable(), it.replica.vector()));
                 if let Some((settled, seen)) = told {
                     self.actors[at]
                         .replica

@@ -277,7 +277,7 @@ pub(super) fn put_writers(bytes: &mut Vec<u8>, replica: &Replica) {
     for listed in replica.members().writer_table() {
         put(bytes, listed.writer.as_bytes());
         put(bytes, &listed.clock.to_le_bytes());
-        put(bytes, id(&listed.home));
+        put(bytes, id(&listed.sponsor));
         put(bytes, id(&listed.successor));
         put(bytes, &listed.owner.unwrap_or_default());
         let fate = match listed.fate {

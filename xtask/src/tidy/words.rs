@@ -45,6 +45,8 @@ const WORDS: &[Word] = &[
     word("bye", "leave"),
     word("farewell", "leave"),
     word("heir", "successor"),
+    word("home", "sponsor"),
+    word("attached", "sponsored"),
 ];
 
 /// The first words that hide the subject of a sentence.

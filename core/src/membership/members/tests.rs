@@ -196,13 +196,13 @@ fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
     let now = by(OWN, one.clock() + 1);
     let there = admit(0, by(other, 1));
     let (made, fence, after) = fenced(guest, &|writer_state| {
-        (writer_state.intro, writer_state.home) = (there, there)
+        (writer_state.intro, writer_state.sponsor) = (there, there)
     });
     assert_eq!((made, fence), (1, Some(now)));
-    assert_eq!((after.intro, after.home), (there, there));
+    assert_eq!((after.intro, after.sponsor), (there, there));
     let (made, fence, after) = fenced(other, &|_| ());
     assert_eq!((made, fence), (1, Some(now)));
-    assert_eq!((after.intro, after.home), (None, None));
+    assert_eq!((after.intro, after.sponsor), (None, None));
     let before = by(other, 1);
     let (made, fence, _) = fenced(guest, &|writer_state| writer_state.fence = dead(before));
     assert_eq!((made, fence), (0, Some(before)));

@@ -5,7 +5,7 @@ use crate::error::{AdmissionError, WriteError};
 use super::super::tests::*;
 use super::*;
 use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX};
-use crate::membership::table::Attached;
+use crate::membership::table::Sponsored;
 use crate::message::records::Intro;
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
@@ -60,14 +60,14 @@ fn one_writer_too_many_is_refused() {
 }
 
 #[test]
-fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
+fn a_writer_is_taken_in_once_and_a_later_sponsor_has_a_later_turn() {
     let (one, other, guest) = member();
-    let taken_in = |number: u32, home: Option<Admit>, heard: bool| {
+    let taken_in = |number: u32, sponsor: Option<Admit>, heard: bool| {
         let mut one = one.clone();
-        writer_state(&mut one, number).home = home;
+        writer_state(&mut one, number).sponsor = sponsor;
         let (writer, before) = (one.state.id(number), one.clock());
-        one.membership.table_mut().stored().attached = [other, guest]
-            .map(|writer| Attached {
+        one.membership.table_mut().stored().sponsored = [other, guest]
+            .map(|writer| Sponsored {
                 writer,
                 seen: vec![],
             })
@@ -75,10 +75,14 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         one.membership
             .take_in(&mut one.state, writer, heard)
             .unwrap();
-        let attached = one.membership.table().attached.iter().map(|it| it.writer);
-        let attached: Vec<u32> = attached.collect();
-        let home = writer_state(&mut one, number).home;
-        (one.clock() - before, home.map(|home| home.turn), attached)
+        let sponsored = one.membership.table().sponsored.iter().map(|it| it.writer);
+        let sponsored: Vec<u32> = sponsored.collect();
+        let sponsor = writer_state(&mut one, number).sponsor;
+        (
+            one.clock() - before,
+            sponsor.map(|sponsor| sponsor.turn),
+            sponsored,
+        )
     };
     for heard in [false, true] {
         let same = (0, None, vec![other, guest]);
@@ -87,12 +91,12 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         assert_eq!(taken_in(guest, None, heard), (1, turn, vec![other, guest]));
     }
     for (turn, next) in [(0, 2), (1, 2), (2, 4), (3, 4)] {
-        for home in [OWN, other] {
-            let home = admit(turn, by(home, 1));
+        for sponsor in [OWN, other] {
+            let sponsor = admit(turn, by(sponsor, 1));
             let same = (0, Some(turn), vec![other, guest]);
-            assert_eq!(taken_in(guest, home, false), same);
+            assert_eq!(taken_in(guest, sponsor, false), same);
             let moved = (1, Some(next), vec![other, guest]);
-            assert_eq!(taken_in(guest, home, true), moved);
+            assert_eq!(taken_in(guest, sponsor, true), moved);
         }
     }
     let mut one = one.clone();
@@ -101,24 +105,26 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let gone = Err(AdmissionError::Gone { writer }.into());
     assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
     // The record that it was received is made, although no member waits for it any more.
-    let attached = one.membership.table().attached.len();
+    let sponsored = one.membership.table().sponsored.len();
     assert_eq!(one.membership.take_in(&mut one.state, writer, true), Ok(()));
     assert_eq!(
-        writer_state(&mut one, guest).home.map(|home| home.turn),
+        writer_state(&mut one, guest)
+            .sponsor
+            .map(|sponsor| sponsor.turn),
         Some(4)
     );
-    assert_eq!(one.membership.table().attached.len(), attached);
+    assert_eq!(one.membership.table().sponsored.len(), sponsored);
     writer_state(&mut one, guest).fence = dead(by(OWN, 1));
     assert_eq!(one.membership.take_in(&mut one.state, writer, true), gone);
 }
 
 /// Ranks change when what a forgotten writer stamped is stamped by its successor, and a state does not say
-/// which of two admissions is the home.
+/// which of two admissions is the sponsor.
 #[test]
-fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
+fn the_sponsor_stays_the_later_admission_when_a_sponsor_is_forgotten() {
     let (one, other, guest) = member();
     let (own, theirs) = (by(OWN, 1), by(other, 1));
-    for (intro, home, turns) in [
+    for (intro, sponsor, turns) in [
         (own, theirs, (0, 1)),
         (theirs, own, (0, 1)),
         (theirs, theirs, (0, 0)),
@@ -126,33 +132,33 @@ fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
     ] {
         let mut one = one.clone();
         writer_state(&mut one, guest).intro = admit(0, intro);
-        writer_state(&mut one, guest).home = admit(0, home);
+        writer_state(&mut one, guest).sponsor = admit(0, sponsor);
         one.forget_writer(other, by(OWN, 2), 1);
         let now = writer_state(&mut one, guest).clone();
         let turn = |admit: Option<Admit>| admit.unwrap().turn;
-        assert_eq!((turn(now.intro), turn(now.home)), turns);
+        assert_eq!((turn(now.intro), turn(now.sponsor)), turns);
         let mut begins = WriterState::default();
-        for statement in [now.home, now.intro].into_iter().flatten() {
+        for statement in [now.sponsor, now.intro].into_iter().flatten() {
             begins.take(&Statement::Admit(statement), one.state.ids());
         }
-        assert_eq!((begins.intro, begins.home), (now.intro, now.home));
+        assert_eq!((begins.intro, begins.sponsor), (now.intro, now.sponsor));
     }
 }
 
 #[test]
 fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
     let (one, other, guest) = member();
-    let heard = |number: u32, announced: bool, home: Option<Admit>| {
+    let heard = |number: u32, announced: bool, sponsor: Option<Admit>| {
         let mut one = one.clone();
-        one.membership.table_mut().stored().attached.clear();
+        one.membership.table_mut().stored().sponsored.clear();
         if !announced {
             writer_state(&mut one, number).announce = None;
         }
-        writer_state(&mut one, number).home = home;
+        writer_state(&mut one, number).sponsor = sponsor;
         let writer = one.state.id(number);
         one.membership.told(&one.state, &writer, &one.vector());
-        let attached = one.membership.table().attached.iter();
-        attached.map(|it| it.writer).collect::<Vec<_>>()
+        let sponsored = one.membership.table().sponsored.iter();
+        sponsored.map(|it| it.writer).collect::<Vec<_>>()
     };
     let (here, there) = (admit(0, by(OWN, 1)), admit(0, by(other, 1)));
     assert_eq!(heard(guest, false, here), [guest]);
@@ -167,40 +173,40 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
 fn of_what_was_heard_the_most_is_kept() {
     let (mut one, other, guest) = member();
     let writer = one.state.id(guest);
-    one.membership.table_mut().stored().attached = vec![Attached {
+    one.membership.table_mut().stored().sponsored = vec![Sponsored {
         writer: guest,
         seen: vec![(OWN, 2)],
     }];
     one.membership
         .told(&one.state, &writer, &VersionVector::default());
-    assert_eq!(one.membership.table().attached[0].seen, [(OWN, 2)]);
+    assert_eq!(one.membership.table().sponsored[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
     one.membership.told(&one.state, &writer, &of_other);
     let mut both = vec![(OWN, 2), (other, one.state.clock_at(other))];
     both.sort_unstable();
-    assert_eq!(one.membership.table().attached[0].seen, both);
-    assert_eq!(one.membership.table().attached.len(), 1);
+    assert_eq!(one.membership.table().sponsored[0].seen, both);
+    assert_eq!(one.membership.table().sponsored.len(), 1);
 }
 
 #[test]
 fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
     let (one, other, guest) = member();
-    let attached = |number: u32, change: &dyn Fn(&mut WriterState)| {
+    let sponsored = |number: u32, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
-        writer_state(&mut one, guest).home = None;
-        writer_state(&mut one, number).home = admit(0, by(OWN, 1));
+        writer_state(&mut one, guest).sponsor = None;
+        writer_state(&mut one, number).sponsor = admit(0, by(OWN, 1));
         change(writer_state(&mut one, number));
-        let attached: Vec<WriterId> = one.members().sponsored().collect();
-        assert!(attached.is_empty() || attached == [one.state.id(number)]);
-        !attached.is_empty()
+        let sponsored: Vec<WriterId> = one.members().sponsored().collect();
+        assert!(sponsored.is_empty() || sponsored == [one.state.id(number)]);
+        !sponsored.is_empty()
     };
-    assert!(attached(guest, &|_| ()));
-    assert!(!attached(guest, &|writer_state| writer_state.leave = left(3)));
-    assert!(!attached(guest, &|writer_state| writer_state.fence =
+    assert!(sponsored(guest, &|_| ()));
+    assert!(!sponsored(guest, &|writer_state| writer_state.leave = left(3)));
+    assert!(!sponsored(guest, &|writer_state| writer_state.fence =
         dead(by(other, 3))));
-    assert!(!attached(guest, &|writer_state| writer_state.home =
+    assert!(!sponsored(guest, &|writer_state| writer_state.sponsor =
         admit(0, by(other, 3))));
-    assert!(!attached(other, &|_| ()), "members speak for themselves");
+    assert!(!sponsored(other, &|_| ()), "members speak for themselves");
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn a_guest_gets_on_with_what_members_made() {
     let writer = one.state.id(guest);
     let held = [OWN, other].map(|number| one.state.clock_at(number));
     let mut told = |seen: Vec<(u32, u64)>| {
-        one.membership.table_mut().stored().attached = Vec::from([Attached {
+        one.membership.table_mut().stored().sponsored = Vec::from([Sponsored {
             writer: guest,
             seen,
         }]);

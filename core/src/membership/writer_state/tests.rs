@@ -46,7 +46,7 @@ fn a_writer_state_has_all_that_it_took() {
     said.sort_unstable();
     assert_eq!(said, kinds);
     assert!(writer_state.records(3).all(|record| record.writer == 3));
-    // A move to another home is a second admission.
+    // A move to another sponsor is a second admission.
     let by = at(4, 30);
     assert!(writer_state.take(&Statement::Admit(Admit { turn: 3, by }), &ids));
     assert_eq!(
@@ -94,7 +94,7 @@ fn of_two_the_right_one_stands_in_any_order() {
     let order = |least: Admit, greatest: Admit| {
         let writer_state = both(&Statement::Admit(least), &Statement::Admit(greatest));
         assert_eq!(
-            (writer_state.intro, writer_state.home),
+            (writer_state.intro, writer_state.sponsor),
             (Some(least), Some(greatest))
         );
     };

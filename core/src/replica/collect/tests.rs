@@ -589,6 +589,6 @@ fn whoever_begins_again_keeps_no_keys_but_those_in_use() {
 }
 
 mod forgotten;
-mod homes;
 mod horizon;
 mod memory;
+mod sponsors;

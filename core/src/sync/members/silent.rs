@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
 impl SyncMachine {
-    /// Fences attached guests that were silent or made no progress for the guest timeout. A guest that has
+    /// Fences sponsored guests that were silent or made no progress for the guest timeout. A guest that has
     /// written nothing loses little by it.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
         let lease = Millis::from(self.config.guest_timeout_ms);

@@ -563,7 +563,7 @@ impl OpenSpace {
             own: it.writer == own,
             fate: closed.then(|| fate(&it)),
             owner: it.owner.map(OwnerKey),
-            home: it.home.map(|home| home.to_string()),
+            home: it.sponsor.map(|sponsor| sponsor.to_string()),
             heir: it.successor.map(|heir| heir.to_string()),
         });
         rows.collect()

@@ -14,7 +14,8 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     table.writer_states[gone as usize].announce = None;
     let writer_state = &mut table.writer_states[left as usize];
     writer_state.base = Some([(OWN, 2), (gone, 3)].into());
-    (writer_state.intro, writer_state.home) = (Some(admit(by(gone, 4))), Some(admit(by(OWN, 6))));
+    (writer_state.intro, writer_state.sponsor) =
+        (Some(admit(by(gone, 4))), Some(admit(by(OWN, 6))));
     writer_state.fence = Some(Fence {
         turn: 0,
         by: by(gone, 7),
@@ -27,8 +28,8 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     }));
     table.configuration.as_mut().unwrap().0 = by(gone, 8);
     table.gone = vec![([7; 32], 1, by(gone, 9)), ([8; 32], 1, by(left, 9))];
-    table.attached = [(gone, vec![]), (left, vec![(OWN, 2), (gone, 1)])]
-        .map(|(writer, seen)| crate::membership::table::Attached { writer, seen })
+    table.sponsored = [(gone, vec![]), (left, vec![(OWN, 2), (gone, 1)])]
+        .map(|(writer, seen)| crate::membership::table::Sponsored { writer, seen })
         .into();
     table.pending = Some((9, vec![5; 3]));
     table.settled = vec![5; 3];
@@ -53,15 +54,18 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     assert_eq!(writer_state.base.as_deref(), Some(&[(OWN, 2)][..]));
     let admits = (
         writer_state.intro.unwrap().by,
-        writer_state.home.unwrap().by,
+        writer_state.sponsor.unwrap().by,
     );
     assert_eq!(admits, (to, by(OWN, 6)));
     assert_eq!(writer_state.fence.unwrap().by, to);
     assert_eq!(writer_state.ack.as_ref().unwrap().seen, [(OWN, 1)]);
     assert_eq!(table.configuration.as_ref().unwrap().0, to);
     assert_eq!(table.gone, [([7; 32], 1, to), ([8; 32], 1, by(left, 9))]);
-    assert_eq!((table.attached.len(), table.attached[0].writer), (1, left));
-    assert_eq!(table.attached[0].seen, [(OWN, 2)]);
+    assert_eq!(
+        (table.sponsored.len(), table.sponsored[0].writer),
+        (1, left)
+    );
+    assert_eq!(table.sponsored[0].seen, [(OWN, 2)]);
     let cleared = |clocks: &[u64]| clocks[gone as usize] == 0 && clocks[left as usize] == 5;
     assert!(cleared(&table.settled) && cleared(&table.floor));
     assert!(cleared(&table.pending.as_ref().unwrap().1));
@@ -86,7 +90,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
         let mut one = one.clone();
         let (to, upto) = (by(OWN, 5), 3);
         one.membership.table_mut().stored().writer_states[at].retired = Some(Retired { to, upto });
-        one.membership.table_mut().stored().attached.clear();
+        one.membership.table_mut().stored().sponsored.clear();
         one
     };
     let forgets = |one: &mut Replica, kept: &dyn Fn(&mut Vec<u64>)| {
@@ -169,7 +173,7 @@ fn a_forgotten_successor_is_replaced_by_its_own_or_by_none() {
     for admitted_twice in [false, true] {
         let mut two = two.clone();
         let writer_state = &mut two.membership.table_mut().stored().writer_states[left as usize];
-        assert_eq!(writer_state.home.map(|it| it.by), Some(to));
+        assert_eq!(writer_state.sponsor.map(|it| it.by), Some(to));
         if admitted_twice {
             writer_state.intro = Some(Admit {
                 turn: 0,

@@ -6,21 +6,21 @@ use crate::error::Missing;
 use crate::error::{AdmissionError, Error, MergeError};
 
 /// Two members and a guest whom both took in as it greeted them. The one who made the reset, and
-/// acknowledged it, is the home; the guest has the state of the other one, and does not know of that.
+/// acknowledged it, is the sponsor; the guest has the state of the other one, and does not know of that.
 fn taken_in_twice() -> [Replica; 4] {
     let [mut one, mut two, mut tab] = space();
     one.add("n", 5).unwrap();
     talk(&mut one, &mut two, &mut tab);
     let first = one.writer() > two.writer();
-    let (home, other) = if first {
+    let (sponsor, other) = if first {
         (&mut one, &mut two)
     } else {
         (&mut two, &mut one)
     };
-    home.apply("n", Op::Reset).unwrap();
-    said(home);
+    sponsor.apply("n", Op::Reset).unwrap();
+    said(sponsor);
     let mut guest = Replica::new(crate::Space::default(), WriterId::from_bytes([77; 16]));
-    for member in [&mut *home, &mut *other] {
+    for member in [&mut *sponsor, &mut *other] {
         member
             .membership
             .admit_guest(&mut member.state, &guest.writer())
@@ -28,8 +28,8 @@ fn taken_in_twice() -> [Replica; 4] {
     }
     pass(other, &mut guest);
     assert_eq!(guest.value("n"), Some(5));
-    let (home, other) = if first { (one, two) } else { (two, one) };
-    [home, other, tab, guest]
+    let (sponsor, other) = if first { (one, two) } else { (two, one) };
+    [sponsor, other, tab, guest]
 }
 
 /// Two members tell each other what they acknowledge, and one of them what its tab has seen.
@@ -62,12 +62,12 @@ fn is_collected(replica: &Replica) -> bool {
 
 /// A record of a writer that had less than was acknowledged is not accepted.
 #[test]
-fn whoever_began_from_less_than_its_home_believes_is_refused() {
-    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
-    talk(&mut home, &mut other, &mut tab);
-    assert!(is_collected(&home));
+fn whoever_began_from_less_than_its_sponsor_believes_is_refused() {
+    let [mut sponsor, mut other, mut tab, mut guest] = taken_in_twice();
+    talk(&mut sponsor, &mut other, &mut tab);
+    assert!(is_collected(&sponsor));
     guest.apply("n", Op::Reset).unwrap();
-    for member in [&mut home, &mut other] {
+    for member in [&mut sponsor, &mut other] {
         let message = guest.delta(&member.vector());
         let merged = member.merge_with(&message, Some(guest.writer()), &mut |_| ());
         assert_eq!(merged, Err(AdmissionError::Behind.into()));
@@ -97,28 +97,28 @@ fn whoever_was_sent_all_but_an_acknowledgement_goes_on() {
 /// The replica that received a guest first waits for it, whatever others that admitted it later believe.
 #[test]
 fn whoever_heard_of_a_guest_first_waits_for_it() {
-    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
+    let [mut sponsor, mut other, mut tab, mut guest] = taken_in_twice();
     guest.apply("n", Op::Reset).unwrap();
     pass(&guest, &mut other);
-    talk(&mut home, &mut other, &mut tab);
+    talk(&mut sponsor, &mut other, &mut tab);
     let number = |replica: &Replica| replica.state.number_of(&guest.writer()).unwrap();
-    for member in [&home, &other] {
+    for member in [&sponsor, &other] {
         assert!(!is_collected(member), "the guest has not seen it");
         let writer_state = &member.membership.table().writer_states[number(member) as usize];
-        let home = writer_state.home.unwrap();
-        assert_eq!(member.state.id(home.by.writer), other.writer());
+        let sponsor = writer_state.sponsor.unwrap();
+        assert_eq!(member.state.id(sponsor.by.writer), other.writer());
     }
     pass(&other, &mut guest);
     pass(&guest, &mut other);
-    talk(&mut home, &mut other, &mut tab);
-    assert!(is_collected(&home) && is_collected(&other));
+    talk(&mut sponsor, &mut other, &mut tab);
+    assert!(is_collected(&sponsor) && is_collected(&other));
 }
 
 /// Only a guest itself states what it began from. No replica accepts its first records from another guest.
 /// Another guest does not accept them before a member has them.
 #[test]
 fn what_a_guest_made_first_is_taken_by_a_member_first() {
-    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
+    let [mut sponsor, mut other, mut tab, mut guest] = taken_in_twice();
     guest.add("n", 1).unwrap();
     pass(&other, &mut tab);
     let first = guest.delta(&other.vector());
@@ -139,12 +139,16 @@ fn what_a_guest_made_first_is_taken_by_a_member_first() {
     );
     pass(&guest, &mut other);
     pass(&other, &mut tab);
-    let before = home.state.held(&guest.writer());
-    let is_homes = home
+    let before = sponsor.state.held(&guest.writer());
+    let is_sponsors = sponsor
         .members()
         .sponsored()
         .any(|guest| guest == tab.writer());
-    let member = if is_homes { &mut home } else { &mut other };
+    let member = if is_sponsors {
+        &mut sponsor
+    } else {
+        &mut other
+    };
     pass(&tab, member);
     guest.add("n", 1).unwrap();
     pass(&guest, &mut tab);
