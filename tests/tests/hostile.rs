@@ -197,7 +197,7 @@ const HISTORIES: u64 = 12;
 
 /// The possible parts of a message in a space with members, as its debug text shows them.
 const PARTS: [&str; 20] = [
-    "Floor(",
+    "Horizon(",
     "Announce(",
     "Admit(",
     "Ack(",

@@ -221,7 +221,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
     assert!(!acked(&unsure, own));
     unsure = one.clone();
     unsure.membership.table_mut().stored().settled.clear();
-    unsure.membership.table_mut().stored().floor.clear();
+    unsure.membership.table_mut().stored().collected.clear();
     assert!(!acked(&unsure, own));
     let (era, next) = one.membership.next_number().unwrap();
     let ballot = (1, owner);

@@ -554,7 +554,7 @@ impl Membership {
             if self.is_passed_over_in(state, message) {
                 return Err(AdmissionError::Outdated.into()); // no member waited for it
             }
-            if self.is_counted() && !self.has_seen_floor(state, message, &held()) {
+            if self.is_counted() && !self.has_seen_horizon(state, message, &held()) {
                 return Err(AdmissionError::Outdated.into()); // it has records that were collected there
             }
         }
@@ -664,7 +664,7 @@ impl Membership {
                 .into());
             }
             let base = writer_state.base.as_deref().unwrap_or_default();
-            if !self.has_seen_floor(state, message, base) {
+            if !self.has_seen_horizon(state, message, base) {
                 return Err(AdmissionError::Outdated.into());
             }
         }
@@ -673,14 +673,14 @@ impl Membership {
 
     /// Whether a writer had seen the GC horizon of a message's sender at its first transaction. `base` has
     /// the clocks that the writer had seen.
-    pub(crate) fn has_seen_floor(
+    pub(crate) fn has_seen_horizon(
         &self,
         state: &State,
         message: &Message,
         base: &[(u32, u64)],
     ) -> bool {
         message.records().iter().all(|record| {
-            let Statement::Floor(clock) = record.statement else {
+            let Statement::Horizon(clock) = record.statement else {
                 return true;
             };
             let at = record.writer as usize;

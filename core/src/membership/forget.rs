@@ -86,7 +86,7 @@ impl Membership {
             sponsored.seen.retain(|entry| !is_gone(entry.0));
         }
         table.sponsored.retain(|it| !is_gone(it.writer));
-        table.floor.resize(state.ids().len(), 0);
+        table.collected.resize(state.ids().len(), 0);
         if let Some(prospect) = &mut table.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));
         }
@@ -98,9 +98,9 @@ impl Membership {
         let Some(table) = self.table.get_mut() else {
             return;
         };
-        table.floor[at] = 0;
-        let floor = &mut table.floor[to.writer as usize];
-        *floor = to.clock.max(*floor);
+        table.collected[at] = 0;
+        let collected = &mut table.collected[to.writer as usize];
+        *collected = to.clock.max(*collected);
         if let Some((_, held)) = &mut table.pending
             && let Some(clock) = held.get_mut(at)
         {

@@ -19,7 +19,7 @@ impl Membership {
             sponsored,
             stuck: _,
             settled,
-            floor,
+            collected,
             pending,
             prospect,
             established,
@@ -63,9 +63,9 @@ impl Membership {
             let held = it.held.as_deref().map(clocks);
             (ids(&it.members), clocks(&it.least), held, ids(&it.fences))
         });
-        let (settled, floor) = (clocks(settled), clocks(floor));
+        let (settled, collected) = (clocks(settled), clocks(collected));
         format!(
-            "{sponsored:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
+            "{sponsored:?} {settled} {collected} {pending:?} {prospect:?} {established} {early} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

@@ -16,7 +16,7 @@ impl Empty for WriterTable {
         sponsored: Vec::new(),
         stuck: 0,
         settled: Vec::new(),
-        floor: Vec::new(),
+        collected: Vec::new(),
         pending: None,
         prospect: None,
         established: false,

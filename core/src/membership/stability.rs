@@ -126,7 +126,7 @@ impl Membership {
             let number = state.number_of(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
                 let writer = writer as u32;
-                let statement = Statement::Floor(clock);
+                let statement = Statement::Horizon(clock);
                 message
                     .records
                     .update(|it| it.push(MembershipRecord { writer, statement }));
@@ -141,7 +141,7 @@ impl Membership {
     /// vector lacks something that was collected here, because then only the whole state is enough.
     pub(crate) fn lows(&self, state: &State, since: &VersionVector) -> Vec<u64> {
         let mut lows = state.clocks_in(since);
-        if !self.covers_floor(&lows) {
+        if !self.covers_collected(&lows) {
             lows.fill(0);
         }
         lows
@@ -431,23 +431,23 @@ impl Membership {
     }
 
     /// Takes over the GC horizon that the sender of a state had.
-    pub(crate) fn take_floor(
+    pub(crate) fn apply_horizon(
         &mut self,
         state: &mut State,
         message: &Message,
         forgotten: &Forgotten,
     ) {
         self.table
-            .update(|it| it.floor.resize(state.ids().len(), 0));
+            .update(|it| it.collected.resize(state.ids().len(), 0));
         for record in message.records() {
-            if let Statement::Floor(clock) = record.statement
+            if let Statement::Horizon(clock) = record.statement
                 && !forgotten.contains(&(record.writer as usize))
             {
                 let number =
                     self.number(state, message.delta.writers[record.writer as usize].writer);
                 self.table.update(|it| {
-                    let floor = &mut it.floor[number as usize];
-                    *floor = clock.max(*floor);
+                    let collected = &mut it.collected[number as usize];
+                    *collected = clock.max(*collected);
                 });
             }
         }
@@ -456,15 +456,15 @@ impl Membership {
     /// Notes that something was collected: it moves the GC horizon of each writer up to everything that was
     /// [stable](Self::is_stable) then. This may be more than [`settle`](Self::settle) has noted so far.
     pub(crate) fn note_collected(&mut self, state: &State, quorum: &Quorum) {
-        let mut floor = alloc::vec![0; state.ids().len()];
+        let mut collected = alloc::vec![0; state.ids().len()];
         for number in self.starts() {
             let acknowledged = match quorum.settled {
                 true => self.least_seen(quorum, number),
                 false => 0,
             };
-            floor[number as usize] = self.horizon(number).max(acknowledged);
+            collected[number as usize] = self.horizon(number).max(acknowledged);
         }
-        self.table.update(|it| it.floor = floor);
+        self.table.update(|it| it.collected = collected);
     }
 
     /// Everything that this replica has found to be stable. A member can send it to its guests. These cannot
@@ -512,14 +512,14 @@ impl Membership {
         let writer_state = &self.table.writer_states[OWN as usize];
         let base = writer_state.base.as_deref().filter(|base| !base.is_empty());
         let judged = writer_state.announce.is_some() || self.is_counted();
-        !judged && base.is_some_and(|base| !self.has_seen_floor(state, message, base))
+        !judged && base.is_some_and(|base| !self.has_seen_horizon(state, message, base))
     }
 
     /// Whether these clocks cover everything that was collected here.
-    pub(crate) fn covers_floor(&self, lows: &[u64]) -> bool {
-        let mut floor = self.table.floor.iter().zip(0u32..);
+    pub(crate) fn covers_collected(&self, lows: &[u64]) -> bool {
+        let mut collected = self.table.collected.iter().zip(0u32..);
         !GUESTS
-            || floor.all(|(&clock, writer)| {
+            || collected.all(|(&clock, writer)| {
                 self.covers(|number| lows[number as usize], Stamp { writer, clock })
             })
     }
@@ -529,7 +529,7 @@ impl Membership {
     #[cfg(feature = "members")]
     pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        of(&self.table.floor).max(of(&self.table.settled))
+        of(&self.table.collected).max(of(&self.table.settled))
     }
 }
 

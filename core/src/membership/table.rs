@@ -36,10 +36,11 @@ pub(crate) struct WriterTable {
     pub(crate) stuck: usize,
     /// Everything up to here, by local number, is stable.
     pub(crate) settled: Vec<u64>,
-    /// The stable clocks of members' writers at the last collection, by local number, here or before the
-    /// state came here. A replica that has not seen them cannot be sent the difference, but only the whole
-    /// state.
-    pub(crate) floor: Vec<u64>,
+    /// The clocks of members' writers at the last collection, by local number, here or before the state came
+    /// here. A replica that has not seen them cannot be sent the difference, but only the whole state. A
+    /// writer's [horizon](super::Membership::horizon) is the greater of this clock and the stable one:
+    /// replicas to which this one reported stable clocks may have collected up to them.
+    pub(crate) collected: Vec<u64>,
     /// The request for acknowledgements that is under way: the own clock of its transaction, and the clocks
     /// that this member had then.
     pub(crate) pending: Option<(u64, Vec<u64>)>,

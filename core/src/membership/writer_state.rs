@@ -148,7 +148,7 @@ impl WriterState {
                 false
             }
             // These records are about the space, not about a writer.
-            Statement::Configuration(..) | Statement::Gone(..) | Statement::Floor(_) => false,
+            Statement::Configuration(..) | Statement::Gone(..) | Statement::Horizon(_) => false,
         }
     }
 }

@@ -248,7 +248,7 @@ pub(crate) enum Statement {
     /// The flag says whether an admission of the writer is known.
     Base(Box<[(u32, u64)]>, bool),
     /// The sender may have collected records that this member's writer stamped up to this clock.
-    Floor(u64),
+    Horizon(u64),
 }
 
 impl MembershipRecord {
@@ -265,7 +265,7 @@ impl MembershipRecord {
             Statement::Leave(leave) => own(leave.clock),
             Statement::Configuration(clock, _)
             | Statement::Gone(clock, _)
-            | Statement::Floor(clock) => own(*clock),
+            | Statement::Horizon(clock) => own(*clock),
             Statement::Base(..) => own(1),
             Statement::Admit(admit) => admit.by,
             Statement::Fence(fence) => fence.by,
@@ -286,7 +286,7 @@ impl MembershipRecord {
 
     /// Whether it belongs to one replica, and not to the shared state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.statement, Statement::Base(..) | Statement::Floor(_))
+        matches!(self.statement, Statement::Base(..) | Statement::Horizon(_))
     }
 
     /// The place of the record's kind in a message.
@@ -301,7 +301,7 @@ impl MembershipRecord {
             Statement::Configuration(_, it) if it.limits.is_empty() => 6,
             Statement::Gone(..) => 7,
             Statement::Base(..) => 8,
-            Statement::Floor(_) => 9,
+            Statement::Horizon(_) => 9,
             Statement::Vote(_) => 10,
             Statement::Configuration(..) => 11,
         }
@@ -315,7 +315,7 @@ impl MembershipRecord {
             | Statement::Vote(_)
             | Statement::Configuration(..)
             | Statement::Gone(..)
-            | Statement::Floor(_) => {}
+            | Statement::Horizon(_) => {}
             Statement::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Statement::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {

@@ -16,7 +16,7 @@
 //!    3. [`State::normalize`] brings counters with more than rows into their normal form.
 //!    4. [`ForkLog::report_all`] keeps the evidence of forks.
 //!    5. [`Membership::advance`] moves the version vector.
-//!    6. [`Membership::take_floor`] takes over the GC horizon of a whole state, where it is the first one
+//!    6. [`Membership::apply_horizon`] takes over the GC horizon of a whole state, where it is the first one
 //!       here.
 //! 7. [`Membership::greet`] admits the newcomer, and notes what the sender has seen.
 //! 8. [`Membership::take_memory`] remembers which writers were forgotten elsewhere.
@@ -24,7 +24,7 @@
 //! [`Membership::check`]: crate::membership::Membership::check
 //! [`Membership::newcomer`]: crate::membership::Membership::newcomer
 //! [`Membership::advance`]: crate::membership::Membership::advance
-//! [`Membership::take_floor`]: crate::membership::Membership::take_floor
+//! [`Membership::apply_horizon`]: crate::membership::Membership::apply_horizon
 //! [`Membership::greet`]: crate::membership::Membership::greet
 //! [`Membership::take_memory`]: crate::membership::Membership::take_memory
 //! [`State::install`]: crate::state::State::install
@@ -212,7 +212,7 @@ impl Replica {
         self.membership.advance(&mut self.state, message, forgotten);
         if GUESTS && fresh && message.is_closed() {
             self.membership
-                .take_floor(&mut self.state, message, forgotten);
+                .apply_horizon(&mut self.state, message, forgotten);
             self.idempotency.note_unwatched(&self.membership);
             self.state.note_replaced();
         }

@@ -57,7 +57,7 @@ impl Replica {
             };
             match &record.statement {
                 Statement::Configuration(_, it) => self.take_configuration(by, it),
-                Statement::Floor(_) => {}
+                Statement::Horizon(_) => {}
                 Statement::Gone(_, it) => self.membership.take_gone(by, it.0, it.1),
                 _ if self.membership.take_record(&self.state, &record) => retired.push(by.writer),
                 _ => {}

@@ -99,7 +99,7 @@ fn put_record(out: &mut Vec<u8>, record: &MembershipRecord, writers: &[Entry]) {
             put_seen(out, seen);
             out.push(u8::from(*told));
         }
-        Statement::Floor(clock) => put_varint(out, *clock),
+        Statement::Horizon(clock) => put_varint(out, *clock),
         Statement::Leave(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.successor));
@@ -298,7 +298,7 @@ fn read_statement(
             },
         })),
         9 => match reader.varint() {
-            clock if clock > 0 && clock <= own.hi => Statement::Floor(clock),
+            clock if clock > 0 && clock <= own.hi => Statement::Horizon(clock),
             _ => return Err(reader.malformed(Rule::RecordKind)),
         },
         8 if own.lo == 0 && own.hi > 0 => {

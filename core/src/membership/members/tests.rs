@@ -76,11 +76,11 @@ fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
     writer_state(&mut one, other).ack = ack(&[(other, 9)]);
     writer_state(&mut one, guest).ack = None;
     let table = one.membership.table_mut().stored();
-    (table.floor, table.settled) = (vec![0; 3], vec![0; 3]);
+    (table.collected, table.settled) = (vec![0; 3], vec![0; 3]);
     assert_eq!(one.membership.horizons().collect::<Vec<_>>(), []);
     assert_eq!(one.membership.given_up(), [(OWN, 4)]);
     let mut given_up = one.clone();
-    given_up.membership.table_mut().stored().floor[other as usize] = 2;
+    given_up.membership.table_mut().stored().collected[other as usize] = 2;
     given_up.membership.table_mut().stored().settled = vec![3; 3];
     let mut horizons = vec![(OWN, 3), (other, 3)];
     assert_eq!(given_up.membership.horizons().collect::<Vec<_>>(), horizons);
@@ -362,7 +362,7 @@ fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
         let mut one = one.clone();
         writer_state(&mut one, OWN).ack = ack(&[(other, acked)]);
         let table = one.membership.table_mut().stored();
-        (table.floor, table.settled) = (vec![0; 3], vec![0; 3]);
+        (table.collected, table.settled) = (vec![0; 3], vec![0; 3]);
         one.membership.table_mut().stored().settled[other as usize] = settled;
         writer_state(&mut one, guest).fence = dead(by(other, 5));
         change(writer_state(&mut one, guest));

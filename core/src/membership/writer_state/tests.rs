@@ -15,7 +15,7 @@ fn a_writer_state_has_all_that_it_took() {
             Statement::Base(..)
                 | Statement::Configuration(..)
                 | Statement::Gone(..)
-                | Statement::Floor(_)
+                | Statement::Horizon(_)
         )
     };
     let mut kinds = Vec::new();

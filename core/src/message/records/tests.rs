@@ -93,7 +93,7 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
         ),
         (Statement::Gone(18, Box::new(([4; 32], 5))), at(3, 18)),
         (Statement::Base(vec![(1, 2), (2, 1)].into(), true), at(3, 1)),
-        (Statement::Floor(19), at(3, 19)),
+        (Statement::Horizon(19), at(3, 19)),
         (Statement::Vote(Box::new(vote(20))), at(3, 20)),
         (Statement::Configuration(21, Box::new(limited)), at(3, 21)),
     ]
@@ -102,7 +102,7 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
 #[test]
 fn each_record_has_a_stamp_and_a_place() {
     for ((statement, stamp), kind) in all().into_iter().zip(0u8..) {
-        let local = matches!(statement, Statement::Base(..) | Statement::Floor(_));
+        let local = matches!(statement, Statement::Base(..) | Statement::Horizon(_));
         let turn = if matches!(statement, Statement::Admit(_)) {
             2
         } else {

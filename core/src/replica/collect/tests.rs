@@ -486,26 +486,35 @@ fn a_new_replica_takes_over_what_was_collected() {
         one.state.has_collected(),
         "slots that come again must say that they begin a life"
     );
-    assert!(one.is_empty() && one.membership.table().floor.iter().any(|clock| *clock > 0));
+    assert!(
+        one.is_empty()
+            && one
+                .membership
+                .table()
+                .collected
+                .iter()
+                .any(|clock| *clock > 0)
+    );
     let all = one.delta(&VersionVector::default());
     let start = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
     let [mut merged, mut staged] = [start(1), start(2)];
     merged.merge(&all).unwrap();
     staged.merge_staged(&[], &all, None, &mut |_| ()).unwrap();
-    let floor = |replica: &Replica| {
-        let floor = replica
+    let collected = |replica: &Replica| {
+        let collected = replica
             .membership
             .table()
-            .floor
+            .collected
             .iter()
             .zip(replica.state.ids());
-        let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
-        floor.retain(|(_, clock)| *clock > 0);
-        floor.sort_unstable();
-        floor
+        let mut collected: Vec<(WriterId, u64)> =
+            collected.map(|(clock, it)| (*it, *clock)).collect();
+        collected.retain(|(_, clock)| *clock > 0);
+        collected.sort_unstable();
+        collected
     };
-    assert!(!floor(&merged).is_empty());
-    assert_eq!(floor(&staged), floor(&merged));
+    assert!(!collected(&merged).is_empty());
+    assert_eq!(collected(&staged), collected(&merged));
     // A replica that is behind that gets everything.
     let old = tab.vector().without(&[two.writer()]);
     assert!(

@@ -469,11 +469,11 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     }
     // From one who has not concluded yet that all have seen it.
     let mut whole = all[one].delta(&VersionVector::default());
-    let floor = |statement: &Statement| matches!(statement, Statement::Floor(_));
+    let horizon = |statement: &Statement| matches!(statement, Statement::Horizon(_));
     whole
         .records
         .stored()
-        .retain(|record| !floor(&record.statement));
+        .retain(|record| !horizon(&record.statement));
     fresh.merge(&whole).unwrap();
     for mut replica in [again, fresh] {
         assert_eq!(replica.keyed().makers(&once("a")).len(), 2);

@@ -177,7 +177,7 @@ fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
         generation: 1,
     };
     replica.membership.table_mut().stored().writer_states[2].announce = Some(Box::new(announce));
-    replica.membership.table_mut().stored().floor = vec![0, 0, 5];
+    replica.membership.table_mut().stored().collected = vec![0, 0, 5];
     assert!(replica.membership.horizons().next().is_some());
     assert_eq!(again(&replica, &[slot(0)], 4), None);
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));

@@ -138,8 +138,8 @@ fn nobody_but_a_member_says_what_members_say() {
     });
     let configuration = statement(|_| Statement::Configuration(1, Box::default()));
     let gone = statement(|_| Statement::Gone(1, Box::new(([1; 32], 1))));
-    let floor = statement(|_| Statement::Floor(1));
-    for said in [announce, ack, configuration, gone, floor] {
+    let horizon = statement(|_| Statement::Horizon(1));
+    for said in [announce, ack, configuration, gone, horizon] {
         assert_eq!(said, NOBODY);
     }
     let leaves = |successor: fn(u32) -> u32| {

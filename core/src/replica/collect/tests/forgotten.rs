@@ -33,7 +33,7 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
         .into();
     table.pending = Some((9, vec![5; 3]));
     table.settled = vec![5; 3];
-    table.floor = vec![5; 3];
+    table.collected = vec![5; 3];
     let key_id = one.key_id("k").unwrap();
     let mut cancelled = plain(left, 3, 1);
     watermark(&mut cancelled, 3, 1, by(gone, 6));
@@ -67,9 +67,9 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     );
     assert_eq!(table.sponsored[0].seen, [(OWN, 2)]);
     let cleared = |clocks: &[u64]| clocks[gone as usize] == 0 && clocks[left as usize] == 5;
-    assert!(cleared(&table.settled) && cleared(&table.floor));
+    assert!(cleared(&table.settled) && cleared(&table.collected));
     assert!(cleared(&table.pending.as_ref().unwrap().1));
-    assert_eq!(table.floor[OWN as usize], 50);
+    assert_eq!(table.collected[OWN as usize], 50);
     assert_eq!(one.state.free_numbers(), [gone]);
     assert_eq!(one.state.number_of(&two.writer()), None);
     assert_eq!(

@@ -175,8 +175,8 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
     let mut watched = |known: u64| {
         add(&mut one, &alloc::format!("{known}"), 1);
         let mut one = one.clone();
-        one.membership.table_mut().stored().floor = vec![0; one.state.ids().len()];
-        one.membership.table_mut().stored().floor[OWN as usize] = one.clock() - known;
+        one.membership.table_mut().stored().collected = vec![0; one.state.ids().len()];
+        one.membership.table_mut().stored().collected[OWN as usize] = one.clock() - known;
         one.idempotency.note_unwatched(&one.membership);
         one.idempotency.instances().values().last().unwrap().watched
     };

@@ -245,7 +245,7 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
             complete,
             ..told(
                 &[(0, 0, 10), (1, 0, 12), TWO],
-                &[(1, Statement::Floor(clock))],
+                &[(1, Statement::Horizon(clock))],
             )
         };
         replica
@@ -297,7 +297,7 @@ fn there_may_be_so_many_writers() {
 #[test]
 fn an_incarnation_must_have_seen_what_may_have_been_collected() {
     let mut replica = member();
-    replica.membership.table_mut().stored().floor = vec![0, 6];
+    replica.membership.table_mut().stored().collected = vec![0, 6];
     let unsure = || Err(AdmissionError::Unsure { writer: id(7) }.into());
     let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
     let named = [ONE, (7, 0, 3)];
@@ -400,18 +400,18 @@ fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
             .push(vouched);
         assert_eq!(judge(&replica, 2, &part), expected);
     }
-    let floor = |writer, clock| {
+    let horizon = |writer, clock| {
         let named = [(0, 0, 10), TWO, (8, 0, 3), (9, 1, 3)];
-        let message = whole(&named, &[(writer, Statement::Floor(clock))]);
+        let message = whole(&named, &[(writer, Statement::Horizon(clock))]);
         replica
             .membership
             .check_unsure(&replica.state, &message, &id(2))
     };
-    assert_eq!(floor(0, 4), Ok(()));
-    assert_eq!(floor(0, 5), Err(AdmissionError::Outdated.into()));
+    assert_eq!(horizon(0, 4), Ok(()));
+    assert_eq!(horizon(0, 5), Err(AdmissionError::Outdated.into()));
     // A writer that was forgotten here has been received as a whole. A new one has not.
-    assert_eq!(floor(8, 2), Ok(()));
-    assert_eq!(floor(9, 2), Err(AdmissionError::Outdated.into()));
+    assert_eq!(horizon(8, 2), Ok(()));
+    assert_eq!(horizon(9, 2), Err(AdmissionError::Outdated.into()));
     let other_records = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
     assert_eq!(
         replica
@@ -478,22 +478,25 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     assert_eq!(replica.membership.table().configuration, decided);
     assert_eq!(take(&mut replica, 1, gone(7, 4)), (vec![], false));
     assert_eq!(replica.membership.table().gone, [(owner(7), 4, by_one)]);
-    assert_eq!(take(&mut replica, 1, Statement::Floor(11)), (vec![], false));
-    assert_eq!(replica.membership.table().floor.iter().max(), None);
+    assert_eq!(
+        take(&mut replica, 1, Statement::Horizon(11)),
+        (vec![], false)
+    );
+    assert_eq!(replica.membership.table().collected.iter().max(), None);
     // A collection there counts as one here.
-    let floor = |clock| {
+    let horizon = |clock| {
         [
-            (0, Statement::Floor(2)),
-            (1, Statement::Floor(clock)),
-            (7, Statement::Floor(9)),
+            (0, Statement::Horizon(2)),
+            (1, Statement::Horizon(clock)),
+            (7, Statement::Horizon(9)),
         ]
     };
     for (clock, kept) in [(6, 6), (5, 6), (8, 8)] {
-        let message = told(&named, &floor(clock));
+        let message = told(&named, &horizon(clock));
         replica
             .membership
-            .take_floor(&mut replica.state, &message, &forgotten);
-        assert_eq!(replica.membership.table().floor, [2, kept, 0, 0]);
+            .apply_horizon(&mut replica.state, &message, &forgotten);
+        assert_eq!(replica.membership.table().collected, [2, kept, 0, 0]);
     }
     assert!(!replica.state.knows(&id(7)));
 }
@@ -535,7 +538,7 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     early.membership.table_mut().stored().writer_states[0] = WriterState::default();
     early.membership.table_mut().stored().writer_states[0].base = Some([(1, 4)].into());
     let hear = |replica: &Replica, complete, clock| {
-        let records = [(1, Statement::Floor(clock))];
+        let records = [(1, Statement::Horizon(clock))];
         let message = Message {
             complete,
             ..told(&[(0, 0, 10), (1, 0, 10), TWO], &records)
