@@ -7,9 +7,10 @@
 //! on to another replica.
 //!
 //! # What it guarantees
-//! - **A member vouches for a transaction only if it counts**, in the writer's own shards or in its successor's.
-//! - **A quorum read misses no quorum write.** A majority of members vouches for each of them. The argument, and
-//!   where it ends, are in `sync/levels.rs`, with the conversation that asks the members.
+//! - **A member vouches for a transaction only if it counts**, in the writer's own shards or in its
+//!   successor's.
+//! - **A quorum read misses no quorum write.** A majority of members vouches for each of them. The argument,
+//!   and where it ends, are in `sync/levels.rs`, with the conversation that asks the members.
 //! - **A replica that covers a token shows everything that its session has read and written.**
 //!
 //! # What it follows, and where it departs
@@ -208,8 +209,8 @@ impl<'a> Consistency<'a> {
     pub fn token(self, before: &Token) -> Result<Token, Error> {
         let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
         if vector.len() > TOKEN_WRITERS_MAX {
-            let settled = self.membership.settled(self.state);
-            let rest = vector.iter().filter(|it| settled.get(&it.0) < it.1);
+            let stable = self.membership.stable(self.state);
+            let rest = vector.iter().filter(|it| stable.get(&it.0) < it.1);
             vector = VersionVector::from_sorted(rest.collect());
         }
         Token::new(vector)

@@ -88,10 +88,10 @@ fn a_token_has_room_for_64_writers() {
     one.membership
         .table_mut()
         .stored()
-        .settled
+        .stable
         .resize(number + 1, 0);
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
-    one.membership.table_mut().stored().settled[number] = 1;
+    one.membership.table_mut().stored().stable[number] = 1;
     assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
     assert_eq!(token(&one, &before(63)).get(&id(64)), 0);
     assert_eq!(token(&one, &before(63)).len(), 64);
@@ -202,7 +202,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
     };
     one.membership.table_mut().stored().writer_states[number as usize].ack = Some(Box::new(ack));
     one.membership.table_mut().stored().writer_states[number as usize].base = None;
-    one.membership.table_mut().stored().settled = alloc::vec![100; one.state.ids().len()];
+    one.membership.table_mut().stored().stable = alloc::vec![100; one.state.ids().len()];
     let writer = one.writer();
     let acked = |one: &Replica, clock| {
         one.consistency()
@@ -220,7 +220,7 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         Some(Box::default());
     assert!(!acked(&unsure, own));
     unsure = one.clone();
-    unsure.membership.table_mut().stored().settled.clear();
+    unsure.membership.table_mut().stored().stable.clear();
     unsure.membership.table_mut().stored().collected.clear();
     assert!(!acked(&unsure, own));
     let (era, next) = one.membership.next_number().unwrap();

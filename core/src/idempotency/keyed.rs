@@ -258,7 +258,7 @@ impl IdempotencyLog {
     pub(crate) fn forget_keyed(&mut self, members: &mut Membership, gone: &[u32]) {
         let is_gone = |writer: u32| gone.binary_search(&writer).is_ok();
         if gone.iter().any(|it| self.of_writer.contains_key(it)) {
-            self.settle_keys_of(members, gone);
+            self.detach_keys_of(members, gone);
         }
         members.drop_gaps_of(is_gone);
         self.reborn.retain(|writer, _| !is_gone(*writer));
@@ -496,7 +496,7 @@ impl IdempotencyLog {
 
     /// Keeps the keyed operations of these writers, which ascend, under no writer. It looks at the whole log
     /// once, however many writers there are.
-    pub(crate) fn settle_keys_of(&mut self, members: &Membership, gone: &[u32]) {
+    pub(crate) fn detach_keys_of(&mut self, members: &Membership, gone: &[u32]) {
         #[cfg(test)]
         (self.looked_at += self.instances.len());
         let is_gone = |it: &(&u64, &Instance)| gone.binary_search(&it.1.writer).is_ok();

@@ -106,7 +106,7 @@ impl Membership {
         {
             *clock = 0;
         }
-        if let Some(clock) = table.settled.get_mut(at) {
+        if let Some(clock) = table.stable.get_mut(at) {
             *clock = 0;
         }
         if let Some(prospect) = &mut table.prospect {

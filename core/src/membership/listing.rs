@@ -294,7 +294,7 @@ impl<'a> Members<'a> {
     /// Everything that this replica has found to be stable. A member can send it to the writers that it
     /// sponsors. These cannot compute it, because they receive no acknowledgements of their own.
     pub fn stable(self) -> VersionVector {
-        self.membership.settled(self.state)
+        self.membership.stable(self.state)
     }
 }
 

@@ -18,7 +18,7 @@ impl Membership {
             gone: _,
             sponsored,
             stuck: _,
-            settled,
+            stable,
             collected,
             pending,
             prospect,
@@ -63,9 +63,9 @@ impl Membership {
             let held = it.held.as_deref().map(clocks);
             (ids(&it.members), clocks(&it.least), held, ids(&it.fences))
         });
-        let (settled, collected) = (clocks(settled), clocks(collected));
+        let (stable, collected) = (clocks(stable), clocks(collected));
         format!(
-            "{sponsored:?} {settled} {collected} {pending:?} {prospect:?} {established} {early} {proposal:?} \
+            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

@@ -186,7 +186,7 @@ impl Membership {
         let at = number as usize;
         let of = |clocks: &[u64]| clocks.get(at).copied().unwrap_or(0);
         match self.table.writer_states[at].announce {
-            Some(_) => of(&self.table.collected).max(of(&self.table.settled)),
+            Some(_) => of(&self.table.collected).max(of(&self.table.stable)),
             None => 0,
         }
     }

@@ -15,7 +15,7 @@ impl Empty for WriterTable {
         gone: Vec::new(),
         sponsored: Vec::new(),
         stuck: 0,
-        settled: Vec::new(),
+        stable: Vec::new(),
         collected: Vec::new(),
         pending: None,
         prospect: None,

@@ -14,7 +14,7 @@
 //! - All who count must have acknowledged each open fence of a member's start, and each start whose place is
 //!   not certain. Until then no other acknowledgement means anything ([`Quorum::firm`]).
 //! - An acknowledgement leaves out guests that its member knows to be fenced. So it waits until all know of
-//!   these fences, or of those that were open when it was made ([`Quorum::settled`], [`Prospect`]).
+//!   these fences, or of those that were open when it was made ([`Quorum::stable`], [`Prospect`]).
 //!
 //! # Collection
 //! **The rule.** A record may be dropped when everything that could still refer to it is stable, and the store
@@ -96,7 +96,7 @@ pub(crate) struct Quorum {
     pub(crate) firm: bool,
     /// Whether they acknowledged the fences of guests, too. An acknowledgement leaves out guests that its
     /// member knows to be dead, and other members may still accept messages of these guests.
-    pub(crate) settled: bool,
+    pub(crate) stable: bool,
 }
 
 /// The clocks that all counting incarnations have acknowledged, while not all of them had acknowledged the
@@ -167,7 +167,7 @@ impl Membership {
             members: members.collect(),
             own: self.seen(state),
             firm: false,
-            settled: false,
+            stable: false,
         };
         // A member without a living incarnation here may have seen and made anything.
         let speaks = |owner: &Owner| {
@@ -201,7 +201,7 @@ impl Membership {
             let buried = |fence| seen(fence) && self.is_successor_told(state, &quorum, number);
             writer_state.fence.is_none_or(buried)
         });
-        quorum.settled = quorum.firm && self.left_out(&quorum).next().is_none();
+        quorum.stable = quorum.firm && self.left_out(&quorum).next().is_none();
         quorum
     }
 
@@ -250,9 +250,9 @@ impl Membership {
     /// Whether all counting incarnations have seen a stamp. Then each unseen transaction was made by a writer
     /// that had seen it.
     pub(crate) fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
-        let settled = &self.table.settled;
-        let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
-        self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
+        let stable = &self.table.stable;
+        let stable = |writer: u32| stable.get(writer as usize).copied().unwrap_or(0);
+        self.covers(stable, stamp) || quorum.stable && self.acknowledged(quorum, stamp)
     }
 
     /// Begins a collection, which finds out anew whether anything waits to be stable.
@@ -347,10 +347,10 @@ impl Membership {
         self.is_member() && !self.is_awaited(&self.seen(state)) && self.is_awaited(&held())
     }
 
-    /// Raises the settled clocks in two steps. For members' writers it raises them to the clocks that all
+    /// Raises the stable clocks in two steps. For members' writers it raises them to the clocks that all
     /// have acknowledged. For the others it raises them to the clocks that this member had at an own
     /// acknowledgement that all have acknowledged.
-    pub(crate) fn settle(&mut self, state: &State, quorum: &Quorum) {
+    pub(crate) fn raise_stable(&mut self, state: &State, quorum: &Quorum) {
         if !quorum.firm {
             return;
         }
@@ -365,9 +365,9 @@ impl Membership {
             self.table.update(|it| it.prospect = Some(prospect));
             return;
         }
-        let settled = self.table.update(|it| core::mem::take(&mut it.settled));
-        let mut settled = settled.unwrap_or_default();
-        settled.resize(state.ids().len(), 0);
+        let stable = self.table.update(|it| core::mem::take(&mut it.stable));
+        let mut stable = stable.unwrap_or_default();
+        stable.resize(state.ids().len(), 0);
         // All acknowledge members' writers themselves, and only as far as they have the writers' keyed
         // operations.
         let mut held = prospect.held.unwrap_or_default();
@@ -377,19 +377,19 @@ impl Membership {
                 *held = 0;
             }
             if let Some(clock) = prospect.least.get(number) {
-                settled[number] = settled[number].max(*clock);
+                stable[number] = stable[number].max(*clock);
             }
         }
-        for (settled, clock) in settled.iter_mut().zip(held) {
-            *settled = clock.max(*settled);
+        for (stable, clock) in stable.iter_mut().zip(held) {
+            *stable = clock.max(*stable);
         }
-        self.table.update(|it| it.settled = settled);
+        self.table.update(|it| it.stable = stable);
         let starts: Vec<u32> = self.starts().collect();
         for number in starts {
             let number = number as usize;
             let writer_state = &self.table.writer_states[number];
             let clock = writer_state.announce.as_ref().map_or(0, |it| it.clock);
-            if writer_state.is_unsure() && self.table.settled[number] >= clock {
+            if writer_state.is_unsure() && self.table.stable[number] >= clock {
                 self.table.update(|it| {
                     it.writer_states[number].base = None;
                     it.vouched.retain(|it| it.1 != number as u32);
@@ -454,11 +454,11 @@ impl Membership {
     }
 
     /// Notes that something was collected: it moves the GC horizon of each writer up to everything that was
-    /// [stable](Self::is_stable) then. This may be more than [`settle`](Self::settle) has noted so far.
+    /// [stable](Self::is_stable) then. This may be more than [`raise_stable`](Self::raise_stable) has noted so far.
     pub(crate) fn note_collected(&mut self, state: &State, quorum: &Quorum) {
         let mut collected = alloc::vec![0; state.ids().len()];
         for number in self.starts() {
-            let acknowledged = match quorum.settled {
+            let acknowledged = match quorum.stable {
                 true => self.least_seen(quorum, number),
                 false => 0,
             };
@@ -469,9 +469,9 @@ impl Membership {
 
     /// Everything that this replica has found to be stable. A member can send it to its guests. These cannot
     /// compute it, because they receive no acknowledgements of their own.
-    pub(crate) fn settled(&self, state: &State) -> VersionVector {
+    pub(crate) fn stable(&self, state: &State) -> VersionVector {
         let clocks = |(writer, number): (WriterId, u32)| {
-            let clock = self.table.settled.get(number as usize).copied();
+            let clock = self.table.stable.get(number as usize).copied();
             clock
                 .filter(|clock| *clock > 0)
                 .map(|clock| (writer, clock))
@@ -482,10 +482,10 @@ impl Membership {
     /// Accepts a member's report of what is [stable](crate::Members::stable), if this replica has seen
     /// everything that the member had, which is `seen`. Otherwise this replica could still lack something
     /// that was made before it was stable.
-    pub(crate) fn take_settled(
+    pub(crate) fn accept_stable(
         &mut self,
         state: &State,
-        settled: &VersionVector,
+        stable: &VersionVector,
         seen: &VersionVector,
     ) {
         if seen
@@ -497,10 +497,10 @@ impl Membership {
         let Some(table) = self.table.get_mut() else {
             return;
         };
-        table.settled.resize(state.ids().len(), 0);
-        for (writer, clock) in settled.iter() {
+        table.stable.resize(state.ids().len(), 0);
+        for (writer, clock) in stable.iter() {
             if let Some(number) = state.number_of(&writer) {
-                let ours = &mut table.settled[number as usize];
+                let ours = &mut table.stable[number as usize];
                 *ours = clock.max(*ours);
             }
         }
@@ -529,7 +529,7 @@ impl Membership {
     #[cfg(feature = "members")]
     pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        of(&self.table.collected).max(of(&self.table.settled))
+        of(&self.table.collected).max(of(&self.table.stable))
     }
 }
 

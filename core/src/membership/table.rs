@@ -35,7 +35,7 @@ pub(crate) struct WriterTable {
     /// How many writers the last retirement skipped, because their totals did not fit.
     pub(crate) stuck: usize,
     /// Everything up to here, by local number, is stable.
-    pub(crate) settled: Vec<u64>,
+    pub(crate) stable: Vec<u64>,
     /// The clocks of members' writers at the last collection, by local number, here or before the state came
     /// here. A replica that has not seen them cannot be sent the difference, but only the whole state. A
     /// writer's [horizon](super::Membership::horizon) is the greater of this clock and the stable one:

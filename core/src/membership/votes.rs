@@ -79,8 +79,8 @@ impl Membership {
         };
         let heard = (0..state.ids().len() as u32).filter(|number| knows(*number));
         let needed = members - (members / 2 + 1) + 1;
-        let settled = self.table.settled.first().copied().unwrap_or(0);
-        settled >= announce.clock || members == 1 || heard.count() >= needed
+        let stable = self.table.stable.first().copied().unwrap_or(0);
+        stable >= announce.clock || members == 1 || heard.count() >= needed
     }
 
     /// Takes the next step towards a decided configuration: it decides, or votes, if there is anything to

@@ -62,7 +62,7 @@ impl QuotaMut<'_> {
             membership,
             ..
         } = &mut *self.replica;
-        quota.settle_pending(state, membership);
+        quota.drop_stable_pending(state, membership);
         let heirless = self
             .replica
             .state

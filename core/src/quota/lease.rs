@@ -90,15 +90,15 @@ impl<'a> QuotaRef<'a> {
     }
 
     /// Whether each change of a counter is stable.
-    fn is_settled(self, quorum: &Quorum, key_id: KeyId) -> bool {
-        let mut settled = true;
+    fn is_counter_stable(self, quorum: &Quorum, key_id: KeyId) -> bool {
+        let mut stable = true;
         for slot in self.state.slots(key_id) {
             let (writer, clock) = (slot.writer(), slot.row.clock);
-            settled &= self.membership.is_stable(quorum, Stamp { writer, clock });
-            let mut of_side = |stamp| settled &= self.membership.is_stable(quorum, stamp);
+            stable &= self.membership.is_stable(quorum, Stamp { writer, clock });
+            let mut of_side = |stamp| stable &= self.membership.is_stable(quorum, stamp);
             slot.side.stamps(&mut of_side);
         }
-        settled
+        stable
     }
 }
 
@@ -122,7 +122,7 @@ impl QuotaMut<'_> {
                 // The spends under an idempotency key can't be withdrawn any more.
                 let quorum = quorum
                     .get_or_insert_with(|| self.replica.membership.quorum(&self.replica.state));
-                if self.read().is_settled(quorum, key_id) {
+                if self.read().is_counter_stable(quorum, key_id) {
                     spent.push((account.key(), Op::Delete));
                 }
                 continue;

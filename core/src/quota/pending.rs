@@ -60,7 +60,7 @@ impl Quota {
     }
 
     /// Removes amounts that are no longer pending.
-    pub(super) fn settle_pending(&mut self, state: &State, membership: &Membership) {
+    pub(super) fn drop_stable_pending(&mut self, state: &State, membership: &Membership) {
         if self.pending.is_empty() {
             return;
         }

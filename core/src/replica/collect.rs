@@ -24,7 +24,7 @@ impl MembersMut<'_> {
             return false;
         }
         let quorum = replica.membership.quorum(&replica.state);
-        replica.membership.settle(&replica.state, &quorum);
+        replica.membership.raise_stable(&replica.state, &quorum);
         let kept = replica.state.lows(&kept.state);
         replica.membership.stop_waiting();
         let mut changed = replica.sweep_counters(&quorum, &kept);

@@ -190,9 +190,9 @@ impl MembersMut<'_> {
     /// Accepts from a member which transactions are [stable](crate::Members::stable), if this replica has
     /// seen all that the member had. `seen` says what the member had. Otherwise a transaction could be
     /// missing here that was made before these were stable.
-    pub fn accept_stable(&mut self, settled: &VersionVector, seen: &VersionVector) {
+    pub fn accept_stable(&mut self, stable: &VersionVector, seen: &VersionVector) {
         self.replica
             .membership
-            .take_settled(&self.replica.state, settled, seen)
+            .accept_stable(&self.replica.state, stable, seen)
     }
 }

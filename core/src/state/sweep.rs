@@ -23,7 +23,7 @@ pub(crate) fn sweep(
     loop {
         let sums = counter::sums(slots, ids);
         let successors = first_children(slots);
-        let is_settled = |slot: &Slot| {
+        let are_sides_stable = |slot: &Slot| {
             slot.side
                 .watermark
                 .is_none_or(|watermark| stable(watermark.by))
@@ -53,9 +53,9 @@ pub(crate) fn sweep(
                     is_known
                         && successors.contains(&moved.to)
                         && stable(moved.to)
-                        && is_settled(slot)
+                        && are_sides_stable(slot)
                 }
-                None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
+                None => !sums[at].is_alive() && stable(stamp) && are_sides_stable(slot),
             };
             if collected {
                 let child = slots.remove(at);
@@ -80,7 +80,7 @@ pub(crate) fn sweep(
         let has_children = successors
             .iter()
             .any(|successor| successor.writer == slot.writer());
-        changed |= settle_slot(slot, has_children, stable, waits);
+        changed |= sweep_slot(slot, has_children, stable, waits);
     }
     changed
 }
@@ -125,7 +125,7 @@ pub(crate) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i12
 
 /// Removes the parts of a slot that are stable and not needed: the begin of its lifetime, its assignment,
 /// cancelled expiries, and lifts. Withdrawals are joined into one.
-fn settle_slot(
+fn sweep_slot(
     slot: &mut Slot,
     has_children: bool,
     stable: &dyn Fn(Stamp) -> bool,

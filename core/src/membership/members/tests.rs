@@ -76,12 +76,12 @@ fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
     writer_state(&mut one, other).ack = ack(&[(other, 9)]);
     writer_state(&mut one, guest).ack = None;
     let table = one.membership.table_mut().stored();
-    (table.collected, table.settled) = (vec![0; 3], vec![0; 3]);
+    (table.collected, table.stable) = (vec![0; 3], vec![0; 3]);
     assert_eq!(one.membership.horizons().collect::<Vec<_>>(), []);
     assert_eq!(one.membership.given_up(), [(OWN, 4)]);
     let mut given_up = one.clone();
     given_up.membership.table_mut().stored().collected[other as usize] = 2;
-    given_up.membership.table_mut().stored().settled = vec![3; 3];
+    given_up.membership.table_mut().stored().stable = vec![3; 3];
     let mut horizons = vec![(OWN, 3), (other, 3)];
     assert_eq!(given_up.membership.horizons().collect::<Vec<_>>(), horizons);
     horizons.insert(0, (OWN, 4));
@@ -315,12 +315,12 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     };
     let [own, others] = [OWN, other].map(clock);
     // Whether all who count have acknowledged them is known from what is stable.
-    for (settled, known) in [
+    for (stable, known) in [
         ([own - 1, others - 1], [false, false, false]),
         ([own, others - 1], [true, false, false]),
         ([own, others], [true, true, false]),
     ] {
-        one.membership.table_mut().stored().settled = settled.to_vec();
+        one.membership.table_mut().stored().stable = stable.to_vec();
         assert_eq!(sure(&one), known);
     }
     writer_state(&mut one, other).base = Some([(OWN, 1)].into());
@@ -358,17 +358,17 @@ fn a_member_is_acknowledged_by_another_living_one() {
 #[test]
 fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
     let (one, other, guest) = member();
-    let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut WriterState)| {
+    let buried = |acked: u64, stable: u64, change: &dyn Fn(&mut WriterState)| {
         let mut one = one.clone();
         writer_state(&mut one, OWN).ack = ack(&[(other, acked)]);
         let table = one.membership.table_mut().stored();
-        (table.collected, table.settled) = (vec![0; 3], vec![0; 3]);
-        one.membership.table_mut().stored().settled[other as usize] = settled;
+        (table.collected, table.stable) = (vec![0; 3], vec![0; 3]);
+        one.membership.table_mut().stored().stable[other as usize] = stable;
         writer_state(&mut one, guest).fence = dead(by(other, 5));
         change(writer_state(&mut one, guest));
         one.membership.has_buried(guest)
     };
-    let plain = |acked, settled| buried(acked, settled, &|_| ());
+    let plain = |acked, stable| buried(acked, stable, &|_| ());
     assert!(plain(5, 0) && plain(0, 5));
     assert!(!plain(4, 4));
     assert!(!buried(5, 5, &|writer_state| writer_state.fence = None));

@@ -16,7 +16,7 @@ fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
     let (mut one, ..) = member();
     writer_state(&mut one, OWN).ack = ack(&[(OWN, 4)]);
     let table = one.membership.table_mut().stored();
-    (table.collected, table.settled) = (vec![0; 3], vec![0; 3]);
+    (table.collected, table.stable) = (vec![0; 3], vec![0; 3]);
     let may = |lonely, seen: u64| {
         one.membership
             .may_admit(&one.state, &id(50), lonely, &|_| seen)

@@ -29,7 +29,7 @@ fn a_stamp_is_stable_once_all_who_count_have_acknowledged_it() {
     assert!(!space.1.is_stable(&both, by(OWN, 1)));
     acknowledge(&mut space, other, 2, 1);
     let both = space.1.quorum(&space.0);
-    assert!(both.firm && both.settled);
+    assert!(both.firm && both.stable);
     assert!(space.1.is_stable(&both, by(OWN, 1)));
     assert!(!space.1.is_stable(&both, by(OWN, 2)), "it was made later");
 }

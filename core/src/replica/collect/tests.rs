@@ -531,15 +531,15 @@ fn number(replica: &Replica, of: &Replica) -> u32 {
 }
 
 /// All have acknowledged everything.
-fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
+fn all_stable(replica: &mut Replica) -> (Quorum, Vec<u64>) {
     let quorum = Quorum {
         members: vec![],
         own: vec![],
         firm: true,
-        settled: true,
+        stable: true,
     };
     let all = vec![u64::MAX; replica.state.ids().len()];
-    replica.membership.table_mut().stored().settled = all.clone();
+    replica.membership.table_mut().stored().stable = all.clone();
     (quorum, all)
 }
 
@@ -552,16 +552,16 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
         .as_ref()
         .unwrap()
         .clock;
-    for (settled, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
+    for (stable, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
         let mut one = one.clone();
-        let (quorum, _) = all_settled(&mut one);
+        let (quorum, _) = all_stable(&mut one);
         one.membership.table_mut().stored().pending = None;
-        one.membership.table_mut().stored().settled = vec![settled; 3];
+        one.membership.table_mut().stored().stable = vec![stable; 3];
         one.membership.table_mut().stored().writer_states[member as usize].base = Some([].into());
         one.membership.table_mut().stored().writer_states[guest as usize].base = Some([].into());
         one.membership.table_mut().stored().vouched =
             vec![(two.writer(), member), (two.writer(), guest)];
-        one.membership.settle(&one.state, &quorum);
+        one.membership.raise_stable(&one.state, &quorum);
         assert_eq!(
             one.membership.table().writer_states[member as usize]
                 .base
@@ -576,7 +576,7 @@ fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
         let kept = if certain { 1 } else { 2 };
         assert_eq!(one.membership.table().vouched.len(), kept);
         assert_eq!(one.membership.table().vouched[kept - 1].1, guest);
-        one.membership.table_mut().stored().settled = vec![0, 5, 0];
+        one.membership.table_mut().stored().stable = vec![0, 5, 0];
         assert_eq!(one.members().stable().len(), 1);
     }
 }

@@ -48,7 +48,7 @@ fn member(count: u8) -> Replica {
         replica.state.set_clock(number as u32, 10);
         replica.membership.table_mut().stored().writer_states[number].announce = announce(byte, 4);
     }
-    replica.membership.table_mut().stored().settled = vec![4; usize::from(count)];
+    replica.membership.table_mut().stored().stable = vec![4; usize::from(count)];
     let (era, number) = PRESENT;
     let members = owners(0..count);
     let present = Configuration {
@@ -297,7 +297,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         assert!(replica.membership.has_vote(&replica.state));
         // Its place is certain, because it was admitted before it announced itself. This is not enough.
         assert!(!replica.membership.table().writer_states[OWN as usize].is_unsure());
-        replica.membership.table_mut().stored().settled[OWN as usize] = 3;
+        replica.membership.table_mut().stored().stable[OWN as usize] = 3;
         for other in 1..usize::from(count) {
             replica.membership.table_mut().stored().writer_states[other].ack = ack(3);
         }
@@ -315,7 +315,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         assert!(!replica.membership.has_vote(&replica.state));
     }
     let mut new = member(3);
-    new.membership.table_mut().stored().settled.clear();
+    new.membership.table_mut().stored().stable.clear();
     vote(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.members_mut().vote(), own(&new)), (Ok(false), None));
 }

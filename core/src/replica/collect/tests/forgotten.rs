@@ -32,7 +32,7 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
         .map(|(writer, seen)| crate::membership::table::Sponsored { writer, seen })
         .into();
     table.pending = Some((9, vec![5; 3]));
-    table.settled = vec![5; 3];
+    table.stable = vec![5; 3];
     table.collected = vec![5; 3];
     let key_id = one.key_id("k").unwrap();
     let mut cancelled = plain(left, 3, 1);
@@ -67,7 +67,7 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     );
     assert_eq!(table.sponsored[0].seen, [(OWN, 2)]);
     let cleared = |clocks: &[u64]| clocks[gone as usize] == 0 && clocks[left as usize] == 5;
-    assert!(cleared(&table.settled) && cleared(&table.collected));
+    assert!(cleared(&table.stable) && cleared(&table.collected));
     assert!(cleared(&table.pending.as_ref().unwrap().1));
     assert_eq!(table.collected[OWN as usize], 50);
     assert_eq!(one.state.free_numbers(), [gone]);
@@ -94,7 +94,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
         one
     };
     let forgets = |one: &mut Replica, kept: &dyn Fn(&mut Vec<u64>)| {
-        let (quorum, mut all) = all_settled(one);
+        let (quorum, mut all) = all_stable(one);
         kept(&mut all);
         one.membership.table_mut().stored().waiting = false;
         let done = one.forget(&quorum, &all);

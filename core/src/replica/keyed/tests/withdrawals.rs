@@ -33,9 +33,9 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 }
 
 /// All have seen what a writer made up to this clock.
-fn settled(replica: &mut Replica, writer: u32, clock: u64) {
-    replica.membership.table_mut().stored().settled = vec![0; replica.state.ids().len()];
-    replica.membership.table_mut().stored().settled[writer as usize] = clock;
+fn stable(replica: &mut Replica, writer: u32, clock: u64) {
+    replica.membership.table_mut().stored().stable = vec![0; replica.state.ids().len()];
+    replica.membership.table_mut().stored().stable[writer as usize] = clock;
     assert_eq!(replica.membership.known_to_all(writer), clock);
 }
 
@@ -48,9 +48,9 @@ fn what_came_when_all_had_seen_it_is_not_withdrawn() {
         add(&mut two, "a", 5);
         let (writer, at) = dot(&two);
         let number = one.membership.number(&mut one.state, writer);
-        settled(&mut one, number, at - before);
+        stable(&mut one, number, at - before);
         pass(&two, &mut one);
-        settled(&mut one, number, at);
+        stable(&mut one, number, at);
         let made = withdrawn(&mut one);
         assert_eq!(made, Vec::from_iter(watched.then_some((writer, at))));
         assert_eq!(one.value("n"), Some(if watched { 5 } else { 10 }));
@@ -68,7 +68,7 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
         pass(&two, &mut one);
         let number = one.membership.number(&mut one.state, writer);
         one.idempotency.at_mut(1).unwrap().watched = false;
-        settled(&mut one, number, at - unseen);
+        stable(&mut one, number, at - unseen);
         assert_eq!(!withdrawn(&mut one).is_empty(), is_done);
     }
 }
