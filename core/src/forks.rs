@@ -523,7 +523,7 @@ fn hash_extra(base: u64, extra: &Extra) -> u64 {
         Some(Assignment::Set(value)) => (5, value),
     };
     let expiry = extra.expiry.map_or([0; 2], |it| [it.clock, it.until]);
-    [extra.born, extra.added, extra.high as u64, value as u64]
+    [extra.began, extra.added, extra.high as u64, value as u64]
         .into_iter()
         .chain(expiry)
         .fold(base ^ kind, fold)

@@ -2,9 +2,9 @@
 //!
 //! # What it adds
 //! A client that got no answer repeats its request under the same *idempotency key* ([`Once`](crate::Once): a
-//! digest of the key, and one of the request). A member remembers the keys of the transactions that it made or
-//! merged. A keyed transaction is an ordinary one, and its key travels in the same message. So a member that has
-//! a transaction has its key, unless the transaction came through a guest (a *key gap*).
+//! digest of the key, and one of the request). A member remembers the keys of the transactions that it made
+//! or merged. A keyed transaction is an ordinary one, and its key travels in the same message. So a member
+//! that has a transaction has its key, unless the transaction came through a guest (a *key gap*).
 //!
 //! If two members accept one request before they hear of each other, both transactions count for a while.
 //! Then one of the two is withdrawn.
@@ -41,10 +41,11 @@
 //! **The rule.** Let several transactions with one [`Once`](crate::Once) be known. The one that counts is the
 //! least by writer id and clock. For every other one, the replica writes a
 //! [`Withdrawal`](crate::state::slot::Withdrawal) for each counter that it added to. The record goes into the
-//! slot of *that transaction's writer*. It has the transaction's clock, the amount that it added there, and the
-//! clock of the add before it. There, and nowhere else, a duplicate add is withdrawn.
+//! slot of *that transaction's writer*. It has the transaction's clock, the amount that it added there, and
+//! the clock of the add before it. There, and nowhere else, a duplicate add is withdrawn.
 //!
-//! Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one counts anyway.
+//! Its cancels stay, because a cancel that is made twice is one, and of two equal assignments one counts
+//! anyway.
 //!
 //! **When.** An insertion into the log that meets another transaction of the same request marks the key as
 //! due. [`SyncMachine`](crate::SyncMachine) calls `IdempotencyLog::withdraw` after each merge. A member's
@@ -52,7 +53,7 @@
 //!
 //! **Why that is exact.**
 //! 1. *The amount is the right one.* A member works it out when it makes the transaction (`keyed_add`). It is
-//!    the difference of the slot's total before and after, within one life. It travels with the key.
+//!    the difference of the slot's total before and after, within one lifetime. It travels with the key.
 //! 2. *All replicas choose the same one.* Writer ids and clocks never change, so the least is the least
 //!    everywhere. There is one exception. A forgotten writer's transaction counts for certain if no
 //!    duplicate and no key gap was known when it was forgotten (`Instance::sole`). All who count had
@@ -64,9 +65,9 @@
 //!    watermark before it leaves both alone. So the order in which they arrive does not matter.
 //! 5. *Whether the counter exists is right, too.* The clock of the add before says whether an add of the slot
 //!    survives (`Slot::last_add`).
-//! 6. *The right life is meant.* If the slot began a new life after the transaction, the withdrawal is void.
-//!    The begin of a life may have been collected. Then the log knows it (`reborn`, `Instance::watched`), or
-//!    withdraws nothing.
+//! 6. *The right lifetime is meant.* If the slot began a new lifetime after the transaction, the withdrawal
+//!    is void. The begin of a lifetime may have been collected. Then the log knows it (`new_lifetimes`,
+//!    `Instance::watched`), or withdraws nothing.
 //! 7. *No retirement hides the slot.* A slot that was retired is not touched, since its amount lies in the
 //!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
 //!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges.
@@ -79,7 +80,7 @@
 //! - `core/src/replica/keyed/tests.rs`: `of_two_that_were_taken_apart_one_counts`,
 //!   `of_a_transaction_its_surviving_adds_are_withdrawn`,
 //!   `a_cancel_covers_what_is_withdrawn_and_what_was_not_seen_stays`.
-//! - `core/src/replica/keyed/tests/withdrawals.rs`: lives that are forgotten, stores, and certain ones.
+//! - `core/src/replica/keyed/tests/withdrawals.rs`: lifetimes that are forgotten, stores, and certain ones.
 //! - `tests/src/retirement/configs.rs`, `keyed`: every order of events with keyed operations.
 //! - `tests/tests/mesh.rs`, `members_take_keyed_operations_and_each_counts_once`: members that are cut off.
 //! - `tests/tests/retries`: real processes, over kills and cuts.
@@ -142,7 +143,7 @@ const _: () = {
     // Withdrawals, and forgetting.
     let _: fn(&mut Log, &mut State, &mut Membership, Withdrawn<'_>) -> Result<bool, Error> =
         Log::withdraw;
-    let _: fn(&mut Log, &[Slot], &[Slot]) = Log::note_reborn;
+    let _: fn(&mut Log, &[Slot], &[Slot]) = Log::note_new_lifetimes;
     let _: fn(&mut Log, &Membership) = Log::note_unwatched;
     let _: fn(&mut Log, &State) = Log::note_withdrawn;
     let _: fn(&mut Log, &State) = Log::drop_due;

@@ -1,8 +1,8 @@
 //! Messages: a delta interval, with what members say of its writers and the keys of its transactions.
 //!
 //! # What it adds
-//! A push of one add, the answer to a pull and a whole state are this one type: [`Message`]. It adds membership
-//! records and keyed operations to the [delta](crate::state::delta) of the state.
+//! A push of one add, the answer to a pull and a whole state are this one type: [`Message`]. It adds
+//! membership records and keyed operations to the [delta](crate::state::delta) of the state.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | [`journal`] | for a store only: own transactions that are unconfirmed |
 //!
 //! # What it guarantees
-//! - **One interval for all.** Records and keys are stamped like shards. So they are part of the interval by the
-//!   same rule, and arrive in causal order with the shards.
+//! - **One interval for all.** Records and keys are stamped like shards. So they are part of the interval by
+//!   the same rule, and arrive in causal order with the shards.
 //! - **A message names what it builds on.** A receiver applies it as one, and only if it covers that.
 //! - **One order.** Writers, keys, records and keyed operations ascend, so a message has one encoding.
 //!
@@ -83,7 +83,7 @@ pub(crate) struct KeyedOp {
 pub(crate) struct KeyedAdd {
     pub(crate) key: Box<str>,
     pub(crate) amount: i128,
-    /// The clock of the writer's add before it in the same life, 0 if it was the first.
+    /// The clock of the writer's add before it in the same lifetime, 0 if it was the first.
     pub(crate) before: u64,
 }
 

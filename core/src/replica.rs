@@ -23,8 +23,8 @@
 //! # What it guarantees
 //! - **All or nothing.** An operation or a message that is refused has changed nothing.
 //! - **A reader sees whole transactions.** Their effects become visible at once.
-//! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the replica. The
-//!   quota is the exception: two of its points get the replica, because they make transactions.
+//! - **Each part is changed by its own methods.** A part gets the state as an argument, and never the
+//!   replica. The quota is the exception: two of its points get the replica, because they make transactions.
 //!
 //! # What it follows
 //! The order of layers is its own. Algorithms have their sources in the layers, and at the head of the file
@@ -213,7 +213,7 @@ impl Replica {
         }
         Quota::check_at(&self.state, key_id)?;
         let clock = self.membership.next_clock(&self.state)?;
-        // A journal is kept wherever anything was ever collected, so a plain row never begins a life anew.
+        // A journal is kept wherever anything was ever collected, so a plain row never begins a lifetime anew.
         if self.membership.keeps_journal() || !self.state.add_first(key_id, clock, by)? {
             return self.apply_at(key_id, Op::Add(by)).map(|_| ());
         }

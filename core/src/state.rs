@@ -19,8 +19,8 @@
 //! Two more hold because the layers above keep the [order of a join](join): the low clocks checked, all
 //! chunks installed, then normalized, and then the clocks moved.
 //! - **A replica always shows a causal cut.** A [delta interval](delta::Delta) is `(low, high, records)`:
-//!   everything stamped in `high` and not in `low`. A replica joins it only where `low` is covered,
-//!   and its version vector then covers `high`. The [admission rules](crate::membership::admission) check that.
+//!   everything stamped in `high` and not in `low`. A replica joins it only where `low` is covered, and its
+//!   version vector then covers `high`. The [admission rules](crate::membership::admission) check that.
 //! - **No transaction is seen in part.** All of its records have one clock, and the chunks of a long transfer
 //!   are joined together.
 //!
@@ -39,7 +39,7 @@
 //! | hour | files | question that they answer |
 //! |---|---|---|
 //! | 1 | [`vector`], [`operation`] to `Draft`, [`delta`], [`page`] to the end of `Column` | what can a user do, what travels, and where does a shard lie? |
-//! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lives and expiries mean, what is a counter's value, and what does an operation do? |
+//! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lifetimes and expiries mean, what is a counter's value, and what does an operation do? |
 //! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
 //! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
@@ -120,7 +120,7 @@ pub(crate) struct State<I = NoIndex> {
     assigned: GuestPart<Vec<u64>>,
     /// The epoch in which a whole state last replaced everything in this one.
     began: u64,
-    /// Whether this replica ever collected anything. Then a new own slot has to say that it begins a life,
+    /// Whether this replica ever collected anything. Then a new own slot has to say that it begins a lifetime,
     /// because another replica may still have an earlier one.
     collected: bool,
     /// How often scans of the state in parts became void, modulo 2^64.

@@ -116,7 +116,7 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
         name: name.into(),
         limit,
         period_ms,
-        born: 0,
+        since: 0,
     }
 }
 

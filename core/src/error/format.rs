@@ -24,8 +24,8 @@ pub enum Rule {
     SideParts,
     /// The rare part of a shard goes with its row, and says more than the row.
     Extra,
-    /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
-    Life,
+    /// A lifetime's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
+    Lifetime,
     /// Membership records ascend by kind and writer.
     RecordsAscend,
     /// Membership records are of a known kind.
@@ -58,7 +58,7 @@ pub enum Rule {
     OpenBudget,
     /// Limits of a configuration ascend by name, and are in range.
     Limits,
-    /// A period's name has its end, what it was born with, and a key.
+    /// A period's name has its end, when its limit began, and a key.
     Period,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Rule {
             Rule::SidesAscend => "what is beside shards ascends by key and writer",
             Rule::SideParts => "what is beside a shard has known parts, and at least one",
             Rule::Extra => "the rare part of a shard goes with its row and says more than it",
-            Rule::Life => "a life's clocks are in order",
+            Rule::Lifetime => "a life's clocks are in order",
             Rule::RecordsAscend => "what is said of writers ascends by kind and writer",
             Rule::RecordKind => "what is said of writers is of a known kind",
             Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",

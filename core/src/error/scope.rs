@@ -49,8 +49,8 @@ pub enum ScopeError {
     },
     /// The role of the caller does not allow this.
     BeyondRole,
-    /// The counter has expired, or an expiry of an earlier life is left. A caller has to cancel that before
-    /// it adds anything, and its role does not allow that.
+    /// The counter has expired, or an expiry of an earlier lifetime is left. A caller has to cancel that
+    /// before it adds anything, and its role does not allow that.
     Expired,
     /// The room for writers that peers with limited rights share is used up.
     ShareFull {

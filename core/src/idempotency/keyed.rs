@@ -261,7 +261,7 @@ impl IdempotencyLog {
             self.detach_keys_of(members, gone);
         }
         members.drop_gaps_of(is_gone);
-        self.reborn.retain(|writer, _| !is_gone(*writer));
+        self.new_lifetimes.retain(|writer, _| !is_gone(*writer));
         if let Some((_, asked)) = &mut self.asked {
             asked.retain(|it| !is_gone(it.0));
         }
@@ -273,7 +273,7 @@ impl IdempotencyLog {
         self.renumber(&writers, UNSURE);
         self.due.clear();
         members.drop_gaps();
-        self.reborn.clear();
+        self.new_lifetimes.clear();
         self.asked = None;
     }
 
@@ -361,7 +361,7 @@ impl IdempotencyLog {
             of_writer: _,
             due: _,
             told: _,
-            reborn,
+            new_lifetimes,
             asked,
             withdrawn: _,
             #[cfg(test)]
@@ -385,9 +385,9 @@ impl IdempotencyLog {
                 asked.collect::<alloc::collections::BTreeMap<_, _>>(),
             )
         });
-        let reborn: alloc::collections::BTreeMap<_, u64> =
-            reborn.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {lacking:?} {reborn:?} {asked:?}")
+        let new_lifetimes: alloc::collections::BTreeMap<_, u64> =
+            new_lifetimes.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {lacking:?} {new_lifetimes:?} {asked:?}")
     }
 
     /// Number of keyed operations in the log.
@@ -441,7 +441,7 @@ impl IdempotencyLog {
         let before = state.slots(draft.key_id);
         let before = counter::find(&before, OWN).ok().map(|at| &before[at]);
         // Otherwise the transaction began a lifetime.
-        let before = before.filter(|before| before.born() == own.born());
+        let before = before.filter(|before| before.began() == own.began());
         Some(KeyedAdd {
             key: state.keys().get(draft.key_id)?.into(),
             amount: own.total() - before.map_or(0, |before| before.total()),

@@ -54,7 +54,7 @@ pub(crate) struct IdempotencyLog {
     pub(super) told: BTreeSet<u64>,
     /// For each writer: the clock from which on its slots have their present lifetimes. Earlier begins and
     /// ends of lifetimes are forgotten.
-    pub(super) reborn: BTreeMap<u32, u64>,
+    pub(super) new_lifetimes: BTreeMap<u32, u64>,
     /// The own transaction that asks for more keys of writers that are over, and the clocks up to which these
     /// writers' keys were known then.
     pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
@@ -213,8 +213,8 @@ impl IdempotencyLog {
         &mut self.instances
     }
 
-    pub(crate) fn reborn(&mut self) -> &mut BTreeMap<u32, u64> {
-        &mut self.reborn
+    pub(crate) fn new_lifetimes(&mut self) -> &mut BTreeMap<u32, u64> {
+        &mut self.new_lifetimes
     }
 
     pub(crate) fn asked_mut(&mut self) -> &mut Option<(u64, Vec<(u32, u64)>)> {

@@ -17,18 +17,18 @@ use alloc::vec::Vec;
 
 impl IdempotencyLog {
     /// Records what was collected of one counter: where slots began another lifetime, and where they ended.
-    pub(crate) fn note_reborn(&mut self, before: &[Slot], slots: &[Slot]) {
+    pub(crate) fn note_new_lifetimes(&mut self, before: &[Slot], slots: &[Slot]) {
         for old in before {
             let writer = old.writer();
             let new = counter::find(slots, writer).ok().map(|at| &slots[at]);
             let upto = match new {
-                Some(new) if new.born() < old.born() => old.born(),
+                Some(new) if new.began() < old.began() => old.began(),
                 Some(_) => continue,
                 None => old.row.clock + 1,
             };
             if self.of_writer.contains_key(&writer) {
-                let reborn = self.reborn.entry(writer).or_default();
-                *reborn = upto.max(*reborn);
+                let new_lifetimes = self.new_lifetimes.entry(writer).or_default();
+                *new_lifetimes = upto.max(*new_lifetimes);
             }
         }
     }
@@ -67,8 +67,9 @@ impl IdempotencyLog {
             for place in self.duplicates(state, &key) {
                 let instance = self.at(place);
                 let (writer, at) = (instance.writer, instance.clock);
-                let reborn = self.reborn.get(&writer).copied().unwrap_or(0);
-                let sure = instance.watched && at >= reborn || at > members.known_to_all(writer);
+                let new_lifetimes = self.new_lifetimes.get(&writer).copied().unwrap_or(0);
+                let sure =
+                    instance.watched && at >= new_lifetimes || at > members.known_to_all(writer);
                 let adds = decode_adds(&instance.adds);
                 self.mark_withdrawn(place);
                 for add in adds {

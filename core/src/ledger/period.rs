@@ -24,21 +24,21 @@ pub(crate) struct PeriodId<'a> {
     /// When it ends, in milliseconds since 1970.
     pub(crate) end: u64,
     /// The number of the configuration in which its limit began.
-    pub(crate) born: u64,
+    pub(crate) since: u64,
     pub(crate) key: &'a str,
 }
 
 impl PeriodId<'_> {
     pub(crate) fn parse(name: &str) -> Option<PeriodId<'_>> {
         let (end, rest) = number(name)?;
-        let (born, key) = number(rest)?;
+        let (since, key) = number(rest)?;
         check_period_key(key).ok()?;
-        Some(PeriodId { end, born, key })
+        Some(PeriodId { end, since, key })
     }
 
     pub(crate) fn name(&self) -> String {
-        let PeriodId { end, born, key } = self;
-        format!("{end:016x}{born:016x}{key}")
+        let PeriodId { end, since, key } = self;
+        format!("{end:016x}{since:016x}{key}")
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         for key in ["login", "ü:\0w", "r", long.as_str()] {
             let period = PeriodId {
                 end: u64::MAX,
-                born: 7,
+                since: 7,
                 key,
             };
             let name = period.name();
@@ -190,7 +190,7 @@ mod tests {
         let name = |key| {
             PeriodId {
                 end: 9,
-                born: 1,
+                since: 1,
                 key,
             }
             .name()

@@ -27,7 +27,7 @@ pub struct Member {
     pub own: bool,
 }
 
-/// The state of a writer's life.
+/// The fate of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It may still write.
@@ -53,7 +53,7 @@ pub struct Listed {
     pub sponsor: Option<WriterId>,
     /// The successor of a writer that is over.
     pub successor: Option<WriterId>,
-    /// The state of its life.
+    /// Its fate.
     pub fate: Fate,
 }
 

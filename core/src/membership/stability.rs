@@ -26,7 +26,7 @@
 //! | a slot of a retired writer, folded into the successor's | its retirement, its own records, and the successor's lift; in the order of the retirements, children first |
 //! | an expiry that was taken away | its own transaction, and the lift if there is one |
 //! | an assignment under a watermark | the watermark's transaction |
-//! | the clock at which a life began | that clock, once no assignment is left |
+//! | the clock at which a lifetime began | that clock, once no assignment is left |
 //! | single withdrawals of a slot, joined into one | all of them |
 //! | a lift with nothing left to lift | the lift |
 //! | a retired writer, with its clocks | its retirement, once it has no slot, succeeds no other writer, and holds no account of a budget |
@@ -48,7 +48,7 @@
 //!    [admission](super::admission) refuses it (`behind`). If the writer of `t` is fenced, `t` counts only as
 //!    far as the successor took it over.
 //! 2. *So `t` does not need the record.* If `s` cancelled a slot, the slot's owner has seen that. Its next add
-//!    begins a new life. A later cancel by anybody finds the slot dead and leaves it alone.
+//!    begins a new lifetime. A later cancel by anybody finds the slot dead and leaves it alone.
 //! 3. *A late copy of the record does no harm.* Its clock is covered and it is absent, so the
 //!    [join](crate::state::join) takes it for collected and does not install it.
 //! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon
@@ -57,9 +57,9 @@
 //!    for merge it, too. So `SyncMachine::tend` pushes what is to be pushed before it collects: whoever can
 //!    merge a later push has the own transactions that were collected.
 //!
-//! Collection also forgets where a slot's lives began and ended. So it notes that for the log of keys
-//! (`note_reborn`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn from
-//! the right life, or not at all.
+//! Collection also forgets where a slot's lifetimes began and ended. So it notes that for the log of keys
+//! (`note_new_lifetimes`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn
+//! from the right lifetime, or not at all.
 //!
 //! **The tests.**
 //! - `core/src/replica/collect/tests.rs`: the rows of the table, before and after they are stable. Writers

@@ -84,7 +84,7 @@ pub struct Limit {
     /// How long a period is, in milliseconds. Periods are counted since 1970.
     pub period_ms: u64,
     /// The number of the configuration that set the limit or changed its period. A proposed limit has 0.
-    pub born: u64,
+    pub since: u64,
 }
 
 impl Limit {

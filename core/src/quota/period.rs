@@ -76,7 +76,7 @@ impl Period {
 /// configuration does not have the limit.
 fn share(configuration: &Configuration, owner: &Owner, limit: &Limit) -> u64 {
     let same = |it: &&Limit| {
-        it.name == limit.name && (it.born, it.period_ms) == (limit.born, limit.period_ms)
+        it.name == limit.name && (it.since, it.period_ms) == (limit.since, limit.period_ms)
     };
     let (Ok(rank), Some(limit)) = (
         configuration.members.binary_search(owner),
@@ -125,7 +125,7 @@ fn limits_to_propose(membership: &Membership, limits: &[Limit]) -> Result<Vec<Li
     for limit in &mut limits {
         limit.check()?;
         let same = |it: &&Limit| (&it.name, it.period_ms) == (&limit.name, limit.period_ms);
-        limit.born = present.iter().find(same).map_or(number, |it| it.born);
+        limit.since = present.iter().find(same).map_or(number, |it| it.since);
     }
     Ok(limits)
 }
@@ -150,8 +150,8 @@ impl<'a> QuotaRef<'a> {
         })?;
         let begins = self.state.time() - self.state.time() % limit.period_ms;
         let ends = begins.saturating_add(limit.period_ms);
-        let (end, born) = (ends, limit.born);
-        let period = PeriodId { end, born, key }.name();
+        let (end, since) = (ends, limit.since);
+        let period = PeriodId { end, since, key }.name();
         Ok(Period {
             begins,
             ends,
@@ -171,7 +171,7 @@ impl<'a> QuotaRef<'a> {
             .membership
             .configuration()
             .and_then(|it| it.limit_of(period.key));
-        let Some(limit) = limit.filter(|it| it.born == period.born) else {
+        let Some(limit) = limit.filter(|it| it.since == period.since) else {
             return 0;
         };
         let begins = period.end.saturating_sub(limit.period_ms);
@@ -224,7 +224,7 @@ impl<'a> QuotaRef<'a> {
             .find(is_known)
             .map_or(0, |it| it.number);
         // No member has the limit from before it was set.
-        let from = limit.born.max(known);
+        let from = limit.since.max(known);
         if decided.first().is_none_or(|it| it.number > from) {
             return 0;
         }
@@ -261,7 +261,7 @@ impl<'a> QuotaRef<'a> {
             let present = self.membership.configuration()?;
             let limit = present
                 .limit_of(it.key)
-                .filter(|limit| limit.born == it.born)?;
+                .filter(|limit| limit.since == it.since)?;
             let brought = self.state.value(&share_key(owner, name)).is_some();
             (!brought).then(|| i128::from(share(present, owner, limit)))
         };
@@ -341,7 +341,7 @@ impl<'a> QuotaRef<'a> {
 
 impl QuotaMut<'_> {
     /// Proposes the limits of the next configuration, as [`propose`](crate::MembersMut::propose)
-    /// proposes its members. The value of `born` is ignored.
+    /// proposes its members. The value of `since` is ignored.
     ///
     /// # Errors
     /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::LimitsFull`], and the errors
@@ -381,7 +381,8 @@ impl QuotaMut<'_> {
     /// needed, because one under an idempotency key may be withdrawn.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub fn bring_in_for(
         &mut self,
         key: &str,
@@ -446,7 +447,8 @@ impl QuotaMut<'_> {
     /// Records when all members had received the present configuration, if it has limits and they have.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn note_known(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
         if !self.replica.membership.is_established()
             || !self.read().awaits_known()
@@ -507,8 +509,8 @@ impl QuotaTransaction<'_, '_> {
     /// # Errors
     /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::NoLimit`] if no limit covers
     /// the key, [`QuotaError::LimitReached`] if less is left here, [`QuotaError::AmountRange`],
-    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For a key, the errors of [`QuotaRef::period`]. After an error,
-    /// the transaction is as it was before and may go on.
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For a key, the errors of
+    /// [`QuotaRef::period`]. After an error, the transaction is as it was before and may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
         self.transaction.room_for(1)?;
         if !self.transaction.replica().members().is_member() {

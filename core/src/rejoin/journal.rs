@@ -192,12 +192,12 @@ impl Rejoin {
                 if has_later || fold.is_some_and(|fold| fold.clock > it.clock) {
                     continue;
                 }
-                // The clock at which a life began is dropped when all have seen it, so this may be a later
-                // life.
-                if collected && slot.born() == 0 && slot.row.clock > it.clock {
+                // The clock at which a lifetime began is dropped when all have seen it, so this may be a later
+                // lifetime.
+                if collected && slot.began() == 0 && slot.row.clock > it.clock {
                     continue;
                 }
-                if it.clock >= slot.born() && it.clock > slot.watermark_clock() {
+                if it.clock >= slot.began() && it.clock > slot.watermark_clock() {
                     slot.side.watermark = Some(Watermark {
                         clock: it.clock,
                         total: it.total,

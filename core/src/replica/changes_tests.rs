@@ -146,15 +146,15 @@ fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
         all[0].apply("stays", op).expect("apply");
     }
     let moment = all[0].moment();
-    let born = |all: &[Replica; 3]| {
+    let began = |all: &[Replica; 3]| {
         let slots = all[0]
             .state
             .slots(all[0].key_id("stays").expect("it exists"));
-        slots[0].born()
+        slots[0].began()
     };
-    assert!(born(&all) > 0);
+    assert!(began(&all) > 0);
     settle(&mut all);
-    assert_eq!(born(&all), 0, "when its life began is forgotten");
+    assert_eq!(began(&all), 0, "when its lifetime began is forgotten");
     assert_eq!(changed(&all[0], moment, 0), Some(["stays"].into()));
     all[0].add("goes", 1).expect("add");
     let moment = all[0].moment();

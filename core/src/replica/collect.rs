@@ -56,7 +56,7 @@ impl Replica {
                 if sweep(&mut slots, self.state.ids(), &stable, &mut waits) {
                     changed = true;
                     self.idempotency
-                        .note_reborn(&before.unwrap_or_default(), &slots);
+                        .note_new_lifetimes(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
                     self.state
                         .note_dropped(u64::from(MEMBERS && slots.is_empty()));

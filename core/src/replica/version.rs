@@ -120,7 +120,7 @@ mod tests {
     fn slot(writer: u32) -> Slot {
         let row = Row { clock: 4, total: 5 };
         let extra = Extra {
-            born: 2,
+            began: 2,
             added: 3,
             assignment: Some(Assignment::Set(1)),
             expiry: Some(Expiry { clock: 3, until: 9 }),
@@ -173,7 +173,7 @@ mod tests {
         |slot| slot.row.total += 1,
         |slot| slot.side.extra = None,
         |slot| slot.side.extra.as_mut().unwrap().high = 1,
-        |slot| slot.side.extra.as_mut().unwrap().born = 1,
+        |slot| slot.side.extra.as_mut().unwrap().began = 1,
         |slot| slot.side.extra.as_mut().unwrap().added = 1,
         |slot| slot.side.extra.as_mut().unwrap().assignment = None,
         |slot| slot.side.extra.as_mut().unwrap().assignment = Some(Assignment::Reset),

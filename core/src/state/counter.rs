@@ -8,9 +8,9 @@
 //!   alive it notes a [`Watermark`]: up to which clock it saw the slot, and the total there. A view is
 //!   a causal cut, so everything below that clock was seen, and no tags for single adds are needed.
 //!   The longer one of two watermarks stands for both.
-//! - **A slot has lives.** When its owner writes and nothing in the slot survives, the slot starts again from
-//!   zero at a new `born`. Watermarks below `born` are void. So a deleted key can be used again at once, and
-//!   watermarks do not pile up.
+//! - **A slot has lifetimes.** When its owner writes and nothing in the slot survives, the slot starts again
+//!   from zero at a new `began`. Watermarks below `began` are void. So a deleted key can be used again at
+//!   once, and watermarks do not pile up.
 //! - **Concurrent assignments.** If several sets and resets survive, one counts: a set before a reset,
 //!   then the greater clock, then the greater writer id ([`RankedAssignment`]). This order never changes.
 //! - **A retired writer is a child** of its successor's slot. Its amount was added to the successor's total. A
@@ -141,7 +141,7 @@ fn parent(slots: &[Slot], slot: &Slot) -> Option<usize> {
 /// Returns the sum that a child adds to its parent. The child was retired at `clock`, the parent's clock.
 /// Returns `None` if the child is void.
 fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
-    let live = clock >= parent.born() && clock > parent.watermark_clock();
+    let live = clock >= parent.began() && clock > parent.watermark_clock();
     live.then(|| Sum {
         amount: sum.amount - moved,
         until: sum.until.filter(|_| clock > parent.lift_clock()),
@@ -159,7 +159,7 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
         .filter(|_| watermark == 0)
         .map(|assignment| RankedAssignment {
             set: matches!(assignment, Assignment::Set(_)),
-            clock: extra.born,
+            clock: extra.began,
             writer: ids[slot.writer() as usize],
             value: assignment.value(),
         });
@@ -193,7 +193,7 @@ pub(crate) struct Act<'a> {
     pub(crate) clock: u64,
     pub(crate) ids: &'a [WriterId],
     /// Whether this replica may have dropped a slot of this writer that another replica still stores. If so,
-    /// a new slot has to say that it begins a life.
+    /// a new slot has to say that it begins a lifetime.
     pub(crate) reuses: bool,
 }
 
@@ -205,7 +205,7 @@ impl Act<'_> {
         }
     }
 
-    /// Begins a new, empty life of the own slot, and returns the slot.
+    /// Begins a new, empty lifetime of the own slot, and returns the slot.
     fn begin<'s>(&self, slots: &'s mut Vec<Slot>) -> &'s mut Slot {
         let found = find(slots, OWN);
         let again = found.is_ok() || self.reuses;
@@ -218,7 +218,7 @@ impl Act<'_> {
         let slot = &mut slots[at];
         slot.side = Side::new(OWN);
         let extra = Extra {
-            born: if again { self.clock } else { 0 },
+            began: if again { self.clock } else { 0 },
             ..Extra::default()
         };
         slot.set_shard(self.clock, 0, extra);
@@ -240,7 +240,7 @@ impl Act<'_> {
         let goes_on = sum.exists() || exists && sum.until.is_some();
         if !goes_on {
             if !exists {
-                // A new life of the counter does not inherit the expiries of earlier lives.
+                // A new lifetime of the counter does not inherit the expiries of earlier lifetimes.
                 self.lift(slots, &sums);
             }
             let slot = self.begin(slots);
@@ -337,12 +337,12 @@ impl Act<'_> {
     ) {
         if own_alive || assignment.is_some() {
             let slot = self.begin(slots);
-            let born = self.clock;
+            let began = self.clock;
             slot.set_shard(
                 self.clock,
                 0,
                 Extra {
-                    born,
+                    began,
                     assignment,
                     ..Extra::default()
                 },
@@ -390,7 +390,7 @@ impl Act<'_> {
 }
 
 /// Drops records that can mean nothing any more, whatever arrives later. These are void children, watermarks
-/// of earlier lives, cancelled folds and withdrawals, and lifts that lift nothing.
+/// of earlier lifetimes, cancelled folds and withdrawals, and lifts that lift nothing.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
     if GUESTS {
@@ -399,16 +399,16 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         children = slots.iter().filter_map(to).collect();
     }
     for slot in slots {
-        let (born, watermark) = (slot.born(), slot.watermark_clock());
+        let (began, watermark) = (slot.began(), slot.watermark_clock());
         let expiry = slot.extra().expiry;
         let side = &mut slot.side;
         if watermark == 0 {
             side.watermark = None;
         }
         side.fold.update(|it| {
-            it.take_if(|fold| fold.clock < born || fold.clock <= watermark);
+            it.take_if(|fold| fold.clock < began || fold.clock <= watermark);
         });
-        let is_valid = |it: &Withdrawal| it.clock >= born && it.clock > watermark;
+        let is_valid = |it: &Withdrawal| it.clock >= began && it.clock > watermark;
         side.withdrawals.update(|it| it.retain(is_valid));
         let writer = side.writer;
         let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
@@ -423,8 +423,8 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     }
 }
 
-/// Drops each child that has no parent. Drops also each child whose parent began a new life or was cancelled
-/// since the retirement.
+/// Drops each child that has no parent. Drops also each child whose parent began a new lifetime or was
+/// cancelled since the retirement.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
         let void = |slot: &Slot| match (&*slot.side.moved, parent(slots, slot)) {
@@ -432,7 +432,7 @@ fn drop_void(slots: &mut Vec<Slot>) {
             (Some(_), None) => true,
             (Some(moved), Some(up)) => {
                 let clock = moved.to.clock;
-                clock < slots[up].born() || clock <= slots[up].watermark_clock()
+                clock < slots[up].began() || clock <= slots[up].watermark_clock()
             }
         };
         let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();

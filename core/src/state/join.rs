@@ -411,8 +411,8 @@ impl<I: KeyIndex> State<I> {
         let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].late_to;
         if let Some(mut watermark) = side.watermark.filter(|watermark| fresh(watermark.by)) {
-            // A watermark of an earlier life was dropped when the new life arrived.
-            let late = late(watermark.by) && watermark.clock >= slot.born();
+            // A watermark of an earlier lifetime was dropped when the new lifetime arrived.
+            let late = late(watermark.by) && watermark.clock >= slot.began();
             watermark.by = here(watermark.by);
             let longer = |old: &super::slot::Watermark| {
                 (watermark.clock, rank(watermark.by), watermark.total)

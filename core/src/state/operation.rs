@@ -162,7 +162,7 @@ impl<I: KeyIndex> State<I> {
 
     /// Adds to a counter of which the own writer has no slot yet. Returns false, with nothing changed, if a
     /// slot of the counter has more than a row. Nothing may ever have been collected here, because then a new
-    /// row has to say that it begins a life.
+    /// row has to say that it begins a lifetime.
     ///
     /// # Errors
     /// [`WriteError::Overflow`] if the own writer has a row, to which [`add_again`](State::add_again) added
@@ -199,8 +199,8 @@ impl<I: KeyIndex> State<I> {
 impl<I: KeyIndex> State<I> {
     /// Withdraws one add of a writer from a counter. Returns false, with nothing changed, if this was done
     /// before, if the add is cancelled or part of another writer's total by now, or if the slot is in a later
-    /// life. Once the begin of a life is collected, `sure` says that the caller knows it is the same
-    /// life.
+    /// lifetime. Once the begin of a lifetime is collected, `sure` says that the caller knows it is the same
+    /// lifetime.
     pub(crate) fn withdraw(
         &mut self,
         key_id: KeyId,
@@ -215,9 +215,9 @@ impl<I: KeyIndex> State<I> {
         };
         let slot = &mut slots[found];
         // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
-        let unsure = slot.born() == 0 && !sure;
+        let unsure = slot.began() == 0 && !sure;
         let void =
-            at < slot.born() || at <= slot.watermark_clock() || slot.row.clock < at || unsure;
+            at < slot.began() || at <= slot.watermark_clock() || slot.row.clock < at || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
         let done = withdrawals.any(|it| match it.several {
             true => at <= it.clock,

@@ -5,7 +5,7 @@
 //! (Bagwell 2001). A dense column of 64 shards costs 16.75 bytes a shard, and joining
 //! two columns of the same shape is one linear pass.
 //!
-//! Everything else that a slot may have is rare, and lies beside the columns: lives, watermarks, retired
+//! Everything else that a slot may have is rare, and lies beside the columns: lifetimes, watermarks, retired
 //! writers. So plain shards stay this small.
 
 use crate::layers::MEMBERS;
@@ -33,8 +33,8 @@ pub struct Shard {
     pub total: i128,
 }
 
-/// A slot's clock, and the lower half of its total with cancelled adds included. The order is the merge's order: by clock first. A forked writer's rows of one
-/// clock are ordered by total.
+/// A slot's clock, and the lower half of its total with cancelled adds included. The order is the merge's
+/// order: by clock first. A forked writer's rows of one clock are ordered by total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
     pub(crate) clock: u64,

@@ -5,7 +5,7 @@
 //!
 //! | record | written by | says |
 //! |---|---|---|
-//! | [`Extra`] | the slot's owner | when this life of the slot began, its last add, its assignment, its expiry, the upper half of a wide total |
+//! | [`Extra`] | the slot's owner | when this lifetime of the slot began, its last add, its assignment, its expiry, the upper half of a wide total |
 //! | [`Watermark`] | any writer | everything in the slot up to this clock is cancelled |
 //! | [`Lift`] | any writer | expiries of the slot up to this clock are taken away |
 //! | [`Moved`] | a successor | the slot's writer was retired, and this amount moved to the successor's slot |
@@ -91,15 +91,15 @@ pub(crate) struct Expiry {
 pub(crate) struct Extra {
     /// The upper half of the total. The row has the lower half, signed.
     pub(crate) high: i64,
-    /// The clock at which this life of the slot began, 0 for a first life. Everything before it was
-    /// cancelled. Watermarks below it belong to an earlier life.
-    pub(crate) born: u64,
-    /// The clock of the owner's last add in this life, 0 for none.
+    /// The clock at which this lifetime of the slot began, 0 for a first lifetime. Everything before it was
+    /// cancelled. Watermarks below it belong to an earlier lifetime.
+    pub(crate) began: u64,
+    /// The clock of the owner's last add in this lifetime, 0 for none.
     pub(crate) added: u64,
-    /// The assignment. The owner made it at `born`.
+    /// The assignment. The owner made it at `began`.
     pub(crate) assignment: Option<Assignment>,
     pub(crate) expiry: Option<Expiry>,
-    /// Whether another writer's amount was moved here in this life.
+    /// Whether another writer's amount was moved here in this lifetime.
     pub(crate) absorbed: bool,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Withdrawal {
     pub(crate) clock: u64,
     /// The amount that the transaction added. The sum, if the record stands for several.
     pub(crate) amount: i128,
-    /// The clock of the owner's add before it in this life, 0 if it was the first.
+    /// The clock of the owner's add before it in this lifetime, 0 if it was the first.
     pub(crate) before: u64,
     /// Whether it stands for several withdrawals.
     pub(crate) several: bool,
@@ -340,7 +340,7 @@ impl Slot {
         }
     }
 
-    /// The sum of the owner's adds since this life began and of the amounts that were moved here.
+    /// The sum of the owner's adds since this lifetime began and of the amounts that were moved here.
     pub(crate) fn total(&self) -> i128 {
         let high = self.side.extra.as_ref().map_or(0, |extra| extra.high);
         (i128::from(high) << 64) + i128::from(self.row.total)
@@ -363,7 +363,7 @@ impl Slot {
             signed((total >> 64) as i64),
             total as u64,
             signed(extra.high),
-            extra.born,
+            extra.began,
             extra.added,
             kind,
             value,
@@ -374,34 +374,34 @@ impl Slot {
         ]
     }
 
-    pub(crate) fn born(&self) -> u64 {
-        self.side.extra.as_ref().map_or(0, |extra| extra.born)
+    pub(crate) fn began(&self) -> u64 {
+        self.side.extra.as_ref().map_or(0, |extra| extra.began)
     }
 
-    /// The watermark, if it belongs to this life.
+    /// The watermark, if it belongs to this lifetime.
     pub(crate) fn valid_watermark(&self) -> Option<&Watermark> {
-        let born = self.born();
+        let began = self.began();
         self.side
             .watermark
             .as_ref()
-            .filter(|watermark| watermark.clock >= born)
+            .filter(|watermark| watermark.clock >= began)
     }
 
-    /// The clock up to which this life is cancelled, 0 if it is not.
+    /// The clock up to which this lifetime is cancelled, 0 if it is not.
     pub(crate) fn watermark_clock(&self) -> u64 {
         self.valid_watermark()
             .map_or(0, |watermark| watermark.clock)
     }
 
-    /// The sum of the withdrawals of this life that no watermark covers.
+    /// The sum of the withdrawals of this lifetime that no watermark covers.
     pub(crate) fn withdrawn(&self) -> i128 {
         let watermark = self.watermark_clock();
         let withdrawals = self.side.withdrawals.iter();
-        let valid = withdrawals.filter(|it| it.clock >= self.born() && it.clock > watermark);
+        let valid = withdrawals.filter(|it| it.clock >= self.began() && it.clock > watermark);
         valid.map(|it| it.amount).sum()
     }
 
-    /// The clock of the owner's last add in this life that was not withdrawn, 0 for none.
+    /// The clock of the owner's last add in this lifetime that was not withdrawn, 0 for none.
     pub(crate) fn last_add(&self) -> u64 {
         let mut last = self.extra().added;
         for withdrawal in self.side.withdrawals.iter().rev() {

@@ -155,9 +155,9 @@ fn sweep_slot(
             false => *waits = true,
         }
     }
-    if extra.born > 0 && extra.assignment.is_none() {
-        match stable(own(extra.born)) {
-            true => extra.born = 0,
+    if extra.began > 0 && extra.assignment.is_none() {
+        match stable(own(extra.began)) {
+            true => extra.began = 0,
             false => *waits = true,
         }
     }

@@ -337,8 +337,8 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     let held = replica.state.slot_of(key, writer);
     // The part of the message's lifetime that was cancelled before the lifetime went on.
     let cancelled = held.as_ref().and_then(|held| held.side.watermark.as_ref());
-    let cancelled =
-        cancelled.filter(|watermark| watermark.clock >= told.born() && watermark.clock < row.clock);
+    let cancelled = cancelled
+        .filter(|watermark| watermark.clock >= told.began() && watermark.clock < row.clock);
     let left = told.total() - cancelled.map_or(0, |watermark| watermark.total);
     let is_as_wide = |held: &Slot| held.extra().absorbed || is_wide(&held.total());
     let watermark = watermark.filter(|_| !held.as_ref().is_some_and(is_as_wide));
@@ -354,7 +354,7 @@ fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bo
     let held = replica.state.slot_of(key, writer);
     let held = held.map_or(Extra::default(), |held| held.extra());
     let assignment = extra.assignment.is_none()
-        || extra.assignment == held.assignment && extra.born == held.born;
+        || extra.assignment == held.assignment && extra.began == held.began;
     let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;
     side.watermark.is_none() && side.lift.is_none() && assignment && expiry
 }

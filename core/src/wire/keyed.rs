@@ -116,7 +116,7 @@ fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>
         let (amount, before) = (reader.wide(), reader.varint());
         // A withdrawal encodes how far that is before the transaction.
         if by.is_some_and(|by| before >= by.clock) {
-            return Err(reader.malformed(Rule::Life));
+            return Err(reader.malformed(Rule::Lifetime));
         }
         adds.push(KeyedAdd {
             key,

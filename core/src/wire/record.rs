@@ -158,7 +158,7 @@ fn put_limits(out: &mut Vec<u8>, limits: &[Limit]) {
     put_varint(out, limits.len() as u64);
     for it in limits {
         put_bytes(out, it.name.as_bytes());
-        for number in [it.limit, it.period_ms, it.born] {
+        for number in [it.limit, it.period_ms, it.since] {
             put_varint(out, number);
         }
     }
@@ -379,7 +379,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Result<Vec<Limit>, Fail> {
             name: name.into(),
             limit: reader.varint(),
             period_ms: reader.varint(),
-            born: reader.varint(),
+            since: reader.varint(),
         };
         let ascends = limits.last().is_none_or(|last| last.name < limit.name);
         if !ascends || !limit.is_sound() {

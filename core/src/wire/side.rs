@@ -22,7 +22,7 @@ const MOVED: u64 = 8;
 const FOLD: u64 = 16;
 const WITHDRAWALS: u64 = 32;
 
-const BORN: u64 = 1;
+const BEGAN: u64 = 1;
 const ADDED: u64 = 2;
 const HIGH: u64 = 4;
 const BASE_RESET: u64 = 8;
@@ -94,7 +94,7 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
 }
 
 fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
-    let parts = bit(extra.born != 0, BORN)
+    let parts = bit(extra.began != 0, BEGAN)
         | bit(extra.added != clock, ADDED)
         | bit(extra.high != 0, HIGH)
         | bit(extra.assignment == Some(Assignment::Reset), BASE_RESET)
@@ -105,8 +105,8 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
         | bit(extra.expiry.is_some(), EXPIRY)
         | bit(extra.absorbed, ABSORBED);
     put_varint(out, parts);
-    if extra.born != 0 {
-        put_varint(out, clock - extra.born);
+    if extra.began != 0 {
+        put_varint(out, clock - extra.began);
     }
     if extra.added != clock {
         put_varint(
@@ -294,7 +294,7 @@ pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Stamp {
 fn read_before(reader: &mut Reader<'_>, clock: u64) -> u64 {
     let before = clock.saturating_sub(reader.varint());
     if before == 0 {
-        reader.malformed(Rule::Life);
+        reader.malformed(Rule::Lifetime);
     }
     before
 }
@@ -310,8 +310,8 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         absorbed: parts & ABSORBED != 0,
         ..Extra::default()
     };
-    if parts & BORN != 0 {
-        extra.born = read_before(reader, clock);
+    if parts & BEGAN != 0 {
+        extra.began = read_before(reader, clock);
     }
     if parts & ADDED != 0 {
         let before = reader.varint();
@@ -320,7 +320,7 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
             before => clock.saturating_sub(before),
         };
         if before != 0 && extra.added == 0 {
-            return Err(reader.malformed(Rule::Life));
+            return Err(reader.malformed(Rule::Lifetime));
         }
     }
     if parts & HIGH != 0 {
@@ -341,11 +341,13 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
             until: read_until(reader),
         });
     }
-    let ordered = (extra.added == 0 || extra.added >= extra.born)
-        && extra.expiry.is_none_or(|expiry| expiry.clock >= extra.born)
-        && (extra.assignment.is_none() || extra.born > 0);
+    let ordered = (extra.added == 0 || extra.added >= extra.began)
+        && extra
+            .expiry
+            .is_none_or(|expiry| expiry.clock >= extra.began)
+        && (extra.assignment.is_none() || extra.began > 0);
     if !ordered {
-        return Err(reader.malformed(Rule::Life));
+        return Err(reader.malformed(Rule::Lifetime));
     }
     Ok(extra)
 }

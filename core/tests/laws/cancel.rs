@@ -94,7 +94,7 @@ fn a_transaction_is_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_expired_counter_begins_a_new_life() {
+fn an_expired_counter_begins_a_new_lifetime() {
     let (mut a, mut b) = (replica(1), replica(2));
     assert_eq!(a.apply("k", Op::Expire(1_000)), Ok(false));
     assert_eq!(a.clock(), 0);

@@ -30,7 +30,7 @@ impl From<&Limit> for LimitRow {
             name: it.name.clone(),
             limit: it.limit,
             period_ms: it.period_ms,
-            since: it.born,
+            since: it.since,
         }
     }
 }
@@ -41,7 +41,7 @@ impl From<&LimitRow> for Limit {
             name: it.name.clone(),
             limit: it.limit,
             period_ms: it.period_ms,
-            born: it.since,
+            since: it.since,
         }
     }
 }

@@ -64,7 +64,7 @@ fn limits() -> Message {
         name: "login".into(),
         limit: 100,
         period_ms: 60_000,
-        born: 0,
+        since: 0,
     };
     let proposed = one.quota_mut().propose_limits(&[limit]);
     proposed.expect("a member proposes");

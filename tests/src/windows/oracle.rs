@@ -22,15 +22,15 @@ impl Decided {
     }
 
     /// The most that may be allowed in a period whose first use was not before `first`.
-    fn bound(&self, key: &str, born: u64, first: u64) -> u64 {
+    fn bound(&self, key: &str, since: u64, first: u64) -> u64 {
         let known = self.known.iter().filter(|it| *it.1 < first);
         let from = known.map(|it| *it.0).max().unwrap_or(0);
-        let since = self.by_number.range(from..).map(|it| it.1);
+        let later = self.by_number.range(from..).map(|it| it.1);
         let of = |it: &Configuration| {
-            let limit = it.limit_of(key).filter(|it| it.born == born);
+            let limit = it.limit_of(key).filter(|it| it.since == since);
             limit.map_or(0, |it| it.limit)
         };
-        since.map(of).max().unwrap_or(0)
+        later.map(of).max().unwrap_or(0)
     }
 }
 
@@ -94,14 +94,14 @@ impl World {
 
     /// The most that may be allowed in a period.
     fn bound(&self, name: &str) -> u64 {
-        let (end, born, key) = window(name);
+        let (end, since, key) = window(name);
         let decided = &self.own.decided;
         let period = decided.by_number.values();
-        let period = period.filter_map(|it| it.limit_of(key).filter(|it| it.born == born));
+        let period = period.filter_map(|it| it.limit_of(key).filter(|it| it.since == since));
         let period = period.map(|it| it.period_ms).next().unwrap_or(0);
         // The fastest clock may be this much ahead of the slowest one.
         let first = end.saturating_sub(period + 2 * self.settings.trouble.skew_ms);
-        decided.bound(key, born, first)
+        decided.bound(key, since, first)
     }
 
     /// Notes an amount that a member has allowed and acknowledged, if all members count it.

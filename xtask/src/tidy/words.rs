@@ -47,6 +47,9 @@ const WORDS: &[Word] = &[
     word("heir", "successor"),
     word("home", "sponsor"),
     word("attached", "sponsored"),
+    word("born", "began"),
+    word("reborn", "new lifetime"),
+    word("life", "lifetime"),
 ];
 
 /// The first words that hide the subject of a sentence.

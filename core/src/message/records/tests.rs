@@ -54,7 +54,7 @@ pub(crate) fn all() -> Vec<(Statement, Stamp)> {
             name: "login".into(),
             limit: 100,
             period_ms: 60_000,
-            born: 2,
+            since: 2,
         }],
         ..configuration.clone()
     };

@@ -17,7 +17,7 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
         name: name.into(),
         limit,
         period_ms,
-        born: 0,
+        since: 0,
     }
 }
 
@@ -178,17 +178,17 @@ fn a_limit_is_begun_anew_if_its_period_changes_and_not_if_it_is_raised() {
         .propose_limits(&[limit("a", 5, 1_000)])
         .unwrap();
     assert_eq!(allow(&mut one, "a", 1), Ok((4, 0)));
-    let born = |one: &Replica| one.members().configuration().unwrap().limits[0].born;
-    let first = born(&one);
+    let since = |one: &Replica| one.members().configuration().unwrap().limits[0].since;
+    let first = since(&one);
     one.quota_mut()
         .propose_limits(&[limit("a", 9, 1_000)])
         .unwrap();
-    assert_eq!(born(&one), first);
+    assert_eq!(since(&one), first);
     assert_eq!(allow(&mut one, "a", 1), Ok((3, 0)));
     one.quota_mut()
         .propose_limits(&[limit("a", 9, 2_000)])
         .unwrap();
-    assert_eq!(born(&one), first + 2);
+    assert_eq!(since(&one), first + 2);
     assert_eq!(allow(&mut one, "a", 1), Ok((8, 0)));
 }
 

@@ -235,18 +235,18 @@ fn nothing_is_not_folded() {
 }
 
 #[test]
-fn the_begin_of_a_life_is_forgotten_when_all_have_seen_it() {
+fn the_begin_of_a_lifetime_is_forgotten_when_all_have_seen_it() {
     let extra = Extra {
-        born: 4,
+        began: 4,
         added: 6,
         ..Extra::default()
     };
     let one = [slot(1, 6, extra)];
     let (left, _, waits) = swept(&one, &[]);
-    assert_eq!((left[0].born(), waits), (0, false));
+    assert_eq!((left[0].began(), waits), (0, false));
     assert_eq!(left, [plain(1, 6, 7)]);
     assert_eq!(swept(&one, &[by(1, 4)]), (one.to_vec(), false, true));
-    // An assignment is of the clock at which the life began.
+    // An assignment is of the clock at which the lifetime began.
     let with = Extra {
         assignment: Some(Assignment::Set(3)),
         ..extra
@@ -256,9 +256,9 @@ fn the_begin_of_a_life_is_forgotten_when_all_have_seen_it() {
     watermark(&mut one[0], 5, 0, by(2, 9));
     assert_eq!(swept(&one, &[by(2, 9)]), (one.to_vec(), false, true));
     let left = &swept(&one, &[]).0[0];
-    assert_eq!((left.extra().assignment, left.born()), (None, 0));
+    assert_eq!((left.extra().assignment, left.began()), (None, 0));
     let left = &swept(&one, &[by(1, 4)]).0[0];
-    assert_eq!((left.extra().assignment, left.born()), (None, 4));
+    assert_eq!((left.extra().assignment, left.began()), (None, 4));
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn a_new_replica_takes_over_what_was_collected() {
     }
     assert!(
         one.state.has_collected(),
-        "slots that come again must say that they begin a life"
+        "slots that come again must say that they begin a lifetime"
     );
     assert!(
         one.is_empty()

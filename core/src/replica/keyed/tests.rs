@@ -450,14 +450,14 @@ fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
     add(&mut all[two], "a", 5);
     let told = all[one].clone();
     assert_eq!(tell(&told, &mut all[two]).len(), 1);
-    // Another life of its slot, of which all forget when it began.
+    // Another lifetime of its slot, of which all forget when it began.
     all[two].add("n", 70).unwrap();
     settle(&mut all);
     records.push(all[one].since(&mut mark).unwrap());
     all[two].add("n", 700).unwrap();
     let key_id = all[two].key_id("n").unwrap();
     let slots = all[two].state.slots(key_id);
-    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    assert!(slots.iter().all(|slot| slot.began() == 0), "{slots:?}");
     let told = all[two].clone();
     assert_eq!(tell(&told, &mut all[one]), []);
     records.push(all[one].since(&mut mark).unwrap());
@@ -604,13 +604,13 @@ fn what_all_have_seen_is_withdrawn_if_it_was_made_again() {
 }
 
 #[test]
-fn of_another_life_nothing_is_withdrawn_if_its_begin_is_forgotten() {
+fn of_another_lifetime_nothing_is_withdrawn_if_its_begin_is_forgotten() {
     let [late, two] = asked_late(|two| {
         two.apply("n", Op::Delete).unwrap();
         two.add("n", 70).unwrap();
     });
     let slots = two.state.slots(two.key_id("n").unwrap());
-    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    assert!(slots.iter().all(|slot| slot.began() == 0), "{slots:?}");
     // Nor by who has it from a store.
     let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
     stored.restore(&two.snapshot()).unwrap();
@@ -674,7 +674,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
         |it| it.at_mut(0).unwrap().clock += 1,
         |it| it.at_mut(0).unwrap().watched = false,
         |it| it.at_mut(0).unwrap().withdrawn = true,
-        |it| *it.reborn() = [(OWN, 1)].into(),
+        |it| *it.new_lifetimes() = [(OWN, 1)].into(),
         |it| *it.asked_mut() = Some((1, vec![(OWN, 1)])),
     ];
     let text = crate::explore::local_text(&one);

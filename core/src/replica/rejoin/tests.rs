@@ -32,8 +32,8 @@ fn replica() -> Replica {
     replica
 }
 
-/// The slot of the writer 1: a row at 10, a life that began at `born`.
-fn slot(born: u64) -> Slot {
+/// The slot of the writer 1: a row at 10, a lifetime that began at `began`.
+fn slot(began: u64) -> Slot {
     let mut slot = Slot::new(
         1,
         Row {
@@ -43,7 +43,7 @@ fn slot(born: u64) -> Slot {
         None,
     );
     let extra = Extra {
-        born,
+        began,
         added: 10,
         ..Extra::default()
     };
@@ -168,7 +168,7 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
 }
 
 #[test]
-fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
+fn nothing_is_cancelled_where_a_lifetime_may_have_begun_since() {
     let mut replica = replica();
     let announce = crate::message::records::Announce {
         clock: 1,

@@ -466,7 +466,7 @@ fn rate_limits(one: &mut Replica) {
         },
         limit: 10,
         period_ms: [PERIOD_MS_MAX, PERIOD_MS_MIN][at % 2],
-        born: 0,
+        since: 0,
     };
     let limits: Vec<Limit> = (0..=LIMITS_MAX).map(limit).collect();
     assert!(one.quota_mut().propose_limits(&limits).is_err());

@@ -92,9 +92,9 @@ fn a_watermark_takes_what_it_saw_up_to_its_clock() {
     assert_eq!(value(&[one.clone()]), Some(2));
     watermark(&mut one, 5, 12);
     assert_eq!(value(&[one.clone()]), None);
-    // Only the adds of this life count: the watermark belongs to an earlier one.
+    // Only the adds of this lifetime count: the watermark belongs to an earlier one.
     let extra = Extra {
-        born: 6,
+        began: 6,
         added: 6,
         ..Extra::default()
     };
@@ -106,19 +106,19 @@ fn a_watermark_takes_what_it_saw_up_to_its_clock() {
 
 #[test]
 #[cfg(feature = "guests")]
-fn a_child_counts_from_its_parents_life_on_and_until_a_watermark_reaches_it() {
-    let life = |born| Extra {
-        born,
+fn a_child_counts_from_its_parents_lifetime_on_and_until_a_watermark_reaches_it() {
+    let lifetime = |began| Extra {
+        began,
         added: 9,
         ..Extra::default()
     };
     // 4 of the child's 5 were moved: 1 came to light later.
     let of = |parent: Slot| value(&[parent, child(plain(1, 3, 5), 7, 4)]);
-    assert_eq!(of(slot(OWN, 9, 20, life(0))), Some(21));
-    assert_eq!(of(slot(OWN, 9, 20, life(7))), Some(21));
-    assert_eq!(of(slot(OWN, 9, 20, life(8))), Some(20));
+    assert_eq!(of(slot(OWN, 9, 20, lifetime(0))), Some(21));
+    assert_eq!(of(slot(OWN, 9, 20, lifetime(7))), Some(21));
+    assert_eq!(of(slot(OWN, 9, 20, lifetime(8))), Some(20));
     let with = |clock| {
-        let mut parent = slot(OWN, 9, 20, life(0));
+        let mut parent = slot(OWN, 9, 20, lifetime(0));
         watermark(&mut parent, clock, 10);
         of(parent)
     };
@@ -271,27 +271,27 @@ fn no_total_reaches_the_bound() {
 }
 
 #[test]
-fn a_new_life_says_so_where_an_old_one_may_be_known() {
+fn a_new_lifetime_says_so_where_an_old_one_may_be_known() {
     let ids = ids();
     let mut slots = vec![];
     act(3, &ids).add(&mut slots, 5).unwrap();
     assert_eq!(slots, [plain(OWN, 3, 5)]);
     watermark(&mut slots[0], 3, 5);
     act(4, &ids).add(&mut slots, 7).unwrap();
-    assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
+    assert_eq!((slots[0].began(), slots[0].total()), (4, 7));
     assert_eq!(slots[0].side.watermark, None);
     // Also if it begins with what is taken over.
     let mut slots = vec![plain(OWN, 3, 5)];
     watermark(&mut slots[0], 3, 5);
     assert!(act(4, &ids).take_over(&mut slots, 7));
-    assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
+    assert_eq!((slots[0].began(), slots[0].total()), (4, 7));
     let mut slots = vec![];
     let again = Act {
         reuses: true,
         ..act(3, &ids)
     };
     again.add(&mut slots, 5).unwrap();
-    assert_eq!((slots[0].born(), slots[0].total()), (3, 5));
+    assert_eq!((slots[0].began(), slots[0].total()), (3, 5));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_cancel_notes_what_it_sees_alive_and_nothing_else() {
     assert_eq!(slots[1].side.watermark, noted(4, 5));
     assert_eq!(slots[2].side.watermark, before);
     assert_eq!(slots[3].side.watermark, None);
-    assert_eq!((slots[0].born(), slots[0].total()), (95, 0));
+    assert_eq!((slots[0].began(), slots[0].total()), (95, 0));
     assert_eq!(value(&slots), None);
     // Its own dead slot stays as it is.
     let own = slots[0].clone();
@@ -340,12 +340,12 @@ fn an_expiry_replaces_those_that_are_seen() {
 }
 
 #[test]
-fn an_add_keeps_an_expiry_of_its_life_only() {
+fn an_add_keeps_an_expiry_of_its_lifetime_only() {
     let ids = ids();
     let mut slots = vec![slot(OWN, 5, 5, expires(5, 50))];
     act(7, &ids).add(&mut slots, 1).unwrap();
     assert_eq!(sum(&slots, &ids).expiry(), Some(50));
-    // A new life of a counter that no longer exists does not inherit it.
+    // A new lifetime of a counter that no longer exists does not inherit it.
     let mut slots = vec![slot(
         OWN,
         5,
@@ -356,7 +356,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
         },
     )];
     act(7, &ids).add(&mut slots, 1).unwrap();
-    assert_eq!((slots[0].born(), value(&slots)), (7, Some(1)));
+    assert_eq!((slots[0].began(), value(&slots)), (7, Some(1)));
     assert_eq!(sum(&slots, &ids).expiry(), None);
     let dead = slot(
         1,
@@ -371,7 +371,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
     act(7, &ids).add(&mut slots, 1).unwrap();
     assert_eq!(sum(&slots, &ids).expiry(), None);
     assert_eq!(slots[1].lift_clock(), 5);
-    // A counter that exists by others' adds keeps it, and the own life too.
+    // A counter that exists by others' adds keeps it, and the own lifetime too.
     let mut slots = vec![
         slot(
             OWN,
@@ -386,7 +386,7 @@ fn an_add_keeps_an_expiry_of_its_life_only() {
     ];
     act(7, &ids).add(&mut slots, 1).unwrap();
     assert_eq!(sum(&slots, &ids).expiry(), Some(50));
-    assert_eq!((slots[0].born(), value(&slots)), (0, Some(4)));
+    assert_eq!((slots[0].began(), value(&slots)), (0, Some(4)));
     let mut slots = vec![plain(1, 2, 3), dead.clone()];
     slots[1].side.writer = 2;
     act(7, &ids).add(&mut slots, 1).unwrap();
@@ -401,30 +401,30 @@ fn what_can_mean_nothing_any_more_is_dropped() {
         normalize(&mut slots);
         slots
     };
-    let life = |born| Extra {
-        born,
+    let lifetime = |began| Extra {
+        began,
         added: 9,
         ..Extra::default()
     };
     let moved = || child(plain(1, 3, 5), 7, 4);
     let numbers = |slots: &[Slot]| kept(slots).iter().map(Slot::writer).collect::<Vec<u32>>();
-    assert_eq!(numbers(&[slot(OWN, 9, 20, life(7)), moved()]), [0, 1]);
-    assert_eq!(numbers(&[slot(OWN, 9, 20, life(8)), moved()]), [0]);
+    assert_eq!(numbers(&[slot(OWN, 9, 20, lifetime(7)), moved()]), [0, 1]);
+    assert_eq!(numbers(&[slot(OWN, 9, 20, lifetime(8)), moved()]), [0]);
     assert!(numbers(&[moved()]).is_empty());
     let with = |clock| {
-        let mut parent = slot(OWN, 9, 20, life(0));
+        let mut parent = slot(OWN, 9, 20, lifetime(0));
         watermark(&mut parent, clock, 1);
         numbers(&[parent, moved()])
     };
     assert_eq!(with(6), [0, 1]);
     assert_eq!(with(7), [0]);
-    // A watermark of an earlier life.
-    let mut one = slot(1, 9, 20, life(8));
+    // A watermark of an earlier lifetime.
+    let mut one = slot(1, 9, 20, lifetime(8));
     watermark(&mut one, 7, 1);
     assert_eq!(kept(&[one.clone()])[0].side.watermark, None);
     watermark(&mut one, 8, 1);
     assert!(kept(&[one.clone()])[0].side.watermark.is_some());
-    // A fold of an earlier life, or that was cancelled.
+    // A fold of an earlier lifetime, or that was cancelled.
     let fold = |clock| {
         Some(Box::new(Fold {
             clock,
@@ -538,18 +538,18 @@ fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
     own.side.writer = OWN;
     let mut slots = vec![own];
     act.add(&mut slots, 4).unwrap();
-    assert_eq!((slots[0].born(), slots[0].total()), (20, 4));
+    assert_eq!((slots[0].began(), slots[0].total()), (20, 4));
     assert!(slots[0].side.withdrawals.is_empty());
 }
 
 #[test]
 #[cfg(feature = "guests")]
-fn a_withdrawal_of_an_earlier_life_is_void() {
-    let life = Extra {
-        born: 8,
+fn a_withdrawal_of_an_earlier_lifetime_is_void() {
+    let lifetime = Extra {
+        began: 8,
         ..added(9)
     };
-    let mut one = slot(1, 9, 4, life);
+    let mut one = slot(1, 9, 4, lifetime);
     withdraw(&mut one, 7, 2, 0);
     let mut slots = vec![one];
     assert_eq!(sum(&slots, &ids()).amount, 4);

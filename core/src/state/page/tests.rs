@@ -16,10 +16,10 @@ fn column(writer: u32, slots: &[u32]) -> Column {
     column
 }
 
-/// A slot that began its life at `born`; 0 for a plain one.
-fn slot(writer: u32, born: u64) -> Slot {
+/// A slot that began its lifetime at `began`; 0 for a plain one.
+fn slot(writer: u32, began: u64) -> Slot {
     let extra = Extra {
-        born,
+        began,
         added: 50,
         ..Extra::default()
     };

@@ -1,4 +1,4 @@
-//! Slots by hand: totals of more than 64 bits, watermarks of other lives, records by their stamps.
+//! Slots by hand: totals of more than 64 bits, watermarks of other lifetimes, records by their stamps.
 
 use super::*;
 use alloc::vec::Vec;
@@ -89,15 +89,15 @@ fn a_total_comes_back_whole() {
 
 #[test]
 #[cfg(feature = "guests")]
-fn a_watermark_of_an_earlier_life_is_none() {
+fn a_watermark_of_an_earlier_lifetime_is_none() {
     let extra = Extra {
-        born: 5,
+        began: 5,
         added: 7,
         ..Extra::default()
     };
     let mut slot = slot(7, 1, extra);
     assert_eq!(
-        (slot.born(), slot.watermark_clock(), slot.lift_clock()),
+        (slot.began(), slot.watermark_clock(), slot.lift_clock()),
         (5, 0, 0)
     );
     for (clock, valid) in [(4, 0), (5, 5), (6, 6)] {
@@ -107,7 +107,7 @@ fn a_watermark_of_an_earlier_life_is_none() {
     slot.side.lift = full().lift;
     assert_eq!(slot.lift_clock(), 1);
     assert_eq!(
-        Slot::new(3, Row { clock: 1, total: 1 }, Some(&extra)).born(),
+        Slot::new(3, Row { clock: 1, total: 1 }, Some(&extra)).began(),
         5
     );
 }
@@ -228,7 +228,7 @@ fn a_set_beats_a_reset_whatever_their_clocks() {
 fn contents_of_one_clock_are_ordered_by_what_they_come_to() {
     let of = |clock, total, extra| slot(clock, total, extra).rank();
     let assignment = |assignment| Extra {
-        born: 3,
+        began: 3,
         assignment,
         ..Extra::default()
     };

@@ -1,5 +1,5 @@
-//! Replicas that write, join, retire each other's writers, withdraw adds and collect, at random. Beside them is
-//! a model: what each operation had seen, and so what a counter must come to.
+//! Replicas that write, join, retire each other's writers, withdraw adds and collect, at random. Beside them
+//! is a model: what each operation had seen, and so what a counter must come to.
 
 use super::super::build::{Cursor, Selection};
 use super::super::delta::Delta;
@@ -217,7 +217,7 @@ pub(super) struct Event {
     pub(super) key: String,
     pub(super) op: Op,
     pub(super) seen: VersionVector,
-    /// The clock of the writer's add before it in the same life, 0 for none.
+    /// The clock of the writer's add before it in the same lifetime, 0 for none.
     pub(super) before: u64,
     /// The transactions that withdrew it.
     pub(super) withdrawn: Vec<(WriterId, u64)>,
@@ -310,7 +310,7 @@ impl World {
         let (seen, slot) = (state.vector(), own_slot(state, key));
         if apply(state, key, op) {
             let (writer, clock) = (state.writer(), state.clock());
-            let goes_on = |now: &Slot| slot.as_ref().is_some_and(|it| it.born() == now.born());
+            let goes_on = |now: &Slot| slot.as_ref().is_some_and(|it| it.began() == now.began());
             let goes_on = own_slot(state, key).is_some_and(|now| goes_on(&now));
             self.events.push(Event {
                 writer,

@@ -192,7 +192,7 @@ fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
 fn only_editors_cancel() {
     let extra = |side: &mut Side, extra| side.extra = Some(Box::new(extra));
     let base = |base| Extra {
-        born: 1,
+        began: 1,
         assignment: Some(base),
         ..Extra::default()
     };
@@ -212,11 +212,11 @@ fn only_editors_cancel() {
         assert_eq!(told, CANCELS);
     }
     let again = beside(|side, _| {
-        let (born, added) = (1, 1);
+        let (began, added) = (1, 1);
         let it = Extra::default();
-        extra(side, Extra { born, added, ..it });
+        extra(side, Extra { began, added, ..it });
     });
-    assert_eq!(again, ADDS, "an add begins another life");
+    assert_eq!(again, ADDS, "an add begins another lifetime");
 }
 
 const WIDE: [&str; 3] = ["beyond_role", "wide_total", "wide_total"];

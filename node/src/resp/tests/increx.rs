@@ -19,7 +19,7 @@ fn client() -> Client {
         name: "api".into(),
         limit: 10,
         period_ms: PERIOD_MS,
-        born: 0,
+        since: 0,
     };
     replica
         .quota_mut()

@@ -113,7 +113,7 @@ fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
         OWN,
         5,
         Extra {
-            born: 2,
+            began: 2,
             added: 4,
             ..Extra::default()
         },

@@ -55,7 +55,7 @@ fn who_lost_a_withdrawal_makes_it_again() {
 }
 
 #[test]
-fn who_begins_again_does_not_know_which_lives_are_whose() {
+fn who_begins_again_does_not_know_which_lifetimes_are_whose() {
     let mut all = space();
     let old = all[0].clone();
     add(&mut all[1], "a", 5);

@@ -102,7 +102,7 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
     }
 }
 
-/// Each is withdrawn once, also if they came to the store one by one: the slot may have begun a life
+/// Each is withdrawn once, also if they came to the store one by one: the slot may have begun a lifetime
 /// since, of which nobody tells the begin any more.
 #[test]
 fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
@@ -129,17 +129,17 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
         again.restore(record).unwrap();
     }
     let slots = again.state.slots(again.key_id("n").unwrap());
-    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    assert!(slots.iter().all(|slot| slot.began() == 0), "{slots:?}");
     assert_eq!(again.keyed().count(), 2);
     assert_eq!(withdrawn(&mut again), []);
     assert_eq!(again.value("n"), Some(775));
 }
 
 /// A slot of the writer 1, with its last add at 9.
-fn slot(born: u64) -> Slot {
+fn slot(began: u64) -> Slot {
     let row = Row { clock: 9, total: 1 };
     let extra = Extra {
-        born,
+        began,
         added: 9,
         ..Extra::default()
     };
@@ -147,26 +147,30 @@ fn slot(born: u64) -> Slot {
 }
 
 #[test]
-fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
-    let reborn = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
+fn where_a_lifetime_began_and_ended_is_noted_when_that_is_forgotten() {
+    let new_lifetimes = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
         let [mut one, ..] = space();
         one.idempotency.count(1, 3);
-        *one.idempotency.reborn() = known.iter().copied().collect();
-        one.idempotency.note_reborn(before, slots);
-        one.idempotency.reborn().clone()
+        *one.idempotency.new_lifetimes() = known.iter().copied().collect();
+        one.idempotency.note_new_lifetimes(before, slots);
+        one.idempotency.new_lifetimes().clone()
     };
     let noted = |upto| BTreeMap::from([(1, upto)]);
-    assert_eq!(reborn(&[], &[slot(5)], &[slot(0)]), noted(5));
+    assert_eq!(new_lifetimes(&[], &[slot(5)], &[slot(0)]), noted(5));
     // Nothing is left of one that has ended, its last add included.
-    assert_eq!(reborn(&[], &[slot(5)], &[]), noted(10));
-    assert_eq!(reborn(&[(1, 7)], &[slot(5)], &[slot(0)]), noted(7));
-    assert_eq!(reborn(&[(1, 7)], &[slot(8)], &[slot(0)]), noted(8));
+    assert_eq!(new_lifetimes(&[], &[slot(5)], &[]), noted(10));
+    assert_eq!(new_lifetimes(&[(1, 7)], &[slot(5)], &[slot(0)]), noted(7));
+    assert_eq!(new_lifetimes(&[(1, 7)], &[slot(8)], &[slot(0)]), noted(8));
     // A slot that still has the begin shows itself which adds are its own.
-    assert_eq!(reborn(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
-    assert_eq!(reborn(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
+    assert_eq!(new_lifetimes(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
+    assert_eq!(new_lifetimes(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
     let [mut one, ..] = space();
-    one.idempotency.note_reborn(&[slot(5)], &[]);
-    assert_eq!(*one.idempotency.reborn(), BTreeMap::new(), "it made none");
+    one.idempotency.note_new_lifetimes(&[slot(5)], &[]);
+    assert_eq!(
+        *one.idempotency.new_lifetimes(),
+        BTreeMap::new(),
+        "it made none"
+    );
 }
 
 #[test]
