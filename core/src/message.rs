@@ -47,10 +47,10 @@ pub struct Message {
     /// Whether, in a closed space, the message names all writers that the sender has.
     pub(crate) complete: bool,
     /// Whether, in a closed space, the sender stores no keyed operations.
-    pub(crate) keyless: bool,
+    pub(crate) without_keys: bool,
     /// The writers whose keyed operations the message may lack in part, by their place in `delta.writers`,
     /// ascending.
-    pub(crate) lacking: GuestPart<Vec<u32>>,
+    pub(crate) key_gaps: GuestPart<Vec<u32>>,
     /// The membership records, ascending by kind, writer and clock. Their writers index
     /// `delta.writers`.
     pub(crate) records: GuestPart<Vec<MembershipRecord>>,
@@ -151,8 +151,8 @@ impl Message {
     /// Returns the message as a program sends and receives it that stores no keyed operations.
     pub fn without_keys(&self) -> Message {
         let mut message = self.clone();
-        message.keyless = message.closed;
-        message.lacking = GuestPart::default();
+        message.without_keys = message.closed;
+        message.key_gaps = GuestPart::default();
         message.keyed = GuestPart::default();
         message
     }

@@ -23,7 +23,7 @@ fn members_take_keyed_operations_and_each_counts_once() {
             total.keyed,
             total.retries,
             total.doubled,
-            total.lacking,
+            total.key_gaps,
             total.mesh.restarts,
             total.mesh.old,
         ];

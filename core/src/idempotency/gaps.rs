@@ -15,12 +15,12 @@ impl IdempotencyLog {
     /// Whether this replica has to ask which members have the missing keyed operations of writers that are
     /// over. It asks by an acknowledgement of its own.
     pub(crate) fn asks_for_keys(&self, state: &State, members: &Membership) -> bool {
-        self.asked.is_none() && !members.lacking_for_good(state).is_empty()
+        self.asked.is_none() && !members.lasting_key_gaps(state).is_empty()
     }
 
     /// Records that the own transaction of this clock asks for them.
     pub(crate) fn ask_for_keys(&mut self, state: &State, members: &Membership, clock: u64) {
-        self.asked = Some((clock, members.lacking_for_good(state)));
+        self.asked = Some((clock, members.lasting_key_gaps(state)));
     }
 
     /// The clock of the transaction that asks for keyed operations, or 0 if none does.

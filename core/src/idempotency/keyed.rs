@@ -53,7 +53,7 @@ pub(crate) struct KeyedMark {
     pub(crate) place: u64,
     /// The writers, by local number, with missing keyed operations, and the clock up to which theirs were
     /// known.
-    pub(crate) lacking: Vec<(u32, u64)>,
+    pub(crate) key_gaps: Vec<(u32, u64)>,
 }
 
 impl KeyedMark {
@@ -64,15 +64,15 @@ impl KeyedMark {
 
     /// The clock from which a writer's operations have to be sent again, because missing ones arrived.
     pub(crate) fn low(&self, members: &Membership, state: &State, writer: u32) -> u64 {
-        let lacked = self.lacking.binary_search_by_key(&writer, |it| it.0);
-        let lacked = lacked.ok().map(|at| &self.lacking[at]);
+        let lacked = self.key_gaps.binary_search_by_key(&writer, |it| it.0);
+        let lacked = lacked.ok().map(|at| &self.key_gaps[at]);
         let came = lacked.filter(|(_, upto)| members.held_with_keys(state, writer) > *upto);
         came.map_or(u64::MAX, |(_, upto)| *upto)
     }
 
     /// The writers, by local number, with keyed operations that were missing.
     pub(crate) fn writers(&self) -> impl Iterator<Item = u32> {
-        self.lacking.iter().map(|it| it.0)
+        self.key_gaps.iter().map(|it| it.0)
     }
 }
 
@@ -164,7 +164,7 @@ impl IdempotencyLog {
     pub(crate) fn keyed_mark(&self, members: &Membership) -> KeyedMark {
         KeyedMark {
             place: self.end,
-            lacking: members.key_gaps().to_vec(),
+            key_gaps: members.key_gaps().to_vec(),
         }
     }
 
@@ -373,7 +373,7 @@ impl IdempotencyLog {
         };
         let mut instances: Vec<_> = instances.values().map(text).collect();
         instances.sort_unstable();
-        let lacking: alloc::collections::BTreeMap<_, u64> = members
+        let key_gaps: alloc::collections::BTreeMap<_, u64> = members
             .key_gaps()
             .iter()
             .map(|it| (id(it.0), it.1))
@@ -387,7 +387,7 @@ impl IdempotencyLog {
         });
         let new_lifetimes: alloc::collections::BTreeMap<_, u64> =
             new_lifetimes.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {lacking:?} {new_lifetimes:?} {asked:?}")
+        alloc::format!("{instances:?} {key_gaps:?} {new_lifetimes:?} {asked:?}")
     }
 
     /// Number of keyed operations in the log.
@@ -509,8 +509,8 @@ impl IdempotencyLog {
             let mut of_key = self.of(&once.key).map(|place| self.at(place));
             let another = of_key.any(others);
             drop(of_key);
-            let mut lacking = members.key_gaps().iter();
-            let sole = lacking.all(|it| it.0 == writer);
+            let mut key_gaps = members.key_gaps().iter();
+            let sole = key_gaps.all(|it| it.0 == writer);
             let Some(instance) = self.at_mut(place) else {
                 continue;
             };

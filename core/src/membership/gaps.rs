@@ -1,8 +1,8 @@
 //! Missing idempotency keys: guests pass transactions on without their keys.
 //!
-//! A member acknowledges a writer only as far as it knows the writer's keys. The rest is a *key gap*, which the
-//! member fills by a pull from other members.
-//! [`idempotency::gaps`](crate::idempotency) decides when a gap is given up.
+//! A member acknowledges a writer only as far as it knows the writer's keys. The rest is a *key gap*, which
+//! the member fills by a pull from other members. [`idempotency::gaps`](crate::idempotency) decides when a
+//! gap is given up.
 
 use super::Membership;
 use super::admission::Forgotten;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 impl Membership {
     /// Notes in a message of which writers the sender may lack keyed operations.
-    pub(crate) fn tell_lacking(&self, state: &State, message: &mut Message) {
+    pub(crate) fn add_key_gaps(&self, state: &State, message: &mut Message) {
         if !MEMBERS {
             return;
         }
@@ -26,10 +26,10 @@ impl Membership {
                 .writers
                 .binary_search_by_key(id, |it| it.writer)
             {
-                message.lacking.update(|it| it.push(at as u32));
+                message.key_gaps.update(|it| it.push(at as u32));
             }
         }
-        message.lacking.update(|it| it.sort_unstable());
+        message.key_gaps.update(|it| it.sort_unstable());
     }
 
     /// Makes the joined part of a message visible. It moves the version vector up to the message's clocks,
@@ -42,8 +42,8 @@ impl Membership {
             }
             let number = self.number(state, entry.writer);
             if message.is_closed() {
-                let lacking = message.keyless || message.lacking.contains(&(at as u32));
-                self.note_keys_of(state, number, entry, lacking);
+                let has_gap = message.without_keys || message.key_gaps.contains(&(at as u32));
+                self.note_keys_of(state, number, entry, has_gap);
             }
             state.advance(number as usize, entry.hi);
         }
@@ -58,13 +58,13 @@ impl Membership {
         state: &State,
         writer: u32,
         entry: &Entry,
-        lacking: bool,
+        has_gap: bool,
     ) {
         let held = state.clock_at(writer);
         if !MEMBERS {
             return;
         }
-        if lacking {
+        if has_gap {
             let announced = self.table.writer_states[writer as usize].announce.is_some();
             if announced && entry.hi > held {
                 self.table.update(|it| it.hold_back(writer, held));
@@ -137,9 +137,9 @@ impl Membership {
     /// Returns the writers that are over and have a key gap here, each with the clock up to which this
     /// replica has it.
     #[cfg(feature = "members")]
-    pub(crate) fn lacking_for_good(&self, state: &State) -> Vec<(u32, u64)> {
-        let lacking = self.table.held_back.iter().map(|it| it.0);
-        let over = lacking.filter(|it| self.table.writer_states[*it as usize].is_over());
+    pub(crate) fn lasting_key_gaps(&self, state: &State) -> Vec<(u32, u64)> {
+        let writers = self.table.held_back.iter().map(|it| it.0);
+        let over = writers.filter(|it| self.table.writer_states[*it as usize].is_over());
         over.map(|it| (it, state.clock_at(it))).collect()
     }
 }

@@ -175,7 +175,7 @@ impl Replica {
         let mut message = self.assemble(selection, Some(said), key_ids, &base);
         self.membership.tell_horizon(&self.state, &mut message);
         self.put_keyed(&mut message, last.ops);
-        message.keyless |= message.is_closed() && !last.wanted;
+        message.without_keys |= message.is_closed() && !last.wanted;
         message
     }
 
@@ -336,9 +336,9 @@ impl Replica {
         records.sort_by_key(MembershipRecord::place);
         message.records.set(records);
         message.closed = closed;
-        message.keyless = closed && !MEMBERS;
+        message.without_keys = closed && !MEMBERS;
         if closed {
-            self.membership.tell_lacking(&self.state, message);
+            self.membership.add_key_gaps(&self.state, message);
         }
     }
 }

@@ -80,7 +80,8 @@ pub trait Encode: Sized {
     fn decode_stored(bytes: &[u8]) -> Result<Self, Error>;
 
     /// Decodes the record of [`Replica::adds_since`](crate::Replica::adds_since), for
-    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no order.
+    /// [`Replica::restore`](crate::Replica::restore). Unlike those of other messages, its keys are in no
+    /// order.
     ///
     /// # Errors
     /// Any error of the format.
@@ -248,8 +249,8 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         },
         closed: false,
         complete: false,
-        keyless: false,
-        lacking: GuestPart::default(),
+        without_keys: false,
+        key_gaps: GuestPart::default(),
         records: GuestPart::default(),
         returns: GuestPart::default(),
         gaps: None,

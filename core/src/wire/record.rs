@@ -19,28 +19,28 @@ use alloc::vec::Vec;
 /// A bit of the byte about the space: keyed operations follow.
 const KEYED: u8 = 4;
 /// A bit of the same byte: keyed operations may be missing.
-const KEYLESS: u8 = 8;
+const WITHOUT_KEYS: u8 = 8;
 /// A bit of the same byte: the writers whose keyed operations may be missing follow.
-const LACKING: u8 = 16;
+const KEY_GAPS: u8 = 16;
 
 pub(super) fn put_records(out: &mut Vec<u8>, message: &Message) {
     let keyed = if message.keyed.is_empty() { 0 } else { KEYED };
-    let keyless = if GUESTS && message.keyless {
-        KEYLESS
+    let without_keys = if GUESTS && message.without_keys {
+        WITHOUT_KEYS
     } else {
         0
     };
-    let lacking = if message.lacking.is_empty() {
+    let key_gaps = if message.key_gaps.is_empty() {
         0
     } else {
-        LACKING
+        KEY_GAPS
     };
     let known = u8::from(message.closed) + u8::from(message.complete);
-    out.push(known + keyed + keyless + lacking);
-    if lacking > 0 {
-        put_varint(out, message.lacking.len() as u64);
+    out.push(known + keyed + without_keys + key_gaps);
+    if key_gaps > 0 {
+        put_varint(out, message.key_gaps.len() as u64);
     }
-    for writer in message.lacking.iter() {
+    for writer in message.key_gaps.iter() {
         put_varint(out, u64::from(*writer));
     }
     if !message.is_closed() {
@@ -175,17 +175,17 @@ pub(super) fn read_records(reader: &mut Reader<'_>, message: &mut Message) -> Re
         set
     };
     let keyed = take(MEMBERS, KEYED);
-    message.keyless = take(GUESTS, KEYLESS);
-    let lacking = take(GUESTS, LACKING);
+    message.without_keys = take(GUESTS, WITHOUT_KEYS);
+    let key_gaps = take(GUESTS, KEY_GAPS);
     (message.closed, message.complete) = match flags {
-        0 if !message.keyless && !lacking => (false, false),
+        0 if !message.without_keys && !key_gaps => (false, false),
         1 => (true, false),
         2 => (true, true),
         _ => return Err(reader.malformed(Rule::Flag)),
     };
-    if lacking {
-        let lacking = read_lacking(reader, &message.delta.writers)?;
-        message.lacking.set(lacking);
+    if key_gaps {
+        let key_gaps = read_key_gaps(reader, &message.delta.writers)?;
+        message.key_gaps.set(key_gaps);
     }
     if GUESTS && message.closed {
         read_all_records(reader, message)?;
@@ -214,18 +214,18 @@ fn read_all_records(reader: &mut Reader<'_>, message: &mut Message) -> Result<()
     Ok(())
 }
 
-fn read_lacking(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<u32>, Fail> {
-    let mut lacking: Vec<u32> = Vec::new();
+fn read_key_gaps(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<u32>, Fail> {
+    let mut key_gaps: Vec<u32> = Vec::new();
     for _ in 0..reader.count(1) {
         let writer = read_index(reader, writers)?;
-        if lacking.last().is_some_and(|last| *last >= writer) {
+        if key_gaps.last().is_some_and(|last| *last >= writer) {
             return Err(reader.malformed(Rule::WritersAscend));
         }
-        lacking.push(writer);
+        key_gaps.push(writer);
     }
-    match lacking.is_empty() {
+    match key_gaps.is_empty() {
         true => Err(reader.malformed(Rule::WritersAscend)),
-        false => Ok(lacking),
+        false => Ok(key_gaps),
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Figures {
     /// Keys whose transactions only rejoined members had.
     pub lost: u64,
     /// Requests at a member that had received changes through a guest, without their keys.
-    pub lacking: u64,
+    pub key_gaps: u64,
     /// Readers, writers and editors among the guests.
     pub limited: [u64; 3],
     /// Counts of the mesh.
@@ -43,7 +43,7 @@ impl Figures {
         self.keyed += other.keyed;
         self.retries += other.retries;
         self.doubled += other.doubled;
-        self.lacking += other.lacking;
+        self.key_gaps += other.key_gaps;
         self.lost += other.lost;
         for (sum, more) in self.limited.iter_mut().zip(other.limited) {
             *sum += more;

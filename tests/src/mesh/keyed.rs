@@ -96,7 +96,7 @@ impl World {
             once, by, shared, ..
         } = keyed.requests[number];
         let replica = &mut self.nodes[at].replica;
-        self.own.figures.lacking += u64::from(replica.keyed().has_gaps());
+        self.own.figures.key_gaps += u64::from(replica.keyed().has_gaps());
         match replica.keyed().lookup(&once) {
             Known::New => {}
             Known::Before(_) => {

@@ -88,7 +88,7 @@ fn made() -> ([Replica; 2], Message) {
 }
 
 /// The delta of 22.., after it received these changes through a page, and added 1 to `a` under the key `l`.
-fn lacking() -> Message {
+fn with_key_gaps() -> Message {
     let ([one, mut two], message) = made();
     let merged = two.merge_with(&message.without_keys(), None, &mut |_| ());
     merged.expect("a vector's merge fits");
@@ -153,7 +153,7 @@ pub(super) fn messages() -> Vec<Vector> {
         vector(
             "lacking",
             "What 22.. tells 11.. after it got the message keyless, and added 1 to `a` under the key `l`: it may lack keyed operations of 11.., and has one of its own.",
-            lacking().encode(),
+            with_key_gaps().encode(),
         ),
         vector(
             "withdrawals",

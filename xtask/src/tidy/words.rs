@@ -50,6 +50,7 @@ const WORDS: &[Word] = &[
     word("born", "began"),
     word("reborn", "new lifetime"),
     word("life", "lifetime"),
+    word("keyless", "without keys"),
 ];
 
 /// The first words that hide the subject of a sentence.

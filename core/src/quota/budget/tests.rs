@@ -438,7 +438,7 @@ fn a_space_without_members_takes_no_budgets() {
     let told = Message::decode(&message.encode());
     assert_eq!(told.as_ref(), Ok(&message));
     (message.closed, message.complete) = (false, false);
-    (message.records, message.keyless) = Default::default();
+    (message.records, message.without_keys) = Default::default();
     let refused = Message::decode(&message.encode());
     let rule = Rule::OpenBudget;
     assert_eq!(refused, Err(DecodeError::Malformed { rule }.into()));

@@ -1,6 +1,6 @@
 //! Keyed operations at two members and a third who hears of both.
 
-mod lacking;
+mod gaps;
 mod returns;
 mod shares;
 mod transfers;
@@ -385,7 +385,7 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
         held
     );
     let told = two.delta(&VersionVector::default());
-    assert_eq!(told.lacking.len(), 1);
+    assert_eq!(told.key_gaps.len(), 1);
     assert_eq!(Message::decode(&told.encode()), Ok(told));
 }
 

@@ -355,7 +355,7 @@ fn keys_are_pushed_to_nodes_alone() {
         end.input(Input::Changed);
         end.wait(PUSH_DELAY_MS);
         let sent = end.sent().into_iter().map(|(link, body)| match body {
-            Body::Push(push) => (link, push.keyed.len(), push.keyless),
+            Body::Push(push) => (link, push.keyed.len(), push.without_keys),
             body => panic!("{body:?}"),
         });
         sent.collect::<Vec<_>>()

@@ -147,5 +147,5 @@ fn pages_are_told_no_keys() {
     add(&mut one, "a", 5);
     let since = VersionVector::default();
     let (message, next) = Scan::new(&one, &since, false).step(&one, &since, 1 << 20);
-    assert!(next.is_none() && message.keyed.is_empty() && message.keyless);
+    assert!(next.is_none() && message.keyed.is_empty() && message.without_keys);
 }
