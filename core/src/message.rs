@@ -62,7 +62,7 @@ pub struct Message {
     pub(crate) gaps: Option<bool>,
     /// For a store only: transactions of this replica's writers that are unconfirmed, because no member is
     /// known to have them.
-    pub(crate) kept: GuestPart<Vec<EarlierWriter>>,
+    pub(crate) earlier: GuestPart<Vec<EarlierWriter>>,
     /// The keyed operations, ascending by [place](KeyedOp::place). Their writers index
     /// `delta.writers`.
     pub(crate) keyed: GuestPart<Vec<KeyedOp>>,

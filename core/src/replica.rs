@@ -413,8 +413,8 @@ impl Replica {
     }
 
     /// The same digest. The replica keeps it for the next call.
-    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
-        self.state.digest_kept()
+    pub(crate) fn cached_digest(&mut self) -> [u8; 16] {
+        self.state.cached_digest()
     }
 
     /// The present moment.

@@ -8,7 +8,7 @@
 //! | `bytes` | numbers and byte strings |
 //! | `frame` | frames, and the hello |
 //! | `message`, `side`, `record`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
-//! | `kept`, `adds` | records of a store: unconfirmed transactions; plain adds |
+//! | `earlier`, `adds` | records of a store: unconfirmed transactions; plain adds |
 //! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
 //! | `token` | a session's dependencies, as text |
 //!
@@ -18,11 +18,12 @@
 //! - **Damage is an error.** Bytes that are cut short, too long or changed decode to an error or to another
 //!   message, and never panic.
 //!
-//! `tests/vectors` has golden bytes, `core/tests/laws/codec.rs` the laws: round trip, truncation, trailing bytes.
+//! `tests/vectors` has golden bytes, `core/tests/laws/codec.rs` the laws: round trip, truncation, trailing
+//! bytes.
 //!
 //! # What it follows
-//! LEB128 is the encoding of DWARF and WebAssembly. Keys are front-coded, as in sorted dictionaries, and shards lie
-//! in columns, so that like numbers are neighbours. The rest is the format's own.
+//! LEB128 is the encoding of DWARF and WebAssembly. Keys are front-coded, as in sorted dictionaries, and
+//! shards lie in columns, so that like numbers are neighbours. The rest is the format's own.
 
 #[cfg(feature = "members")]
 mod adds;
@@ -31,8 +32,8 @@ mod ask;
 #[cfg(feature = "members")]
 mod audit;
 mod bytes;
+mod earlier;
 mod frame;
-mod kept;
 mod keyed;
 mod message;
 mod record;

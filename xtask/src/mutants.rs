@@ -86,7 +86,7 @@ const FILES: [&str; 60] = [
     "core/src/sync/push.rs",
     "core/src/sync/rights.rs",
     "core/src/wire/adds.rs",
-    "core/src/wire/kept.rs",
+    "core/src/wire/earlier.rs",
 ];
 
 #[derive(clap::Args)]

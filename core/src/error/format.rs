@@ -49,7 +49,7 @@ pub enum Rule {
     /// Only pushes are broadcast.
     OnlyPushes,
     /// The transactions in a store ascend by clock, and are of known kinds.
-    Kept,
+    Stored,
     /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
     Withdrawals,
     /// Keyed operations ascend by writer and clock, and what they added by key.
@@ -86,7 +86,7 @@ impl fmt::Display for Rule {
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
-            Rule::Kept => {
+            Rule::Stored => {
                 "what a store keeps of transactions ascends by clock, and is of known kinds"
             }
             Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",

@@ -1,5 +1,5 @@
-//! Earlier writers of a replica: their unconfirmed transactions are kept until it is certain which of them count,
-//! over restarts too.
+//! Earlier writers of a replica: their unconfirmed transactions are kept until it is certain which of them
+//! count, over restarts too.
 
 use super::Rejoin;
 use crate::hash::hash_bytes;
@@ -55,37 +55,37 @@ impl Rejoin {
     }
 
     /// Restores the stored record of a writer.
-    pub(crate) fn take_kept(&mut self, state: &State, kept: &EarlierWriter) {
-        if kept.writer == state.writer() {
-            self.journal.update(|it| it.extend(&kept.journal));
+    pub(crate) fn restore_earlier(&mut self, state: &State, stored: &EarlierWriter) {
+        if stored.writer == state.writer() {
+            self.journal.update(|it| it.extend(&stored.journal));
             return;
         }
         let Some(all) = self.earlier.get_mut() else {
             return;
         };
-        let known = |it: &EarlierWriter| it.writer == kept.writer;
+        let known = |it: &EarlierWriter| it.writer == stored.writer;
         let at = match all.iter().rposition(known) {
             Some(at) => {
                 let earlier = &mut all[at];
-                earlier.intro = kept.intro.or(earlier.intro);
-                earlier.journal.extend(&kept.journal);
+                earlier.intro = stored.intro.or(earlier.intro);
+                earlier.journal.extend(&stored.journal);
                 at
             }
             None => {
-                all.push(kept.clone());
+                all.push(stored.clone());
                 all.len() - 1
             }
         };
         let earlier = &mut all[at];
         earlier.before = earlier.journal.as_guest;
         earlier.stored = true;
-        earlier.doubtful |= kept.doubtful;
-        earlier.unsure |= kept.unsure;
+        earlier.doubtful |= stored.doubtful;
+        earlier.unsure |= stored.unsure;
     }
 
     /// Returns the records for a store: the own transactions after this clock, and the part `earlier` of
     /// earlier writers.
-    pub(crate) fn to_keep(
+    pub(crate) fn to_store(
         &self,
         state: &State,
         members: &Membership,
@@ -97,7 +97,7 @@ impl Rejoin {
             doubtful: it.doubtful,
             ..EarlierWriter::new(it.writer, it.journal.after(u64::MAX))
         };
-        let mut kept: Vec<EarlierWriter> = match earlier {
+        let mut all: Vec<EarlierWriter> = match earlier {
             OfEarlier::Nothing => Vec::new(),
             OfEarlier::Clocks => self.earlier.iter().map(clocks).collect(),
             OfEarlier::All => (*self.earlier).clone(),
@@ -114,9 +114,9 @@ impl Rejoin {
             members.is_early() || taken_in && members.is_waited_for(state, &state.writer());
         let waited = state.clock() == 0 && waited;
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
-            kept.push(EarlierWriter::new(state.writer(), journal));
+            all.push(EarlierWriter::new(state.writer(), journal));
         }
-        kept
+        all
     }
 
     /// Notes that others may receive everything of the own writer. `member` says whether this replica's owner

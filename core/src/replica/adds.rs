@@ -39,7 +39,7 @@ impl Replica {
         }
         self.move_mark(mark);
         Some(
-            adds.encode(&self.rejoin.to_keep(
+            adds.encode(&self.rejoin.to_store(
                 &self.state,
                 &self.membership,
                 low,

@@ -100,10 +100,10 @@ impl Replica {
         if GUESTS {
             message.returns.set(self.membership.remembered(u64::MAX));
             message.gaps = self.membership.memory_gaps();
-            let kept = self
+            let earlier = self
                 .rejoin
-                .to_keep(&self.state, &self.membership, 0, OfEarlier::All);
-            message.kept.set(kept);
+                .to_store(&self.state, &self.membership, 0, OfEarlier::All);
+            message.earlier.set(earlier);
         }
     }
 

@@ -14,21 +14,21 @@ use alloc::vec::Vec;
 
 impl MembersMut<'_> {
     /// Collects stable garbage: dead slots, amounts of retired writers, and these writers themselves. It
-    /// touches nothing that is newer than `kept`, the mark of the store's last write. Returns whether
+    /// touches nothing that is newer than `stored`, the mark of the store's last write. Returns whether
     /// anything was collected.
     ///
     /// A collection makes snapshots in parts void, so no scan may span it.
-    pub fn collect(&mut self, kept: &Mark) -> bool {
+    pub fn collect(&mut self, stored: &Mark) -> bool {
         let replica = &mut *self.replica;
         if replica.membership.configuration().is_none() {
             return false;
         }
         let quorum = replica.membership.quorum(&replica.state);
         replica.membership.raise_stable(&replica.state, &quorum);
-        let kept = replica.state.lows(&kept.state);
+        let stored = replica.state.lows(&stored.state);
         replica.membership.stop_waiting();
-        let mut changed = replica.sweep_counters(&quorum, &kept);
-        changed |= replica.forget(&quorum, &kept);
+        let mut changed = replica.sweep_counters(&quorum, &stored);
+        changed |= replica.forget(&quorum, &stored);
         let waits = replica.waits_for_others(&quorum);
         replica.membership.note_waiting(waits);
         if changed {
@@ -41,15 +41,15 @@ impl MembersMut<'_> {
 
 impl Replica {
     /// Sweeps each counter with more than plain shards, as far as they are stable and not newer than the
-    /// clocks `kept`. Returns whether anything was removed.
-    fn sweep_counters(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
+    /// clocks `stored`. Returns whether anything was removed.
+    fn sweep_counters(&mut self, quorum: &Quorum, stored: &[u64]) -> bool {
         let mut changed = false;
         for at in 0..self.state.pages().len() {
             for key_id in self.state.odd_counters(at) {
                 let mut slots = self.state.slots(key_id);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
-                    stamp.clock <= kept[stamp.writer as usize]
+                    stamp.clock <= stored[stamp.writer as usize]
                         && self.membership.is_stable(quorum, stamp)
                 };
                 let before = self.idempotency.has_keyed().then(|| slots.clone());

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 impl Replica {
     /// Forgets writers that were retired and have nothing left.
-    pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
+    pub(super) fn forget(&mut self, quorum: &Quorum, stored: &[u64]) -> bool {
         let left = self.state.owners_in_odd_pages();
         let mut named = alloc::vec![false; self.state.ids().len()];
         for (writer_state, _) in self.membership.ended_states() {
@@ -28,8 +28,9 @@ impl Replica {
             else {
                 continue;
             };
-            let is_kept = to.clock <= kept[to.writer as usize] && upto <= kept[at];
-            let free = is_kept && !named[at] && !left[at] && self.membership.is_stable(quorum, to);
+            let is_stored = to.clock <= stored[to.writer as usize] && upto <= stored[at];
+            let free =
+                is_stored && !named[at] && !left[at] && self.membership.is_stable(quorum, to);
             let free = free && !Quota::keeps(&self.state, number);
             match free {
                 true => gone.push((number, to, upto)),

@@ -289,7 +289,9 @@ impl RejoinMut<'_> {
         }
         left.rejoin.note_earlier(&left.state, &left.membership);
         for earlier in left.rejoin.earlier() {
-            self.replica.rejoin.take_kept(&self.replica.state, earlier);
+            self.replica
+                .rejoin
+                .restore_earlier(&self.replica.state, earlier);
         }
         Ok(())
     }

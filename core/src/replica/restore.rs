@@ -48,8 +48,8 @@ impl Replica {
             self.idempotency.drop_due(&self.state);
             self.membership
                 .take_memory(&self.state, message, message.gaps == Some(true));
-            for kept in message.kept.iter() {
-                self.rejoin.take_kept(&self.state, kept);
+            for earlier in message.earlier.iter() {
+                self.rejoin.restore_earlier(&self.state, earlier);
             }
         }
         Ok(())

@@ -79,7 +79,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The same digest. The replica keeps it for the next call.
-    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
+    pub(crate) fn cached_digest(&mut self) -> [u8; 16] {
         let digest = self.digest();
         let of = self.digest_of();
         self.raised.update(|it| {

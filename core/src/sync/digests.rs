@@ -45,7 +45,7 @@ impl SyncMachine {
                 true => SyncMachine::digests(replica),
                 // News makes the vectors differ. A digest of the contents takes long in a large space.
                 false => Digests {
-                    vector: replica.digest_kept(),
+                    vector: replica.cached_digest(),
                     contents: 0,
                 },
             };

@@ -45,7 +45,7 @@ impl SyncMachine {
     /// The digests of this replica's state.
     pub(super) fn digests(replica: &mut Replica) -> Digests {
         Digests {
-            vector: replica.digest_kept(),
+            vector: replica.cached_digest(),
             contents: replica.forks_mut().content_digest(),
         }
     }
@@ -58,7 +58,7 @@ impl SyncMachine {
         link: Link,
         theirs: &Digests,
     ) {
-        let ours = replica.digest_kept();
+        let ours = replica.cached_digest();
         if theirs.vector != ours {
             if self.is_barren(link, theirs.vector, ours) {
                 return;

@@ -558,7 +558,7 @@ impl SyncMachine {
         self.announce_soon(now, None);
     }
 
-    /// Performs a member's duties. Call it about once a second. `kept` is what the replica's store has
+    /// Performs a member's duties. Call it about once a second. `stored` is what the replica's store has
     /// written: nothing newer is collected.
     ///
     /// Returns whether the replica made transactions or dropped something. The caller makes this durable as
@@ -566,7 +566,12 @@ impl SyncMachine {
     ///
     /// # Errors
     /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
-    pub fn tend(&mut self, now: Millis, replica: &mut Replica, kept: &Mark) -> Result<bool, Error> {
+    pub fn tend(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        stored: &Mark,
+    ) -> Result<bool, Error> {
         if replica.members().configuration().is_none() {
             return Ok(false);
         }
@@ -611,7 +616,7 @@ impl SyncMachine {
                 self.end_transfers();
             }
             self.push_before_collection(now, replica);
-            collected = replica.members_mut().collect(kept);
+            collected = replica.members_mut().collect(stored);
         }
         self.tell_leaving(replica);
         self.ask_for_memory(now, replica);

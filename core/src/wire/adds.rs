@@ -12,7 +12,7 @@
 //! Numbers are LEB128, as in a message. The counters are in no order, and one may come again.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, unzigzag, zigzag};
-use super::kept::{put_kept, read_kept};
+use super::earlier::{put_earlier, read_earlier};
 use super::side::read_clock;
 use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{DecodeError, Limited, WriteError};
@@ -57,8 +57,8 @@ impl Adds {
         self.count += 1;
     }
 
-    /// Returns the encoding of all counters, with the unconfirmed transactions in `kept`.
-    pub(crate) fn encode(&self, kept: &[EarlierWriter]) -> Vec<u8> {
+    /// Returns the encoding of all counters, with the unconfirmed transactions in `earlier`.
+    pub(crate) fn encode(&self, earlier: &[EarlierWriter]) -> Vec<u8> {
         let Entry { writer, lo, hi } = self.entry;
         let mut out = Vec::with_capacity(HEAD_BYTES + self.counters.len());
         out.extend_from_slice(writer.as_bytes());
@@ -66,7 +66,7 @@ impl Adds {
         put_varint(&mut out, hi - lo);
         put_varint(&mut out, self.count);
         out.extend_from_slice(&self.counters);
-        put_kept(&mut out, kept);
+        put_earlier(&mut out, earlier);
         out
     }
 }
@@ -97,6 +97,6 @@ pub(super) fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
         }
     }
     message.delta.writers.push(entry);
-    message.kept.set(read_kept(reader)?);
+    message.earlier.set(read_earlier(reader)?);
     Ok(message)
 }

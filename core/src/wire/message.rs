@@ -3,7 +3,7 @@
 #[cfg(feature = "members")]
 use super::adds::read_adds;
 use super::bytes::{Fail, Reader, put, put_varint, read_all, unzigzag, zigzag};
-use super::kept::{put_kept, read_kept};
+use super::earlier::{put_earlier, read_earlier};
 #[cfg(feature = "members")]
 use super::keyed::encode_adds;
 use super::keyed::put_keyed;
@@ -98,9 +98,9 @@ impl Encode for Message {
 
     fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
-        if GUESTS && (has_memory(self) || !self.kept.is_empty()) {
+        if GUESTS && (has_memory(self) || !self.earlier.is_empty()) {
             put_memory(&mut out, self);
-            put_kept(&mut out, &self.kept);
+            put_earlier(&mut out, &self.earlier);
         }
         out
     }
@@ -123,8 +123,8 @@ impl Encode for Message {
             if GUESTS && reader.len() > 0 {
                 let bytes = reader.len();
                 read_memory(reader, &mut message)?;
-                message.kept.set(read_kept(reader)?);
-                if !has_memory(&message) && message.kept.is_empty() {
+                message.earlier.set(read_earlier(reader)?);
+                if !has_memory(&message) && message.earlier.is_empty() {
                     return Err(reader.fail(
                         DecodeError::TrailingBytes {
                             bytes: detail(bytes),
@@ -254,7 +254,7 @@ fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fai
         records: GuestPart::default(),
         returns: GuestPart::default(),
         gaps: None,
-        kept: GuestPart::default(),
+        earlier: GuestPart::default(),
         keyed: GuestPart::default(),
     };
     // The keys of each page for which nothing was read yet.

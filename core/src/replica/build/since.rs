@@ -117,10 +117,10 @@ impl Replica {
             true => OfEarlier::Nothing,
             false => OfEarlier::Clocks,
         };
-        let kept = self
+        let writers = self
             .rejoin
-            .to_keep(&self.state, &self.membership, own, earlier);
-        message.kept.set(kept);
+            .to_store(&self.state, &self.membership, own, earlier);
+        message.earlier.set(writers);
     }
 
     /// The present place in this replica's history, for a caller that keeps nothing of it.

@@ -29,11 +29,11 @@ use alloc::vec::Vec;
 const AHEAD: u64 = 4;
 /// Time in milliseconds until a member checks again whether there are two rests.
 const REST_AGAIN_MS: Millis = 1_000;
-/// Maximum time in milliseconds that a watched number is kept back, from the first request that could get it.
+/// Maximum time in milliseconds that a watched number is withheld, from the first request that could get it.
 const PATIENCE_MS: Millis = 1_000;
 /// Time in milliseconds until a member looks again for a link to the giving member.
 const UNREACHED_AGAIN_MS: Millis = 50;
-/// Time in milliseconds until the next request while a watched number is kept back.
+/// Time in milliseconds until the next request while a watched number is withheld.
 const WATCHED_AGAIN_MS: Millis = 100;
 /// Before a watched number, a member keeps its recent use divided by this: about 0.25 to 0.5 s of use.
 const KEPT_SHARE: u64 = 8;
@@ -64,8 +64,8 @@ pub(super) struct Sequences {
     by: Option<WriterId>,
     /// The own clock of the last gift to a writer, by writer and sequence.
     given: BTreeMap<(WriterId, String), u64>,
-    /// The numbers that are kept back.
-    kept_back: BTreeMap<String, KeptBack>,
+    /// The numbers that are withheld.
+    withheld: BTreeMap<String, Withheld>,
     /// When this member gives back numbers that it keeps before a watched one.
     idle_at: Option<Millis>,
     /// The next look, if no event comes earlier.
@@ -74,7 +74,7 @@ pub(super) struct Sequences {
 
 /// A number that is not given yet, because other members have numbers that come before it.
 #[derive(Clone, Copy)]
-struct KeptBack {
+struct Withheld {
     number: u64,
     until: Millis,
     /// Whether `until` has passed.
@@ -120,9 +120,9 @@ impl Sequences {
         let rounds = self.rounds.values().map(|it| it.0);
         let again = self.proofs.iter().filter(|it| it.question.is_none());
         let again = again.map(|it| it.again);
-        let kept_back = self.kept_back.values().filter(|it| !it.passed);
-        let kept_back = kept_back.map(|it| it.until);
-        let others = open.chain(rounds).chain(again).chain(kept_back);
+        let withheld = self.withheld.values().filter(|it| !it.passed);
+        let withheld = withheld.map(|it| it.until);
+        let others = open.chain(rounds).chain(again).chain(withheld);
         others.chain(self.idle_at).chain(self.soon).min()
     }
 
@@ -224,12 +224,12 @@ impl SyncMachine {
         numbers.soon = None;
         numbers.open.retain(|it| it.until > now);
         numbers.asked_for.retain(|_, until| *until > now);
-        for kept_back in numbers.kept_back.values_mut() {
-            kept_back.passed |= kept_back.until <= now;
+        for withheld in numbers.withheld.values_mut() {
+            withheld.passed |= withheld.until <= now;
         }
         // A requester that has not repeated its request by now is gone.
-        let is_asked_for = |it: &KeptBack| it.until + UNWAITED_MS > now;
-        numbers.kept_back.retain(|_, it| is_asked_for(it));
+        let is_asked_for = |it: &Withheld| it.until + UNWAITED_MS > now;
+        numbers.withheld.retain(|_, it| is_asked_for(it));
         let mut names: BTreeSet<String> = numbers.asked_for.keys().cloned().collect();
         names.extend(numbers.open.iter().map(|it| it.name.clone()));
         names.extend(numbers.proofs.iter().map(|it| it.name.clone()));
@@ -460,7 +460,7 @@ impl SyncMachine {
                     .quota_mut()
                     .pass_on(name, to, count, &mut self.changed)
                 {
-                    Ok(0) if others_have && self.keeps_back(now, replica, name) => Ok(0),
+                    Ok(0) if others_have && self.withholds(now, replica, name) => Ok(0),
                     Ok(0) => replica
                         .quota_mut()
                         .give_numbers(name, to, 1, &mut self.changed),
@@ -475,20 +475,20 @@ impl SyncMachine {
         given
     }
 
-    /// Whether the next number is still kept back, because other members have numbers that come before it.
-    fn keeps_back(&mut self, now: Millis, replica: &Replica, name: &str) -> bool {
+    /// Whether the next number is still withheld, because other members have numbers that come before it.
+    fn withholds(&mut self, now: Millis, replica: &Replica, name: &str) -> bool {
         let next = replica.quota().sequence(name).map_or(0, |it| it.next);
-        let fresh = KeptBack {
+        let fresh = Withheld {
             number: next,
             until: now + PATIENCE_MS,
             passed: false,
         };
-        let kept_back = self.wants.sequences.kept_back.entry(name.into());
-        let kept_back = kept_back.or_insert(fresh);
-        if kept_back.number != next {
-            *kept_back = fresh;
+        let withheld = self.wants.sequences.withheld.entry(name.into());
+        let withheld = withheld.or_insert(fresh);
+        if withheld.number != next {
+            *withheld = fresh;
         }
-        kept_back.until > now
+        withheld.until > now
     }
 
     /// Handles a request for numbers. A request from a peer that is no member is ignored.

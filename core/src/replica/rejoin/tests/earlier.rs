@@ -44,7 +44,7 @@ fn with(earlier_writers: &[(u8, u64)]) -> Replica {
 }
 
 fn kept(message: &Message) -> Vec<(WriterId, u64)> {
-    let kept = message.kept.iter();
+    let kept = message.earlier.iter();
     kept.map(|it| (it.writer, it.journal.told)).collect()
 }
 
@@ -86,7 +86,7 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
         other.add("key", 1).unwrap();
         let news = other.delta(&VersionVector::default());
         replica.merge(&news).unwrap();
-        let kept = replica.since(&mut mark).unwrap().kept;
+        let kept = replica.since(&mut mark).unwrap().earlier;
         let own = |it: &EarlierWriter| (it.writer, it.journal.open, it.journal.dropped);
         kept.iter().map(own).collect::<Vec<_>>()
     };
@@ -100,7 +100,7 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
     replica
         .rejoin
         .keep_no_journal_alone(&replica.state, &mut replica.membership);
-    let kept = replica.since(&mut mark).unwrap().kept;
+    let kept = replica.since(&mut mark).unwrap().earlier;
     assert_eq!((kept.len(), kept[0].journal.dropped), (1, 3));
     assert_eq!((kept[0].journal.told, kept[0].last()), (0, 0));
 }
@@ -159,7 +159,7 @@ fn who_took_in_a_earlier_writer_is_noted_and_stored() {
         generation: 5,
     };
     let intros = |kept: &[EarlierWriter]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
-    let kept = replica.since(&mut mark).unwrap().kept;
+    let kept = replica.since(&mut mark).unwrap().earlier;
     assert_eq!(intros(&kept), [Some(by), Some(heard), None]);
     assert_eq!(intros(replica.rejoin.earlier()), intros(&kept));
 }
@@ -199,13 +199,15 @@ fn what_a_store_kept_is_what_others_may_know() {
     let mut stored = earlier(7, 3);
     (stored.journal.told, stored.journal.as_guest) = (3, 2);
     let mut replica = replica(0);
-    replica.rejoin.take_kept(&replica.state, &stored);
+    replica.rejoin.restore_earlier(&replica.state, &stored);
     let more = EarlierWriter {
         journal: earlier(7, 5).journal,
         ..stored.clone()
     };
-    replica.rejoin.take_kept(&replica.state, &earlier(8, 1));
-    replica.rejoin.take_kept(&replica.state, &more);
+    replica
+        .rejoin
+        .restore_earlier(&replica.state, &earlier(8, 1));
+    replica.rejoin.restore_earlier(&replica.state, &more);
     let of = |replica: &Replica, at: usize| {
         let it = &replica.rejoin.earlier()[at];
         let journal = &it.journal;
@@ -215,7 +217,9 @@ fn what_a_store_kept_is_what_others_may_know() {
     assert_eq!(of(&replica, 1), (0, 1, 0, true));
     assert_eq!(replica.rejoin.earlier().len(), 2);
     // The present writer's is no earlier one's.
-    replica.rejoin.take_kept(&replica.state, &earlier(0, 9));
+    replica
+        .rejoin
+        .restore_earlier(&replica.state, &earlier(0, 9));
     assert_eq!(
         (
             replica.rejoin.journal().open,
@@ -228,7 +232,9 @@ fn what_a_store_kept_is_what_others_may_know() {
 #[test]
 fn only_what_came_from_an_old_copy_is_doubtful() {
     let mut replica = replica(0);
-    replica.rejoin.take_kept(&replica.state, &earlier(7, 3));
+    replica
+        .rejoin
+        .restore_earlier(&replica.state, &earlier(7, 3));
     replica.rejoin.keep_earlier(earlier(8, 3));
     replica.rejoin.doubt_earlier();
     let doubts = |it: &EarlierWriter| (it.doubtful, it.journal.told);
@@ -240,7 +246,9 @@ fn only_what_came_from_an_old_copy_is_doubtful() {
 fn a_doubt_outlives_the_process() {
     for told in [0, 3] {
         let mut replica = replica(0);
-        replica.rejoin.take_kept(&replica.state, &earlier(7, 3));
+        replica
+            .rejoin
+            .restore_earlier(&replica.state, &earlier(7, 3));
         replica.rejoin.earlier_mut()[0].journal.told = told;
         let mut mark = Mark::default();
         replica.add("key", 1).unwrap();

@@ -21,7 +21,7 @@ fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {
     }
 }
 
-fn kept(writer: u8, intro: Option<Intro>, journal: Journal) -> EarlierWriter {
+fn earlier(writer: u8, intro: Option<Intro>, journal: Journal) -> EarlierWriter {
     let writer = WriterId::from_bytes([writer; 16]);
     let journal = Journal {
         writer: Some(writer),
@@ -33,9 +33,9 @@ fn kept(writer: u8, intro: Option<Intro>, journal: Journal) -> EarlierWriter {
     }
 }
 
-fn bytes(kept: &[EarlierWriter]) -> Vec<u8> {
+fn bytes(earlier: &[EarlierWriter]) -> Vec<u8> {
     let mut out = Vec::new();
-    put_kept(&mut out, kept);
+    put_earlier(&mut out, earlier);
     out
 }
 
@@ -46,7 +46,7 @@ fn made(did: Vec<Did>) -> EarlierWriter {
         made,
         ..Journal::EMPTY
     };
-    kept(1, None, journal)
+    earlier(1, None, journal)
 }
 
 #[test]
@@ -79,19 +79,19 @@ fn what_is_kept_comes_back() {
     };
     let doubtful = EarlierWriter {
         doubtful: true,
-        ..kept(1, Some(intro), journal)
+        ..earlier(1, Some(intro), journal)
     };
     let unsure = EarlierWriter {
         unsure: true,
-        ..kept(2, None, Journal::EMPTY)
+        ..earlier(2, None, Journal::EMPTY)
     };
     let all = [doubtful, unsure, made(Vec::new())];
     for kept in [&all[..], &all[1..], &[]] {
-        assert_eq!(read_all(&bytes(kept), read_kept), Ok(kept.to_vec()));
+        assert_eq!(read_all(&bytes(kept), read_earlier), Ok(kept.to_vec()));
     }
     let whole = bytes(&all);
     for size in 0..whole.len() {
-        let read = read_all(&whole[..size], read_kept);
+        let read = read_all(&whole[..size], read_earlier);
         assert_eq!(read, Err(DecodeError::Truncated.into()), "{size}");
     }
     // Keys of transactions follow all that was there before there were any.
@@ -100,14 +100,14 @@ fn what_is_kept_comes_back() {
     keyed[2].journal.keyed = vec![(299, once(1)), (300, once(2))];
     let more = bytes(&keyed);
     assert_eq!(more[..whole.len()], whole);
-    assert_eq!(read_all(&more, read_kept), Ok(keyed.to_vec()));
+    assert_eq!(read_all(&more, read_earlier), Ok(keyed.to_vec()));
     keyed[2].journal.keyed.reverse();
-    let read = read_all(&bytes(&keyed), read_kept);
-    let rule = Rule::Kept;
+    let read = read_all(&bytes(&keyed), read_earlier);
+    let rule = Rule::Stored;
     assert_eq!(read, Err(DecodeError::Malformed { rule }.into()));
     let none = [whole, vec![0; 3]].concat();
     assert_eq!(
-        read_all(&none, read_kept),
+        read_all(&none, read_earlier),
         Err(DecodeError::Malformed { rule }.into())
     );
 }
@@ -115,29 +115,29 @@ fn what_is_kept_comes_back() {
 #[test]
 fn what_nothing_was_kept_as_is_refused() {
     let broken = |rule| Err(Error::Decode(DecodeError::Malformed { rule }));
-    let malformed = broken(Rule::Kept);
+    let malformed = broken(Rule::Stored);
     for (first, second, good) in [(3, 4, true), (4, 4, false), (5, 4, false)] {
         let made = vec![(first, Vec::new()), (second, Vec::new())];
         let journal = Journal {
             made,
             ..Journal::EMPTY
         };
-        let kept = [kept(1, None, journal)];
+        let kept = [earlier(1, None, journal)];
         let expected = match good {
             true => Ok(kept.to_vec()),
             false => malformed.clone(),
         };
-        assert_eq!(read_all(&bytes(&kept), read_kept), expected);
+        assert_eq!(read_all(&bytes(&kept), read_earlier), expected);
     }
     // Before the last operation's value, what it saw, and the survivors.
     let mut unknown = bytes(&[made(vec![did("key", Op::Persist, &[])])]);
     let kind = unknown.len() - 4;
     assert_eq!(unknown[kind], PERSIST);
     unknown[kind] = PERSIST + 1;
-    assert_eq!(read_all(&unknown, read_kept), malformed);
+    assert_eq!(read_all(&unknown, read_earlier), malformed);
     // After the count, the writer, and that nobody is known to have taken it in.
     let mut doubt = bytes(&[made(Vec::new())]);
     assert_eq!(doubt[18], 0);
     doubt[18] = 4;
-    assert_eq!(read_all(&doubt, read_kept), broken(Rule::Flag));
+    assert_eq!(read_all(&doubt, read_earlier), broken(Rule::Flag));
 }

@@ -18,9 +18,9 @@ const SET: u8 = 3;
 const EXPIRE: u8 = 4;
 const PERSIST: u8 = 5;
 
-pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[EarlierWriter]) {
-    put_varint(out, kept.len() as u64);
-    for earlier in kept {
+pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
+    put_varint(out, writers.len() as u64);
+    for earlier in writers {
         out.extend_from_slice(earlier.writer.as_bytes());
         put_intro(out, earlier.intro.as_ref());
         out.push(u8::from(earlier.doubtful) | u8::from(earlier.unsure) << 1);
@@ -37,8 +37,11 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[EarlierWriter]) {
         put_did(out, &journal.survivors);
     }
     // The keys come last, after the place where records of the first format end.
-    if kept.iter().any(|earlier| !earlier.journal.keyed.is_empty()) {
-        for earlier in kept {
+    if writers
+        .iter()
+        .any(|earlier| !earlier.journal.keyed.is_empty())
+    {
+        for earlier in writers {
             put_varint(out, earlier.journal.keyed.len() as u64);
             for (clock, once) in &earlier.journal.keyed {
                 put_varint(out, *clock);
@@ -71,8 +74,8 @@ fn put_did(out: &mut Vec<u8>, did: &[Did]) {
     }
 }
 
-pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>, Fail> {
-    let mut kept = Vec::new();
+pub(super) fn read_earlier(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>, Fail> {
+    let mut writers = Vec::new();
     for _ in 0..reader.count(24) {
         let writer = WriterId::from_bytes(reader.array());
         let intro = read_intro(reader)?;
@@ -86,7 +89,7 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>, F
         for _ in 0..reader.count(2) {
             let clock = reader.varint();
             if made.last().is_some_and(|last| last.0 >= clock) {
-                return Err(reader.malformed(Rule::Kept));
+                return Err(reader.malformed(Rule::Stored));
             }
             made.push((clock, read_did(reader)?));
         }
@@ -100,27 +103,27 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>, F
             keyed: Vec::new(),
             survivors: read_did(reader)?,
         };
-        kept.push(EarlierWriter {
+        writers.push(EarlierWriter {
             intro,
             doubtful: flags & 1 > 0,
             unsure: flags & 2 > 0,
             ..EarlierWriter::new(writer, journal)
         });
     }
-    if reader.len() > 0 && !kept.is_empty() {
-        read_kept_keys(reader, &mut kept)?;
+    if reader.len() > 0 && !writers.is_empty() {
+        read_earlier_keys(reader, &mut writers)?;
     }
-    Ok(kept)
+    Ok(writers)
 }
 
-fn read_kept_keys(reader: &mut Reader<'_>, kept: &mut [EarlierWriter]) -> Result<(), Fail> {
+fn read_earlier_keys(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<(), Fail> {
     let mut any = false;
-    for earlier in kept {
+    for earlier in writers {
         for _ in 0..reader.count(25) {
             let keyed = &mut earlier.journal.keyed;
             let clock = reader.varint();
             if keyed.last().is_some_and(|last| last.0 >= clock) {
-                return Err(reader.malformed(Rule::Kept));
+                return Err(reader.malformed(Rule::Stored));
             }
             keyed.push((clock, read_once(reader)));
             any = true;
@@ -128,7 +131,7 @@ fn read_kept_keys(reader: &mut Reader<'_>, kept: &mut [EarlierWriter]) -> Result
     }
     match any {
         true => Ok(()),
-        false => Err(reader.malformed(Rule::Kept)),
+        false => Err(reader.malformed(Rule::Stored)),
     }
 }
 
@@ -144,7 +147,7 @@ fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
             (SET, value) => Op::Set(unzigzag(value)),
             (EXPIRE, value) => Op::Expire(value),
             (PERSIST, 0) => Op::Persist,
-            _ => return Err(reader.malformed(Rule::Kept)),
+            _ => return Err(reader.malformed(Rule::Stored)),
         };
         let mut saw = Vec::new();
         for _ in 0..reader.count(18) {
