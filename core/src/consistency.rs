@@ -144,7 +144,7 @@ impl<'a> Consistency<'a> {
         let counted = self.counted(writer);
         match self.state.number_of(writer) {
             Some(number) if self.membership.lacks_keys_of(number) => {
-                counted.min(self.membership.held_with_keys(self.state, number))
+                counted.min(self.membership.clock_with_keys(self.state, number))
             }
             _ => counted,
         }
@@ -246,8 +246,9 @@ impl<'a> Consistency<'a> {
         let own = self.state.clock();
         let tops = self.state.numbered().filter_map(|(writer, number)| {
             let at = number as usize;
-            let comes_along = !self.state.is_merged_since(number, own) && self.comes_along(number);
-            let is_top = number == OWN || !comes_along;
+            let is_merged_along =
+                !self.state.is_merged_since(number, own) && self.is_merged_along(number);
+            let is_top = number == OWN || !is_merged_along;
             (is_top && self.state.clocks()[at] > 0).then_some((writer, self.state.clocks()[at]))
         });
         let tops: Vec<(WriterId, u64)> = tops.collect();
@@ -258,7 +259,7 @@ impl<'a> Consistency<'a> {
     /// In a space with members, this is not certain of a writer that was not admitted, or that is over and
     /// not yet retired. About guests, peers accept only a member's word.
     #[cfg(feature = "tokens")]
-    fn comes_along(self, number: u32) -> bool {
+    fn is_merged_along(self, number: u32) -> bool {
         let writer_state = self.membership.writer(number);
         let guest = writer_state.intro.is_some() && !writer_state.is_over();
         self.membership.configuration().is_none()

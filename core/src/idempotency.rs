@@ -126,7 +126,7 @@ const _: () = {
     // Sending and receiving.
     let _: fn(&Log, &Membership) -> KeyedMark = Log::keyed_mark;
     let _: fn(&Log, &State, &KeyedMark, &alloc::vec::Vec<u64>, usize) -> Step = Log::keyed_since;
-    let _: fn(&mut Log, &mut State, &mut Membership, &Message, &Forgotten) = Log::take_keyed;
+    let _: fn(&mut Log, &mut State, &mut Membership, &Message, &Forgotten) = Log::merge_keyed;
     let _: fn(&KeyedMark, &Membership, &State, u32) -> u64 = KeyedMark::low;
     let _: fn(&[u64], bool) -> KeyedScan = KeyedScan::new;
     let _: fn(&KeyedScan) -> bool = KeyedScan::is_wanted;

@@ -116,7 +116,7 @@ impl Message {
     }
 
     /// Whether the message has a record of this kind about the writer at this place among its writers.
-    pub(crate) fn tells(&self, writer: u32, kind: fn(&Statement) -> bool) -> bool {
+    pub(crate) fn has_record(&self, writer: u32, kind: fn(&Statement) -> bool) -> bool {
         self.records_of(writer)
             .any(|record| kind(&record.statement))
     }
@@ -129,7 +129,7 @@ impl Message {
             .binary_search_by_key(writer, |it| it.writer);
         at.is_ok_and(|at| {
             let ends = |it: &Statement| matches!(it, Statement::Fence(_) | Statement::Retired(_));
-            self.tells(at as u32, ends)
+            self.has_record(at as u32, ends)
         })
     }
 
@@ -161,7 +161,7 @@ impl Message {
     /// message introduces.
     pub(crate) fn stranger(&self) -> Option<WriterId> {
         let taken_in = |at: u32| {
-            self.tells(at, |statement| {
+            self.has_record(at, |statement| {
                 matches!(statement, Statement::Announce(_) | Statement::Admit(_))
             })
         };
@@ -172,7 +172,7 @@ impl Message {
 
     /// Whether the message says that a writer is a member's. It counts the members of the first configuration
     /// in the message.
-    pub(crate) fn tells_member(&self, writer: &WriterId) -> bool {
+    pub(crate) fn states_member(&self, writer: &WriterId) -> bool {
         let is_about =
             |of: &MembershipRecord| self.delta.writers[of.writer as usize].writer == *writer;
         let mut records = self.records().iter();

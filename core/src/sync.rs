@@ -230,7 +230,7 @@ struct Session {
     link: Link,
     broadcast: bool,
     /// Set by the peer's hello.
-    greeting: Option<Greeting>,
+    hello: Option<PeerHello>,
     next_digest: Millis,
     traffic: MemberPart<Traffic>,
     /// Whether its last delta was rejected. Until its next digest, the machine does not pull from it.
@@ -278,7 +278,7 @@ impl Empty for Traffic {
 }
 
 #[derive(Clone)]
-struct Greeting {
+struct PeerHello {
     session: u64,
     agent: MemberPart<Option<String>>,
     writer: WriterId,
@@ -420,7 +420,7 @@ impl SyncMachine {
         self.look_at_questions(now, replica);
         #[cfg(feature = "budgets")]
         self.look_at_wants(now, replica);
-        self.note_told(replica);
+        self.note_sent(replica);
     }
 
     /// The next action, or `None` if there is none.
@@ -491,8 +491,8 @@ impl SyncMachine {
         if frame.space != *replica.space() {
             return Err(LinkError::WrongSpace.into());
         }
-        let greeted = self.peer(link).is_some_and(|peer| peer.greeting.is_some());
-        if greeted == matches!(frame.body, Body::Hello(_)) {
+        let has_hello = self.peer(link).is_some_and(|peer| peer.hello.is_some());
+        if has_hello == matches!(frame.body, Body::Hello(_)) {
             return Err(LinkError::Handshake.into());
         }
         #[cfg(feature = "members")]
@@ -504,7 +504,7 @@ impl SyncMachine {
         self.compares.outdate(link, &frame.body);
         match frame.body {
             Body::Hello(hello) => {
-                self.greet(now, replica, link, hello);
+                self.receive_hello(now, replica, link, hello);
                 Ok(())
             }
             Body::Digest(digests) => {
@@ -610,7 +610,7 @@ impl SyncMachine {
             self.push_forked(replica);
         }
         if !NOTES_DUE || told.is_some() || self.digest_due <= now {
-            self.tell_digests(now, replica, told);
+            self.send_digests(now, replica, told);
         }
         self.ask_to_end(now, replica);
         self.pulls
@@ -630,8 +630,8 @@ impl SyncMachine {
 
     /// Whether a peer stores operations made under idempotency keys, as nodes do.
     fn keeps_keys(&self, link: Link) -> bool {
-        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        MEMBERS && greeting.is_some_and(|it| it.remembers) && !self.is_limited(link)
+        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
+        MEMBERS && hello.is_some_and(|it| it.remembers) && !self.is_limited(link)
     }
 
     /// Withdraws duplicates under one idempotency key that the last merge revealed.
@@ -661,8 +661,8 @@ impl SyncMachine {
         }
     }
 
-    fn greeted(&self) -> impl Iterator<Item = &Session> {
-        self.peers.iter().filter(|peer| peer.greeting.is_some())
+    fn open_sessions(&self) -> impl Iterator<Item = &Session> {
+        self.peers.iter().filter(|peer| peer.hello.is_some())
     }
 
     /// A time about one interval from now: between a half and one and a half.

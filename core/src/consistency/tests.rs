@@ -103,7 +103,7 @@ fn what_may_not_come_along_is_named() {
     let number = |of: &Replica| one.state.number_of(&of.writer()).unwrap();
     let (other, guest) = (number(&two), number(&tab));
     one.add("a", 1).unwrap();
-    assert!(one.consistency().comes_along(other) && one.consistency().comes_along(guest));
+    assert!(one.consistency().is_merged_along(other) && one.consistency().is_merged_along(guest));
     let by = Stamp {
         writer: OWN,
         clock: 1,
@@ -120,22 +120,22 @@ fn what_may_not_come_along_is_named() {
     };
     for dead in [other, guest] {
         let mut one = over(dead);
-        assert!(!one.consistency().comes_along(dead));
+        assert!(!one.consistency().is_merged_along(dead));
         let writer = one.state.id(dead);
         let clock = one.state.clock_at(dead);
         assert!(clock > 0);
         assert_eq!(token(&one, &Token::default()).get(&writer), clock);
         let retired = Retired { to: by, upto: 1 };
         one.membership.table_mut().stored().writer_states[dead as usize].retired = Some(retired);
-        assert!(one.consistency().comes_along(dead));
+        assert!(one.consistency().is_merged_along(dead));
     }
     // Nobody has taken it in.
     let mut stray = one.clone();
     stray.membership.table_mut().stored().writer_states[guest as usize].intro = None;
-    assert!(!stray.consistency().comes_along(guest));
+    assert!(!stray.consistency().is_merged_along(guest));
     // A guest's word for other guests need not be taken.
     one.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
-    assert!(!one.consistency().comes_along(guest));
+    assert!(!one.consistency().is_merged_along(guest));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl IdempotencyLog {
             return;
         }
         for (writer, clock) in self.asked.take().into_iter().flat_map(|it| it.1) {
-            let upto = members.held_with_keys(state, writer);
+            let upto = members.clock_with_keys(state, writer);
             let knows = |member: &u32| members.seen_by(&quorum, *member, writer) > upto;
             if state.clock_at(writer) == clock && !quorum.members.iter().any(knows) {
                 members.close_gap(writer);

@@ -66,7 +66,7 @@ impl KeyedMark {
     pub(crate) fn low(&self, members: &Membership, state: &State, writer: u32) -> u64 {
         let lacked = self.key_gaps.binary_search_by_key(&writer, |it| it.0);
         let lacked = lacked.ok().map(|at| &self.key_gaps[at]);
-        let came = lacked.filter(|(_, upto)| members.held_with_keys(state, writer) > *upto);
+        let came = lacked.filter(|(_, upto)| members.clock_with_keys(state, writer) > *upto);
         came.map_or(u64::MAX, |(_, upto)| *upto)
     }
 
@@ -182,7 +182,7 @@ impl IdempotencyLog {
     }
 
     /// Adds the keyed operations of a message to the log, before the message moves the clocks.
-    pub(crate) fn take_keyed(
+    pub(crate) fn merge_keyed(
         &mut self,
         state: &mut State,
         members: &mut Membership,
@@ -194,12 +194,12 @@ impl IdempotencyLog {
             if let Some(by) = by.filter(|by| !forgotten.contains(&(by.writer as usize))) {
                 let number =
                     members.number(state, message.delta.writers[by.writer as usize].writer);
-                if by.clock <= members.held_with_keys(state, number) {
+                if by.clock <= members.clock_with_keys(state, number) {
                     continue;
                 }
                 known = (number, by.clock);
             }
-            let watched = known.1 > members.known_to_all(known.0);
+            let watched = known.1 > members.collected_upto(known.0);
             let place = self.insert(Instance {
                 once: *once,
                 writer: known.0,
@@ -284,7 +284,7 @@ impl IdempotencyLog {
             let made = self.instances.values().filter(|it| it.writer == number);
             (
                 writer,
-                members.held_with_keys(state, number),
+                members.clock_with_keys(state, number),
                 made.cloned().collect(),
             )
         };
@@ -308,7 +308,7 @@ impl IdempotencyLog {
         let number = number.filter(|it| members.writer(*it).retired.is_none());
         let (as_writer, upto) = match number {
             Some(number) => (number, state.clock_at(number)),
-            None => (ABSORBED, members.taken_over(&before).unwrap_or(0)),
+            None => (ABSORBED, members.forgotten_upto(&before).unwrap_or(0)),
         };
         for it in made.into_iter().filter(|it| it.clock <= upto) {
             self.insert(Instance {

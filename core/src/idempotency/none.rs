@@ -75,7 +75,7 @@ impl IdempotencyLog {
         (KeyedOps::default(), true)
     }
 
-    pub(crate) fn take_keyed(
+    pub(crate) fn merge_keyed(
         &mut self,
         _: &mut State,
         _: &mut Membership,

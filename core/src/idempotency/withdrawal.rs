@@ -37,7 +37,7 @@ impl IdempotencyLog {
     /// far as it may have been collected before this state arrived here.
     pub(crate) fn note_unwatched(&mut self, members: &Membership) {
         for instance in self.instances.values_mut() {
-            if instance.clock <= members.known_to_all(instance.writer) {
+            if instance.clock <= members.collected_upto(instance.writer) {
                 instance.watched = false;
             }
         }
@@ -69,7 +69,7 @@ impl IdempotencyLog {
                 let (writer, at) = (instance.writer, instance.clock);
                 let new_lifetimes = self.new_lifetimes.get(&writer).copied().unwrap_or(0);
                 let sure =
-                    instance.watched && at >= new_lifetimes || at > members.known_to_all(writer);
+                    instance.watched && at >= new_lifetimes || at > members.collected_upto(writer);
                 let adds = decode_adds(&instance.adds);
                 self.mark_withdrawn(place);
                 for add in adds {

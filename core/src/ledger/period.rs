@@ -123,7 +123,7 @@ pub(crate) fn rights_key(writer: WriterId, name: &str) -> String {
 
 /// The key of the counter with the time at which all members had received a configuration, in milliseconds
 /// since 1970.
-pub(crate) fn known_key(of: &Configuration) -> String {
+pub(crate) fn received_key(of: &Configuration) -> String {
     let Configuration { era, number, .. } = of;
     format!("{RESERVED}wk{era:016x}{number:016x}")
 }
@@ -207,7 +207,7 @@ mod tests {
         for key in keys {
             assert_eq!(PeriodKey::parse(&key), None, "{key:?}");
         }
-        let known = known_key(&Configuration::default());
+        let known = received_key(&Configuration::default());
         assert!(is_known_key(&known) && PeriodKey::parse(&known).is_none());
     }
 }

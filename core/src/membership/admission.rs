@@ -102,7 +102,7 @@ impl Membership {
     }
 
     /// Admits the sender if it is new, and notes what the sender has seen.
-    pub(crate) fn greet(
+    pub(crate) fn admit_sender(
         &mut self,
         state: &mut State,
         message: &Message,
@@ -113,12 +113,12 @@ impl Membership {
             return Ok(());
         }
         if let Some(writer) = newcomer {
-            self.take_in(state, writer, true)?;
+            self.become_sponsor_of(state, writer, true)?;
         }
         if let Some(writer) = live {
             self.vouch(state, message, writer);
             if self.is_member() {
-                self.heard(state, &writer, message);
+                self.note_message(state, &writer, message);
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Membership {
         let gone = Error::from(AdmissionError::Gone {
             writer: detail(live),
         });
-        if !self.takes_from(state, &live) {
+        if !self.accepts_from(state, &live) {
             return Err(gone);
         }
         let entry = |writer: &WriterId| {
@@ -207,7 +207,7 @@ impl Membership {
         };
         let number = state.number_of(&live);
         let brought = |it: &Statement| matches!(it, Statement::Admit(_) | Statement::Announce(_));
-        let known = number.is_some() || message.tells(at, brought);
+        let known = number.is_some() || message.has_record(at, brought);
         if self.standing(state, message, at as usize, Some(live), 0) == Standing::Forgotten {
             return Err(gone);
         }
@@ -216,7 +216,7 @@ impl Membership {
         let unheard = number.is_none_or(|it| state.clock_at(it) == 0);
         // An incarnation of a member, or a guest that a member admitted, needs no admission here.
         let early = unheard && base.is_some();
-        let early = early && !message.tells(at, |it| matches!(it, Statement::Announce(_)));
+        let early = early && !message.has_record(at, |it| matches!(it, Statement::Announce(_)));
         if hi == 0 || known && !early {
             return Ok(None);
         }
@@ -316,7 +316,7 @@ impl Membership {
         let members = theirs.max(self.configuration());
         let owner = self.incarnation(state, &id).map(|it| it.0);
         let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
-        dead || !self.takes_from(state, &id) || !member
+        dead || !self.accepts_from(state, &id) || !member
     }
 
     /// Whether the configuration in a message leaves out this member's owner, or else the given owner.
@@ -372,14 +372,14 @@ impl Membership {
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
-        let base = message.tells(at as u32, |statement| {
+        let base = message.has_record(at as u32, |statement| {
             matches!(statement, Statement::Base(_, false))
         });
         let held = |upto| message.delta.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
             // The replica has all of it in the successor's slots.
-            false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
+            false if self.forgotten_upto(&writer).is_some_and(held) => Standing::Forgotten,
             // The message builds on something that is missing here, and the caller reports it.
             false if message.delta.writers[at].lo > 0 => Standing::Known,
             // The sender of the message has the writer's admission, and has learned that this replica has it
@@ -453,7 +453,7 @@ impl Membership {
                 Standing::Known => {}
                 Standing::Forgotten => {
                     if self
-                        .taken_over(&entry.writer)
+                        .forgotten_upto(&entry.writer)
                         .is_some_and(|upto| entry.hi > upto)
                     {
                         return Err(AdmissionError::Behind.into());
@@ -577,7 +577,7 @@ impl Membership {
         if !message.is_closed() {
             return Ok(());
         }
-        let announces = message.tells(at, |it| matches!(it, Statement::Announce(_)));
+        let announces = message.has_record(at, |it| matches!(it, Statement::Announce(_)));
         let Some(base) = base_in(message, at).filter(|_| announces) else {
             return Ok(());
         };
@@ -622,7 +622,7 @@ impl Membership {
         let entry = &message.delta.writers[at as usize];
         let passes_on =
             |live: WriterId| live != entry.writer && self.is_from_guest(state, message, &live);
-        let heard = message.tells(at, |it| match it {
+        let heard = message.has_record(at, |it| match it {
             Statement::Admit(admit) => admit.turn >= HEARD,
             statement => matches!(statement, Statement::Announce(_)),
         });

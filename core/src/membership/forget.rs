@@ -23,7 +23,7 @@ impl Membership {
                 .table
                 .update(|it| core::mem::take(&mut it.writer_states[at]));
             if let Some(announce) = writer_state.and_then(|writer_state| writer_state.announce) {
-                self.take_gone(*to, announce.owner, announce.generation);
+                self.note_forgotten(*to, announce.owner, announce.generation);
             }
         }
         let again = |stamp: &mut Stamp| {
@@ -162,7 +162,7 @@ impl Membership {
 
     /// Remembers the forgotten writers that a message names. `begins` says whether this replica learns of the
     /// space's members by this message.
-    pub(crate) fn take_memory(&mut self, state: &State, message: &Message, begins: bool) {
+    pub(crate) fn merge_memory(&mut self, state: &State, message: &Message, begins: bool) {
         self.table.update(|it| {
             it.gaps = match message.gaps {
                 Some(false) => false,
@@ -177,7 +177,7 @@ impl Membership {
     }
 
     /// Adds the last `most` forgotten writers to the message that completes a transfer.
-    pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
+    pub(crate) fn add_memory(&self, message: &mut Message, most: usize) {
         if GUESTS && message.is_complete() {
             message.returns.set(self.remembered(most as u64));
             let more = self.table.returned.len() > most;
@@ -207,7 +207,7 @@ impl Membership {
         let skipped = (returned.len() as u64).saturating_sub(last) as usize;
         let returned = returned.iter().skip(skipped);
         returned
-            .filter_map(|writer| Some((*writer, self.taken_over(writer)?)))
+            .filter_map(|writer| Some((*writer, self.forgotten_upto(writer)?)))
             .collect()
     }
 }

@@ -111,7 +111,7 @@ impl Membership {
     }
 
     /// Returns the clock up to which this replica has a writer together with its keyed operations.
-    pub(crate) fn held_with_keys(&self, state: &State, writer: u32) -> u64 {
+    pub(crate) fn clock_with_keys(&self, state: &State, writer: u32) -> u64 {
         let held = state.clock_at(writer);
         let upto = match MEMBERS {
             true => self.table.acknowledgeable(writer),
@@ -124,7 +124,7 @@ impl Membership {
     /// its keyed operations.
     pub(crate) fn vector_with_keys(&self, state: &State) -> VersionVector {
         let clocks = state.numbered();
-        let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(state, number)));
+        let clocks = clocks.map(|(writer, number)| (writer, self.clock_with_keys(state, number)));
         VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
     }
 

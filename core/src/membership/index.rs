@@ -117,7 +117,7 @@ impl WriterTable {
     }
 
     /// The clocks that a sponsored writer has reported as seen.
-    pub(crate) fn told_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
+    pub(crate) fn reported_by(&self, writer: u32) -> Option<&[(u32, u64)]> {
         let of = |it: &Sponsored| it.writer;
         let at = self.sponsored.binary_search_by_key(&writer, of).ok()?;
         Some(&self.sponsored[at].seen)

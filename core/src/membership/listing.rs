@@ -245,7 +245,7 @@ impl<'a> Members<'a> {
     /// dead, or if it left, because then the replica already has all of it.
     #[inline]
     pub fn accepts_from(self, writer: &WriterId) -> bool {
-        self.membership.takes_from(self.state, writer)
+        self.membership.accepts_from(self.state, writer)
     }
 
     /// The last clock of a writer that counts, if the writer is over and this replica is certain of the
@@ -267,7 +267,7 @@ impl<'a> Members<'a> {
     /// The last clock of a forgotten writer that its successor took over, if this replica still remembers it.
     #[inline]
     pub fn retired_clock(self, writer: &WriterId) -> Option<u64> {
-        self.membership.taken_over(writer)
+        self.membership.forgotten_upto(writer)
     }
 
     /// How many writers the last [`retire`](crate::MembersMut::retire) skipped, because their totals do not

@@ -120,8 +120,8 @@ impl Membership {
         starts.filter(move |number| of(&self.table.writer_states[*number as usize]))
     }
 
-    /// Notes that this writer was announced. A member that admitted a start as it greeted waits for it from
-    /// what the member had acknowledged.
+    /// Notes that this writer was announced. A member that admitted a start when it connected waits for it
+    /// from what the member had acknowledged.
     pub(crate) fn note_announced(&mut self, begins: bool) {
         self.table.update(|it| {
             let own = &mut it.writer_states[OWN as usize];
@@ -230,10 +230,10 @@ impl Membership {
     ///
     /// Until then the start has [no vote](Self::has_vote), and the last clock of the ended one is not
     /// certain.
-    pub(crate) fn holds_up_members(&self, state: &State) -> bool {
+    pub(crate) fn delays_members(&self, state: &State) -> bool {
         let acked = self.acked();
         let is_held_up = |by: Stamp| {
-            (of(&acked, by.writer) + 1..=self.held_with_keys(state, by.writer)).contains(&by.clock)
+            (of(&acked, by.writer) + 1..=self.clock_with_keys(state, by.writer)).contains(&by.clock)
         };
         let mut open = self
             .start_states()
@@ -289,7 +289,7 @@ impl Membership {
             }
             .into());
         }
-        if self.taken_over(writer).is_some() {
+        if self.forgotten_upto(writer).is_some() {
             return Ok(());
         }
         let clock = self.next_clock(state)?;
@@ -315,7 +315,7 @@ impl Membership {
 
     /// Whether this replica accepts messages of this writer's own. It does not if the writer was declared
     /// dead, or if it left, because then the replica already has all of it.
-    pub(crate) fn takes_from(&self, state: &State, writer: &WriterId) -> bool {
+    pub(crate) fn accepts_from(&self, state: &State, writer: &WriterId) -> bool {
         let writer_state = state
             .number_of(writer)
             .map(|at| &self.table.writer_states[at as usize]);
@@ -414,7 +414,7 @@ impl Membership {
         let retired = number.and_then(|number| self.table.writer_states[number as usize].retired);
         retired
             .map(|it| it.upto)
-            .or_else(|| self.taken_over(writer))
+            .or_else(|| self.forgotten_upto(writer))
     }
 
     /// Whether this replica has seen everything up to an admission. Then a writer of that admission that is
@@ -460,7 +460,7 @@ impl Membership {
     }
 
     /// The last clock of a forgotten writer that was taken over, if this replica still remembers it.
-    pub(crate) fn taken_over(&self, writer: &WriterId) -> Option<u64> {
+    pub(crate) fn forgotten_upto(&self, writer: &WriterId) -> Option<u64> {
         let returns = &self.table.returns;
         let at = returns.binary_search_by(|entry| entry.0.cmp(writer)).ok()?;
         Some(returns[at].1)

@@ -1,8 +1,9 @@
 //! How membership records come into the writer table, and out of it.
 //!
 //! Each record is made in an own transaction ([`Membership::record`]) or arrives in a message
-//! ([`Membership::take_record`]). The records of one writer are in its [state](super::writer_state). Those about
-//! the space are in the table itself: the configuration, and the generations of owners that were forgotten.
+//! ([`Membership::merge_record`]). The records of one writer are in its [state](super::writer_state). Those
+//! about the space are in the table itself: the configuration, and the generations of owners that were
+//! forgotten.
 
 use super::Membership;
 use crate::error::Error;
@@ -69,7 +70,7 @@ impl Membership {
 
     /// Takes a configuration that another replica has, if it is later than the one here. It keeps the
     /// record with the least stamp of one configuration. Returns whether it took this one.
-    pub(crate) fn take_configuration(
+    pub(crate) fn merge_configuration(
         &mut self,
         state: &State,
         by: Stamp,
@@ -100,17 +101,17 @@ impl Membership {
         if matches!(statement, Statement::Announce(_)) {
             table.prospect = None;
         }
-        table.writer_states[writer as usize].take(&statement, state.ids());
+        table.writer_states[writer as usize].merge(&statement, state.ids());
         table.changed(writer, state.epoch());
     }
 
     /// Merges a record about a writer. Returns whether the writer is retired by it.
-    pub(crate) fn take_record(&mut self, state: &State, record: &MembershipRecord) -> bool {
+    pub(crate) fn merge_record(&mut self, state: &State, record: &MembershipRecord) -> bool {
         let Some(table) = self.table.get_mut() else {
             return false;
         };
         let writer_state = &mut table.writer_states[record.writer as usize];
-        let news = writer_state.take(&record.statement, state.ids());
+        let news = writer_state.merge(&record.statement, state.ids());
         table.changed(record.writer, state.epoch());
         if news && matches!(record.statement, Statement::Announce(_)) {
             table.prospect = None;
@@ -133,7 +134,7 @@ impl Membership {
     }
 
     /// Notes that an owner's incarnations up to a generation were forgotten.
-    pub(crate) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
+    pub(crate) fn note_forgotten(&mut self, by: Stamp, owner: Owner, generation: u64) {
         let Some(table) = self.table.get_mut() else {
             return;
         };

@@ -26,7 +26,7 @@ impl Membership {
         lonely: bool,
         seen: &dyn Fn(&WriterId) -> u64,
     ) -> Result<(), Error> {
-        if self.taken_over(writer).is_some() {
+        if self.forgotten_upto(writer).is_some() {
             return Err(AdmissionError::Gone {
                 writer: detail(*writer),
             }
@@ -49,14 +49,14 @@ impl Membership {
         if !self.is_member() {
             return Err(MemberError::NotAMember.into());
         }
-        if self.taken_over(writer).is_some() {
+        if self.forgotten_upto(writer).is_some() {
             return Err(AdmissionError::Gone {
                 writer: detail(*writer),
             }
             .into());
         }
         self.room_for_writer(state, writer, Bringer::Guest)?;
-        self.take_in(state, *writer, false)
+        self.become_sponsor_of(state, *writer, false)
     }
 
     /// Admits a writer of a program that never is a member, as [`admit`](crate::MembersMut::admit) does.
@@ -73,7 +73,7 @@ impl Membership {
         let seen = self.members_part(|number| state.clock_at(number));
         if let Some(number) = state.number_of(writer)
             && state.clock_at(number) == 0
-            && self.table.told_by(number).is_some()
+            && self.table.reported_by(number).is_some()
         {
             self.table.update(|it| it.sponsor(number, seen));
         }
@@ -85,7 +85,7 @@ impl Membership {
     /// - The member has received the writer's first transactions now, and the writer had seen enough when it
     ///   made them. This admission outranks all admissions that members made when the writer connected. The
     ///   writer may have received less from others than they think.
-    pub(crate) fn take_in(
+    pub(crate) fn become_sponsor_of(
         &mut self,
         state: &mut State,
         writer: WriterId,
@@ -241,7 +241,7 @@ impl Membership {
 
     /// Notes that a member has transactions of this guest for good. It judged the guest by its base when it
     /// admitted the guest. A replica that does not have the guest now has forgotten it.
-    pub(crate) fn note_held_by_member(&mut self) {
+    pub(crate) fn note_confirmed(&mut self) {
         self.table.update(|it| {
             let own = &mut it.writer_states[OWN as usize];
             if own.announce.is_none() && own.intro.is_some() {
@@ -252,18 +252,18 @@ impl Membership {
 
     /// Notes the clocks that a sponsored writer has seen, by its message. This replica has merged all of the
     /// message.
-    pub(crate) fn heard(&mut self, state: &State, writer: &WriterId, message: &Message) {
-        self.heard_of(state, writer, &|writer| message.hi(writer).unwrap_or(0));
+    pub(crate) fn note_message(&mut self, state: &State, writer: &WriterId, message: &Message) {
+        self.note_clocks(state, writer, &|writer| message.hi(writer).unwrap_or(0));
     }
 
     /// Notes that a sponsored writer has seen these clocks, if this replica covers all of them.
-    pub(crate) fn told(&mut self, state: &State, writer: &WriterId, seen: &VersionVector) {
+    pub(crate) fn note_seen(&mut self, state: &State, writer: &WriterId, seen: &VersionVector) {
         if state.vector().covers(seen) {
-            self.heard_of(state, writer, &|writer| seen.get(writer));
+            self.note_clocks(state, writer, &|writer| seen.get(writer));
         }
     }
 
-    pub(crate) fn heard_of(
+    pub(crate) fn note_clocks(
         &mut self,
         state: &State,
         writer: &WriterId,
@@ -276,7 +276,7 @@ impl Membership {
         if number == OWN || writer_state.announce.is_some() || !self.is_sponsor_of(writer_state) {
             return;
         }
-        let before = self.table.told_by(number).unwrap_or_default();
+        let before = self.table.reported_by(number).unwrap_or_default();
         let seen = self.members_part(|number| {
             let writer = &state.id(number);
             hi(writer).max(of(before, number))
@@ -292,7 +292,7 @@ impl Membership {
 
     /// Returns the clocks that this member can acknowledge: it and all of its guests have seen them.
     pub(crate) fn seen(&self, state: &State) -> Vec<(u32, u64)> {
-        let mut seen = self.members_part(|number| self.held_with_keys(state, number));
+        let mut seen = self.members_part(|number| self.clock_with_keys(state, number));
         for (writer_state, number) in self.table.writer_states.iter().zip(0u32..) {
             if writer_state.announce.is_some()
                 || writer_state.is_over()
@@ -312,7 +312,7 @@ impl Membership {
     /// Returns the clocks that a sponsored writer has seen at least. It reported them, or else its last
     /// sponsor acknowledged them.
     pub(crate) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
-        let told = self.table.told_by(number);
+        let told = self.table.reported_by(number);
         let sponsor = self.table.writer_states[number as usize].sponsor;
         let sponsor = sponsor.map(|sponsor| sponsor.by.writer as usize);
         let before = sponsor.and_then(|sponsor| self.table.writer_states[sponsor].ack.as_ref());

@@ -52,7 +52,7 @@
 //! 3. *A late copy of the record does no harm.* Its clock is covered and it is absent, so the
 //!    [join](crate::state::join) takes it for collected and does not install it.
 //! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon
-//!    ([`Membership::tell_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
+//!    ([`Membership::add_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
 //! 5. *A push leaves out nothing that was collected.* It is no complete message, and readers that nobody waits
 //!    for merge it, too. So `SyncMachine::tend` pushes what is to be pushed before it collects: whoever can
 //!    merge a later push has the own transactions that were collected.
@@ -117,7 +117,7 @@ pub(crate) struct Prospect {
 
 impl Membership {
     /// Makes a message complete: it names all writers, and carries the GC horizon of this replica.
-    pub(crate) fn tell_horizon(&self, state: &State, message: &mut Message) {
+    pub(crate) fn add_horizon(&self, state: &State, message: &mut Message) {
         message.complete = message.closed;
         if !message.is_complete() {
             return;
@@ -343,7 +343,7 @@ impl Membership {
     /// Whether others wait for an acknowledgement of this member that is itself delayed by its guests. The
     /// guests have not reported that they have seen as much.
     pub(crate) fn is_held_up(&self, state: &State) -> bool {
-        let held = || self.members_part(|number| self.held_with_keys(state, number));
+        let held = || self.members_part(|number| self.clock_with_keys(state, number));
         self.is_member() && !self.is_awaited(&self.seen(state)) && self.is_awaited(&held())
     }
 
@@ -527,7 +527,7 @@ impl Membership {
     /// Returns the clock up to which a writer's part may lack records that all have seen to be over. Returns
     /// 0 if the table has no clock for the writer.
     #[cfg(feature = "members")]
-    pub(crate) fn known_to_all(&self, writer: u32) -> u64 {
+    pub(crate) fn collected_upto(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
         of(&self.table.collected).max(of(&self.table.stable))
     }

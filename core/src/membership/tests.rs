@@ -84,7 +84,7 @@ pub(super) fn take(
     writer: u32,
     statement: Statement,
 ) -> bool {
-    membership.take_record(state, &MembershipRecord { writer, statement })
+    membership.merge_record(state, &MembershipRecord { writer, statement })
 }
 
 /// Adds a member with an incarnation that has this many transactions. Returns its local number.
@@ -102,7 +102,7 @@ pub(super) fn second_member(space: &mut (State, Membership), clock: u64) -> u32 
         members: Vec::from(OWNERS),
         ..space.1.configuration().unwrap().clone()
     };
-    assert!(space.1.take_configuration(&space.0, by(OWN, 1), &both));
+    assert!(space.1.merge_configuration(&space.0, by(OWN, 1), &both));
     space.0.advance(number as usize, clock);
     number
 }

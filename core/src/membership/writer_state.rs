@@ -1,6 +1,6 @@
 //! Writer states: all that is known of one writer, from the records about it.
 //!
-//! Records arrive in any order, and twice. The later one of a kind stays: [`WriterState::take`] has the order
+//! Records arrive in any order, and twice. The later one of a kind stays: [`WriterState::merge`] has the order
 //! for each kind, and it is the same everywhere.
 
 use crate::message::records::{
@@ -86,7 +86,7 @@ impl WriterState {
     }
 
     /// Merges a record, and returns whether it was new. `ids` are the writers by number.
-    pub(crate) fn take(&mut self, statement: &Statement, ids: &[WriterId]) -> bool {
+    pub(crate) fn merge(&mut self, statement: &Statement, ids: &[WriterId]) -> bool {
         let rank = |by: Stamp| (ids[by.writer as usize], by.clock);
         match statement {
             Statement::Announce(announce) => {

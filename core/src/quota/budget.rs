@@ -381,11 +381,12 @@ impl QuotaTransaction<'_, '_> {
     ///
     /// # Errors
     /// [`MemberError::NotAMember`] if this replica is no member, [`QuotaError::WrongKind`],
-    /// [`QuotaError::NoBudget`], [`QuotaError::AmountRange`], [`WriteError::Overflow`](crate::WriteError::Overflow) and
-    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). [`QuotaError::RightsShort`] and [`QuotaError::RoomShort`] if this
-    /// replica holds too little. [`MemberError::UnknownWriter`] if the operation moves something to a writer
-    /// that is no other member's present writer. For a name, the errors of
-    /// [`Replica::add`](crate::Replica::add) for a key, and
+    /// [`QuotaError::NoBudget`], [`QuotaError::AmountRange`],
+    /// [`WriteError::Overflow`](crate::WriteError::Overflow) and
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge).
+    /// [`QuotaError::RightsShort`] and [`QuotaError::RoomShort`] if this replica holds too little.
+    /// [`MemberError::UnknownWriter`] if the operation moves something to a writer that is no other member's
+    /// present writer. For a name, the errors of [`Replica::add`](crate::Replica::add) for a key, and
     /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`BUDGET_NAME_BYTES_MAX`](crate::bounds::BUDGET_NAME_BYTES_MAX).
     ///
@@ -419,7 +420,7 @@ impl QuotaTransaction<'_, '_> {
         let mut saved = self.transaction.savepoint();
         let done = make(self, &mut saved);
         if done.is_err() {
-            self.transaction.go_back(saved);
+            self.transaction.roll_back(saved);
             self.transaction.noted_mut().uses.truncate(uses);
         }
         done

@@ -22,7 +22,7 @@ use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::bounds::{LIMITS_MAX, SKEW_MS_MAX};
 use crate::error::{Error, MemberError, QuotaError, Short};
 use crate::ledger::period::{
-    PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, known_key, rights_key,
+    PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, received_key, rights_key,
     share_key,
 };
 use crate::ledger::{Holding, Stock};
@@ -215,7 +215,7 @@ impl<'a> QuotaRef<'a> {
     fn share_in(self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
         let decided = &self.quota.periods.decided;
         let is_known = |it: &&Configuration| {
-            let at = self.state.value(&known_key(it));
+            let at = self.state.value(&received_key(it));
             at.is_some_and(|at| at + i128::from(SKEW_MS_MAX) < i128::from(begins))
         };
         let known = decided
@@ -318,7 +318,7 @@ impl<'a> QuotaRef<'a> {
             .membership
             .configuration()
             .filter(|it| !it.limits.is_empty());
-        present.is_some_and(|it| self.state.value(&known_key(it)).is_none())
+        present.is_some_and(|it| self.state.value(&received_key(it)).is_none())
     }
 
     fn is_known_to_all(self) -> bool {
@@ -462,7 +462,7 @@ impl QuotaMut<'_> {
         ) else {
             return Ok(());
         };
-        let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
+        let mut steps = Vec::from([(received_key(present), Op::Set(now))]);
         let reserved = self
             .replica
             .state
@@ -479,7 +479,7 @@ impl QuotaMut<'_> {
             .iter()
             .rev()
             .take(KNOWN_KEPT);
-        let last: Vec<String> = last.map(known_key).collect();
+        let last: Vec<String> = last.map(received_key).collect();
         let remembered = |key: &str| last.iter().any(|it| it == key);
         let older = older.filter(|(_, key)| !remembered(key));
         steps.extend(older.map(|(_, key)| (String::from(key), Op::Delete)));

@@ -139,7 +139,7 @@ impl<'a> QuotaRef<'a> {
         let ranges = known.held.iter().map(|it| &it.0).chain(&known.gaps);
         let open: u64 = ranges.map(|it| it.end - it.start).sum();
         known.issued = (known.next - 1).saturating_sub(open).saturating_sub(lost);
-        known.tell_reached(&drawn);
+        known.set_reached(&drawn);
         Some(known)
     }
 
@@ -368,7 +368,8 @@ impl QuotaMut<'_> {
     /// many it gave: none if this replica may not give any.
     ///
     /// # Errors
-    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted), [`WriteError::CountersFull`](crate::WriteError::CountersFull).
+    /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
+    /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
     pub(crate) fn give_numbers(
         &mut self,
         name: &str,
@@ -418,8 +419,9 @@ impl QuotaTransaction<'_, '_> {
     /// other member has begun one with this name. [`SyncMachine`](crate::sync::SyncMachine) checks both.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`], [`QuotaError::SequenceExists`], [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For
-    /// a name, the errors of [`Replica::add`](crate::Replica::add) for a key, and
+    /// [`MemberError::NotAMember`], [`QuotaError::SequenceExists`],
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge). For a name, the errors of
+    /// [`Replica::add`](crate::Replica::add) for a key, and
     /// [`DecodeError::TooLarge`](crate::DecodeError::TooLarge) over
     /// [`SEQUENCE_NAME_BYTES_MAX`](crate::bounds::SEQUENCE_NAME_BYTES_MAX). After an error, the transaction
     /// is as it was before and may go on.
@@ -448,7 +450,8 @@ impl QuotaTransaction<'_, '_> {
     /// transaction. No other call gets this number, even if its receiver never gets it.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`], [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge).
+    /// [`MemberError::NotAMember`], [`QuotaError::NoSequence`],
+    /// [`WriteError::TransactionTooLarge`](crate::WriteError::TransactionTooLarge).
     /// [`QuotaError::NumbersShort`] if no number is here and one must be requested. After an error, the
     /// transaction is as it was before and may go on.
     pub fn draw(&mut self, name: &str) -> Result<u64, Error> {

@@ -121,7 +121,7 @@ impl Rejoin {
 
     /// Notes that others may receive everything of the own writer. `member` says whether this replica's owner
     /// is a member.
-    pub(crate) fn note_told(&mut self, state: &State, member: bool) {
+    pub(crate) fn note_sent(&mut self, state: &State, member: bool) {
         let clock = state.clock();
         if self.journal.told != clock {
             self.journal.update(|it| {
@@ -235,7 +235,7 @@ impl Rejoin {
 
     /// Whether this replica's state has transactions of an earlier writer that certainly do not count. No
     /// member had received anything of that writer when it was declared dead.
-    pub(crate) fn holds_buried(&self, state: &State, members: &Membership) -> bool {
+    pub(crate) fn state_has_buried(&self, state: &State, members: &Membership) -> bool {
         self.earlier.iter().any(|it| {
             let number = state.number_of(&it.writer);
             let writer_state = number.map(|number| members.writer(number));

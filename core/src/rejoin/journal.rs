@@ -58,21 +58,21 @@ pub struct Returned {
 impl Rejoin {
     /// The own clock up to which others may have received this replica's transactions while its owner was no
     /// member.
-    pub(crate) fn told_as_guest(&self) -> u64 {
+    pub(crate) fn sent_as_guest(&self) -> u64 {
         self.journal.as_guest
     }
 
     /// The own clock up to which others may have received this replica's transactions.
-    pub(crate) fn told_upto(&self) -> u64 {
+    pub(crate) fn sent_upto(&self) -> u64 {
         self.journal.told
     }
 
     /// Notes that a member has this replica's transactions up to `clock` for good.
-    pub(crate) fn held_by_member(&mut self, state: &State, members: &mut Membership, clock: u64) {
+    pub(crate) fn confirm(&mut self, state: &State, members: &mut Membership, clock: u64) {
         let own = state.clock_at(OWN);
         self.journal.update(|it| it.drop_upto(clock.min(own)));
         if clock > 0 {
-            members.note_held_by_member();
+            members.note_confirmed();
         }
     }
 
@@ -81,7 +81,7 @@ impl Rejoin {
     pub(crate) fn keep_no_journal_alone(&mut self, state: &State, members: &mut Membership) {
         let alone = |it: &Configuration| it.era == 0 && it.members.len() == 1;
         if members.is_member() && members.configuration().is_some_and(alone) {
-            self.held_by_member(state, members, state.clock());
+            self.confirm(state, members, state.clock());
         }
     }
 

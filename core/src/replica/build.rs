@@ -66,9 +66,9 @@ impl Replica {
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.membership.lows(&self.state, since);
         let mut message = self.build_all(&lows, &lows);
-        self.membership.tell_horizon(&self.state, &mut message);
+        self.membership.add_horizon(&self.state, &mut message);
         if self.membership.configuration().is_some() {
-            self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
+            self.add_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         }
         message
     }
@@ -77,9 +77,9 @@ impl Replica {
     pub fn snapshot(&self) -> Message {
         let lows = alloc::vec![0; self.state.clocks().len()];
         let mut message = self.build_all(&lows, &lows);
-        self.membership.tell_horizon(&self.state, &mut message);
-        self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
-        self.tell_store(&mut message);
+        self.membership.add_horizon(&self.state, &mut message);
+        self.add_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
+        self.add_stored_records(&mut message);
         message
     }
 
@@ -96,7 +96,7 @@ impl Replica {
     }
 
     /// Adds the records that only a store keeps to a whole state.
-    pub(super) fn tell_store(&self, message: &mut Message) {
+    pub(super) fn add_stored_records(&self, message: &mut Message) {
         if GUESTS {
             message.returns.set(self.membership.remembered(u64::MAX));
             message.gaps = self.membership.memory_gaps();
@@ -173,7 +173,7 @@ impl Replica {
             changed: 0,
         };
         let mut message = self.assemble(selection, Some(said), key_ids, &base);
-        self.membership.tell_horizon(&self.state, &mut message);
+        self.membership.add_horizon(&self.state, &mut message);
         self.put_keyed(&mut message, last.ops);
         message.without_keys |= message.is_closed() && !last.wanted;
         message
@@ -184,7 +184,7 @@ impl Replica {
     #[inline(always)]
     fn base_of(&self, last: &LastChunk<'_>) -> Vec<u64> {
         let mut base = match last.only {
-            true => self.told_of(last.since, last.lows),
+            true => self.part_since(last.since, last.lows),
             false => self.membership.lows(&self.state, last.since),
         };
         for (base, low) in base.iter_mut().zip(last.lows) {
@@ -250,7 +250,7 @@ impl Replica {
 
     /// Adds the keyed operations to a message that arrived since a mark and are newer than `lows`. Returns
     /// false, with some left out, if they take more than `budget` bytes.
-    fn tell_keyed(
+    fn add_keyed(
         &self,
         message: &mut Message,
         since: &KeyedMark,
@@ -288,7 +288,7 @@ impl Replica {
         // Before the space has members, a message has no membership records, whatever peers have sent.
         let closed = GUESTS && self.membership.configuration().is_some();
         let said = said.filter(|_| closed);
-        let records = said.map(|said| self.said(&said, &mut named));
+        let records = said.map(|said| self.selected_records(&said, &mut named));
         // An admitted writer may have made nothing yet.
         let taken_in = |number: u32| closed && self.membership.writer(number).intro.is_some();
         let table = (base, &named);
@@ -303,7 +303,7 @@ impl Replica {
 
     /// The selected membership records. Enters the writers that they name into `named`, with low clocks.
     #[inline(always)]
-    fn said<L: Sheet<u64>>(
+    fn selected_records<L: Sheet<u64>>(
         &self,
         said: &Said<'_, L>,
         named: &mut L::Like<u64>,

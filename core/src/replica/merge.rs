@@ -10,26 +10,26 @@
 //! 5. `install` joins the shards of each chunk and of the last one ([`State::install`]). No reader sees them
 //!    yet, because the version vector has not moved.
 //! 6. `conclude` makes all of it visible:
-//!    1. [`IdempotencyLog::take_keyed`] remembers the operations under keys, and marks those that were
+//!    1. [`IdempotencyLog::merge_keyed`] remembers the operations under keys, and marks those that were
 //!       withdrawn.
-//!    2. `take_records` takes in the membership records.
+//!    2. `merge_records` merges the membership records.
 //!    3. [`State::normalize`] brings counters with more than rows into their normal form.
 //!    4. [`ForkLog::report_all`] keeps the evidence of forks.
 //!    5. [`Membership::advance`] moves the version vector.
 //!    6. [`Membership::apply_horizon`] takes over the GC horizon of a whole state, where it is the first one
 //!       here.
-//! 7. [`Membership::greet`] admits the newcomer, and notes what the sender has seen.
-//! 8. [`Membership::take_memory`] remembers which writers were forgotten elsewhere.
+//! 7. [`Membership::admit_sender`] admits the newcomer, and notes what the sender has seen.
+//! 8. [`Membership::merge_memory`] remembers which writers were forgotten elsewhere.
 //!
 //! [`Membership::check`]: crate::membership::Membership::check
 //! [`Membership::newcomer`]: crate::membership::Membership::newcomer
 //! [`Membership::advance`]: crate::membership::Membership::advance
 //! [`Membership::apply_horizon`]: crate::membership::Membership::apply_horizon
-//! [`Membership::greet`]: crate::membership::Membership::greet
-//! [`Membership::take_memory`]: crate::membership::Membership::take_memory
+//! [`Membership::admit_sender`]: crate::membership::Membership::admit_sender
+//! [`Membership::merge_memory`]: crate::membership::Membership::merge_memory
 //! [`State::install`]: crate::state::State::install
 //! [`State::normalize`]: crate::state::State::normalize
-//! [`IdempotencyLog::take_keyed`]: crate::layers::IdempotencyLog::take_keyed
+//! [`IdempotencyLog::merge_keyed`]: crate::layers::IdempotencyLog::merge_keyed
 //! [`ForkLog::report_all`]: crate::forks::ForkLog::report_all
 
 use super::quota::Accounts;
@@ -115,10 +115,10 @@ impl Replica {
         Quota::merged(&self.state, last, &mut accounts);
         Quota::report(&self.state, &mut self.forks, accounts);
         self.membership
-            .greet(&mut self.state, last, live, newcomer)?;
+            .admit_sender(&mut self.state, last, live, newcomer)?;
         if GUESTS && self.membership.configuration().is_some() {
             self.membership
-                .take_memory(&self.state, last, open || replaced);
+                .merge_memory(&self.state, last, open || replaced);
         }
         Ok(Merged {
             shards,
@@ -162,7 +162,7 @@ impl Replica {
         let forgotten = forgotten_in(chunk, last, forgotten);
         self.install(chunk, &forgotten, found)?;
         self.idempotency
-            .take_keyed(&mut self.state, &mut self.membership, chunk, &forgotten);
+            .merge_keyed(&mut self.state, &mut self.membership, chunk, &forgotten);
         Ok(())
     }
 
@@ -200,10 +200,10 @@ impl Replica {
             changed,
         } = found;
         self.idempotency
-            .take_keyed(&mut self.state, &mut self.membership, message, forgotten);
+            .merge_keyed(&mut self.state, &mut self.membership, message, forgotten);
         self.idempotency.note_withdrawn(&self.state);
         if GUESTS {
-            let retired = self.take_records(message, forgotten);
+            let retired = self.merge_records(message, forgotten);
             self.membership.drop_unmoved(&mut self.state, &retired);
             self.membership.establish();
         }

@@ -21,7 +21,7 @@ impl Replica {
         self.check_stored(message)?;
         let mut ignore = |_| ();
         let found = Found::new(self.state.is_alone(), &mut ignore);
-        self.take_stored(message, found)
+        self.apply_stored(message, found)
     }
 
     /// Rejects a message that builds on something missing here, or that has no room.
@@ -36,7 +36,7 @@ impl Replica {
     }
 
     /// Merges a message that was checked at its first merge.
-    pub(super) fn take_stored(
+    pub(super) fn apply_stored(
         &mut self,
         message: &Message,
         mut found: Found<'_>,
@@ -47,7 +47,7 @@ impl Replica {
         if GUESTS {
             self.idempotency.drop_due(&self.state);
             self.membership
-                .take_memory(&self.state, message, message.gaps == Some(true));
+                .merge_memory(&self.state, message, message.gaps == Some(true));
             for earlier in message.earlier.iter() {
                 self.rejoin.restore_earlier(&self.state, earlier);
             }

@@ -127,7 +127,7 @@ impl Replica {
     }
 
     /// The part of `since` for the writers that `lows` lets through, and nothing for the others.
-    pub(super) fn told_of(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
+    pub(super) fn part_since(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
         let told = self.state.clocks_in(since).into_iter().zip(lows);
         let told = told.map(|(told, low)| match *low {
             NOTHING => NOTHING,
@@ -140,7 +140,7 @@ impl Replica {
     /// through. These are the clocks that the last own transaction had. If another writer has something new,
     /// it is everything here, because its base is not known. If there is nothing new at all, there are none.
     pub(super) fn built_on(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
-        let told = self.told_of(since, lows);
+        let told = self.part_since(since, lows);
         let news = |at: &usize| told[*at] < self.state.clocks()[*at];
         let last = (0..told.len()).rev().find(news);
         let seen = |at: usize| {

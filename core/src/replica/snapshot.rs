@@ -68,7 +68,7 @@ impl Snapshot {
         if self.scan.is_some() {
             return Part::More(message);
         }
-        replica.tell_store(&mut message);
+        replica.add_stored_records(&mut message);
         Part::Last(message)
     }
 }
@@ -114,7 +114,7 @@ impl Restoring {
         found.odd = self.odd;
         replica.install(part, &Forgotten::default(), &mut found)?;
         self.odd = found.odd;
-        replica.idempotency.take_keyed(
+        replica.idempotency.merge_keyed(
             &mut replica.state,
             &mut replica.membership,
             part,
@@ -146,7 +146,7 @@ impl Restoring {
         let mut ignore = |_| ();
         let mut found = Found::new(true, &mut ignore);
         found.odd = self.odd;
-        replica.take_stored(last, found)?;
+        replica.apply_stored(last, found)?;
         Ok(replica)
     }
 }

@@ -45,7 +45,7 @@ impl Replica {
     }
 
     /// Merges the membership records. Returns the writers that were retired by new records.
-    pub(super) fn take_records(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
+    pub(super) fn merge_records(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
         let mut retired = Vec::new();
         for record in message.records() {
             let Some(record) = self.news_of(record, message, forgotten) else {
@@ -56,10 +56,10 @@ impl Replica {
                 clock: record.stamp().clock,
             };
             match &record.statement {
-                Statement::Configuration(_, it) => self.take_configuration(by, it),
+                Statement::Configuration(_, it) => self.merge_configuration(by, it),
                 Statement::Horizon(_) => {}
-                Statement::Gone(_, it) => self.membership.take_gone(by, it.0, it.1),
-                _ if self.membership.take_record(&self.state, &record) => retired.push(by.writer),
+                Statement::Gone(_, it) => self.membership.note_forgotten(by, it.0, it.1),
+                _ if self.membership.merge_record(&self.state, &record) => retired.push(by.writer),
                 _ => {}
             }
         }
@@ -108,9 +108,9 @@ impl Replica {
     }
 
     /// Takes a configuration, if it is later than the one here.
-    fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
+    fn merge_configuration(&mut self, by: Stamp, theirs: &Configuration) {
         let begins = self.membership.configuration().is_none();
-        if self.membership.take_configuration(&self.state, by, theirs) {
+        if self.membership.merge_configuration(&self.state, by, theirs) {
             if begins {
                 self.rejoin.begin_journal(&self.state);
             }

@@ -174,7 +174,7 @@ impl Transaction<'_> {
     }
 
     /// Goes back to a place, as if nothing had been done since.
-    pub(crate) fn go_back(&mut self, to: Savepoint) {
+    pub(crate) fn roll_back(&mut self, to: Savepoint) {
         for (key_id, draft) in to.drafts.into_iter().rev() {
             let Ok(at) = self.drafts.binary_search_by_key(&key_id, |it| it.key_id) else {
                 continue;

@@ -513,7 +513,7 @@ fn join_columns(
     for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
         forked |= u64::from(row.forks(*new));
         // A fork stays as it is, because the code below needs both sides of it.
-        newer = newer << 1 | row.take_newer(*new) & 1;
+        newer = newer << 1 | row.keep_greater(*new) & 1;
         if MEMBERS {
             beyond = beyond.wrapping_add(u64::from(new.clock > covered));
         }

@@ -46,7 +46,7 @@ impl Row {
     ///
     /// It has no branches, because a merge cannot predict which row is greater.
     #[inline]
-    pub(crate) fn take_newer(&mut self, theirs: Row) -> u64 {
+    pub(crate) fn keep_greater(&mut self, theirs: Row) -> u64 {
         let mask = u64::from(theirs.clock > self.clock).wrapping_neg();
         self.clock ^= (self.clock ^ theirs.clock) & mask;
         self.total ^= (self.total ^ theirs.total) & mask as i64;
@@ -185,7 +185,7 @@ impl Column {
             *row = ours.max(theirs);
             return Joined::Forked { ours };
         }
-        let newer = row.take_newer(theirs) != 0;
+        let newer = row.keep_greater(theirs) != 0;
         self.newest = self.newest.max(theirs.clock);
         if newer {
             Joined::Installed

@@ -14,7 +14,7 @@ pub(super) const NOTES_DUE: bool = MEMBERS && !cfg!(target_family = "wasm");
 impl SyncMachine {
     /// Sends a digest to each peer that is due for one. If there is news, sends it to all peers but its
     /// source.
-    pub(super) fn tell_digests(
+    pub(super) fn send_digests(
         &mut self,
         now: Millis,
         replica: &mut Replica,
@@ -31,7 +31,7 @@ impl SyncMachine {
             let peer = &self.peers[at];
             let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
             let due = peer.next_digest <= until;
-            if peer.greeting.is_some() && (news || due) {
+            if peer.hello.is_some() && (news || due) {
                 links.push(peer.link);
                 any_due |= due;
                 if due {
@@ -67,7 +67,7 @@ impl SyncMachine {
 
     fn first_digest(&self) -> Millis {
         let mut first = Millis::MAX;
-        let digests = self.greeted().map(|peer| peer.next_digest);
+        let digests = self.open_sessions().map(|peer| peer.next_digest);
         digests.for_each(|at| first = first.min(at));
         first
     }

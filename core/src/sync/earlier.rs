@@ -39,7 +39,7 @@ impl SyncMachine {
     /// all links.
     pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
         let links = || {
-            let links = self.greeted().map(|peer| peer.link);
+            let links = self.open_sessions().map(|peer| peer.link);
             links.filter(|link| !self.is_held_to(*link))
         };
         let members = links().filter(|link| self.leads_to_member(replica, *link));
@@ -64,7 +64,7 @@ impl SyncMachine {
                 .membership
                 .is_from_member(&replica.state, message, &sender)
         }) || self
-            .greeted()
+            .open_sessions()
             .any(|peer| self.leads_to_member(replica, peer.link))
     }
 
@@ -79,13 +79,13 @@ impl SyncMachine {
     ) -> Link {
         let tells = |link: Link| {
             let writer = self.writer_of(link);
-            writer.is_some_and(|writer| message.tells_member(&writer))
+            writer.is_some_and(|writer| message.states_member(&writer))
         };
         let leads = |link: &Link| self.leads_to_member(replica, *link) || tells(*link);
         match leads(&link) {
             true => link,
             false => {
-                let mut links = self.greeted().map(|peer| peer.link);
+                let mut links = self.open_sessions().map(|peer| peer.link);
                 links.find(leads).unwrap_or(link)
             }
         }
@@ -112,7 +112,7 @@ impl SyncMachine {
             .find(|link| self.leads_to_member(replica, **link));
         if let Some(link) = member.copied() {
             self.guests.update(|it| it.doubled = false);
-            self.come_back(now, replica, link);
+            self.begin_rejoin(now, replica, link);
         }
     }
 
@@ -134,12 +134,12 @@ impl SyncMachine {
             && !coming_back
             && replica
                 .rejoin
-                .holds_buried(&replica.state, &replica.membership)
+                .state_has_buried(&replica.state, &replica.membership)
         {
             // Its transactions are made again under another writer. Until then, no member sees this writer's
             // progress.
             if let Some(link) = self.links_to_ask(replica).first() {
-                self.come_back(now, replica, *link);
+                self.begin_rejoin(now, replica, *link);
             }
             return Ok(());
         }
@@ -257,7 +257,7 @@ impl SyncMachine {
         // Peers are asked in turn, because one may have no answer.
         let link = links[end.asked % links.len()];
         end.asked += 1;
-        if !self.speaks_for(replica, link, &writer) {
+        if !self.peer_accepts(replica, link, &writer) {
             return;
         }
         let body = Body::Return {
@@ -313,10 +313,10 @@ impl SyncMachine {
         let left = replica.rejoin.to_leave(
             &replica.state,
             &replica.membership,
-            replica.rejoin.told_as_guest(),
+            replica.rejoin.sent_as_guest(),
         );
         let mut state = replica.delta(&VersionVector::default());
-        replica.membership.tell_memory(&mut state, RETURNS_SENT_MAX);
+        replica.membership.add_memory(&mut state, RETURNS_SENT_MAX);
         let changes = &mut self.changed;
         let mut changed = |key_id| changes.push(key_id);
         // This state has all transactions of the present writer.
@@ -343,6 +343,6 @@ impl SyncMachine {
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
         self.guests.update(|it| it.ends.clear());
-        self.goes_by(now, replica);
+        self.writer_changed(now, replica);
     }
 }

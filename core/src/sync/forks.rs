@@ -70,7 +70,7 @@ impl SyncMachine {
             self.want(now, replica, link);
         }
         if GUESTS && replica.members().configuration().is_some() {
-            return self.held_there(replica, link, &replica.vector());
+            return self.note_peer_vector(replica, link, &replica.vector());
         }
         if !MEMBERS || theirs.contents == 0 || self.is_held_to(link) {
             return;
@@ -79,7 +79,7 @@ impl SyncMachine {
         let equal = ours == 0 || theirs.contents == ours;
         if self.may_heal(now, replica, link, equal) {
             let writers = replica.forks().contents();
-            self.tell_contents(replica, link, Why::Ask, writers);
+            self.send_contents(replica, link, Why::Ask, writers);
         }
     }
 
@@ -95,7 +95,7 @@ impl SyncMachine {
         !equal && peer.heal.after <= now && replica.members().configuration().is_none()
     }
 
-    fn tell_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
+    fn send_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
         let vector = replica.digest();
         let body = Body::Contents {
             why,
@@ -178,7 +178,7 @@ impl SyncMachine {
             self.want_whole(link, it.writer);
         }
         if why != Why::Answer {
-            self.tell_contents(replica, link, Why::Answer, differing);
+            self.send_contents(replica, link, Why::Answer, differing);
         }
         self.want(now, replica, link);
     }
@@ -246,12 +246,12 @@ impl SyncMachine {
             });
         }
         if shards > 0 {
-            self.tell_forked(now, whole);
+            self.announce_forked(now, whole);
         }
     }
 
     /// Announces to the peers soon that these writers were forked.
-    fn tell_forked(&mut self, now: Millis, writers: &[WriterId]) {
+    fn announce_forked(&mut self, now: Millis, writers: &[WriterId]) {
         if !MEMBERS {
             return;
         }
@@ -274,9 +274,9 @@ impl SyncMachine {
         }
         let mut writers = replica.forks().contents();
         writers.retain(|it| forked.contains(&it.writer));
-        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        let links: Vec<Link> = self.open_sessions().map(|peer| peer.link).collect();
         for link in links {
-            self.tell_contents(replica, link, Why::Forked, writers.clone());
+            self.send_contents(replica, link, Why::Forked, writers.clone());
         }
     }
 
@@ -294,7 +294,7 @@ impl SyncMachine {
             self.ask_for_id(replica);
             self.leave_doubled(now, replica);
         }
-        self.tell_forked(now, &forked);
+        self.announce_forked(now, &forked);
     }
 
     /// Handles a clock of this replica's own writer that a peer has and this replica has not reached.
@@ -338,7 +338,7 @@ impl SyncMachine {
         if !replica.forks_mut().renew(writer) {
             return;
         }
-        self.tell_forked(now, &[old]);
+        self.announce_forked(now, &[old]);
         for at in 0..self.peers.len() {
             let Session { link, all, .. } = self.peers[at];
             self.want_whole(link, old);

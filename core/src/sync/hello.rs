@@ -2,7 +2,7 @@
 
 use super::digests::NOTES_DUE;
 use super::scope::{Scope, ScopeChecks};
-use super::{Greeting, Link, Millis, Session, SyncMachine};
+use super::{Link, Millis, PeerHello, Session, SyncMachine};
 use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::layers::Empty;
@@ -51,8 +51,8 @@ impl SyncMachine {
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
             link: peer.link,
-            agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
-            writer: peer.greeting.as_ref().map(|g| g.writer),
+            agent: peer.hello.as_ref().and_then(|g| (*g.agent).clone()),
+            writer: peer.hello.as_ref().map(|g| g.writer),
             last_heard: peer.traffic.last_heard,
             bytes_in: peer.traffic.bytes_in,
             bytes_out: peer.traffic.bytes_out,
@@ -96,14 +96,14 @@ impl SyncMachine {
         let mut peer = Session {
             link,
             broadcast,
-            greeting: None,
+            hello: None,
             next_digest,
             traffic: MemberPart::default(),
             rests: false,
             level: false,
             forgotten: false,
             asked_memory: false,
-            published: replica.rejoin.told_upto(),
+            published: replica.rejoin.sent_upto(),
             whole: MemberPart::default(),
             all: false,
             heal: MemberPart::default(),
@@ -114,7 +114,7 @@ impl SyncMachine {
             taken: GuestPart::default(),
             compared: GuestPart::default(),
         };
-        let takes = SyncMachine::takes_of(scope.as_ref());
+        let takes = SyncMachine::capabilities_of(scope.as_ref());
         peer.scope.set(scope);
         match MEMBERS {
             true => {
@@ -150,12 +150,18 @@ impl SyncMachine {
         self.send(replica, link, Body::Hello(hello));
     }
 
-    pub(super) fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
+    pub(super) fn receive_hello(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        hello: Hello,
+    ) {
         let session = hello.session;
         if let Some(peer) = self.peer_mut(link) {
             // A limited peer is asked for nothing, and receives nothing that only members need.
             let trusted = peer.scope.is_none();
-            let mut greeting = Greeting {
+            let mut theirs = PeerHello {
                 session,
                 agent: MemberPart::default(),
                 writer: hello.writer,
@@ -169,10 +175,10 @@ impl SyncMachine {
                 gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
             };
             let takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
-            greeting.clock.set(hello.clock);
-            greeting.takes.set(takes);
-            greeting.agent.update(|it| *it = Some(hello.agent));
-            peer.greeting = Some(greeting);
+            theirs.clock.set(hello.clock);
+            theirs.takes.set(takes);
+            theirs.agent.update(|it| *it = Some(hello.agent));
+            peer.hello = Some(theirs);
             if NOTES_DUE {
                 let due = peer.next_digest;
                 self.digest_due = self.digest_due.min(due);
@@ -202,19 +208,24 @@ impl SyncMachine {
     /// The writer at the other end of a link. A peer with limited rights must have proved it.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
         let peer = self.peer(link).filter(|_| GUESTS)?;
-        let writer = peer.greeting.as_ref()?.writer;
+        let writer = peer.hello.as_ref()?.writer;
         let known = peer.scope.is_none() || peer.proved.contains(&writer);
         known.then_some(writer)
     }
 
     /// Handles what a peer has, and made durable before it sent this. If the peer is a member, own
     /// transactions in it need not be made again. If the peer is sponsored here, it has received all of it.
-    pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
+    pub(super) fn note_peer_vector(
+        &self,
+        replica: &mut Replica,
+        link: Link,
+        vector: &VersionVector,
+    ) {
         let Some(writer) = self.writer_of(link).filter(|_| GUESTS) else {
             return;
         };
         if self.is_held_to(link) {
-            return self.held_by_limited(replica, link, &writer, vector);
+            return self.note_received_by_limited(replica, link, &writer, vector);
         }
         if replica.members().is_sure_member(&writer) {
             // A start from too old a state makes members that merged its records rejoin, too: they do not
@@ -223,7 +234,7 @@ impl SyncMachine {
                 let held = vector.get(&replica.writer());
                 replica
                     .rejoin
-                    .held_by_member(&replica.state, &mut replica.membership, held);
+                    .confirm(&replica.state, &mut replica.membership, held);
             }
             replica
                 .rejoin
@@ -231,7 +242,9 @@ impl SyncMachine {
                     vector.get(writer)
                 });
         } else if replica.members().is_member() {
-            replica.membership.told(&replica.state, &writer, vector);
+            replica
+                .membership
+                .note_seen(&replica.state, &writer, vector);
         }
     }
 
@@ -244,7 +257,7 @@ impl SyncMachine {
         }
         self.guests.update(|it| it.hurry_due = now + HURRY_MS);
         for peer in &mut self.peers {
-            let writer = peer.greeting.as_ref().map(|it| it.writer);
+            let writer = peer.hello.as_ref().map(|it| it.writer);
             let writer = writer.filter(|it| replica.members().is_sponsored(it));
             if writer.is_some_and(|it| !replica.members().progress(&it).1) {
                 peer.next_digest = now;
@@ -284,11 +297,11 @@ impl SyncMachine {
         let Some(peer) = self.peer_mut(link) else {
             return;
         };
-        if let Some(greeting) = &mut peer.greeting {
-            greeting.clock.set(0);
+        if let Some(hello) = &mut peer.hello {
+            hello.clock.set(0);
         }
-        if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
-            greeting.writer = writer;
+        if let Some(hello) = peer.hello.as_mut().filter(|it| it.writer != writer) {
+            hello.writer = writer;
             (peer.rests, peer.forgotten) = (false, false);
         }
     }
@@ -298,8 +311,8 @@ impl SyncMachine {
         let Some(writer) = self.writer_of(link) else {
             return;
         };
-        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        let clock = greeting.map_or(0, |it| *it.clock);
+        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
+        let clock = hello.map_or(0, |it| *it.clock);
         self.admit(now, replica, link, writer, clock);
     }
 

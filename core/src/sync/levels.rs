@@ -310,8 +310,8 @@ impl SyncMachine {
     /// The links to members that answer such questions.
     fn links_to_members(&self, replica: &Replica) -> Vec<Link> {
         let of = self.peers.iter().filter(|peer| {
-            let greeting = peer.greeting.as_ref().filter(|it| it.answers);
-            greeting.is_some_and(|it| replica.members().is_counted_member(&it.writer))
+            let hello = peer.hello.as_ref().filter(|it| it.answers);
+            hello.is_some_and(|it| replica.members().is_counted_member(&it.writer))
         });
         of.map(|peer| peer.link).collect()
     }

@@ -122,12 +122,12 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 
 impl SyncMachine {
     /// Records that peers may receive everything that is here, if there are peers.
-    pub(super) fn note_told(&self, replica: &mut Replica) {
+    pub(super) fn note_sent(&self, replica: &mut Replica) {
         if GUESTS {
             replica.membership.note_early(self.is_early(replica));
         }
-        if GUESTS && self.greeted().next().is_some() {
-            replica.rejoin.note_told(
+        if GUESTS && self.open_sessions().next().is_some() {
+            replica.rejoin.note_sent(
                 &replica.state,
                 replica.members().is_member() || self.is_early(replica),
             );
@@ -143,7 +143,7 @@ impl SyncMachine {
         let guest = guest && !self.is_early(replica);
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
         if guest && told && replica.membership.intro(&replica.state).is_none() {
-            self.come_back(now, replica, link);
+            self.begin_rejoin(now, replica, link);
         }
     }
 
@@ -164,7 +164,7 @@ impl SyncMachine {
             return true;
         };
         let mut owners: Vec<Owner> = Vec::new();
-        for peer in self.greeted() {
+        for peer in self.open_sessions() {
             let writer = self.writer_of(peer.link);
             let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
             if let Some((owner, _)) = writer.and_then(|it| replica.members().incarnation(&it)) {
@@ -199,8 +199,8 @@ impl SyncMachine {
             let peer = self.peer_mut(link);
             return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
-        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        let remembers = greeting.is_some_and(|it| it.remembers);
+        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
+        let remembers = hello.is_some_and(|it| it.remembers);
         let room = self.room_in_share(link, 1);
         let taken_in = room.and_then(|()| match remembers {
             true => replica.members_mut().admit(&writer),
@@ -212,7 +212,7 @@ impl SyncMachine {
                 self.local_change(now);
             }
             Err(error) if error.kind() == ErrorKind::Gone => {
-                self.tell_ended(replica, link, writer, u64::MAX)
+                self.report_ended(replica, link, writer, u64::MAX)
             }
             // It is rejected again when it writes, with the reason.
             Err(_) => {}
@@ -245,7 +245,7 @@ impl SyncMachine {
                 let live = live.filter(|live| !is_stranger(live) && replica.members().is_member());
                 if let Some(writer) = live.filter(|live| !replica.members().is_counted_member(live))
                 {
-                    self.tell_ended(replica, link, writer, upto);
+                    self.report_ended(replica, link, writer, upto);
                 }
                 Ok(())
             }
@@ -255,7 +255,7 @@ impl SyncMachine {
                     _ => u64::MAX, // whatever it tells
                 };
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
-                    self.tell_ended(replica, link, writer, upto);
+                    self.report_ended(replica, link, writer, upto);
                 }
                 Ok(())
             }
@@ -264,7 +264,7 @@ impl SyncMachine {
                     || self.is_answered_by_member(replica, message, link)
                 {
                     let link = self.link_to_come_back_by(replica, message, link);
-                    self.come_back(now, replica, link);
+                    self.begin_rejoin(now, replica, link);
                 }
                 Ok(())
             }
@@ -274,7 +274,7 @@ impl SyncMachine {
 
     /// Reports to a peer that its writer can't go on, as its messages up to this clock show. The peer accepts
     /// this only from a member.
-    fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId, upto: u64) {
+    fn report_ended(&mut self, replica: &Replica, link: Link, writer: WriterId, upto: u64) {
         let last = match replica.members().is_member() {
             true => Last::Unsure(upto),
             false => Last::Hearsay,
@@ -283,7 +283,7 @@ impl SyncMachine {
     }
 
     /// Begins a rejoin, by this peer or by a better one.
-    pub(super) fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
+    pub(super) fn begin_rejoin(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
         }
@@ -340,7 +340,7 @@ impl SyncMachine {
         if replica.members().is_member() && !it.member && !it.dropped {
             let link = it.link;
             self.guests.update(|it| it.coming_back = None);
-            return self.come_back(now, replica, link);
+            return self.begin_rejoin(now, replica, link);
         }
         let links = self.links_to_ask(replica);
         let after = links.iter().position(|link| *link == it.link);
@@ -349,7 +349,7 @@ impl SyncMachine {
             && let Some(next) = next.copied()
         {
             self.guests.update(|it| it.coming_back = None);
-            return self.come_back(now, replica, next);
+            return self.begin_rejoin(now, replica, next);
         }
         let Some(it) = self.coming_back_mut() else {
             return;
@@ -357,7 +357,7 @@ impl SyncMachine {
         if it.last.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
-            if !self.speaks_for(replica, link, &replica.writer()) {
+            if !self.peer_accepts(replica, link, &replica.writer()) {
                 return;
             }
             let body = Body::Return {
@@ -445,7 +445,7 @@ impl SyncMachine {
         if !self.guests.leaving.contains(&(link, writer)) {
             self.guests.update(|it| it.leaving.push((link, writer)));
         }
-        self.tell_leaving(replica);
+        self.reply_to_leaving(replica);
         let named = |it: &Configuration| owner.is_some_and(|owner| it.has(&owner));
         if replica.members().final_clock(&writer).is_none()
             && replica.members().configuration().is_some_and(named)
@@ -456,7 +456,7 @@ impl SyncMachine {
     }
 
     /// Replies to peers that wait for what counts of their writers, where that is certain.
-    fn tell_leaving(&mut self, replica: &Replica) {
+    fn reply_to_leaving(&mut self, replica: &Replica) {
         let leaving = self.guests.update(|it| core::mem::take(&mut it.leaving));
         for (link, writer) in leaving.into_iter().flatten() {
             match replica.members().final_clock(&writer) {
@@ -504,9 +504,9 @@ impl SyncMachine {
         if last == Last::Hearsay || self.guests.coming_back.is_none() && judged {
             return;
         }
-        self.come_back(now, replica, link);
+        self.begin_rejoin(now, replica, link);
         let published = self.peer(link).map_or(0, |peer| peer.published);
-        let all = replica.rejoin.told_upto();
+        let all = replica.rejoin.sent_upto();
         let mut others = self.links_to_ask(replica);
         others.retain(|other| *other != link);
         let Some(it) = self.coming_back_mut() else {
@@ -543,12 +543,12 @@ impl SyncMachine {
     }
 
     /// Handles the change to another writer id and another state.
-    pub(super) fn goes_by(&mut self, now: Millis, replica: &Replica) {
+    pub(super) fn writer_changed(&mut self, now: Millis, replica: &Replica) {
         self.pushes.restart();
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
             peer.published = 0;
-            if peer.greeting.is_some() {
+            if peer.hello.is_some() {
                 let link = peer.link;
                 self.prove(replica, link);
                 self.send(replica, link, Body::Writer(replica.writer()));
@@ -618,7 +618,7 @@ impl SyncMachine {
             self.push_before_collection(now, replica);
             collected = replica.members_mut().collect(stored);
         }
-        self.tell_leaving(replica);
+        self.reply_to_leaving(replica);
         self.ask_for_memory(now, replica);
         if replica.clock() > before {
             self.local_change(now);

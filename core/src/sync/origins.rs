@@ -169,9 +169,9 @@ impl SyncMachine {
             return;
         }
         self.origins.denials = Some((writer, times + 1));
-        let nodes = self.greeted().filter(|peer| {
-            let greeting = peer.greeting.as_ref();
-            greeting.is_some_and(|it| it.remembers)
+        let nodes = self.open_sessions().filter(|peer| {
+            let hello = peer.hello.as_ref();
+            hello.is_some_and(|it| it.remembers)
         });
         let nodes: Vec<Link> = nodes.map(|peer| peer.link).collect();
         for link in nodes {

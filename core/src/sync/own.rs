@@ -53,8 +53,8 @@ impl SyncMachine {
     /// The bounds on what the peer accepts from this replica, as its capabilities. It is 0 if there are none.
     fn takes(&self, link: Link) -> u64 {
         let peer = self.peer(link).filter(|_| GUESTS);
-        let greeting = peer.and_then(|peer| peer.greeting.as_ref());
-        greeting.map_or(0, |it| *it.takes)
+        let hello = peer.and_then(|peer| peer.hello.as_ref());
+        hello.map_or(0, |it| *it.takes)
     }
 
     /// The writers whose records the peer gets, or `None` if it gets all records.
@@ -93,7 +93,7 @@ impl SyncMachine {
                 it.own.remove(0);
             }
         });
-        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        let links: Vec<Link> = self.open_sessions().map(|peer| peer.link).collect();
         for link in links {
             self.prove(replica, link);
         }
@@ -123,7 +123,12 @@ impl SyncMachine {
 
     /// Whether a peer accepts this replica's statements about one of its writers. If the peer lacks the
     /// proof, sends it.
-    pub(super) fn speaks_for(&mut self, replica: &Replica, link: Link, writer: &WriterId) -> bool {
+    pub(super) fn peer_accepts(
+        &mut self,
+        replica: &Replica,
+        link: Link,
+        writer: &WriterId,
+    ) -> bool {
         let peer = self.peer(link);
         if self.takes(link) == 0 || peer.is_some_and(|peer| peer.taken.contains(writer)) {
             return true;

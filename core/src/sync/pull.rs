@@ -386,7 +386,7 @@ impl SyncMachine {
     }
 
     pub(super) fn session_of(&self, link: Link) -> Option<u64> {
-        Some(self.peer(link)?.greeting.as_ref()?.session)
+        Some(self.peer(link)?.hello.as_ref()?.session)
     }
 
     /// Handles a chunk that arrived in a frame of `bytes` bytes.

@@ -6,7 +6,7 @@
 
 use super::members::origin;
 use super::scope::WriterShares;
-use super::{Greeting, Link, Millis, Output, SyncMachine};
+use super::{Link, Millis, Output, PeerHello, SyncMachine};
 use crate::bounds::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::error::{Error, ErrorKind};
 use crate::layers::{GUESTS, MEMBERS};
@@ -125,7 +125,7 @@ impl SyncMachine {
         if !MEMBERS {
             return delay;
         }
-        let links = self.greeted().filter(|peer| !peer.broadcast).count();
+        let links = self.open_sessions().filter(|peer| !peer.broadcast).count();
         let for_links = links as Millis / LINKS_FOR_EACH_MS;
         delay.max(for_links.min(self.pushes.room))
     }
@@ -142,7 +142,7 @@ impl SyncMachine {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {
             return;
         }
-        if MEMBERS && self.greeted().next().is_none() {
+        if MEMBERS && self.open_sessions().next().is_none() {
             // Building a push takes long in a large state.
             self.pushes.mark = replica.mark();
             return;
@@ -177,7 +177,7 @@ impl SyncMachine {
 
     /// Whether a push of this size may be sent on all links. Each link takes a copy.
     fn has_room_for(&self, bytes: usize) -> bool {
-        let links = self.greeted().filter(|peer| !peer.broadcast).count();
+        let links = self.open_sessions().filter(|peer| !peer.broadcast).count();
         let most = (COPIES_BYTES_MAX / links.max(1)).max(PUSH_BYTES_MAX);
         bytes <= most.min(FRAME_BYTES_MAX)
     }
@@ -196,7 +196,7 @@ impl SyncMachine {
         let mut reached = broadcast;
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
-            if peer.greeting.is_none() || Some(peer.link) == from {
+            if peer.hello.is_none() || Some(peer.link) == from {
                 continue;
             }
             if !self.hands_over(peer.link, message) {
@@ -281,8 +281,8 @@ impl SyncMachine {
             let writer =
                 announced.map(|record| message.delta.writers[record.writer as usize].writer);
             for peer in &mut self.peers {
-                let is_its = |it: &Greeting| Some(it.writer) == writer;
-                if peer.greeting.as_ref().is_some_and(is_its) {
+                let is_its = |it: &PeerHello| Some(it.writer) == writer;
+                if peer.hello.as_ref().is_some_and(is_its) {
                     peer.rests = false;
                 }
             }

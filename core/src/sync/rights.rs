@@ -62,7 +62,7 @@ impl SyncMachine {
 impl ScopeChecks for SyncMachine {
     type Scope = Scope;
 
-    fn takes_of(scope: Option<&Scope>) -> u64 {
+    fn capabilities_of(scope: Option<&Scope>) -> u64 {
         match scope {
             Some((_, Role::Reader)) => TAKES_OWN | TAKES_NOTHING,
             Some(_) => TAKES_OWN,
@@ -148,7 +148,7 @@ impl ScopeChecks for SyncMachine {
             // Only members request rights.
             #[cfg(feature = "budgets")]
             Body::Want(_) | Body::Draw(_) => {
-                let writer = peer.greeting.as_ref().map(|it| it.writer);
+                let writer = peer.hello.as_ref().map(|it| it.writer);
                 let writer = writer.unwrap_or(replica.writer());
                 return Err(ScopeError::NotYours { writer }.into());
             }
@@ -195,7 +195,7 @@ impl ScopeChecks for SyncMachine {
         let holds = false;
         // Only members have amounts of budgets.
         if message.complete || remembers || holds {
-            let writer = peer.greeting.as_ref().map(|it| it.writer);
+            let writer = peer.hello.as_ref().map(|it| it.writer);
             let writer = writer.unwrap_or(replica.writer());
             return Err(ScopeError::NotYours { writer }.into());
         }
@@ -210,7 +210,7 @@ impl ScopeChecks for SyncMachine {
             }
         }
         for KeySide { key, side } in &message.delta.sides {
-            if speaks_as_member(message, side) {
+            if has_member_part(message, side) {
                 let writer = id(side.writer);
                 return Err(ScopeError::NotYours { writer }.into());
             }
@@ -233,7 +233,7 @@ impl ScopeChecks for SyncMachine {
         }
     }
 
-    fn held_by_limited(
+    fn note_received_by_limited(
         &self,
         replica: &mut Replica,
         link: Link,
@@ -249,7 +249,7 @@ impl ScopeChecks for SyncMachine {
         if replica.members().is_member() && all {
             replica
                 .membership
-                .told(&replica.state, writer, &vector.within(&held));
+                .note_seen(&replica.state, writer, &vector.within(&held));
         }
     }
 }
@@ -301,7 +301,7 @@ fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) 
 }
 
 /// Whether a side has a part that only members make, or a cancel beyond its writer's clock in the message.
-fn speaks_as_member(message: &Message, side: &Side) -> bool {
+fn has_member_part(message: &Message, side: &Side) -> bool {
     let hi = message.delta.writers[side.writer as usize].hi;
     let absorbed = side.extra.as_ref().is_some_and(|extra| extra.absorbed);
     let watermark = side

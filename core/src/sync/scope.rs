@@ -22,7 +22,7 @@ pub(crate) trait ScopeChecks {
 
     /// The capabilities that say which records this replica accepts from a peer of this scope.
     #[inline(always)]
-    fn takes_of(_scope: Option<&Self::Scope>) -> u64 {
+    fn capabilities_of(_scope: Option<&Self::Scope>) -> u64 {
         0
     }
 
@@ -84,7 +84,7 @@ pub(crate) trait ScopeChecks {
     /// here. The peer may have records of others that it can't send. They do not matter, because this replica
     /// accepted nothing from the peer that builds on them. It accepts nothing at all from a reader.
     #[inline(always)]
-    fn held_by_limited(
+    fn note_received_by_limited(
         &self,
         _replica: &mut Replica,
         _link: Link,

@@ -44,11 +44,8 @@ impl SyncMachine {
     /// count, because its peer may never send another request.
     pub(super) fn is_serving(&self, replica: &Replica) -> bool {
         let there = |session| {
-            self.greeted().any(|peer| {
-                peer.greeting
-                    .as_ref()
-                    .is_some_and(|it| it.session == session)
-            })
+            self.open_sessions()
+                .any(|peer| peer.hello.as_ref().is_some_and(|it| it.session == session))
         };
         self.serving
             .iter()
@@ -65,7 +62,7 @@ impl SyncMachine {
         let Some(session) = self.session_of(link) else {
             return;
         };
-        self.held_there(replica, link, &pull.vector);
+        self.note_peer_vector(replica, link, &pull.vector);
         // A peer that pulls everything judges the state by itself. Another one gets no reply now.
         if self.is_about_to_go() && !pull.vector.is_empty() {
             return;
@@ -187,12 +184,12 @@ impl SyncMachine {
         loop {
             let scan = transfer.at.clone();
             let (mut message, next) = scan.step(replica, &transfer.since, budget);
-            let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
+            let peer = self.peer_mut(link).and_then(|peer| peer.hello.as_mut());
             let peer = peer.filter(|it| it.remembers && message.is_complete());
             let is_whole = message.is_whole();
             let told = peer.filter(|it| is_whole || it.lacks);
             if told.is_some() {
-                replica.membership.tell_memory(&mut message, returns);
+                replica.membership.add_memory(&mut message, returns);
             }
             let body = Body::Delta(Delta {
                 id: transfer.id,

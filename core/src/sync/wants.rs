@@ -1,8 +1,9 @@
 //! Requests for rights: a member that is short of rights of a budget asks members that hold some.
 //!
 //! Every replica sees who holds what. So a member asks exactly those that hold enough, the richest first,
-//! each for as much as is still missing. It also says how much was used here of late. A member asks for nothing
-//! that all holders together cannot meet, because that would only move rights away from where they are used.
+//! each for as much as is still missing. It also says how much was used here of late. A member asks for
+//! nothing that all holders together cannot meet, because that would only move rights away from where they
+//! are used.
 //!
 //! The holder gives by a transaction of its own, which arrives as any other; nothing else answers. The holder
 //! alone decides how much (`wants/share.rs`): a request is no claim.
@@ -396,7 +397,7 @@ impl SyncMachine {
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
             let asks = if stock == Stock::Period { LENDS } else { GIVES };
-            let gives = peer.greeting.as_ref().filter(|it| it.gives & asks > 0);
+            let gives = peer.hello.as_ref().filter(|it| it.gives & asks > 0);
             let Some(writer) = gives.map(|it| it.writer) else {
                 continue;
             };

@@ -10,7 +10,7 @@ use tallymesh_core::{
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// A machine with two greeted links.
+/// A machine with two links that exchanged hellos.
 struct Machine {
     replica: Replica,
     sync: SyncMachine,
@@ -216,9 +216,9 @@ fn a_peer_that_holds_more_is_asked_in_turn() {
     assert!(!machine.sent().iter().any(asks));
 }
 
-/// A member takes in who greets, and tells who was given up what of it counts.
+/// A member admits a guest that connects, and reports to one that was given up what of it counts.
 #[test]
-fn a_member_takes_in_who_greets_and_tells_who_is_over() {
+fn a_member_admits_who_connects_and_reports_who_is_over() {
     let mut machine = Machine::new();
     let owner = [1; 32];
     machine

@@ -146,7 +146,7 @@ fn pushes_build_on_what_was_merged_before() {
 /// after it, too. So nothing that another push builds on implies what it named itself.
 #[test]
 fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
-    let greeted = |replica| {
+    let connected = |replica| {
         let mut peer = Peer::new(replica);
         peer.connect();
         let (link, bytes) = (Link(1), &Peer::new(observer()).hello()[..]);
@@ -156,7 +156,7 @@ fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
     for number in [2, 9] {
         let mut cause = replica(number);
         cause.add("cause", 1).unwrap();
-        let mut early = greeted(replica(5));
+        let mut early = connected(replica(5));
         early.replica.add("early", 1).unwrap();
         let mut reader = replica(7);
         reader.merge(&full(&early.replica)).unwrap();
@@ -172,7 +172,7 @@ fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
             }))))
         };
         assert_eq!(observer().merge(&pushes[0]), lacks(cause.writer()));
-        let mut sender = greeted(replica(6));
+        let mut sender = connected(replica(6));
         sender.replica.merge(&full(&cause)).unwrap();
         sender.replica.merge(&pushes[0]).unwrap();
         sender.replica.add("effect", 1).unwrap();

@@ -51,6 +51,8 @@ const WORDS: &[Word] = &[
     word("reborn", "new lifetime"),
     word("life", "lifetime"),
     word("keyless", "without keys"),
+    word("greet", "admit, connect or hello"),
+    word("greeting", "hello"),
 ];
 
 /// The first words that hide the subject of a sentence.

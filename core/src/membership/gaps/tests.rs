@@ -14,22 +14,28 @@ fn a_member_acknowledges_only_what_it_has_with_keys() {
     let writer = second_member(&mut space, 3);
     let (mut state, mut members) = space;
     assert_eq!(
-        (members.lacks_keys(), members.held_with_keys(&state, writer)),
+        (
+            members.lacks_keys(),
+            members.clock_with_keys(&state, writer)
+        ),
         (false, 3)
     );
     members.note_keys_of(&state, writer, &entry(3, 8), true);
     state.advance(writer as usize, 8);
     assert!(members.lacks_keys() && members.lacks_keys_of(writer));
-    assert_eq!(members.held_with_keys(&state, writer), 3);
+    assert_eq!(members.clock_with_keys(&state, writer), 3);
     assert_eq!(members.vector_with_keys(&state).get(&id(2)), 3);
     // A part that begins beyond the gap does not close it.
     members.note_keys_of(&state, writer, &entry(5, 8), false);
-    assert_eq!(members.held_with_keys(&state, writer), 3);
+    assert_eq!(members.clock_with_keys(&state, writer), 3);
     members.note_keys_of(&state, writer, &entry(3, 6), false);
-    assert_eq!(members.held_with_keys(&state, writer), 6);
+    assert_eq!(members.clock_with_keys(&state, writer), 6);
     members.note_keys_of(&state, writer, &entry(6, 8), false);
     assert_eq!(
-        (members.lacks_keys(), members.held_with_keys(&state, writer)),
+        (
+            members.lacks_keys(),
+            members.clock_with_keys(&state, writer)
+        ),
         (false, 8)
     );
 }

@@ -27,7 +27,7 @@ fn an_owners_next_incarnation_is_newer_than_its_own_earlier_ones_only() {
         announce.generation
     };
     assert_eq!([1, 6, 7].map(|it| generation(&one, it)), [6, 6, 7]);
-    one.membership.take_gone(by(OWN, 3), OWNERS[1], 20);
+    one.membership.note_forgotten(by(OWN, 3), OWNERS[1], 20);
     assert_eq!(generation(&one, 7), 21);
 }
 
@@ -284,7 +284,7 @@ fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
         !one.membership.has_seen(&one.state, &intro(id(50), 0, 5)),
         "no admission has this clock"
     );
-    one.membership.take_gone(by(OWN, 1), OWNERS[1], 5);
+    one.membership.note_forgotten(by(OWN, 1), OWNERS[1], 5);
     let forgotten = |generation| {
         one.membership
             .has_seen(&one.state, &intro(id(50), 1, generation))
@@ -411,16 +411,16 @@ fn an_owners_newest_forgotten_generation_is_kept() {
         (late, 4, (5, early)),
         (late, 6, (6, late)),
     ] {
-        one.membership.take_gone(by, OWNERS[1], generation);
-        one.membership.take_gone(early, third, 1);
+        one.membership.note_forgotten(by, OWNERS[1], generation);
+        one.membership.note_forgotten(early, third, 1);
         let (generation, by) = kept;
         assert_eq!(
             one.membership.table().gone,
             [(OWNERS[1], generation, by), (third, 1, early)]
         );
     }
-    one.membership.take_gone(late, OWNERS[1], 6);
-    one.membership.take_gone(early, OWNERS[1], 6);
+    one.membership.note_forgotten(late, OWNERS[1], 6);
+    one.membership.note_forgotten(early, OWNERS[1], 6);
     assert_eq!(one.membership.table().gone[0], (OWNERS[1], 6, late));
     assert_eq!(
         (one.membership.gone(&OWNERS[0]), one.membership.gone(&third)),

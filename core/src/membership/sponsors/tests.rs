@@ -73,7 +73,7 @@ fn a_writer_is_taken_in_once_and_a_later_sponsor_has_a_later_turn() {
             })
             .into();
         one.membership
-            .take_in(&mut one.state, writer, heard)
+            .become_sponsor_of(&mut one.state, writer, heard)
             .unwrap();
         let sponsored = one.membership.table().sponsored.iter().map(|it| it.writer);
         let sponsored: Vec<u32> = sponsored.collect();
@@ -103,10 +103,18 @@ fn a_writer_is_taken_in_once_and_a_later_sponsor_has_a_later_turn() {
     writer_state(&mut one, guest).leave = left(3);
     let writer = one.state.id(guest);
     let gone = Err(AdmissionError::Gone { writer }.into());
-    assert_eq!(one.membership.take_in(&mut one.state, writer, false), gone);
+    assert_eq!(
+        one.membership
+            .become_sponsor_of(&mut one.state, writer, false),
+        gone
+    );
     // The record that it was received is made, although no member waits for it any more.
     let sponsored = one.membership.table().sponsored.len();
-    assert_eq!(one.membership.take_in(&mut one.state, writer, true), Ok(()));
+    assert_eq!(
+        one.membership
+            .become_sponsor_of(&mut one.state, writer, true),
+        Ok(())
+    );
     assert_eq!(
         writer_state(&mut one, guest)
             .sponsor
@@ -115,7 +123,11 @@ fn a_writer_is_taken_in_once_and_a_later_sponsor_has_a_later_turn() {
     );
     assert_eq!(one.membership.table().sponsored.len(), sponsored);
     writer_state(&mut one, guest).fence = dead(by(OWN, 1));
-    assert_eq!(one.membership.take_in(&mut one.state, writer, true), gone);
+    assert_eq!(
+        one.membership
+            .become_sponsor_of(&mut one.state, writer, true),
+        gone
+    );
 }
 
 /// Ranks change when what a forgotten writer stamped is stamped by its successor, and a state does not say
@@ -139,7 +151,7 @@ fn the_sponsor_stays_the_later_admission_when_a_sponsor_is_forgotten() {
         assert_eq!((turn(now.intro), turn(now.sponsor)), turns);
         let mut begins = WriterState::default();
         for statement in [now.sponsor, now.intro].into_iter().flatten() {
-            begins.take(&Statement::Admit(statement), one.state.ids());
+            begins.merge(&Statement::Admit(statement), one.state.ids());
         }
         assert_eq!((begins.intro, begins.sponsor), (now.intro, now.sponsor));
     }
@@ -156,7 +168,7 @@ fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
         }
         writer_state(&mut one, number).sponsor = sponsor;
         let writer = one.state.id(number);
-        one.membership.told(&one.state, &writer, &one.vector());
+        one.membership.note_seen(&one.state, &writer, &one.vector());
         let sponsored = one.membership.table().sponsored.iter();
         sponsored.map(|it| it.writer).collect::<Vec<_>>()
     };
@@ -178,10 +190,10 @@ fn of_what_was_heard_the_most_is_kept() {
         seen: vec![(OWN, 2)],
     }];
     one.membership
-        .told(&one.state, &writer, &VersionVector::default());
+        .note_seen(&one.state, &writer, &VersionVector::default());
     assert_eq!(one.membership.table().sponsored[0].seen, [(OWN, 2)]);
     let of_other = one.vector().without(&[one.writer(), writer]);
-    one.membership.told(&one.state, &writer, &of_other);
+    one.membership.note_seen(&one.state, &writer, &of_other);
     let mut both = vec![(OWN, 2), (other, one.state.clock_at(other))];
     both.sort_unstable();
     assert_eq!(one.membership.table().sponsored[0].seen, both);

@@ -21,12 +21,12 @@ fn a_writer_state_has_all_that_it_took() {
     let mut kinds = Vec::new();
     for (statement, _) in all() {
         assert_eq!(
-            writer_state.take(&statement, &ids),
+            writer_state.merge(&statement, &ids),
             kept(&statement),
             "{statement:?}"
         );
         assert!(
-            !writer_state.take(&statement, &ids),
+            !writer_state.merge(&statement, &ids),
             "{statement:?} is known"
         );
         if kept(&statement) {
@@ -48,7 +48,7 @@ fn a_writer_state_has_all_that_it_took() {
     assert!(writer_state.records(3).all(|record| record.writer == 3));
     // A move to another sponsor is a second admission.
     let by = at(4, 30);
-    assert!(writer_state.take(&Statement::Admit(Admit { turn: 3, by }), &ids));
+    assert!(writer_state.merge(&Statement::Admit(Admit { turn: 3, by }), &ids));
     assert_eq!(
         writer_state
             .records(3)
@@ -65,7 +65,7 @@ fn of_two_the_right_one_stands_in_any_order() {
         let play = |statement: [&Statement; 2]| {
             let mut writer_state = WriterState::default();
             for statement in statement {
-                writer_state.take(statement, &ids);
+                writer_state.merge(statement, &ids);
             }
             writer_state
         };
@@ -116,20 +116,20 @@ fn the_base_of_an_incarnation_is_kept_until_it_is_certain() {
     let ids = ids();
     let base = Statement::Base(vec![(1, 2)].into(), false);
     let mut writer_state = WriterState::default();
-    writer_state.take(&base, &ids);
+    writer_state.merge(&base, &ids);
     assert!(writer_state.base.is_none() && !writer_state.is_unsure());
-    writer_state.take(&Statement::Announce(Box::new(announce(1, 1))), &ids);
+    writer_state.merge(&Statement::Announce(Box::new(announce(1, 1))), &ids);
     assert!(!writer_state.is_unsure());
-    writer_state.take(&base, &ids);
-    writer_state.take(&Statement::Base(vec![(1, 3)].into(), false), &ids);
+    writer_state.merge(&base, &ids);
+    writer_state.merge(&Statement::Base(vec![(1, 3)].into(), false), &ids);
     assert_eq!(writer_state.base.as_deref(), Some(&[(1, 2)][..]));
     assert!(writer_state.is_unsure() && !writer_state.is_over());
     let retired = Retired {
         to: at(2, 15),
         upto: 9,
     };
-    writer_state.take(&Statement::Retired(retired), &ids);
-    writer_state.take(&base, &ids);
+    writer_state.merge(&Statement::Retired(retired), &ids);
+    writer_state.merge(&base, &ids);
     assert!(writer_state.base.is_none() && !writer_state.is_unsure() && writer_state.is_over());
 }
 

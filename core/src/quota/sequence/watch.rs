@@ -71,7 +71,7 @@ pub(crate) enum Watching {
 
 impl Sequence {
     /// Sets the state of each watched number.
-    pub(super) fn tell_reached(&mut self, drawn: &BTreeMap<u64, (WriterId, u64)>) {
+    pub(super) fn set_reached(&mut self, drawn: &BTreeMap<u64, (WriterId, u64)>) {
         let has = |number: u64| self.held.iter().any(|it| it.0.contains(&number));
         let lost = |number: u64| self.gaps.iter().any(|it| it.contains(&number));
         for watched in &mut self.watched {
@@ -213,7 +213,7 @@ impl QuotaMut<'_> {
     /// # Errors
     /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted),
     /// [`WriteError::CountersFull`](crate::WriteError::CountersFull).
-    pub(crate) fn give_back(
+    pub(crate) fn return_numbers(
         &mut self,
         name: &str,
         to: WriterId,

@@ -135,7 +135,7 @@ fn a_store_follows_whatever_happens() {
                 }
             }
             if below(10) == 0 {
-                one.rejoin.note_told(&one.state, below(2) == 0);
+                one.rejoin.note_sent(&one.state, below(2) == 0);
             }
             if below(10) == 0 {
                 by_adds += u64::from(store.follow(&mut one, &changed));

@@ -34,8 +34,8 @@ impl Replica {
         }
         let message = match self.few_since(mark) {
             #[cfg(feature = "members")]
-            Some(few) => self.told_since(mark, Few::as_in(self.state.clocks()), few.into_iter()),
-            _ => self.told_since(
+            Some(few) => self.message_since(mark, Few::as_in(self.state.clocks()), few.into_iter()),
+            _ => self.message_since(
                 mark,
                 self.state.clocks().to_vec(),
                 0..self.state.clocks().len() as u32,
@@ -56,7 +56,7 @@ impl Replica {
     }
 
     /// The changes of these writers after a mark. No other writer has any. `lows` are the present clocks.
-    fn told_since<L: Sheet<u64>>(
+    fn message_since<L: Sheet<u64>>(
         &self,
         mark: &Mark,
         mut lows: L,
@@ -91,8 +91,8 @@ impl Replica {
         let picked = self.state.select(&selection, usize::MAX);
         let mut message = self.assemble(&selection, Some(said), picked.key_ids, &base);
         if GUESTS {
-            self.tell_local_news(&mut message, mark, lows.at(OWN));
-            self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
+            self.add_local_changes(&mut message, mark, lows.at(OWN));
+            self.add_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
         }
         Some(message)
     }
@@ -100,7 +100,7 @@ impl Replica {
     /// Whether anything changed after a mark that only a store receives.
     #[inline(always)]
     fn has_local_news(&self, mark: &Mark) -> bool {
-        let told = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
+        let told = (self.rejoin.sent_upto(), self.rejoin.earlier_clocks());
         self.membership.remembered_count() > mark.remembered
             || told != (mark.told, mark.earlier)
             || self.membership.is_early() && !mark.early
@@ -108,7 +108,7 @@ impl Replica {
 
     /// Adds what changed after a mark and only a store receives. `own` is the low of the own clock.
     #[inline(always)]
-    fn tell_local_news(&self, message: &mut Message, mark: &Mark, own: u64) {
+    fn add_local_changes(&self, message: &mut Message, mark: &Mark, own: u64) {
         let remembered = self.membership.remembered_count();
         let fresh = remembered.saturating_sub(mark.remembered);
         message.returns.set(self.membership.remembered(fresh));
@@ -182,7 +182,7 @@ impl Replica {
         }
         let mut message = self.assemble(&selection, Some(said), picked.key_ids, &base);
         let fits = self.membership.configuration().is_none()
-            || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
+            || self.add_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
         match fits {
             true => Push::Message(message),
             false => Push::TooLarge,
@@ -192,7 +192,7 @@ impl Replica {
     pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
         self.state.move_mark(&mut mark.state);
         mark.remembered = self.membership.remembered_count();
-        (mark.told, mark.earlier) = (self.rejoin.told_upto(), self.rejoin.earlier_clocks());
+        (mark.told, mark.earlier) = (self.rejoin.sent_upto(), self.rejoin.earlier_clocks());
         mark.early = self.membership.is_early();
         mark.keyed = self.idempotency.keyed_mark(&self.membership);
     }

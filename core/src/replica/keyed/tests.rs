@@ -379,7 +379,7 @@ fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     add(&mut one, "a", 5);
     two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
     let number = two.state.number_of(&one.writer()).unwrap();
-    assert_eq!(two.membership.held_with_keys(&two.state, number), held);
+    assert_eq!(two.membership.clock_with_keys(&two.state, number), held);
     assert_eq!(
         crate::message::records::of(&two.membership.seen(&two.state), number),
         held
@@ -589,7 +589,7 @@ fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
     }
     settle(&mut all);
     let [_, two, _] = all;
-    assert!(two.membership.known_to_all(OWN) >= at);
+    assert!(two.membership.collected_upto(OWN) >= at);
     let mut late = start_again(&old, &two);
     add(&mut late, "a", 5);
     [late, two]
@@ -633,7 +633,7 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
         .unwrap();
     assert_eq!(one.keyed().makers(&once("a")), [made]);
     let number = one.state.number_of(&made.0).unwrap();
-    assert_eq!(one.membership.held_with_keys(&one.state, number), made.1);
+    assert_eq!(one.membership.clock_with_keys(&one.state, number), made.1);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.keyed().makers(&once("a")), [made]);
 }
@@ -655,7 +655,7 @@ fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
     assert_eq!(other.keyed().makers(&once("a")), [made]);
     let number = other.state.number_of(&made.0).unwrap();
     assert_eq!(
-        other.membership.held_with_keys(&other.state, number),
+        other.membership.clock_with_keys(&other.state, number),
         made.1
     );
     add(&mut two, "a", 5);

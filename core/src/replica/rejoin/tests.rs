@@ -424,7 +424,7 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         writer_state.intro = taken_in.then_some(admit);
         replica
             .rejoin
-            .held_by_member(&replica.state, &mut replica.membership, clock);
+            .confirm(&replica.state, &mut replica.membership, clock);
         let writer_state = &replica.membership.table().writer_states[OWN as usize];
         assert_eq!(
             writer_state.base.is_none(),

@@ -208,7 +208,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     // Whose incarnation it is.
     is(what((0, 3), &[(7, announce(7, 5))]), Known);
     let mut buried = member();
-    buried.membership.take_gone(by(1, 3), owner(7), 5);
+    buried.membership.note_forgotten(by(1, 3), owner(7), 5);
     is(
         standing(&buried, (0, 3), &[(7, announce(7, 5))], 1),
         Forgotten,

@@ -131,7 +131,7 @@ fn a_newer_row_is_taken_whole() {
             clock: theirs,
             total: 12,
         };
-        assert_eq!(ours.take_newer(new), taken);
+        assert_eq!(ours.keep_greater(new), taken);
         let stands = if taken == 0 { (5, -3) } else { (6, 12) };
         assert_eq!((ours.clock, ours.total), stands);
         assert_eq!(ours.forks(new), theirs == 5);

@@ -92,7 +92,7 @@ impl SyncMachine {
         let left = replica.rejoin.to_leave(
             &replica.state,
             &replica.membership,
-            before.min(replica.rejoin.told_as_guest()),
+            before.min(replica.rejoin.sent_as_guest()),
         );
         let changes = &mut self.changed;
         let mut changed = |key_id| changes.push(key_id);
@@ -119,7 +119,7 @@ impl SyncMachine {
                     .make_again(journal, upto, it.published, &mut changed);
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
-        self.goes_by(now, replica);
+        self.writer_changed(now, replica);
         self.want(now, replica, link);
     }
 }

@@ -18,7 +18,9 @@ impl SyncMachine {
         if lease == 0 || !replica.members().is_member() {
             return;
         }
-        let linked = self.greeted().filter_map(|peer| self.writer_of(peer.link));
+        let linked = self
+            .open_sessions()
+            .filter_map(|peer| self.writer_of(peer.link));
         let mut linked: Vec<WriterId> = linked.collect();
         linked.sort_unstable();
         let is_linked = |writer: &WriterId| linked.binary_search(writer).is_ok();
@@ -43,7 +45,7 @@ impl SyncMachine {
         });
         let silent: Vec<(WriterId, Millis, u64)> = silent.collect();
         self.guests.update(|it| it.silent = silent);
-        let hurried = replica.membership.holds_up_members(&replica.state);
+        let hurried = replica.membership.delays_members(&replica.state);
         let least = if hurried {
             lease.min(EMPTY_LEASE_MS)
         } else {

@@ -12,7 +12,7 @@ use crate::layers::GuestPart;
 use crate::message::records::{Announce, MembershipRecord, Statement};
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
-use crate::sync::{Greeting, Input, SyncConfig};
+use crate::sync::{Input, PeerHello, SyncConfig};
 use crate::wire::Frame;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -75,12 +75,12 @@ impl End {
         end
     }
 
-    /// A link to a peer that writes under this id, and has greeted.
+    /// A link to a peer that writes under this id, and has sent its hello.
     fn link(&mut self, number: u32, writer: WriterId) -> Link {
         let (link, broadcast) = (Link(number), false);
         let input = Input::Connected { link, broadcast };
         self.sync.handle(self.now, &mut self.replica, input);
-        let greeting = Greeting {
+        let hello = PeerHello {
             session: u64::from(number),
             agent: GuestPart::default(),
             writer,
@@ -92,7 +92,7 @@ impl End {
             #[cfg(feature = "budgets")]
             gives: 0,
         };
-        self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
+        self.sync.peer_mut(link).unwrap().hello = Some(hello);
         self.sync.digest_due = 0;
         self.outputs();
         link
@@ -201,14 +201,14 @@ fn a_push_is_of_whom_it_brings_something_new() {
 #[test]
 fn what_is_told_of_a_link_is_kept_with_it() {
     let mut end = End::member();
-    end.sync.note_told(&mut end.replica);
-    assert_eq!(end.replica.rejoin.told_upto(), 0);
+    end.sync.note_sent(&mut end.replica);
+    assert_eq!(end.replica.rejoin.sent_upto(), 0);
     let [one, other] = [1, 2].map(|number| end.link(number, id(number as u8)));
-    end.sync.note_told(&mut end.replica);
+    end.sync.note_sent(&mut end.replica);
     let told = |end: &End| {
         (
-            end.replica.rejoin.told_upto(),
-            end.replica.rejoin.told_as_guest(),
+            end.replica.rejoin.sent_upto(),
+            end.replica.rejoin.sent_as_guest(),
         )
     };
     assert_eq!(told(&end), (end.replica.clock(), 0));
@@ -219,7 +219,7 @@ fn what_is_told_of_a_link_is_kept_with_it() {
         end.sync.config.owner = Some(owner);
         end.replica.add("key", 1).unwrap();
         end.link(1, id(1));
-        end.sync.note_told(&mut end.replica);
+        end.sync.note_sent(&mut end.replica);
         assert_eq!(told(&end), (1, as_guest));
     }
     assert_eq!(end.sync.writer_of(Link(9)), None);
@@ -249,7 +249,7 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
     let mut end = End::member();
     let link = end.link(1, id(1));
     let other = end.link(2, id(2));
-    let greets = |end: &mut End, writer, clock| {
+    let connects = |end: &mut End, writer, clock| {
         let peer = end.sync.peer_mut(link).unwrap();
         peer.forgotten = false;
         let End { replica, sync, now } = end;
@@ -260,17 +260,17 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
         let peer = end.sync.peer(link).unwrap();
         (end.replica.clock() - before, peer.forgotten, told)
     };
-    assert_eq!(greets(&mut end, id(1), 3), (0, true, vec![]));
+    assert_eq!(connects(&mut end, id(1), 3), (0, true, vec![]));
     assert_eq!(end.sync.pushes.due(), None);
-    assert_eq!(greets(&mut end, id(1), 0), (1, false, vec![]));
+    assert_eq!(connects(&mut end, id(1), 0), (1, false, vec![]));
     assert_eq!(end.sync.pushes.due(), Some(5));
     assert!(end.replica.members().sponsored().any(|it| it == id(1)));
-    assert_eq!(greets(&mut end, id(1), 0), (0, false, vec![]));
-    assert_eq!(greets(&mut end, id(1), 3), (0, false, vec![]));
+    assert_eq!(connects(&mut end, id(1), 0), (0, false, vec![]));
+    assert_eq!(connects(&mut end, id(1), 3), (0, false, vec![]));
     end.forget(id(1));
     let told = vec![(link, id(1), Last::Unsure(u64::MAX))];
-    assert_eq!(greets(&mut end, id(1), 0), (0, false, told));
-    assert_eq!(greets(&mut end, id(1), 3), (0, false, vec![]));
+    assert_eq!(connects(&mut end, id(1), 0), (0, false, told));
+    assert_eq!(connects(&mut end, id(1), 3), (0, false, vec![]));
     let mut guest = End::guest();
     let link = guest.link(1, id(1));
     let End { replica, sync, now } = &mut guest;
@@ -416,7 +416,7 @@ fn who_has_to_come_back_asks_one_after_the_other() {
     );
     assert_eq!(end.sync.return_due(), None);
     let End { replica, sync, .. } = &mut end;
-    sync.come_back(0, replica, links[0]);
+    sync.begin_rejoin(0, replica, links[0]);
     let owner = Some(OTHER);
     let body = Body::Return {
         writer,
@@ -459,7 +459,7 @@ fn a_member_that_has_to_come_back_asks_for_an_id_at_once() {
         let mut end = End::guest();
         let link = end.link(1, id(1));
         let End { replica, sync, .. } = &mut end;
-        sync.come_back(0, replica, link);
+        sync.begin_rejoin(0, replica, link);
         end.coming_back().dropped = dropped;
         end.outputs();
         // It was one, and did not know.
@@ -528,7 +528,7 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     let waiting = [(link, id(1)), (other, id(2))];
     assert_eq!(end.sync.guests.leaving, waiting);
     end.cut(other);
-    end.sync.tell_leaving(&end.replica);
+    end.sync.reply_to_leaving(&end.replica);
     assert_eq!(end.sync.guests.leaving, waiting[..1]);
     end.tend_until(|replica| replica.members().final_clock(&id(1)).is_some());
     end.tend();
@@ -576,9 +576,12 @@ fn who_is_told_its_end_comes_back() {
     let mut end = End::admitted();
     let [one, two] = [1, 2].map(|number| end.link(number, id(number as u8)));
     let own = end.replica.writer();
-    let goes_by = vec![Body::Writer(own)];
+    let writer_changed = vec![Body::Writer(own)];
     for last in [Last::Unsure(9), Last::Hearsay] {
-        assert_eq!(hear(&mut end, one, id(7), last), (goes_by.clone(), 0));
+        assert_eq!(
+            hear(&mut end, one, id(7), last),
+            (writer_changed.clone(), 0)
+        );
     }
     assert_eq!(hear(&mut end, one, own, Last::Hearsay), (vec![], 0));
     assert!(end.sync.guests.coming_back.is_none());
@@ -596,7 +599,7 @@ fn who_is_told_its_end_comes_back() {
     while end.replica.clock() < 8 {
         end.replica.add("key", 1).unwrap();
     }
-    end.replica.rejoin.note_told(&end.replica.state, false);
+    end.replica.rejoin.note_sent(&end.replica.state, false);
     end.sync.peer_mut(one).unwrap().published = 5;
     end.sync.peer_mut(two).unwrap().published = 6;
     let mut forgot = end.sync.clone();

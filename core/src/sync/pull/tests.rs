@@ -61,11 +61,11 @@ impl End {
         self.input(Input::Frame { link, bytes });
     }
 
-    /// A link to a process that writes under this id, holds the same, and has greeted.
+    /// A link to a process that writes under this id, holds the same, and has sent its hello.
     pub(in crate::sync) fn link(&mut self, number: u32, session: u64, writer: WriterId) -> Link {
         let (link, broadcast) = (Link(number), false);
         self.input(Input::Connected { link, broadcast });
-        self.greet(link, session, writer);
+        self.hello(link, session, writer);
         link
     }
 
@@ -74,16 +74,16 @@ impl End {
         let (link, broadcast) = (Link(number.into()), false);
         self.input(Input::Connected { link, broadcast });
         let capabilities = if is_node { REMEMBERS } else { 0 };
-        self.greet_as(link, number.into(), id(number), capabilities);
+        self.hello_as(link, number.into(), id(number), capabilities);
         link
     }
 
     /// The peer of a link, which holds the same, says who it is.
-    pub(in crate::sync) fn greet(&mut self, link: Link, session: u64, writer: WriterId) {
-        self.greet_as(link, session, writer, 0);
+    pub(in crate::sync) fn hello(&mut self, link: Link, session: u64, writer: WriterId) {
+        self.hello_as(link, session, writer, 0);
     }
 
-    fn greet_as(&mut self, link: Link, session: u64, writer: WriterId, capabilities: u64) {
+    fn hello_as(&mut self, link: Link, session: u64, writer: WriterId, capabilities: u64) {
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,

@@ -313,7 +313,7 @@ fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
         end.input(Input::Connected { link, broadcast });
         // Two of them never say who they are.
         if number <= 4 {
-            end.greet(link, u64::from(number), id(number as u8));
+            end.hello(link, u64::from(number), id(number as u8));
         }
     }
     end.outputs();

@@ -23,7 +23,7 @@ fn writer() -> WriterId {
     WriterId::mint(&Space::default(), &OWNER, &NONCE)
 }
 
-/// A member with a link to a peer of this role, which has greeted and proved its writer.
+/// A member with a link to a peer of this role, which has sent its hello and proved its writer.
 fn linked(role: Role) -> End {
     let mut end = End::new();
     end.replica
@@ -33,7 +33,7 @@ fn linked(role: Role) -> End {
     let owner = OWNER;
     let link = LINK;
     end.input(Input::Limited { link, owner, role });
-    end.greet(LINK, 1, writer());
+    end.hello(LINK, 1, writer());
     let (writer, nonce) = (writer(), NONCE);
     end.frame(LINK, Body::Own { writer, nonce });
     end

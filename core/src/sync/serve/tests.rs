@@ -47,7 +47,7 @@ fn the_last_chunk_fits_a_frame_however_many_were_forgotten() {
     let mut whole = end.replica.delta(&VersionVector::default());
     end.replica
         .membership
-        .tell_memory(&mut whole, RETURNS_SENT_MAX);
+        .add_memory(&mut whole, RETURNS_SENT_MAX);
     let all = wire::Delta {
         id: 1,
         chunk: 0,
@@ -91,7 +91,7 @@ fn guests_leave_room_for_nodes() {
         .expect("stored");
     let (owner, role) = (OWNER, Role::Editor);
     end.input(Input::Limited { link, owner, role });
-    end.greet(link, 1, guest);
+    end.hello(link, 1, guest);
     assert_eq!(
         end.sync.rights(link),
         Some(PeerScope::Limited { owner, role })

@@ -24,12 +24,12 @@ fn member() -> End {
     end
 }
 
-/// A link of a writer's, which has greeted and proved its first writer.
+/// A link of a writer's, which has sent its hello and proved its first writer.
 fn link(end: &mut End, number: u32, owner: Owner, party: Party) -> Link {
     let (link, role) = (Link(number), Role::Writer);
     end.input(Input::Limited { link, owner, role });
     end.sync.set_party(link, party);
-    end.greet(link, number.into(), mint(&owner, 0));
+    end.hello(link, number.into(), mint(&owner, 0));
     prove(end, link, owner, 0);
     link
 }

@@ -243,12 +243,12 @@ impl SyncMachine {
             .drawn
             .retain(|_, at| *at + IDLE_MS > now);
         for name in replica.quota().watched_sequences() {
-            self.give_back(now, replica, &name);
+            self.return_numbers(now, replica, &name);
         }
     }
 
     /// Gives back numbers that no caller requests here and that come before a watched one.
-    fn give_back(&mut self, now: Millis, replica: &mut Replica, name: &str) {
+    fn return_numbers(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         let here = replica.quota().numbers_here(name);
         if here == 0 || self.wants.sequences.is_asked(name) {
             return;
@@ -274,7 +274,7 @@ impl SyncMachine {
             // A writer at its last clock fails here, and this replica goes on as another writer.
             let given = replica
                 .quota_mut()
-                .give_back(name, holder, keep, &mut self.changed);
+                .return_numbers(name, holder, keep, &mut self.changed);
             if given.is_ok_and(|it| it > 0) {
                 self.local_change(now);
             }
@@ -360,8 +360,8 @@ impl SyncMachine {
     /// The link to the member that gives numbers under this writer.
     fn dealer(&self, writer: WriterId) -> Option<Link> {
         let deals = |it: &&Session| {
-            let greeting = it.greeting.as_ref().filter(|it| it.gives & DEALS > 0);
-            greeting.is_some_and(|it| it.writer == writer)
+            let hello = it.hello.as_ref().filter(|it| it.gives & DEALS > 0);
+            hello.is_some_and(|it| it.writer == writer)
         };
         self.peers.iter().find(deals).map(|it| it.link)
     }

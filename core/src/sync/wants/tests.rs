@@ -476,7 +476,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
     assert_eq!(mesh.all(), before);
     // A member whose program does not know of it is not asked.
     for it in &mut mesh.ends[1].1.peers {
-        it.greeting.as_mut().unwrap().gives = 0;
+        it.hello.as_mut().unwrap().gives = 0;
     }
     let want = mesh.want(1, 5);
     assert_eq!(mesh.supply(1, want).reachable, 0);

@@ -171,7 +171,7 @@ fn what_is_given_back_is_passed_on_and_handed_out_once() {
     assert_eq!(next(&mut other), Ok(1));
     let back = other
         .quota_mut()
-        .give_back("visits", giver.writer(), 0, &mut Vec::new());
+        .return_numbers("visits", giver.writer(), 0, &mut Vec::new());
     assert_eq!((back, other.quota().numbers_here("visits")), (Ok(3), 0));
     assert_eq!(next(&mut other), Err(QuotaError::NumbersShort.into()));
     exchange(&mut giver, &mut other);

@@ -22,7 +22,7 @@ fn brought(number: u64) -> Message {
 
 /// The record that a look at all writers makes after a mark.
 fn of_all(one: &Replica, mark: &Mark) -> Option<Message> {
-    one.told_since(
+    one.message_since(
         mark,
         one.state.clocks().to_vec(),
         0..one.state.clocks().len() as u32,

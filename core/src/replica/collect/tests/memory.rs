@@ -47,7 +47,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     }
     let since = |since: &VersionVector| {
         let mut message = one.delta(since);
-        one.membership.tell_memory(&mut message, RETURNS_SENT_MAX);
+        one.membership.add_memory(&mut message, RETURNS_SENT_MAX);
         message
     };
     let message = since(&VersionVector::default());
@@ -57,7 +57,7 @@ fn a_whole_state_tells_who_was_forgotten() {
         complete: false,
         ..one.delta(&VersionVector::default())
     };
-    one.membership.tell_memory(&mut part, RETURNS_SENT_MAX);
+    one.membership.add_memory(&mut part, RETURNS_SENT_MAX);
     assert!(part.returns.is_empty() && part.gaps.is_none());
     assert_eq!(message.gaps, Some(true));
     assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
@@ -149,7 +149,7 @@ fn as_many_as_are_sent_are_all_that_there_are() {
             .remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
     }
     let mut message = one.delta(&VersionVector::default());
-    one.membership.tell_memory(&mut message, RETURNS_SENT_MAX);
+    one.membership.add_memory(&mut message, RETURNS_SENT_MAX);
     assert_eq!(message.gaps, Some(false));
 }
 

@@ -5,7 +5,7 @@ use crate::Op;
 use crate::error::Missing;
 use crate::error::{AdmissionError, Error, MergeError};
 
-/// Two members and a guest whom both took in as it greeted them. The one who made the reset, and
+/// Two members and a guest whom both admitted when it connected to them. The one who made the reset, and
 /// acknowledged it, is the sponsor; the guest has the state of the other one, and does not know of that.
 fn taken_in_twice() -> [Replica; 4] {
     let [mut one, mut two, mut tab] = space();

@@ -76,7 +76,7 @@ fn who_begins_again_does_not_know_which_lifetimes_are_whose() {
     assert_eq!(two.keyed().makers(&once("a")), [(before, at)]);
     assert!(
         two.membership
-            .known_to_all(two.state.number_of(&before).unwrap())
+            .collected_upto(two.state.number_of(&before).unwrap())
             >= at
     );
     assert_eq!(tell(&late, &mut two), []);

@@ -36,7 +36,7 @@ fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
 fn stable(replica: &mut Replica, writer: u32, clock: u64) {
     replica.membership.table_mut().stored().stable = vec![0; replica.state.ids().len()];
     replica.membership.table_mut().stored().stable[writer as usize] = clock;
-    assert_eq!(replica.membership.known_to_all(writer), clock);
+    assert_eq!(replica.membership.collected_upto(writer), clock);
 }
 
 /// The log records the history of its slot from its arrival on. Earlier history may have been collected.

@@ -58,16 +58,16 @@ fn a_store_is_told_what_others_may_know_once() {
     assert!(replica.since(&mut mark).is_none());
     for (member, as_guest) in [(true, 0), (false, 2)] {
         replica.add("key", 1).unwrap();
-        replica.rejoin.note_told(&replica.state, member);
-        let told = (replica.rejoin.told_upto(), replica.rejoin.told_as_guest());
+        replica.rejoin.note_sent(&replica.state, member);
+        let told = (replica.rejoin.sent_upto(), replica.rejoin.sent_as_guest());
         assert_eq!(told, (replica.clock(), as_guest.min(1) * replica.clock()));
         assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), told.0)]);
-        replica.rejoin.note_told(&replica.state, member);
+        replica.rejoin.note_sent(&replica.state, member);
         assert!(replica.since(&mut mark).is_none());
     }
     replica.add("key", 1).unwrap();
     replica.since(&mut mark).unwrap();
-    replica.rejoin.note_told(&replica.state, true);
+    replica.rejoin.note_sent(&replica.state, true);
     assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), 4)]);
     replica.rejoin.note_earlier_told(&replica.state);
     let message = replica.since(&mut mark).unwrap();
@@ -348,7 +348,7 @@ fn the_newest_start_of_an_owner_is_another_one() {
         writer: OWN,
         clock: 1,
     };
-    replica.membership.take_gone(by, OWNER, 7);
+    replica.membership.note_forgotten(by, OWNER, 7);
     assert_eq!(replica.membership.newest_start(&OWNER), 7);
 }
 

@@ -449,7 +449,7 @@ fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
     learn(&mut replica, 3, announce(1, 6));
     let take = |replica: &mut Replica, writer, statement| {
         let before = replica.membership.table().writer_states.clone();
-        let retired = replica.take_records(&told(&named, &[(writer, statement)]), &forgotten);
+        let retired = replica.merge_records(&told(&named, &[(writer, statement)]), &forgotten);
         (retired, replica.membership.table().writer_states != before)
     };
     // Up to 10 all is known here.
@@ -519,7 +519,7 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
             members: vec![owner(0)],
             ..Ruling::default()
         });
-        replica.take_configuration(stamp, &theirs);
+        replica.merge_configuration(stamp, &theirs);
         let stands = match taken {
             true => (stamp, theirs.clone()),
             false => before,
@@ -563,11 +563,11 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     assert_eq!(but(|writer_state| writer_state.base = None), Ok(()));
     // Others wait for it, or judge it.
     let taken_in = |writer_state: &mut WriterState| {
-        writer_state.take(&admit(1, 5), &[id(0), id(1)]);
+        writer_state.merge(&admit(1, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(taken_in), Ok(()));
     let announced = |writer_state: &mut WriterState| {
-        writer_state.take(&announce(0, 5), &[id(0), id(1)]);
+        writer_state.merge(&announce(0, 5), &[id(0), id(1)]);
     };
     assert_eq!(but(announced), Ok(()));
 }

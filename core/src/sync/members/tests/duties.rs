@@ -19,7 +19,7 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
         let seen = end.replica.vector();
         end.replica
             .membership
-            .told(&end.replica.state, &id(2), &seen);
+            .note_seen(&end.replica.state, &id(2), &seen);
     };
     let link = end.link(1, id(2));
     tells(&mut end);
@@ -160,7 +160,7 @@ fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
     let seen = end.replica.vector();
     end.replica
         .membership
-        .told(&end.replica.state, &id(2), &seen);
+        .note_seen(&end.replica.state, &id(2), &seen);
     end.now = 500;
     assert!(end.tend());
     assert_eq!(digests(&mut end), []);
@@ -345,8 +345,8 @@ fn no_transfer_goes_on_across_a_collection() {
     let again = |end: &mut End, link, number| {
         end.cut(link);
         let link = end.link(number, id(9));
-        let greeting = end.sync.peer_mut(link).unwrap().greeting.as_mut();
-        greeting.unwrap().session = 1;
+        let hello = end.sync.peer_mut(link).unwrap().hello.as_mut();
+        hello.unwrap().session = 1;
         link
     };
     let link = again(&mut end, link, 2);

@@ -14,9 +14,9 @@ pub(super) fn returning(last: Last) -> (End, [Link; 2]) {
     for peer in &mut end.sync.peers {
         (peer.level, peer.published) = (true, 1);
     }
-    end.replica.rejoin.note_told(&end.replica.state, false);
+    end.replica.rejoin.note_sent(&end.replica.state, false);
     let End { replica, sync, .. } = &mut end;
-    sync.come_back(0, replica, links[1]);
+    sync.begin_rejoin(0, replica, links[1]);
     end.coming_back().last = Some(last);
     end.coming_back().fresh = Some(id(8));
     end.outputs();
@@ -36,7 +36,7 @@ fn returned(outputs: &[Output]) -> Vec<Option<(u64, u64)>> {
     outputs.iter().filter_map(unknown).collect()
 }
 
-fn goes_by(outputs: &[Output], writer: WriterId) -> Vec<Link> {
+fn writer_changed(outputs: &[Output], writer: WriterId) -> Vec<Link> {
     let on = |output: &Output| match output {
         Output::Send { link, bytes } => {
             let body = Frame::decode(bytes).unwrap().body;
@@ -57,12 +57,12 @@ fn a_guest_makes_again_what_does_not_count() {
         assert_eq!(end.replica.value("key"), value);
         let outputs = end.outputs();
         assert_eq!(returned(&outputs), [None]);
-        assert_eq!(goes_by(&outputs, id(8)), links);
+        assert_eq!(writer_changed(&outputs, id(8)), links);
         let levels: Vec<bool> = end.sync.peers.iter().map(|peer| peer.level).collect();
         assert_eq!(levels, [false, true]);
         assert!(end.sync.peers.iter().all(|peer| peer.published == 0));
         assert!(end.sync.guests.coming_back.is_none());
-        assert_eq!(end.replica.rejoin.told_upto(), 0);
+        assert_eq!(end.replica.rejoin.sent_upto(), 0);
         assert_eq!(end.sync.pushes.due(), Some(5));
         assert!(end.sync.pulls.is_from(links[1]));
         assert_eq!(
@@ -121,7 +121,7 @@ fn aside(intro: Option<Intro>, before: u64) -> EarlierWriter {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
     guest.replica.add("key", 5).unwrap();
-    guest.replica.rejoin.note_told(&guest.replica.state, false);
+    guest.replica.rejoin.note_sent(&guest.replica.state, false);
     let state = full(&End::member().replica);
     let mut ignore = |_| ();
     let journal = guest
@@ -246,8 +246,8 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         assert_eq!(end.replica.value("key"), value);
         let outputs = end.outputs();
         assert_eq!(returned(&outputs), [unknown]);
-        assert_eq!(goes_by(&outputs, id(9)), [link]);
-        assert_eq!(end.replica.rejoin.told_upto(), 0);
+        assert_eq!(writer_changed(&outputs, id(9)), [link]);
+        assert_eq!(end.replica.rejoin.sent_upto(), 0);
         assert!(
             end.replica
                 .rejoin
@@ -270,8 +270,8 @@ fn the_journal_ends_where_a_member_holds_all() {
         let held = Vec::from([(end.replica.writer(), upto)]);
         let vector = VersionVector::from_sorted(held);
         let End { replica, sync, .. } = &mut end;
-        sync.held_there(replica, Link(9), &replica.vector());
-        sync.held_there(replica, link, &vector);
+        sync.note_peer_vector(replica, Link(9), &replica.vector());
+        sync.note_peer_vector(replica, link, &vector);
         let journal = replica
             .rejoin_mut()
             .begin_again(id(8), &state, &mut |_| ())
@@ -284,7 +284,7 @@ fn the_journal_ends_where_a_member_holds_all() {
         let held = Vec::from([(earlier.writer, upto)]);
         end.replica.rejoin.keep_earlier(earlier);
         let End { replica, sync, .. } = &mut end;
-        sync.held_there(replica, link, &VersionVector::from_sorted(held));
+        sync.note_peer_vector(replica, link, &VersionVector::from_sorted(held));
         assert_eq!(end.replica.consistency().unconfirmed(), left);
     }
 }
@@ -298,7 +298,7 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     guest.add("key", 5).unwrap();
     let first = full(&guest);
     guest.add("key", 3).unwrap();
-    guest.rejoin.note_told(&guest.state, false);
+    guest.rejoin.note_sent(&guest.state, false);
     let state = full(&end.replica);
     let journal = guest
         .rejoin_mut()
@@ -333,7 +333,7 @@ fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
         );
         assert_eq!(intro.is_some(), is_known);
         end.replica.add("key", 5).unwrap();
-        end.replica.rejoin.note_told(&end.replica.state, false);
+        end.replica.rejoin.note_sent(&end.replica.state, false);
         let told = end.replica.clock();
         end.sync.guests.stored().resuming = true;
         let End { replica, sync, now } = &mut end;
@@ -547,7 +547,7 @@ fn a_guest_that_comes_back_has_its_earlier_writers_ended_meanwhile() {
     it.writer = id(7);
     member.replica.rejoin.keep_earlier(it);
     let End { replica, sync, now } = &mut member;
-    sync.come_back(*now, replica, link);
+    sync.begin_rejoin(*now, replica, link);
     let clock = member.replica.clock();
     let End { replica, sync, now } = &mut member;
     sync.look_back(*now, replica).unwrap();

@@ -23,9 +23,9 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
         let vector = end.replica.vector();
         let End { replica, sync, now } = &mut end;
         assert!(replica.members().is_sure_member(&id(100)));
-        sync.held_there(replica, links[0], &vector);
+        sync.note_peer_vector(replica, links[0], &vector);
         assert_eq!(replica.consistency().unconfirmed(), unheld);
-        sync.come_back(*now, replica, links[1]);
+        sync.begin_rejoin(*now, replica, links[1]);
         (end.coming_back().member, end.coming_back().fresh) = (true, Some(id(8)));
         let End { replica, sync, now } = &mut end;
         sync.begin_again(*now, replica, links[1], (&[], &full(&home)));
@@ -35,7 +35,7 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
             .members_mut()
             .accept_stable(&home.vector(), &home.vector());
         assert!(replica.members().is_sure_member(&id(100)));
-        sync.held_there(replica, links[0], &vector);
+        sync.note_peer_vector(replica, links[0], &vector);
         assert_eq!(replica.consistency().unconfirmed(), unheld);
         assert_eq!(
             replica
@@ -104,7 +104,7 @@ fn one_that_was_made_a_member_meanwhile_comes_back_as_one() {
     let link = end.link(1, id(1));
     let own = end.replica.writer();
     let End { replica, sync, .. } = &mut end;
-    sync.come_back(0, replica, link);
+    sync.begin_rejoin(0, replica, link);
     end.coming_back().dropped = true;
     let End { replica, sync, .. } = &mut end;
     sync.ended(0, replica, link, (own, Last::Member));
@@ -124,7 +124,7 @@ fn a_fresh_id_is_told_before_all_is_asked_for() {
     };
     assert_eq!(renew(&mut end), (false, vec![]));
     let End { replica, sync, .. } = &mut end;
-    sync.come_back(0, replica, link);
+    sync.begin_rejoin(0, replica, link);
     end.outputs();
     assert_eq!(renew(&mut end), (false, vec![]));
     assert!(!end.sync.wants_all(link));

@@ -12,7 +12,7 @@ fn members_are_asked_before_others() {
     let links = links.map(|(number, writer)| end.link(number, writer));
     assert_eq!(end.sync.links_to_ask(&end.replica), [links[1]]);
     let End { replica, sync, now } = &mut end;
-    sync.come_back(*now, replica, links[0]);
+    sync.begin_rejoin(*now, replica, links[0]);
     assert_eq!(end.coming_back().link, links[1]);
     end.cut(links[1]);
     assert_eq!(end.sync.links_to_ask(&end.replica), [links[0], links[2]]);
