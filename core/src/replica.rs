@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a local write (`ops`, `transaction`) | room and clock, drafts of the counters, then all drafts at once |
 //! | a write under an idempotency key (`keyed`) | look the key up, then a local write that carries it |
-//! | a message in (`merge`, `standing`) | judge it, make room, join, records and keys, then the version vector |
+//! | a message in (`merge`, `admission`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
 //! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
 //! | changes of the members (`members`, `role`) | a record about a writer, as a local write; what this replica may write |
@@ -33,6 +33,7 @@
 mod absorb;
 #[cfg(feature = "members")]
 mod adds;
+mod admission;
 mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
@@ -56,7 +57,6 @@ mod room_tests;
 mod scan;
 #[cfg(feature = "members")]
 mod snapshot;
-mod standing;
 mod transaction;
 mod version;
 mod votes;

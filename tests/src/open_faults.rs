@@ -12,7 +12,7 @@
 //! forget the first writer with nothing counted.
 //!
 //! The guest has written nothing itself, so a member's whole state may replace its own. But the replacement
-//! must remove nothing (`make_way` in `core/src/replica/standing.rs`), and no member names that writer any
+//! must remove nothing (`make_way` in `core/src/replica/admission.rs`), and no member names that writer any
 //! more. So the guest rejects each transfer as `not_covered`, for ever. It cannot distinguish such a writer
 //! from one that the sender has not received yet.
 //!

@@ -13,7 +13,7 @@
 //! | has collected what this replica had not seen at its own begin | `outdated`: this replica rejoins |
 //! | a writer that was forgotten here, at a clock that counted | accepted; its part is covered, and skipped |
 //!
-//! [`Standing`] is the judgement of one writer of a message.
+//! [`WriterStatus`] is the judgement of one writer of a message.
 
 use super::Membership;
 use crate::error::{AdmissionError, Error, MergeError, detail};
@@ -34,9 +34,9 @@ pub(crate) const ADMISSIONS_MAX: usize = 8;
 /// The places of a message's writers that were forgotten here. Everything of them is covered.
 pub(crate) type Forgotten = GuestPart<Vec<usize>>;
 
-/// The standing of a message's writer at this replica.
+/// The knowledge of this replica about a writer that a message names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum WriterStatus {
     /// The replica has the writer, or the writer is new.
     Known,
     /// The replica forgot the writer, and covers everything of it.
@@ -208,7 +208,8 @@ impl Membership {
         let number = state.number_of(&live);
         let brought = |it: &Statement| matches!(it, Statement::Admit(_) | Statement::Announce(_));
         let known = number.is_some() || message.has_record(at, brought);
-        if self.standing(state, message, at as usize, Some(live), 0) == Standing::Forgotten {
+        if self.writer_status(state, message, at as usize, Some(live), 0) == WriterStatus::Forgotten
+        {
             return Err(gone);
         }
         let base = base_in(message, at);
@@ -284,8 +285,9 @@ impl Membership {
         let mut forgotten = Forgotten::default();
         if self.configuration().is_some() {
             let writers = 0..message.delta.writers.len();
-            let is_one =
-                |at: &usize| self.standing(state, message, *at, live, 0) == Standing::Forgotten;
+            let is_one = |at: &usize| {
+                self.writer_status(state, message, *at, live, 0) == WriterStatus::Forgotten
+            };
             forgotten.set(writers.filter(is_one).collect());
         }
         forgotten
@@ -357,18 +359,18 @@ impl Membership {
             })
     }
 
-    /// Returns the standing of a message's writer at this replica.
-    pub(crate) fn standing(
+    /// Returns what this replica knows of a writer that a message names.
+    pub(crate) fn writer_status(
         &self,
         state: &State,
         message: &Message,
         at: usize,
         live: Option<WriterId>,
         depth: usize,
-    ) -> Standing {
+    ) -> WriterStatus {
         let writer = message.delta.writers[at].writer;
         if self.configuration().is_none() || state.knows(&writer) {
-            return Standing::Known;
+            return WriterStatus::Known;
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
@@ -376,44 +378,44 @@ impl Membership {
             matches!(statement, Statement::Base(_, false))
         });
         let held = |upto| message.delta.writers[at].hi <= upto;
-        let mut standing = match base && live == Some(writer) && self.is_member() {
-            true => Standing::Known,
+        let mut status = match base && live == Some(writer) && self.is_member() {
+            true => WriterStatus::Known,
             // The replica has all of it in the successor's slots.
-            false if self.forgotten_upto(&writer).is_some_and(held) => Standing::Forgotten,
+            false if self.forgotten_upto(&writer).is_some_and(held) => WriterStatus::Forgotten,
             // The message builds on something that is missing here, and the caller reports it.
-            false if message.delta.writers[at].lo > 0 => Standing::Known,
+            false if message.delta.writers[at].lo > 0 => WriterStatus::Known,
             // The sender of the message has the writer's admission, and has learned that this replica has it
             // too.
-            false => Standing::Forgotten,
+            false => WriterStatus::Forgotten,
         };
         let is_about = |it: &&MembershipRecord| it.writer as usize == at;
         for record in message.records().iter().filter(is_about) {
             match &record.statement {
                 Statement::Announce(it) => {
                     return match self.gone(&it.owner) >= Some(it.generation) {
-                        true => Standing::Forgotten,
-                        false => Standing::Known,
+                        true => WriterStatus::Forgotten,
+                        false => WriterStatus::Known,
                     };
                 }
                 Statement::Admit(admit) => {
                     let by = admit.by.writer as usize;
                     let covered = admit.by.clock <= state.held(&message.delta.writers[by].writer)
                         || depth < ADMISSIONS_MAX
-                            && self.standing(state, message, by, live, depth + 1)
-                                == Standing::Forgotten;
+                            && self.writer_status(state, message, by, live, depth + 1)
+                                == WriterStatus::Forgotten;
                     if covered {
-                        return Standing::Forgotten;
+                        return WriterStatus::Forgotten;
                     }
-                    standing = Standing::Known;
+                    status = WriterStatus::Known;
                 }
                 // No member has admitted it yet.
-                Statement::Base(_, false) if standing == Standing::Forgotten => {
-                    standing = Standing::Stranger
+                Statement::Base(_, false) if status == WriterStatus::Forgotten => {
+                    status = WriterStatus::Stranger
                 }
                 _ => {}
             }
         }
-        standing
+        status
     }
 
     /// Checks all admission rules, before anything is changed.
@@ -449,9 +451,9 @@ impl Membership {
         }
         let mut strangers = 0;
         for (at, entry) in message.delta.writers.iter().enumerate() {
-            match self.standing(state, message, at, live, 0) {
-                Standing::Known => {}
-                Standing::Forgotten => {
+            match self.writer_status(state, message, at, live, 0) {
+                WriterStatus::Known => {}
+                WriterStatus::Forgotten => {
                     if self
                         .forgotten_upto(&entry.writer)
                         .is_some_and(|upto| entry.hi > upto)
@@ -460,7 +462,7 @@ impl Membership {
                     }
                     continue;
                 }
-                Standing::Stranger => {
+                WriterStatus::Stranger => {
                     let writer = entry.writer;
                     return Err(AdmissionError::Stranger {
                         writer: detail(writer),
@@ -686,7 +688,7 @@ impl Membership {
             let at = record.writer as usize;
             match state.number_of(&message.delta.writers[at].writer) {
                 Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
-                None => self.standing(state, message, at, None, 0) == Standing::Forgotten,
+                None => self.writer_status(state, message, at, None, 0) == WriterStatus::Forgotten,
             }
         })
     }

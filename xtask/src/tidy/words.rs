@@ -51,6 +51,7 @@ const WORDS: &[Word] = &[
     word("reborn", "new lifetime"),
     word("life", "lifetime"),
     word("keyless", "without keys"),
+    word("standing", "writer status"),
     word("greet", "admit, connect or hello"),
     word("greeting", "hello"),
 ];

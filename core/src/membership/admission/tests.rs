@@ -22,8 +22,8 @@ fn message(writer: u8) -> Message {
     }
 }
 
-/// The standing of the writer 9 in a message with these statements about it, which ascend by kind.
-fn standing(space: &(State, Membership), statements: Vec<Statement>) -> Standing {
+/// The status of the writer 9 in a message with these statements about it, which ascend by kind.
+fn status(space: &(State, Membership), statements: Vec<Statement>) -> WriterStatus {
     let mut message = message(1);
     message.delta.writers.push(Entry {
         writer: id(9),
@@ -36,7 +36,7 @@ fn standing(space: &(State, Membership), statements: Vec<Statement>) -> Standing
     };
     let records = statements.into_iter().map(about);
     message.records.set(records.collect());
-    space.1.standing(&space.0, &message, 1, None, 0)
+    space.1.writer_status(&space.0, &message, 1, None, 0)
 }
 
 #[test]
@@ -45,24 +45,24 @@ fn the_records_about_a_writer_say_whether_it_is_new_forgotten_or_a_stranger() {
     let admitted = |clock| vec![Statement::Admit(admit(0, by(0, clock)).unwrap())];
     let base = vec![Statement::Base(Box::default(), false)];
     assert!(
-        standing(&space, admitted(2)) == Standing::Known,
+        status(&space, admitted(2)) == WriterStatus::Known,
         "the admission is new"
     );
     assert!(
-        standing(&space, admitted(1)) == Standing::Forgotten,
+        status(&space, admitted(1)) == WriterStatus::Forgotten,
         "it is held, its writer is not"
     );
     assert!(
-        standing(&space, Vec::new()) == Standing::Forgotten,
+        status(&space, Vec::new()) == WriterStatus::Forgotten,
         "its sender knows that it is held"
     );
-    assert!(standing(&space, base.clone()) == Standing::Stranger);
+    assert!(status(&space, base.clone()) == WriterStatus::Stranger);
     let open = (
         State::new(crate::Space::default(), id(1)),
         Membership::new(),
     );
     assert!(
-        standing(&open, base) == Standing::Known,
+        status(&open, base) == WriterStatus::Known,
         "an open space admits nobody"
     );
 }

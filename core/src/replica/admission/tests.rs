@@ -7,7 +7,7 @@ use super::*;
 use crate::error::AdmissionError;
 use crate::layers::Empty;
 use crate::layers::Optional;
-use crate::membership::admission::{ADMISSIONS_MAX, Standing};
+use crate::membership::admission::{ADMISSIONS_MAX, WriterStatus};
 use crate::membership::writer_state::WriterState;
 use crate::message::journal::{EarlierWriter, Journal};
 use crate::message::records::{
@@ -164,37 +164,37 @@ fn guest() -> Replica {
     replica
 }
 
-/// The standing of 7 in a message that names it from `lo` to `hi`, beside 1, 8 and 9.
-fn standing(
+/// The status of 7 in a message that names it from `lo` to `hi`, beside 1, 8 and 9.
+fn status(
     replica: &Replica,
     (lo, hi): (u64, u64),
     records: &[(u32, Statement)],
     live: u32,
-) -> Standing {
+) -> WriterStatus {
     let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], records);
     replica
         .membership
-        .standing(&replica.state, &message, 1, Some(id(live)), 0)
+        .writer_status(&replica.state, &message, 1, Some(id(live)), 0)
 }
 
 #[track_caller]
-fn is(standing: Standing, expected: Standing) {
-    assert!(standing == expected);
+fn is(status: WriterStatus, expected: WriterStatus) {
+    assert!(status == expected);
 }
 
 #[test]
 fn who_is_named_is_known_or_forgotten_or_a_stranger() {
-    use Standing::{Forgotten, Known, Stranger};
+    use WriterStatus::{Forgotten, Known, Stranger};
     let replica = member();
-    let what = |span, records: &[(u32, Statement)]| standing(&replica, span, records, 1);
+    let what = |span, records: &[(u32, Statement)]| status(&replica, span, records, 1);
     is(what((0, 3), &[]), Forgotten);
     is(what((1, 3), &[]), Known);
     let mut open = member();
     open.membership.table_mut().stored().configuration = None;
-    is(standing(&open, (0, 3), &[], 1), Known);
+    is(status(&open, (0, 3), &[], 1), Known);
     let mut knows = member();
     knows.membership.number(&mut knows.state, id(7));
-    is(standing(&knows, (0, 3), &[], 1), Known);
+    is(status(&knows, (0, 3), &[], 1), Known);
     // The member that admitted it.
     is(what((0, 3), &[(7, admit(1, 10))]), Forgotten);
     is(what((0, 3), &[(7, admit(1, 11))]), Known);
@@ -210,30 +210,30 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     let mut buried = member();
     buried.membership.note_forgotten(by(1, 3), owner(7), 5);
     is(
-        standing(&buried, (0, 3), &[(7, announce(7, 5))], 1),
+        status(&buried, (0, 3), &[(7, announce(7, 5))], 1),
         Forgotten,
     );
-    is(standing(&buried, (0, 3), &[(7, announce(7, 6))], 1), Known);
-    is(standing(&buried, (1, 3), &[(8, announce(7, 5))], 1), Known);
+    is(status(&buried, (0, 3), &[(7, announce(7, 6))], 1), Known);
+    is(status(&buried, (1, 3), &[(8, announce(7, 5))], 1), Known);
     // Its first view, as it states it to a member or as others state it.
     let new = [(7, base(&[], false))];
-    is(standing(&replica, (0, 3), &new, 7), Known);
-    is(standing(&replica, (0, 3), &new, 1), Stranger);
-    is(standing(&guest(), (0, 3), &new, 7), Stranger);
+    is(status(&replica, (0, 3), &new, 7), Known);
+    is(status(&replica, (0, 3), &new, 1), Stranger);
+    is(status(&guest(), (0, 3), &new, 7), Stranger);
     is(
-        standing(&replica, (0, 3), &[(7, base(&[], true))], 7),
+        status(&replica, (0, 3), &[(7, base(&[], true))], 7),
         Forgotten,
     );
     is(
-        standing(&replica, (0, 3), &[(8, base(&[], false))], 7),
+        status(&replica, (0, 3), &[(8, base(&[], false))], 7),
         Forgotten,
     );
     is(what((0, 3), &[(7, admit(1, 11)), new[0].clone()]), Known);
     // Its part that was retired.
     let mut successor = member();
     successor.membership.remember(id(7), 3);
-    is(standing(&successor, (1, 3), &[], 1), Forgotten);
-    is(standing(&successor, (1, 4), &[], 1), Known);
+    is(status(&successor, (1, 3), &[], 1), Forgotten);
+    is(status(&successor, (1, 4), &[], 1), Known);
 }
 
 #[test]
@@ -243,11 +243,11 @@ fn admissions_are_followed_back_for_some_steps() {
         let chain: Vec<(u32, u64, u64)> = (10..=10 + last).map(|it| (it, 0, 3)).collect();
         let admits = (10..10 + last).map(|it| (it, admit(it + 1, 2)));
         let message = told(&chain, &admits.collect::<Vec<_>>());
-        let standing = member()
+        let status = member()
             .membership
-            .standing(&member().state, &message, 0, None, 0);
-        assert_eq!(standing == Standing::Known, known);
-        assert_eq!(standing == Standing::Forgotten, !known);
+            .writer_status(&member().state, &message, 0, None, 0);
+        assert_eq!(status == WriterStatus::Known, known);
+        assert_eq!(status == WriterStatus::Forgotten, !known);
     }
 }
 
