@@ -2,8 +2,8 @@
 
 use crate::sim::Trouble;
 use crate::{
-    beginnings, clones, closed, explore, levels, mesh, open, open_faults, partitions, retirement,
-    spending, tickets, windows,
+    beginnings, clones, closed, draws, explore, levels, mesh, open, open_faults, partitions,
+    periods, retirement, spending,
 };
 
 /// The path of the file with the hashes.
@@ -118,14 +118,14 @@ fn guests(seed: u64) -> Result<Option<u64>, String> {
 }
 
 fn sequences(seed: u64) -> Result<Option<u64>, String> {
-    let plan = tickets::Plan {
+    let plan = draws::Plan {
         clients: [4, 3, 2],
         trouble: trouble(seed),
         begins: 1 + 2 * usize::from(seed.is_multiple_of(5)),
         watch_ms: 1_000 * (seed % 2),
         end_ms: 16_000,
     };
-    let figures = tickets::play(seed, false, &plan)?;
+    let figures = draws::play(seed, false, &plan)?;
     Ok(Some(figures.mesh.trace))
 }
 
@@ -159,7 +159,7 @@ fn budgets(seed: u64) -> Result<Option<u64>, String> {
 }
 
 fn limits(seed: u64) -> Result<Option<u64>, String> {
-    let plan = windows::Plan {
+    let plan = periods::Plan {
         members: 4,
         founders: 3,
         clients: [3, 2, 1, 1, 0, 0, 0, 0, 0, 0],
@@ -176,7 +176,7 @@ fn limits(seed: u64) -> Result<Option<u64>, String> {
         moves: if seed.is_multiple_of(2) { 300 } else { 0 },
         end_ms: 18_000,
     };
-    let figures = windows::play(seed, false, &plan)?;
+    let figures = periods::play(seed, false, &plan)?;
     Ok(Some(figures.mesh.trace))
 }
 

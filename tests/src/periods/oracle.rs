@@ -34,8 +34,8 @@ impl Decided {
     }
 }
 
-/// The end, the birth of the limit, and the key, from the name of a period.
-fn window(name: &str) -> (u64, u64, &str) {
+/// The end, the configuration that the limit began with, and the key, from the name of a period.
+fn period_parts(name: &str) -> (u64, u64, &str) {
     let number = |at: usize| u64::from_str_radix(&name[at..at + 16], 16).unwrap_or(0);
     (number(0), number(16), &name[32..])
 }
@@ -76,14 +76,14 @@ impl World {
         }
         let mut rights: BTreeMap<&str, i128> = BTreeMap::new();
         for (name, _, held) in replica.quota().period_rights() {
-            if clock < window(name).0 && held < 0 {
+            if clock < period_parts(name).0 && held < 0 {
                 return Err(format!("{at} sees {held} in {name}"));
             }
             *rights.entry(name).or_default() += held;
         }
         for (name, brought) in shares {
             let (most, left) = (self.bound(name), rights.get(name).copied().unwrap_or(0));
-            if brought > i128::from(most) || clock < window(name).0 && left > brought {
+            if brought > i128::from(most) || clock < period_parts(name).0 && left > brought {
                 return Err(format!(
                     "{at} sees {brought} brought into {name}, of {most}, {left} left"
                 ));
@@ -94,7 +94,7 @@ impl World {
 
     /// The most that may be allowed in a period.
     fn bound(&self, name: &str) -> u64 {
-        let (end, since, key) = window(name);
+        let (end, since, key) = period_parts(name);
         let decided = &self.own.decided;
         let period = decided.by_number.values();
         let period = period.filter_map(|it| it.limit_of(key).filter(|it| it.since == since));
@@ -107,7 +107,7 @@ impl World {
     /// Notes an amount that a member has allowed and acknowledged, if all members count it.
     pub(super) fn note_allowed(&mut self, name: String, dot: Dot, cost: u64) -> Result<(), String> {
         if self.own.seen.insert(name.clone()) {
-            self.own.figures.windows += 1;
+            self.own.figures.period_count += 1;
         }
         let most = self.bound(&name);
         let (sum, made) = self.own.allowed.entry(name.clone()).or_default();
@@ -168,7 +168,7 @@ impl World {
                 let of: Vec<_> = node.replica.quota().period_rights().collect();
                 let told = self.tell();
                 return Some(format!(
-                    "{at} keeps {left} counters of windows: {of:?}; {told}"
+                    "{at} keeps {left} counters of periods: {of:?}; {told}"
                 ));
             }
             let parts = node.replica.quota().budget_parts().count();

@@ -1,8 +1,8 @@
 //! Rate limits at several members. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
+use tallymesh_tests::periods::{Figures, MEMBERS_MAX, Plan, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
-use tallymesh_tests::windows::{Figures, MEMBERS_MAX, Plan, play};
 
 const SEEDS: u64 = 3;
 
@@ -106,12 +106,12 @@ fn what_is_kept_does_not_grow_with_the_periods_that_there_were() {
         let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
             "{} counters of {} periods",
-            figures.counters, figures.windows
+            figures.counters, figures.period_count
         );
-        (figures.counters, figures.windows)
+        (figures.counters, figures.period_count)
     };
-    let ((few, _), (many, windows)) = (kept(100_000), kept(1_500_000));
-    assert!(windows > 4_000, "{windows}");
+    let ((few, _), (many, periods)) = (kept(100_000), kept(1_500_000));
+    assert!(periods > 4_000, "{periods}");
     // By chance, a longer run may have a somewhat greater maximum.
     assert!(many <= few + few / 4, "{many} {few}");
 }
@@ -171,7 +171,7 @@ fn accuracy(plan: &Plan, name: &str) {
     let count = figures.periods.len();
     let whole = || figures.periods.values().take(count - 1).skip(2);
     let percent = |part: u64, of: u64| 100.0 * part as f64 / of as f64;
-    let share = |of: fn(&tallymesh_tests::windows::Metered) -> u64| {
+    let share = |of: fn(&tallymesh_tests::periods::Metered) -> u64| {
         let shares = || whole().map(|it| percent(of(it), it.most()));
         let (sum, most) = whole().fold((0, 0), |all, it| (all.0 + of(it), all.1 + it.most()));
         (percent(sum, most), shares().fold(100.0, f64::min))

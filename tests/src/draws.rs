@@ -69,7 +69,7 @@ struct Waiting {
 }
 
 /// The state of this scenario: the sequence and its clients.
-pub struct Tickets {
+pub struct Draws {
     plan: Plan,
     figures: Figures,
     clients: Vec<Client>,
@@ -100,14 +100,14 @@ pub enum Event {
     Heard(u64),
 }
 
-type World = Mesh<Tickets>;
+type World = Mesh<Draws>;
 
 /// Plays a plan.
 ///
 /// # Errors
 /// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
-    let tickets = Tickets {
+    let draws = Draws {
         plan: *plan,
         figures: Figures::default(),
         clients: Vec::new(),
@@ -119,15 +119,15 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
         fresh: BTreeSet::new(),
         over: false,
     };
-    let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), tickets);
+    let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), draws);
     sim::run(seed, mesh, |mesh| {
-        mesh.play_tickets()?;
+        mesh.play_draws()?;
         mesh.own.figures.mesh = mesh.counts();
         Ok(mesh.own.figures.clone())
     })
 }
 
-impl Scenario for Tickets {
+impl Scenario for Draws {
     type Event = Event;
     type Seen = ();
 
@@ -172,7 +172,7 @@ impl Scenario for Tickets {
 }
 
 impl World {
-    fn play_tickets(&mut self) -> Result<(), String> {
+    fn play_draws(&mut self) -> Result<(), String> {
         let plan = self.own.plan;
         self.add_members(MEMBERS)?;
         self.found(MEMBERS)?;

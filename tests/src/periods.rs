@@ -57,7 +57,7 @@ pub struct Figures {
     /// The amount that a member allowed after others had stopped counting it.
     pub uncounted: u64,
     /// Number of periods.
-    pub windows: u64,
+    pub period_count: u64,
     /// Number of configurations that took effect.
     pub decided: u64,
     /// Most counters of periods that one member had at the same time.
@@ -95,7 +95,7 @@ impl Metered {
 }
 
 /// The state of this scenario: the limits and their clients.
-pub struct Windows {
+pub struct Periods {
     plan: Plan,
     figures: Figures,
     clients: Vec<Client>,
@@ -109,7 +109,7 @@ pub struct Windows {
     over: bool,
 }
 
-type World = Mesh<Windows>;
+type World = Mesh<Periods>;
 
 fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
     Limit {
@@ -125,7 +125,7 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
 /// # Errors
 /// The failure and the seed, as text.
 pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
-    let windows = Windows {
+    let periods = Periods {
         plan: *plan,
         figures: Figures::default(),
         clients: Vec::new(),
@@ -135,15 +135,15 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
         seen: BTreeSet::new(),
         over: false,
     };
-    let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), windows);
+    let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), periods);
     sim::run(seed, mesh, |mesh| {
-        mesh.play_windows()?;
+        mesh.play_periods()?;
         mesh.own.figures.mesh = mesh.counts();
         Ok(std::mem::take(&mut mesh.own.figures))
     })
 }
 
-impl Scenario for Windows {
+impl Scenario for Periods {
     type Event = clients::Event;
     type Seen = ();
 
@@ -181,7 +181,7 @@ impl Scenario for Windows {
 }
 
 impl World {
-    fn play_windows(&mut self) -> Result<(), String> {
+    fn play_periods(&mut self) -> Result<(), String> {
         let plan = self.own.plan;
         self.add_members(plan.members)?;
         self.found(plan.founders)?;

@@ -1,9 +1,9 @@
 //! Numbers that three members hand out, at most once each. `TALLYMESH_SEED=n` replays one seed with a trace,
 //! `TALLYMESH_SEEDS=n` runs this many.
 
+use tallymesh_tests::draws::{Figures, Plan, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
-use tallymesh_tests::tickets::{Figures, Plan, play};
 
 const SEEDS: u64 = 6;
 
