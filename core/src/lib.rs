@@ -162,7 +162,7 @@
 //!
 //! | feature | default | a program with it | a program without it |
 //! |---|---|---|---|
-//! | `guests` | by `members` | is a *guest* in spaces with *members*: a member admits it, and it rejoins after it was given up | speaks open spaces only, as the module that a page downloads first does |
+//! | `guests` | by `members` | is a *guest* in spaces with *members*: a member admits it, and it rejoins after it was passed over | speaks open spaces only, as the module that a page downloads first does |
 //! | `members` | yes | can be a member: it votes, acknowledges, retires writers and collects; it also remembers idempotency keys, finds forks, makes snapshots in parts, broadcasts, and answers reads at a level; its errors have details and a text | is a guest at most, and believes its peers about forks; its errors have their codes only |
 //! | `budgets` | yes | has budgets, leases, sequences and rate limits; implies `members` | carries the counters of which these are made, and does not interpret them |
 //! | `tokens` | yes | reads and writes [`Token`], the state that a session depends on, as text | has no such text |

@@ -38,15 +38,18 @@ use alloc::vec::Vec;
 /// A push of fresh changes, the answer to a pull and a full state are this one type. A full state is the
 /// delta from nothing. A replica applies a message as one, and only if it covers `lo`. So a replica always
 /// shows a causal cut.
+///
+/// A message of a space with members is *complete* if it names all writers that its sender has. It is *whole*
+/// if it is complete and is the delta from nothing: then it can replace a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// The shards.
     pub(crate) delta: Delta,
-    /// Whether the space is closed, as far as the sender has learned.
+    /// Whether the space has members, as far as the sender has learned.
     pub(crate) closed: bool,
-    /// Whether, in a closed space, the message names all writers that the sender has.
+    /// Whether the message is complete.
     pub(crate) complete: bool,
-    /// Whether, in a closed space, the sender stores no keyed operations.
+    /// Whether, in a space with members, the sender stores no keyed operations.
     pub(crate) without_keys: bool,
     /// The writers whose keyed operations the message may lack in part, by their place in `delta.writers`,
     /// ascending.
@@ -133,12 +136,12 @@ impl Message {
         })
     }
 
-    /// Whether the space is closed, as far as the sender has learned.
+    /// Whether the space has members, as far as the sender has learned.
     pub(crate) fn is_closed(&self) -> bool {
         GUESTS && self.closed
     }
 
-    /// Whether, in a closed space, the message names all writers that the sender has.
+    /// Whether the message is [complete](Message).
     pub(crate) fn is_complete(&self) -> bool {
         GUESTS && self.complete
     }

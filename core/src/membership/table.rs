@@ -18,7 +18,7 @@ pub(crate) struct Sponsored {
     pub(crate) seen: Vec<(u32, u64)>,
 }
 
-/// The records about the writers of a closed space, and the state of collection.
+/// The records about the writers of a space with members, and the state of collection.
 #[derive(Clone, Debug)]
 pub(crate) struct WriterTable {
     /// The writer states, by local number.

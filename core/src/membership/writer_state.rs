@@ -10,7 +10,7 @@ use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 
-/// The records about one writer in a closed space.
+/// The records about one writer in a space with members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriterState {
     /// Its incarnation, if its owner announced one.

@@ -177,8 +177,8 @@ impl Rejoin {
                 continue;
             };
             let writer_state = members.writer(number);
-            let given_up = writer_state.fence.is_some() || writer_state.retired.is_some();
-            if given_up || state.clock_at(number) < it.clock {
+            let is_over = writer_state.fence.is_some() || writer_state.retired.is_some();
+            if is_over || state.clock_at(number) < it.clock {
                 continue;
             }
             let later = |slot: &Slot| {

@@ -29,7 +29,7 @@ impl RejoinMut<'_> {
     /// again](crate::RejoinMut::make_again) once it is certain which ones are missing.
     ///
     /// # Errors
-    /// [`AdmissionError::Outdated`] if the message is not a whole state of a closed space.
+    /// [`AdmissionError::Outdated`] if the message is not a whole state of a space with members.
     /// [`AdmissionError::Stranger`] if it has records of a writer that no member admitted. The errors of
     /// [`merge`](Replica::merge). After an error, nothing is changed.
     pub fn begin_again(

@@ -6,7 +6,7 @@ use crate::state::delta::Delta;
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// A message of a closed space that has new transactions of a writer.
+/// A message of a space with members that has new transactions of a writer.
 fn message(writer: u8) -> Message {
     Message {
         delta: Delta {
