@@ -1,6 +1,7 @@
 //! Replicas: their processes, their inputs, and their outputs.
 
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
+use std::collections::BTreeMap;
 use tallymesh_core::{
     Encode, Error, Input, Link, LinkError, Mark, Message, Millis, Output, Owner, Replica, Space,
     SyncConfig, SyncMachine, WriterId,
@@ -414,6 +415,7 @@ impl<S: Scenario> Mesh<S> {
         node.flush_pending = false;
         if let Some(message) = node.replica.since(&mut node.mark) {
             let seen = S::written(self, at)?;
+            self.check_equal_vectors(at)?;
             let node = &mut self.nodes[at];
             let record = message.encode_stored();
             self.trace.bytes(&record);
@@ -426,6 +428,35 @@ impl<S: Scenario> Mesh<S> {
             let whole = node.replica.snapshot().encode_stored();
             self.trace.bytes(&whole);
             node.disk.compact(whole);
+        }
+        Ok(())
+    }
+
+    /// Replicas with equal version vectors must show the same. Forks are the exception, so it does not hold where
+    /// two replicas may go on from one disk.
+    fn check_equal_vectors(&self, at: usize) -> Result<(), String> {
+        if S::ANY_DISK {
+            return Ok(());
+        }
+        let vector = self.nodes[at].replica.vector();
+        let values = |replica: &Replica| -> BTreeMap<String, Option<i128>> {
+            let counters = replica.counters();
+            counters
+                .map(|(_, key)| (key.into(), replica.value(key)))
+                .collect()
+        };
+        let mut values_here = None;
+        for (other, node) in self.living().filter(|it| it.0 != at) {
+            if node.replica.vector() != vector {
+                continue;
+            }
+            let here = values_here.get_or_insert_with(|| values(&self.nodes[at].replica));
+            let there = values(&node.replica);
+            if *here != there {
+                return Err(format!(
+                    "{at} shows {here:?}, and {other}, with the same vector, {there:?}"
+                ));
+            }
         }
         Ok(())
     }
