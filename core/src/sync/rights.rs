@@ -294,7 +294,9 @@ fn is_of_guest(replica: &Replica, message: &Message, record: &MembershipRecord) 
         Statement::Base(..) => true,
         Statement::Leave(leave) => {
             let successor = &message.delta.writers[leave.successor as usize].writer;
-            replica.members().incarnation(successor).is_some()
+            let members = replica.members();
+            // The sponsor's process may have been replaced, and its writer forgotten, before the guest learned it.
+            members.incarnation(successor).is_some() || members.retired_clock(successor).is_some()
         }
         _ => false,
     }

@@ -8,6 +8,7 @@ use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Leave};
 use crate::once::Once;
 use crate::replica::Scan;
+use crate::state::delta::Entry;
 use crate::state::slot::{Assignment, Expiry, Fold, Lift, Moved, Stamp, Watermark, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
@@ -157,6 +158,29 @@ fn nobody_but_a_member_says_what_members_say() {
     };
     assert_eq!(leaves(|own| 1 - own), ADDS);
     assert_eq!(leaves(|own| own), NOBODY, "its successor is a member");
+}
+
+/// The sponsor's writer may be forgotten before its guest learns it.
+#[test]
+fn a_guest_may_leave_to_a_sponsor_that_is_forgotten() {
+    let mut end = linked(Role::Writer);
+    let mut message = Message::default();
+    let gone = WriterId::from_bytes([9; 16]);
+    let (lo, hi) = (3, 3);
+    message.delta.writers = Vec::from([Entry {
+        writer: gone,
+        lo,
+        hi,
+    }]);
+    let (clock, successor) = (1, 0);
+    let statement = Statement::Leave(Leave { clock, successor });
+    let record = MembershipRecord {
+        writer: 0,
+        statement,
+    };
+    assert!(!is_of_guest(&end.replica, &message, &record));
+    end.replica.membership.remember(gone, 3);
+    assert!(is_of_guest(&end.replica, &message, &record));
 }
 
 /// A peer that is no member has no rights and no room, whatever gifts it claims.
