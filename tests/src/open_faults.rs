@@ -33,6 +33,13 @@
 //! request two keys that it had before. It makes both operations again. Guests pass these transactions on
 //! without their keys, and the keys reach the other members only later. In the end both keys count twice at
 //! all members. It is not known why they are not withdrawn.
+//!
+//! **A copy makes operations again** ([`AGAIN`]). A member's disk is put back to a copy that has operations of an
+//! earlier writer which did not count. The owner's process has made them again since, under another writer. The
+//! other members say only that nothing of the earlier writer counts, so the copy makes the operations again, too.
+//!
+//! **A member forgets its vote** ([`FORGOTTEN_VOTE`]). Its disk is put back to a copy from before the vote. It then
+//! votes for another proposal of the same number, and two configurations of one number are decided.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
@@ -41,15 +48,19 @@ pub const LOST: &str = "what a guest handed to a member is lost";
 /// An operation counts twice.
 pub const TWICE: &str = "an operation counts twice";
 
+/// A copy of a member's disk makes operations again that were made again already.
+pub const AGAIN: &str = "a copy makes operations again";
+/// A member whose disk is put back votes twice.
+pub const FORGOTTEN_VOTE: &str = "a member forgets its vote";
+
 /// Scenario, seed and fault.
-pub const OPEN: [(&str, u64, &str); 7] = [
+pub const OPEN: [(&str, u64, &str); 6] = [
     ("beginnings", 6891, LOST),
-    ("tabs", 677, APART),
-    ("limited", 89, APART),
-    ("limited", 1059, APART),
-    ("limited", 1339, LOST),
+    ("levels", 596, FORGOTTEN_VOTE),
+    ("tabs", 133, AGAIN),
+    ("limited", 44, APART),
     ("limited", 1479, APART),
-    ("keyed", 1502, TWICE),
+    ("limited", 1995, APART),
 ];
 
 /// The outcome of a seed. Returns `None` if the seed is listed and fails.

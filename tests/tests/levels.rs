@@ -8,7 +8,8 @@ const SEEDS: u64 = 300;
 
 #[test]
 fn a_quorum_read_sees_each_quorum_write_and_a_session_never_goes_back() {
-    let Some((count, total)) = seeds::play(SEEDS, run, Figures::add) else {
+    let Some((count, total)) = seeds::play_with_open_faults("levels", SEEDS, run, Figures::add)
+    else {
         return;
     };
     let happened = total.reached > 10 * count

@@ -3,7 +3,7 @@
 use crate::sim::Trouble;
 use crate::{
     beginnings, clones, closed, draws, explore, levels, mesh, open, open_faults, partitions,
-    periods, retirement, spending,
+    periods, readers, retirement, spending,
 };
 
 /// The path of the file with the hashes.
@@ -22,7 +22,7 @@ pub struct Scenario {
 }
 
 /// More than 20,000 seeds altogether.
-pub const SCENARIOS: [Scenario; 10] = [
+pub const SCENARIOS: [Scenario; 11] = [
     scenario("closed", 500, 20, |seed| closed::trace(seed).map(Some)),
     scenario("open", 25, 160, |seed| {
         open::run(seed, false).map(|it| Some(it.mesh.trace))
@@ -34,7 +34,11 @@ pub const SCENARIOS: [Scenario; 10] = [
         beginnings::run(seed, false).map(|it| Some(it.mesh.trace))
     }),
     scenario("levels", 50, 40, |seed| {
-        levels::run(seed, false).map(|it| Some(it.mesh.trace))
+        let figures = open_faults::judge("levels", seed, levels::run(seed, false))?;
+        Ok(figures.map(|it| it.mesh.trace))
+    }),
+    scenario("readers", 50, 40, |seed| {
+        readers::run(seed, false).map(|it| Some(it.mesh.trace))
     }),
     scenario("guests", 20, 100, guests),
     scenario("sequences", 10, 80, sequences),
