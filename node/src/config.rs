@@ -18,6 +18,7 @@ pub use error::{ConfigError, ConfigErrors, Origin};
 pub use layers::{Effective, Layers, Row};
 pub use network::NetworkArgs;
 
+use crate::access::Grant;
 use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::gossip::GossipConfig;
@@ -26,7 +27,6 @@ use crate::identity::Address;
 use crate::model::RESERVED;
 use crate::resp::RespConfig;
 use crate::store::Durability;
-use crate::trust::Grant;
 use args::HTTP_CLIENTS;
 use error::wrong;
 use std::net::SocketAddr;

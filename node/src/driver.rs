@@ -48,11 +48,11 @@ pub(crate) use permit::Permit;
 pub(crate) use turn::Turn;
 pub use watchers::{NoNews, Watch};
 
+use crate::access::Ledger;
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle};
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
-use crate::trust::Ledger;
 use clients::Clients;
 pub(crate) use clients::{Secured, Serve};
 use contained::HalfChanged;

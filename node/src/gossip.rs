@@ -51,6 +51,7 @@ pub use limits::{GossipLimits, MemoryMax};
 pub use relay::RelayLimits;
 pub use unreached::UnreachedRow;
 
+use crate::access::Ledger;
 use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::driver::Order;
@@ -58,7 +59,6 @@ use crate::handle::Handle;
 use crate::identity::{Address, Identity, Peer};
 use crate::metrics::Metrics;
 use crate::model::SpaceId;
-use crate::trust::Ledger;
 use figures::Figures;
 use libp2p::multiaddr::Protocol;
 use std::collections::BTreeSet;

@@ -30,7 +30,7 @@
 //! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` that is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `POST /v1/spaces/{space}/sync?wait_ms=` | the same over single requests, see [`post`] |
-//! | `POST /v1/tickets` | makes a ticket: `{"role","spaces"}`, see [`crate::trust`] |
+//! | `POST /v1/tickets` | makes a ticket: `{"role","spaces"}`, see [`crate::access`] |
 //! | `GET /v1/tickets` | the tickets that this node signed or was given, and which are revoked |
 //! | `DELETE /v1/tickets/{id}?spaces=&expires_at=` | revokes a ticket |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
@@ -77,6 +77,7 @@ mod try_it;
 
 pub(crate) use asking::KEY_BYTES_MAX;
 
+use crate::access::{Client, KnownTickets, Ledger, OperatorToken, Standing};
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::contain::Panicked;
@@ -85,11 +86,9 @@ use crate::handle::Handle;
 use crate::identity::{Address, Identity, OwnerKey};
 use crate::metrics::Metrics;
 use crate::model::{Role, SpaceId};
-use crate::party::Client;
 use crate::problems;
 use crate::problems::INTERNAL_TEXT;
 use crate::store::Durability;
-use crate::trust::{KnownTickets, Ledger, OperatorToken, Standing};
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::http::header::{CONNECTION, CONTENT_TYPE};

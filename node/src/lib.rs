@@ -5,6 +5,7 @@
 //! Its parts use [`handle::Handle`] to send commands to the driver, the one task that owns the
 //! replicas. The driver persists before it publishes and before it acknowledges.
 
+pub mod access;
 pub mod browser;
 pub mod cli;
 pub mod clock;
@@ -22,11 +23,8 @@ mod logging;
 pub mod metrics;
 pub mod model;
 pub mod node;
-mod party;
-mod places;
 pub mod problems;
 pub mod rate;
 mod ready_file;
 pub mod resp;
 pub mod store;
-pub mod trust;

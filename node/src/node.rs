@@ -1,5 +1,8 @@
 //! The whole node: store, driver, network and HTTP, from start to stop.
 
+use crate::access::{
+    Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
+};
 use crate::config::{Config, Resp, SPACES_MAX};
 use crate::driver::{self, Secured, Serve, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError};
@@ -14,9 +17,6 @@ use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;
 use crate::store::{Durability, Health, IDENTITY_FILE, Log, Memory, Store, StoreError};
-use crate::trust::{
-    Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
-};
 use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;

@@ -3,9 +3,9 @@
 use super::asking::Header;
 use super::failure::Failure;
 use super::reach;
+use crate::access::TOKEN_FILE;
 use crate::browser::is_loopback;
 use crate::config::default_data;
-use crate::trust::TOKEN_FILE;
 use clap::Args;
 use serde_json::Value;
 use std::cell::OnceCell;

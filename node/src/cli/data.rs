@@ -2,11 +2,11 @@
 
 use super::failure::Failure;
 use super::output::Output;
+use crate::access::Ledger;
 use crate::config::{ConfigError, default_data};
 use crate::driver::replay::{self, Replay};
 use crate::escape;
 use crate::store::{self, Kept, Progress, Report, StoreError};
-use crate::trust::Ledger;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;

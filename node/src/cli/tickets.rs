@@ -4,8 +4,8 @@ use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
 use super::time;
+use crate::access::{Grant, TicketId};
 use crate::escape;
-use crate::trust::{Grant, TicketId};
 use clap::Args;
 use serde_json::{Value, json};
 

@@ -8,25 +8,15 @@
 mod ends;
 mod entry;
 mod host;
-mod knocks;
 mod line;
 mod news;
 mod output;
-mod passes;
 mod shares;
 mod strangers;
 mod waits;
 
+use crate::access::Credentials;
 pub(crate) use entry::{Secured, Serve};
-
-use host::{Books, Desk};
-use line::Line;
-use news::News;
-use output::Output;
-pub(super) use passes::Pass;
-use shares::{Footprint, Held as HeldBytes};
-use strangers::Strangers;
-use waits::{End, Teller, Told, Waiting};
 
 use super::kept::Kept;
 use super::spaces::Spaces;
@@ -34,16 +24,23 @@ use crate::contain::contain;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use crate::resp::{Flow, RespConfig, Seen, Session};
+use host::{Books, Desk};
+use line::Line;
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
+use news::News;
+use output::Output;
+use shares::{Footprint, Held as HeldBytes};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use strangers::Strangers;
 use tallymesh_core::Question;
+use waits::{End, Teller, Told, Waiting};
 
 /// The token of the listener; the tokens of connections come after it.
 const LISTENER: Token = Token(1);
@@ -129,7 +126,7 @@ struct Connection {
     line: Line,
     session: Session,
     /// The ticket of the connection, if tickets are required.
-    pass: Option<Box<Pass>>,
+    pass: Option<Box<Credentials>>,
     ends: Arc<Ends>,
     /// When it last sent something.
     heard: Instant,

@@ -2,10 +2,10 @@
 //! their way to the transport.
 
 use super::{Driver, Order, SYNC};
+use crate::access;
 use crate::handle::NewLink;
 use crate::metrics::Metrics;
 use crate::model::{Carried, LinkRow, LinkState, PeerKind, PeerScope, SpaceId};
-use crate::party;
 use crate::rate::LogPace;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
@@ -101,7 +101,7 @@ impl Driver {
             kind: new.kind,
             spaces: new.spaces,
             broadcast: new.broadcast,
-            party: party::of_sender(&new.from),
+            party: access::of_sender(&new.from),
             ungreeted: BTreeSet::new(),
             outbox: new.outbox,
             backlog: VecDeque::new(),

@@ -6,16 +6,15 @@
 //! [command](super::Command) carries the ticket. The driver judges it right before it does the
 //! work, and again each time the work continues after a wait.
 
-use super::clients::Pass;
 use super::space::OpenSpace;
 use super::spaces::Spaces;
+use crate::access::{Credentials, Grant, Ledger};
 use crate::model::{Place, Refusal, SpaceId, Turned};
-use crate::trust::{Grant, Ledger};
 use std::sync::{Arc, OnceLock};
 
 /// A ticket, and the place where it has to be valid.
 pub(crate) struct Permit {
-    pass: Pass,
+    pass: Credentials,
     place: Place,
     /// The reason why the driver refused a request with this ticket.
     turned: OnceLock<Turned>,
@@ -25,7 +24,7 @@ impl Permit {
     /// The permit of a ticket in one space, or in every space if `space` is `None`.
     pub(crate) fn new(grant: Arc<Grant>, ledger: Ledger, space: Option<SpaceId>) -> Permit {
         Permit {
-            pass: Pass::new(grant, ledger),
+            pass: Credentials::new(grant, ledger),
             place: space.map_or(Place::Everywhere, |space| Place::Space(space.0)),
             turned: OnceLock::new(),
         }

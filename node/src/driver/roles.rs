@@ -1,8 +1,8 @@
 //! The role of this node itself in each of its spaces: by its tickets, where it is no member.
 
 use super::Driver;
+use crate::access::Standing;
 use crate::identity::OwnerKey;
-use crate::trust::Standing;
 
 /// How often the driver checks whether the roles have changed, in milliseconds. Tickets end, and
 /// are revoked.

@@ -6,6 +6,8 @@
 //! space with an expired counter is awake.
 
 use super::space::OpenSpace;
+use crate::access::{Authorities, Authority};
+use crate::identity::OwnerKey;
 use crate::model::{Sizes, SpaceId};
 use crate::store::Record;
 use std::collections::{BTreeSet, HashMap};
@@ -236,6 +238,28 @@ impl Spaces {
         self.awake.push(place);
         space.set_time(self.unix_ms);
         space.set_listening(self.listening);
+    }
+}
+
+impl Authority for OpenSpace {
+    fn name(&self) -> &Space {
+        self.name()
+    }
+
+    fn trusts(&self, owner: OwnerKey) -> bool {
+        self.trusts(owner)
+    }
+}
+
+impl Authorities for Spaces {
+    type One = OpenSpace;
+
+    fn at(&self, place: usize) -> &OpenSpace {
+        &self.all[place]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &OpenSpace> {
+        self.all.iter()
     }
 }
 

@@ -5,7 +5,7 @@
 //! those of members.
 
 use super::gate::{Class, Classes};
-use crate::trust::TicketId;
+use crate::access::TicketId;
 use libp2p::PeerId;
 use std::collections::HashMap;
 use std::fmt;

@@ -12,8 +12,8 @@
 
 use super::limits::GossipLimits;
 use super::refusals::Reason;
+use crate::access::TicketId;
 use crate::rate::{Pace, client};
-use crate::trust::TicketId;
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
 use libp2p::multiaddr::Protocol;

@@ -8,7 +8,7 @@
 
 use super::codec::read_up_to;
 use super::rights::Worthless;
-use crate::trust::{TICKET_BYTES_MAX, TicketError};
+use crate::access::{TICKET_BYTES_MAX, TicketError};
 use futures::prelude::*;
 use libp2p::{StreamProtocol, request_response};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@
 
 use super::redial::Chance;
 use super::revocations::Say;
+use crate::access::{Gone, Ledger, REMOVED_KEY, Removal};
 use crate::identity::{Identity, OwnerKey};
-use crate::trust::{Gone, Ledger, REMOVED_KEY, Removal};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;

@@ -5,8 +5,8 @@
 //! it is in the ledger, and stays there as long as it is needed. If the issuer is removed later,
 //! another member signs it again.
 
+use crate::access::{Ledger, REVOKED_KEY, Revocation, Revoked, TicketId};
 use crate::identity::{Identity, OwnerKey};
-use crate::trust::{Ledger, REVOKED_KEY, Revocation, Revoked, TicketId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

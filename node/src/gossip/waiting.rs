@@ -1,7 +1,7 @@
 //! Spaces that this node waits to join, was removed from, or has no valid ticket for. They are
 //! logged at growing intervals, and shown in `/readyz` at once.
 
-use crate::trust::{Flaw, Place};
+use crate::access::{Flaw, Place};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;

@@ -16,13 +16,12 @@
 
 use super::App;
 use super::problem::Problem;
+use crate::access::{Client, Grant, TOKEN_PREFIX, TicketError};
 use crate::browser::Comer;
 use crate::driver::Permit;
 use crate::handle::Handle;
 use crate::model::{Role, Sender, SpaceId};
-use crate::party::Client;
 use crate::problems;
-use crate::trust::{Grant, TOKEN_PREFIX, TicketError};
 use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;

@@ -16,8 +16,8 @@
 
 use super::access::{Caller, Serving};
 use super::problem::Problem;
+use crate::access::Client;
 use crate::model::{Centre, Demand, Done, Operation, Refusal, SpaceId, Transacted};
-use crate::party::Client;
 use crate::problems;
 use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use axum::extract::{ConnectInfo, FromRequestParts};

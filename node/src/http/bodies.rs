@@ -7,8 +7,8 @@
 //! that never end could make all others wait.
 
 use super::problem::Problem;
+use crate::access::Client;
 use crate::metrics::Metrics;
-use crate::party::Client;
 use crate::problems;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;

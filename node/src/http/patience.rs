@@ -11,9 +11,9 @@
 
 use super::REQUEST_TIMEOUT;
 use super::bodies::Charge;
+use crate::access;
+use crate::access::places::{Full, Places};
 use crate::metrics::{HttpClient, Metrics};
-use crate::party;
-use crate::places::{Full, Places};
 use axum::serve::Listener;
 use futures::task::AtomicWaker;
 use std::cmp::Reverse;
@@ -106,7 +106,7 @@ pub(super) trait Comes {
 
 impl Comes for SocketAddr {
     fn network(&self) -> u128 {
-        party::network(self.ip())
+        access::network(self.ip())
     }
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Client {
     /// When its present request arrived, in milliseconds of the room.
     asked: AtomicU64,
     /// The client that its place as a stream is charged to.
-    stream: Mutex<Option<party::Client>>,
+    stream: Mutex<Option<access::Client>>,
     /// When it was accepted, or something was last written, in milliseconds of the room.
     since: AtomicU64,
     /// When the first unanswered byte was read, plus one; 0 if there is none.
@@ -289,7 +289,7 @@ impl Client {
         self.limited.store(true, Ordering::Relaxed);
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<party::Client>> {
+    fn stream(&self) -> MutexGuard<'_, Option<access::Client>> {
         // No code panics while it has the lock.
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -304,7 +304,7 @@ impl Client {
     ///
     /// # Errors
     /// If such clients already have their most streams.
-    pub(super) fn streams(&self, of: party::Client) -> Result<(), Full> {
+    pub(super) fn streams(&self, of: access::Client) -> Result<(), Full> {
         self.room.streams().begin(of)?;
         *self.stream() = Some(of);
         self.phase.store(Phase::Stream as u8, Ordering::Relaxed);

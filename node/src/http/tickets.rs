@@ -4,12 +4,12 @@ use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{OfTicket, TicketBody};
+use crate::access::{
+    Grant, Issued, Ledger, LedgerError, Revocation, Revoked, TicketId, TicketState,
+};
 use crate::identity::OwnerKey;
 use crate::model::{Decimal, Role};
 use crate::problems;
-use crate::trust::{
-    Grant, Issued, Ledger, LedgerError, Revocation, Revoked, TicketId, TicketState,
-};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;

@@ -1,9 +1,9 @@
 //! The number of tickets that the node signed or was given, by state. They are counted when the
 //! figures are requested.
 
+use crate::access::{Grant, Ledger, TicketId, TicketState};
 use crate::clock::WallClock;
 use crate::identity::OwnerKey;
-use crate::trust::{Grant, Ledger, TicketId, TicketState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -111,8 +111,8 @@ impl Collector for Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{Seen, samples};
     use crate::model::Role;
-    use crate::trust::{Seen, samples};
 
     const OWN: OwnerKey = OwnerKey([9; 32]);
     const MEMBER: OwnerKey = OwnerKey([1; 32]);

@@ -9,13 +9,13 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tallymesh_core::Space;
+use tallymesh_node::access::{CLOCK_SKEW_MAX, Grant, TicketId};
 use tallymesh_node::clock::WallClock;
 use tallymesh_node::config::{Config, UpArgs};
 use tallymesh_node::identity::{Identity, OwnerKey};
 use tallymesh_node::model::Role;
 use tallymesh_node::node;
 use tallymesh_node::store::{Memory, Store};
-use tallymesh_node::trust::{CLOCK_SKEW_MAX, Grant, TicketId};
 
 const ASKING: [&str; 6] = [
     "--space",

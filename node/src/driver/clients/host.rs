@@ -1,16 +1,14 @@
 //! The view that sessions of the Redis protocol have of the node.
 
-use super::knocks::Knocks;
-use super::passes::Pass;
 use super::{Connection, Ends};
+use crate::access::{
+    AuthThrottle, Client, Credentials, Ledger, OperatorToken, TOKEN_PREFIX, places,
+};
 use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
 use crate::model::{Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned};
-use crate::party::Client;
-use crate::places;
 use crate::problems::TOKEN_WRONG;
 use crate::resp::{Facts, Handles, Host, Seen};
-use crate::trust::{Ledger, OperatorToken, TOKEN_PREFIX};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +29,7 @@ pub(super) struct Books {
     /// Links to other nodes.
     pub(super) links: usize,
     /// Failed authentication attempts.
-    knocks: Knocks,
+    auth_throttle: AuthThrottle,
     /// The ledger, which lists the revoked tickets.
     ledger: Ledger,
     /// The operator's token.
@@ -63,7 +61,7 @@ impl Books {
             made: 0,
             commands: 0,
             links: 0,
-            knocks: Knocks::new(),
+            auth_throttle: AuthThrottle::new(),
         }
     }
 
@@ -93,7 +91,7 @@ pub(super) struct Desk<'a> {
     /// The number of this connection's session, its fixed facts, and when it last sent.
     pub(super) own: (u64, Arc<Ends>, Instant),
     /// The ticket of this connection.
-    pub(super) pass: Option<Box<Pass>>,
+    pub(super) pass: Option<Box<Credentials>>,
     pub(super) books: &'a mut Books,
     pub(super) metrics: &'a Metrics,
     pub(super) unix_ms: u64,
@@ -128,12 +126,14 @@ impl Host for Desk<'_> {
     }
 
     fn may_log_in(&mut self) -> Result<(), Duration> {
-        self.books.knocks.may_try(self.own.1.address, self.now)
+        self.books
+            .auth_throttle
+            .may_try(self.own.1.address, self.now)
     }
 
     fn log_in_failed(&mut self, code: &'static str) -> Option<Duration> {
         let from = self.own.1.address;
-        self.books.knocks.failed(from, code, self.now)
+        self.books.auth_throttle.failed(from, code, self.now)
     }
 
     fn log_in(&mut self, shown: &[u8]) -> Result<Role, Turned> {
@@ -150,7 +150,7 @@ impl Host for Desk<'_> {
             (self.pass, self.shown) = (None, true);
             return Ok(Role::Member);
         }
-        let mut pass = Pass::read(shown, &self.books.ledger, self.spaces, self.unix_ms)?;
+        let mut pass = Credentials::read(shown, &self.books.ledger, self.spaces, self.unix_ms)?;
         let role = pass.role();
         let client = Client::new(Some(self.own.1.address), role, Some(pass.grant()));
         let before = self.pass.as_mut();
@@ -205,8 +205,8 @@ impl Host for Desk<'_> {
 
     fn asker(&self, space: usize) -> Asker {
         let (address, pass) = (Some(self.own.1.address), self.pass.as_deref());
-        let role = pass.map_or(Role::Member, Pass::role);
-        let client = Client::new(address, role, pass.map(Pass::grant));
+        let role = pass.map_or(Role::Member, Credentials::role);
+        let client = Client::new(address, role, pass.map(Credentials::grant));
         self.spaces[space].asker(client.party, client.is_limited())
     }
 

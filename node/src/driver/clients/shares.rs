@@ -6,13 +6,13 @@
 //! gives way, with its largest connection.
 
 use super::{Clients, Connection};
+use crate::access::TicketId;
 use crate::driver::kept::Kept;
 use crate::metrics::Metrics;
 use crate::model::Role;
 use crate::rate::client;
 use crate::resp::ReplyError;
 use crate::resp::limits::HELD_TOTAL_BYTES_MAX;
-use crate::trust::TicketId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

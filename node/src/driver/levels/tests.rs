@@ -1,5 +1,6 @@
 //! Levels and tokens, on drivers whose links a test makes and cuts.
 
+use crate::access::Ledger;
 use crate::clock::WallClock;
 use crate::driver::{Order, Running, Start, start};
 use crate::handle::{Handle, NewLink};
@@ -7,7 +8,6 @@ use crate::identity::OwnerKey;
 use crate::metrics::Metrics;
 use crate::model::{Demand, MemberChange, PeerKind, Refusal, SpaceId};
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
-use crate::trust::Ledger;
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Level, Link, Once, Op, Space, Token};

@@ -117,7 +117,7 @@ fn a_node_whose_replica_may_be_half_changed_ends_and_keeps_nothing_of_it() {
 fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let redis = listener.local_addr().expect("an address");
-    let ledger = || crate::trust::Ledger::open(None).expect("in memory");
+    let ledger = || crate::access::Ledger::open(None).expect("in memory");
     let running = start(Start {
         spaces: vec![Space::default()],
         owner: [7; 32],
@@ -136,7 +136,7 @@ fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
             },
             clients_max,
             ledger: ledger(),
-            token: crate::trust::OperatorToken::open(None).expect("drawn"),
+            token: crate::access::OperatorToken::open(None).expect("drawn"),
         }),
         broadcast: mpsc::channel(16).0,
         used: mpsc::unbounded_channel().0,

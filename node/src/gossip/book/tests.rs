@@ -1,6 +1,6 @@
 use super::*;
+use crate::access::{Revocation, Revoked, TicketId};
 use crate::identity::{Identity, OwnerKey};
-use crate::trust::{Revocation, Revoked, TicketId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -6,8 +6,8 @@
 //! The tickets of a connected peer stay. Among peers that are gone, the one that showed a ticket
 //! longest ago is forgotten first, because a peer shows its tickets at each connection.
 
+use crate::access::Grant;
 use crate::model::Role;
-use crate::trust::Grant;
 use libp2p::PeerId;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -128,8 +128,8 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::samples;
     use crate::identity::OwnerKey;
-    use crate::trust::samples;
     use std::net::Ipv4Addr;
 
     fn grant(id: u8, role: Role) -> Grant {

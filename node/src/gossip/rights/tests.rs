@@ -1,6 +1,6 @@
 use super::*;
+use crate::access::{TicketId, samples};
 use crate::identity::Identity;
-use crate::trust::{TicketId, samples};
 
 const NOW: u64 = 1_000_000_000;
 
@@ -51,7 +51,7 @@ fn show(rights: &Rights, number: u8, grant: Grant) -> Result<Vec<SpaceId>, Worth
 }
 
 /// The revocation of a ticket of member 1, which counts in one space.
-fn revoked(id: u8, space: &str) -> crate::trust::Revoked {
+fn revoked(id: u8, space: &str) -> crate::access::Revoked {
     samples::revoked(id, owner(1), space)
 }
 

@@ -2,6 +2,7 @@
 //! changed.
 
 use super::Network;
+use crate::access::{Flaw, Grant};
 use crate::gossip::figures::{Direction, Protocol};
 use crate::gossip::join::{Answer, NAMED_MAX, Question, Removed, may_pass};
 use crate::gossip::refusals::Reason;
@@ -10,7 +11,6 @@ use crate::handle::{Admission, Handle};
 use crate::identity::owner_of;
 use crate::model::{Carried, Role, SpaceId};
 use crate::rate::LogPace;
-use crate::trust::{Flaw, Grant};
 use libp2p::PeerId;
 use libp2p::request_response;
 use std::net::{IpAddr, Ipv4Addr};

@@ -14,8 +14,8 @@ impl Comes for u128 {
 }
 
 /// A client with a ticket of this number.
-fn with(ticket: u128, role: Role) -> party::Client {
-    let mut client = party::Client::new(None, role, None);
+fn with(ticket: u128, role: Role) -> access::Client {
+    let mut client = access::Client::new(None, role, None);
     client.party.ticket = Some(ticket);
     client
 }

@@ -6,8 +6,8 @@
 //! may have had further members. The node then receives their removals by the address book.
 
 use super::{Kept, Ledger, LedgerError};
+use crate::access::{CLOCK_SKEW_MAX, Gone};
 use crate::identity::OwnerKey;
-use crate::trust::{CLOCK_SKEW_MAX, Gone};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::Space;

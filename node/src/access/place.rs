@@ -121,7 +121,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Seen, samples};
+    use crate::access::{Seen, samples};
 
     const OWN: OwnerKey = OwnerKey([9; 32]);
     const MEMBER: OwnerKey = OwnerKey([1; 32]);

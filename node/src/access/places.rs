@@ -4,8 +4,8 @@
 //! Each group leaves some places to the next. The clients of one ticket leave some to other
 //! readers, readers to writers, and all clients below the role member to members.
 
+use crate::access::Client;
 use crate::model::Role;
-use crate::party::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

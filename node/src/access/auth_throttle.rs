@@ -32,14 +32,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOGGED_MAX: usize = 128;
 
 /// Failed attempts to authenticate.
-pub(super) struct Knocks {
+pub(crate) struct AuthThrottle {
     fails: Pace<IpAddr>,
     logged: HashMap<(IpAddr, &'static str), Instant>,
 }
 
-impl Knocks {
-    pub(super) fn new() -> Knocks {
-        Knocks {
+impl AuthThrottle {
+    pub(crate) fn new() -> AuthThrottle {
+        AuthThrottle {
             fails: Pace::new(Rate::new(FAILS.0, FAILS.1).expect("above 0")),
             logged: HashMap::new(),
         }
@@ -49,14 +49,14 @@ impl Knocks {
     ///
     /// # Errors
     /// How long it has to wait.
-    pub(super) fn may_try(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn may_try(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let wait = self.fails.wait(&client(from), 1, now);
         wait.map_or(Ok(()), Err)
     }
 
     /// Records a failed attempt with this code. Returns how long the connection should pause, if
     /// too many attempts have failed.
-    pub(super) fn failed(
+    pub(crate) fn failed(
         &mut self,
         from: IpAddr,
         code: &'static str,
@@ -95,27 +95,28 @@ mod tests {
 
     #[test]
     fn an_address_fails_at_a_rate_and_is_logged_seldom() {
-        let mut knocks = Knocks::new();
+        let mut throttle = AuthThrottle::new();
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
         let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().expect(it));
         for _ in 0..FAILS.1 {
-            assert_eq!(knocks.may_try(one, start), Ok(()));
-            assert_eq!(knocks.failed(one, "ticket", start), None);
+            assert_eq!(throttle.may_try(one, start), Ok(()));
+            assert_eq!(throttle.failed(one, "ticket", start), None);
         }
-        assert_eq!(knocks.may_try(one, start), Err(Duration::from_secs(1)));
-        assert_eq!(knocks.failed(one, "ticket", start), Some(PAUSE));
-        assert_eq!(knocks.may_try(other, start), Ok(()));
-        assert_eq!(knocks.may_try(one, after(1000)), Ok(()));
-        assert_eq!(knocks.failed(one, "ticket", after(1000)), None);
-        assert!(knocks.may_try(one, after(1000)).is_err());
+        assert_eq!(throttle.may_try(one, start), Err(Duration::from_secs(1)));
+        assert_eq!(throttle.failed(one, "ticket", start), Some(PAUSE));
+        assert_eq!(throttle.may_try(other, start), Ok(()));
+        assert_eq!(throttle.may_try(one, after(1000)), Ok(()));
+        assert_eq!(throttle.failed(one, "ticket", after(1000)), None);
+        assert!(throttle.may_try(one, after(1000)).is_err());
 
-        assert!(!knocks.is_to_be_logged(one, "ticket", after(59_999)));
-        assert!(knocks.is_to_be_logged(one, "ticket_expired", after(59_999)));
-        assert!(knocks.is_to_be_logged(other, "ticket", after(59_999)));
-        assert!(knocks.is_to_be_logged(one, "ticket", after(60_000)));
+        assert!(!throttle.is_to_be_logged(one, "ticket", after(59_999)));
+        assert!(throttle.is_to_be_logged(one, "ticket_expired", after(59_999)));
+        assert!(throttle.is_to_be_logged(other, "ticket", after(59_999)));
+        assert!(throttle.is_to_be_logged(one, "ticket", after(60_000)));
         let address = |at: u32| IpAddr::from(at.to_be_bytes());
-        let told = (0..1000).filter(|at| knocks.is_to_be_logged(address(*at), "x", after(60_001)));
+        let told =
+            (0..1000).filter(|at| throttle.is_to_be_logged(address(*at), "x", after(60_001)));
         assert_eq!(told.count(), LOGGED_MAX - 3);
     }
 }

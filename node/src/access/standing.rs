@@ -52,7 +52,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::samples::{revoked, ticket};
+    use crate::access::samples::{revoked, ticket};
     use tallymesh_core::Space;
 
     const NOW: u64 = 1_000_000;

@@ -1,26 +1,47 @@
 //! The tickets that connections have shown, and whether they are valid now.
 
-use crate::driver::space::OpenSpace;
-use crate::driver::spaces::Spaces;
+use crate::access::places::Held;
+use crate::access::{Grant, Ledger, TicketError, TicketId};
+use crate::identity::OwnerKey;
 use crate::model::{Place, Role, Turned};
-use crate::places::Held;
-use crate::trust::{Grant, Ledger, TicketError, TicketId};
 use std::sync::Arc;
+use tallymesh_core::Space;
+
+/// A space in which tickets are judged.
+pub(crate) trait Authority {
+    /// Its name.
+    fn name(&self) -> &Space;
+
+    /// Whether an owner may decide on the rights of others there.
+    fn trusts(&self, owner: OwnerKey) -> bool;
+}
+
+/// All open spaces, by their places in the configuration.
+pub(crate) trait Authorities {
+    /// One of them.
+    type One: Authority;
+
+    /// The space at a place.
+    fn at(&self, place: usize) -> &Self::One;
+
+    /// All of them, in the order of their places.
+    fn all(&self) -> impl Iterator<Item = &Self::One>;
+}
 
 /// The ticket of a connection. Its signature was checked once; everything else about it may change
 /// at any time.
-pub(in crate::driver) struct Pass {
+pub(crate) struct Credentials {
     grant: Arc<Grant>,
     /// The ledger, which records whether the ticket is revoked.
     ledger: Ledger,
     /// The place of its connection, if it has one.
-    pub(super) place: Option<Held>,
+    pub(crate) place: Option<Held>,
 }
 
-impl Pass {
+impl Credentials {
     /// The pass for a ticket that was read and checked.
-    pub(in crate::driver) fn new(grant: Arc<Grant>, ledger: Ledger) -> Pass {
-        Pass {
+    pub(crate) fn new(grant: Arc<Grant>, ledger: Ledger) -> Credentials {
+        Credentials {
             grant,
             ledger,
             place: None,
@@ -28,12 +49,12 @@ impl Pass {
     }
 
     /// Reads a ticket, which must be valid in at least one space.
-    pub(super) fn read(
+    pub(crate) fn read(
         ticket: &[u8],
         ledger: &Ledger,
-        spaces: &Spaces,
+        spaces: &impl Authorities,
         unix_ms: u64,
-    ) -> Result<Pass, Turned> {
+    ) -> Result<Credentials, Turned> {
         let text = str::from_utf8(ticket).map_err(|_| TicketError::Malformed {
             problem: "it is not UTF-8".into(),
         });
@@ -47,9 +68,9 @@ impl Pass {
                         .into(),
             });
         }
-        let pass = Pass::new(Arc::new(grant), ledger.clone());
+        let pass = Credentials::new(Arc::new(grant), ledger.clone());
         let mut refused = None;
-        for space in spaces.iter() {
+        for space in spaces.all() {
             match pass.judge_in(space) {
                 Ok(()) => return Ok(pass),
                 // An error about a space that the ticket covers says more than one about another
@@ -65,59 +86,59 @@ impl Pass {
         }))
     }
 
-    pub(super) fn grant(&self) -> &Grant {
+    pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    pub(super) fn ticket(&self) -> TicketId {
+    pub(crate) fn ticket(&self) -> TicketId {
         self.grant.id
     }
 
-    pub(super) fn role(&self) -> Role {
+    pub(crate) fn role(&self) -> Role {
         self.grant.role
     }
 
     /// Judges the ticket without checking its signature again, which takes some tens of
     /// nanoseconds.
-    pub(in crate::driver) fn judge(
+    pub(crate) fn judge(
         &self,
         place: Place,
-        spaces: &Spaces,
+        spaces: &impl Authorities,
         unix_ms: u64,
     ) -> Result<(), Turned> {
         self.grant.is_timely(unix_ms)?;
         match place {
             Place::Nowhere => Ok(()),
-            Place::Space(at) => self.judge_in(&spaces[at]),
+            Place::Space(at) => self.judge_in(spaces.at(at)),
             Place::Everywhere if self.grant.spaces.is_some() => Err(Turned::forbidden(
                 "this is about the node as a whole, and takes a ticket for every space: \
                  `tallymesh invite --every-space`",
             )),
-            Place::Everywhere => spaces.iter().try_for_each(|space| self.judge_in(space)),
+            Place::Everywhere => spaces.all().try_for_each(|space| self.judge_in(space)),
         }
     }
 
     /// Judges whether the ticket is still valid: in the given space, or else in any other.
-    pub(super) fn judge_any(
+    pub(crate) fn judge_any(
         &self,
         space: usize,
-        spaces: &Spaces,
+        spaces: &impl Authorities,
         unix_ms: u64,
     ) -> Result<(), Turned> {
         self.grant.is_timely(unix_ms)?;
-        let Err(turned) = self.judge_in(&spaces[space]) else {
+        let Err(turned) = self.judge_in(spaces.at(space)) else {
             return Ok(());
         };
-        match spaces.iter().any(|it| self.judge_in(it).is_ok()) {
+        match spaces.all().any(|it| self.judge_in(it).is_ok()) {
             true => Ok(()),
             false => Err(turned),
         }
     }
 
     /// Judges the ticket in one space, at a time.
-    pub(in crate::driver) fn judge_timely_in(
+    pub(crate) fn judge_timely_in(
         &self,
-        space: &OpenSpace,
+        space: &impl Authority,
         unix_ms: u64,
     ) -> Result<(), Turned> {
         self.grant.is_timely(unix_ms)?;
@@ -125,7 +146,7 @@ impl Pass {
     }
 
     /// Judges the ticket in one space. Every reason that can make it invalid there is checked here.
-    fn judge_in(&self, space: &OpenSpace) -> Result<(), Turned> {
+    fn judge_in(&self, space: &impl Authority) -> Result<(), Turned> {
         let (grant, name) = (&self.grant, space.name());
         if !grant.covers(name.as_str()) {
             return Err(Turned::forbidden(format!(

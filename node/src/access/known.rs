@@ -39,9 +39,9 @@ impl KnownTickets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::samples;
     use crate::identity::OwnerKey;
     use crate::model::Role;
-    use crate::trust::samples;
 
     #[test]
     fn so_many_tickets_are_remembered_and_no_more() {

@@ -1,7 +1,7 @@
 //! The party to which a client's use of resources is charged: its ticket, and its address.
 
+use crate::access::Grant;
 use crate::model::{Keyed, Role, Sender};
-use crate::trust::Grant;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use tallymesh_core::{Once, Party};
 

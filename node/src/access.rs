@@ -1,13 +1,18 @@
-//! Trust: the roles in spaces, and the tickets by which members give roles to others.
+//! Access: who may do what. The tickets by which members give roles in spaces to others, what clients
+//! show to be let in, and the places that they take.
 //!
 //! A ticket is a JSON Web Token (RFC 7519) that a member of a space signs with its node's key
 //! (EdDSA with Ed25519, RFC 8037). A node that has the members of the space can check a ticket
 //! without asking another. A revocation is a statement that a member signs in the same way
 //! ([`Revocation`]). A node keeps the revocations and its own tickets in its [`Ledger`].
 
+mod auth_throttle;
+mod client;
+mod credentials;
 mod known;
 mod ledger;
 mod place;
+pub(crate) mod places;
 mod removal;
 mod revocation;
 #[cfg(test)]
@@ -17,6 +22,9 @@ mod standing;
 mod ticket;
 mod token;
 
+pub(crate) use auth_throttle::AuthThrottle;
+pub(crate) use client::{Client, network, of_sender};
+pub(crate) use credentials::{Authorities, Authority, Credentials};
 pub(crate) use known::KnownTickets;
 pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
