@@ -6,7 +6,7 @@
 //!
 //! The driver takes everything that waits in the queue as one batch and applies it. It then gives
 //! the changes to the store as one durable commit. Answers and frames leave the node once the
-//! commit that they depend on is durable (`kept`). So a crash loses nothing that others have seen.
+//! commit that they depend on is durable (`commit_gate`). So a crash loses nothing that others have seen.
 //! On a slow disk a separate thread makes the commit durable while the driver applies the next
 //! batch.
 //!
@@ -21,9 +21,10 @@
 mod budgets;
 mod clients;
 mod command;
+pub(crate) mod commit_gate;
 mod contained;
 mod expiries;
-mod kept;
+mod handle;
 mod levels;
 mod limits;
 mod links;
@@ -43,6 +44,8 @@ mod watchers;
 
 use crate::model::{OwnWriters, Rosters, SpaceId};
 pub(crate) use command::Command;
+pub(crate) use handle::Admission;
+pub use handle::{Handle, NewLink};
 pub(crate) use levels::Request;
 pub(crate) use permit::Permit;
 pub(crate) use turn::Turn;
@@ -50,13 +53,13 @@ pub use watchers::{NoNews, Watch};
 
 use crate::access::Ledger;
 use crate::clock::WallClock;
-use crate::handle::{Bell, Handle};
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use clients::Clients;
 pub(crate) use clients::{Secured, Serve};
+use commit_gate::CommitGate;
 use contained::HalfChanged;
-use kept::Kept;
+use handle::Bell;
 use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
 use nonces::Nonces;
@@ -111,7 +114,7 @@ type Release = Box<dyn FnOnce() + Send>;
 /// The owner of all replicas.
 pub(crate) struct Driver {
     spaces: Spaces,
-    kept: Kept,
+    gate: CommitGate,
     clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
     /// The peers at the other ends of open and of recently closed links.
@@ -265,7 +268,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     }
     let mut driver = Driver {
         spaces,
-        kept: Kept::new(worker, durability),
+        gate: CommitGate::new(worker, durability),
         clients: clients.transpose()?,
         peers: HashMap::new(),
         origins: Origins::default(),
@@ -348,7 +351,7 @@ impl Driver {
             clients.work(
                 &self.registry,
                 &mut self.spaces,
-                &mut self.kept,
+                &mut self.gate,
                 &self.metrics,
                 wall,
                 since_start.unwrap_or(u64::MAX),
@@ -360,7 +363,7 @@ impl Driver {
             let expired = space.delete_expired(wall);
             self.metrics.expired(expired);
             if expired > 0 {
-                self.kept.touch();
+                self.gate.touch();
             }
         });
         for space in self.spaces.begun() {
@@ -391,13 +394,13 @@ impl Driver {
     /// Makes a commit if one is due, and releases the answers and frames that waited for a durable
     /// one.
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.kept.commit(&mut self.spaces, self.stopping)?;
-        self.kept.release();
+        self.gate.commit(&mut self.spaces, self.stopping)?;
+        self.gate.release();
         if let Some(clients) = &mut self.clients {
-            clients.release(self.kept.durable(), &self.metrics);
+            clients.release(self.gate.durable(), &self.metrics);
         }
         self.flush();
-        while let Some((space, output)) = self.kept.next_output() {
+        while let Some((space, output)) = self.gate.next_output() {
             self.output(space, output);
         }
         Ok(())
@@ -425,7 +428,7 @@ impl Driver {
     /// needs no ticket.
     fn apply(&mut self, command: Command, permit: Option<Arc<Permit>>) {
         if command.may_change() {
-            self.kept.touch();
+            self.gate.touch();
         }
         let now = self.now();
         match command {
@@ -481,7 +484,7 @@ impl Driver {
             }
             Command::Look { space, look, .. } => {
                 let release = look(&self.spaces[space.0]);
-                self.kept.answer(release);
+                self.gate.answer(release);
             }
             Command::Audit {
                 space,
@@ -578,7 +581,7 @@ impl Driver {
 
     /// Stores an answer until its commit allows to send it.
     fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
-        self.kept.answer(Box::new(move || {
+        self.gate.answer(Box::new(move || {
             // The client may have gone away meanwhile.
             let _ = reply.send(answer);
         }));
@@ -622,7 +625,7 @@ impl Driver {
         let now = self.now();
         self.spaces.for_each_awake(|space| {
             if space.tick(now) {
-                self.kept.touch();
+                self.gate.touch();
             }
             self.metrics.tended(space.take_tally());
         });

@@ -2,7 +2,7 @@
 //! Redis protocol and a command line.
 //!
 //! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole node.
-//! Its parts use [`handle::Handle`] to send commands to the driver, the one task that owns the
+//! Its parts use [`driver::Handle`] to send commands to the driver, the one task that owns the
 //! replicas. The driver persists before it publishes and before it acknowledges.
 
 pub mod access;
@@ -15,7 +15,6 @@ mod descriptors;
 pub mod driver;
 mod escape;
 pub mod gossip;
-pub mod handle;
 pub mod http;
 pub mod identity;
 mod listen;

@@ -4,9 +4,8 @@ use crate::access::{
     Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
 };
 use crate::config::{Config, Resp, SPACES_MAX};
-use crate::driver::{self, Secured, Serve, TELL_PROGRESS};
+use crate::driver::{self, Handle, Secured, Serve, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError};
-use crate::handle::Handle;
 use crate::http::bodies::Bodies;
 use crate::http::post::Sessions;
 use crate::http::rate::Rate;

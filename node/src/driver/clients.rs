@@ -18,7 +18,7 @@ mod waits;
 use crate::access::Credentials;
 pub(crate) use entry::{Secured, Serve};
 
-use super::kept::Kept;
+use super::commit_gate::CommitGate;
 use super::spaces::Spaces;
 use crate::contain::contain;
 use crate::metrics::Metrics;
@@ -92,8 +92,8 @@ pub(super) struct Clients {
 
 /// A part of a connection's output that depends on a commit.
 struct Held {
-    /// The commit.
-    ticket: u64,
+    /// The number of the commit.
+    commit: u64,
     /// The connection, and the number of its session, because another connection may get its place.
     at: usize,
     id: u64,
@@ -256,7 +256,7 @@ impl Clients {
         &mut self,
         registry: &Registry,
         spaces: &mut Spaces,
-        kept: &mut Kept,
+        gate: &mut CommitGate,
         metrics: &Metrics,
         unix_ms: u64,
         since_start: u64,
@@ -268,8 +268,8 @@ impl Clients {
         for (space, question) in self.unasked.drain(..) {
             spaces[space].end_question(question);
         }
-        self.answer_told(kept);
-        self.go_on_telling(spaces, unix_ms, kept);
+        self.answer_told(gate);
+        self.go_on_telling(spaces, unix_ms, gate);
         let now = Instant::now();
         let mut work = 0;
         for _ in 0..self.ready.len() {
@@ -304,7 +304,7 @@ impl Clients {
             let before = connection.session.commands();
             let turn = contain(|| connection.turn((at, &self.teller), &mut self.buffer, &mut desk));
             if desk.wrote {
-                kept.touch();
+                gate.touch();
             }
             if turn.is_err() {
                 self.half_changed = self.half_changed.or(desk.changing);
@@ -323,14 +323,14 @@ impl Clients {
             if self.half_changed.is_some() {
                 return; // The node stops.
             }
-            self.after(at, turn, kept, metrics);
+            self.after(at, turn, gate, metrics);
         }
-        self.look_at_time(spaces, kept, metrics, since_start);
-        self.look_at_ends(spaces, kept, metrics, unix_ms);
+        self.look_at_time(spaces, gate, metrics, since_start);
+        self.look_at_ends(spaces, gate, metrics, unix_ms);
     }
 
     /// Handles the result of a turn.
-    fn after(&mut self, at: usize, turn: io::Result<Turn>, kept: &Kept, metrics: &Metrics) {
+    fn after(&mut self, at: usize, turn: io::Result<Turn>, gate: &CommitGate, metrics: &Metrics) {
         let Ok(turn) = turn else {
             return self.close(at, metrics);
         };
@@ -357,7 +357,7 @@ impl Clients {
         }
         if turn.wrote {
             self.held
-                .push_back(connection.held(at, kept.answer_ticket()));
+                .push_back(connection.held(at, gate.commit_of_answer()));
         }
         if turn.more {
             self.queue(at);
@@ -366,7 +366,7 @@ impl Clients {
 
     /// Answers the clients that waited for a level, and lets the clients that waited for rights
     /// execute their command again.
-    fn answer_told(&mut self, kept: &Kept) {
+    fn answer_told(&mut self, gate: &CommitGate) {
         while let Some(Told { at, id, end }) = self.told.pop_front() {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
             else {
@@ -381,7 +381,7 @@ impl Clients {
                     End::Rights(left_ms) => connection.session.answer_rights(left_ms),
                 }
                 self.held
-                    .push_back(connection.held(at, kept.answer_ticket()));
+                    .push_back(connection.held(at, gate.commit_of_answer()));
                 self.queue(at);
             }
         }
@@ -391,7 +391,7 @@ impl Clients {
     fn look_at_time(
         &mut self,
         spaces: &mut Spaces,
-        kept: &Kept,
+        gate: &CommitGate,
         metrics: &Metrics,
         since_start: u64,
     ) {
@@ -427,7 +427,7 @@ impl Clients {
                 let out = connection.out.filling();
                 connection.session.answer_wait(holders, out);
                 self.held
-                    .push_back(connection.held(at, kept.answer_ticket()));
+                    .push_back(connection.held(at, gate.commit_of_answer()));
                 self.queue(at);
                 continue;
             }
@@ -450,7 +450,7 @@ impl Clients {
     /// Sends the output whose commit is durable.
     pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
         self.told.extend(self.inbox.try_iter());
-        while self.held.front().is_some_and(|held| held.ticket <= durable) {
+        while self.held.front().is_some_and(|held| held.commit <= durable) {
             let Some(held) = self.held.pop_front() else {
                 break;
             };
@@ -518,9 +518,9 @@ impl Connection {
     }
 
     /// All its output so far, as a part that depends on a commit.
-    fn held(&self, at: usize, ticket: u64) -> Held {
+    fn held(&self, at: usize, commit: u64) -> Held {
         Held {
-            ticket,
+            commit,
             at,
             id: self.session.id(),
             end: self.out.end(),

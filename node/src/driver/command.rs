@@ -1,7 +1,7 @@
 //! Commands to the driver.
 
 use super::{OpenSpace, Permit, Release, Request, Secured, Watch};
-use crate::handle::NewLink;
+use crate::driver::NewLink;
 use crate::identity::OwnerKey;
 use crate::model::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// Reads a space, and returns the answer to send.
 pub(super) type Look = Box<dyn FnOnce(&OpenSpace) -> Release + Send>;
 
-/// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
+/// A request to the driver. See the methods of [`Handle`](crate::driver::Handle) for what each does.
 pub(crate) enum Command {
     Add {
         space: SpaceId,

@@ -59,7 +59,7 @@ impl Driver {
     }
 
     fn frame_contained(&mut self, link: Link, bytes: Vec<u8>) {
-        self.kept.touch();
+        self.gate.touch();
         let now = self.now();
         let Err(panicked) = contain(|| {
             #[cfg(test)]
@@ -110,13 +110,13 @@ impl Driver {
         let Some(HalfChanged::Space(space)) = self.half_changed else {
             return Ok(());
         };
-        self.kept.forget_waiting();
+        self.gate.forget_waiting();
         self.spaces.leave_out(space);
-        self.kept.commit(&mut self.spaces, true)?;
-        while !self.kept.is_done() {
+        self.gate.commit(&mut self.spaces, true)?;
+        while !self.gate.is_done() {
             super::turn::sleep(poll, events, None)?;
             self.bell.answer();
-            self.kept.commit(&mut self.spaces, true)?;
+            self.gate.commit(&mut self.spaces, true)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// The channel for an answer.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
-/// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
+/// A request. See the methods of [`Handle`](crate::driver::Handle) for what each does.
 pub(crate) enum Request {
     Write {
         ops: Vec<Operation>,
@@ -85,7 +85,7 @@ impl Driver {
             }
         };
         if let Some(told) = told {
-            self.kept.answer(told);
+            self.gate.answer(told);
         }
     }
 
@@ -94,13 +94,13 @@ impl Driver {
         let now = self.now();
         self.spaces.for_each_awake(|space| {
             for write in space.take_due_writes(now) {
-                self.kept.touch();
+                self.gate.touch();
                 if let Some(told) = space.write(now, write, &self.metrics) {
-                    self.kept.answer(told);
+                    self.gate.answer(told);
                 }
             }
             for told in space.end_due_commands(now) {
-                self.kept.answer(told);
+                self.gate.answer(told);
             }
         });
     }
@@ -112,8 +112,8 @@ impl Driver {
         self.spaces.for_each_awake(|space| {
             for ended in space.look_at_waits(now) {
                 match ended {
-                    Ended::Told(release) => self.kept.answer(release),
-                    Ended::Kept(release) => self.kept.answer_when_durable(release),
+                    Ended::Told(release) => self.gate.answer(release),
+                    Ended::WhenDurable(release) => self.gate.answer_when_durable(release),
                 }
             }
         });

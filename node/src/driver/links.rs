@@ -3,7 +3,7 @@
 
 use super::{Driver, Order, SYNC};
 use crate::access;
-use crate::handle::NewLink;
+use crate::driver::NewLink;
 use crate::metrics::Metrics;
 use crate::model::{Carried, LinkRow, LinkState, PeerKind, PeerScope, SpaceId};
 use crate::rate::LogPace;

@@ -1,7 +1,7 @@
 //! The peers at the ends of links. A peer stays on record for a while after its link is closed. So
 //! this node can name the peer if a shard from it proves to be forged.
 
-use crate::handle::NewLink;
+use crate::driver::NewLink;
 use crate::identity::OwnerKey;
 use crate::model::Origin;
 use std::collections::{BTreeMap, VecDeque};

@@ -25,7 +25,7 @@ impl Driver {
                 }
                 match output {
                     Output::Send { .. } | Output::Broadcast { .. } => {
-                        self.kept.publish(SpaceId(place), output);
+                        self.gate.publish(SpaceId(place), output);
                     }
                     other => self.output(SpaceId(place), other),
                 }
@@ -41,8 +41,8 @@ impl Driver {
             }
             if let Some(clients) = &mut self.clients {
                 let spaces = (place, &self.spaces);
-                let (kept, metrics) = (&self.kept, &self.metrics);
-                clients.notify(notices, spaces, &self.clock, (kept, metrics));
+                let (gate, metrics) = (&self.gate, &self.metrics);
+                clients.notify(notices, spaces, &self.clock, (gate, metrics));
             }
             let news = self.spaces[place].take_news();
             if news.iter().any(|news| matches!(news, News::Members(_))) {
@@ -56,7 +56,7 @@ impl Driver {
             }
             if !news.is_empty() {
                 let watchers = self.spaces[place].watchers.clone();
-                self.kept.answer(Box::new(move || {
+                self.gate.answer(Box::new(move || {
                     // Without readers of events, the log has the news alone.
                     for news in &news {
                         watchers.tell(news);

@@ -9,7 +9,7 @@ mod contained;
 mod shares;
 
 use super::*;
-use crate::handle::NewLink;
+use crate::driver::NewLink;
 use crate::model::{Counter, Demand, News, PeerKind, Refusal, Wanted};
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;

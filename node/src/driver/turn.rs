@@ -6,7 +6,7 @@
 
 use super::command::Command;
 use super::{Clients, Driver};
-use crate::handle::Bell;
+use crate::driver::handle::Bell;
 use crate::store::StoreError;
 use mio::{Events, Poll};
 use std::io::ErrorKind;
@@ -185,13 +185,13 @@ impl Driver {
     /// When there is something to do, if no input arrives before.
     fn due(&self) -> Option<Instant> {
         let clients = self.clients.as_ref().and_then(Clients::next_deadline);
-        let due = [self.next_deadline(), self.kept.due(), clients];
+        let due = [self.next_deadline(), self.gate.due(), clients];
         due.into_iter().flatten().min()
     }
 
     /// Makes all changes durable, and sends everything that waits for that.
     fn finish(mut self, poll: &mut Poll, events: &mut Events) -> Result<(), StoreError> {
-        while !self.kept.is_done() {
+        while !self.gate.is_done() {
             sleep(poll, events, None)?;
             self.bell.answer();
             self.commit()?;

@@ -8,7 +8,7 @@
 //! each, it leaves at least as much time for other work as the answer took.
 
 use super::codec::read_up_to;
-use crate::handle::Handle;
+use crate::driver::Handle;
 use crate::identity::Peer;
 use crate::model::{AuditPage, Query};
 use futures::prelude::*;

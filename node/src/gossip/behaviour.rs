@@ -14,7 +14,7 @@ use super::only::Only;
 use super::rights::Rights;
 use super::{GossipConfig, GossipError, transports};
 use crate::clock::WallClock;
-use crate::handle::Handle;
+use crate::driver::Handle;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use libp2p::allow_block_list::{self, BlockedPeers};

@@ -4,7 +4,7 @@
 //! real traffic of each transport itself (`tallymesh_libp2p_bandwidth`).
 
 use super::refusals::Reason;
-use crate::handle::Handle;
+use crate::driver::Handle;
 use libp2p::gossipsub::{DataTransform, Message, RawMessage, TopicHash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -19,7 +19,7 @@ use super::gate::Class;
 use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::access::{Flaw, Given, Gone, Grant, Ledger, Place, Seen, Standing, TicketId};
-use crate::handle::Admission;
+use crate::driver::Admission;
 use crate::identity::{OwnerKey, owner_of, peer_of};
 use crate::model::{Role, Roster, Rosters, SpaceId};
 use libp2p::PeerId;

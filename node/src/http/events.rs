@@ -22,8 +22,7 @@
 use super::access::{Caller, Serving};
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
-use crate::driver::{NoNews, Watch};
-use crate::handle::Handle;
+use crate::driver::{Handle, NoNews, Watch};
 use crate::model::{
     Absorption, BudgetRow, Change, Changes, Comeback, ConfigurationRow, Counter, FaultReport, News,
     Position, Query, Reading, Renewal, SequenceRow, SpaceId, Wanted,

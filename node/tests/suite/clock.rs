@@ -6,7 +6,7 @@ use std::time::Duration;
 use tallymesh_core::Op;
 use tallymesh_node::clock::WallClock;
 use tallymesh_node::config::{Config, UpArgs};
-use tallymesh_node::handle::Handle;
+use tallymesh_node::driver::Handle;
 use tallymesh_node::model::{News, SpaceId, Wanted};
 use tallymesh_node::node::Node;
 use tallymesh_node::store::Memory;

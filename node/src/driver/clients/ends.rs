@@ -2,7 +2,7 @@
 //! ticket has ended.
 
 use super::{Clients, LINGER};
-use crate::driver::kept::Kept;
+use crate::driver::commit_gate::CommitGate;
 use crate::driver::spaces::Spaces;
 use crate::metrics::Metrics;
 use crate::resp::ReplyError;
@@ -24,24 +24,24 @@ impl Clients {
     pub(super) fn look_at_ends(
         &mut self,
         spaces: &Spaces,
-        kept: &Kept,
+        gate: &CommitGate,
         metrics: &Metrics,
         unix_ms: u64,
     ) {
         let now = Instant::now();
         if self.config.tickets && self.judge_due <= now {
             self.judge_due = now + JUDGE_INTERVAL;
-            self.judge_all(spaces, kept, unix_ms, now);
+            self.judge_all(spaces, gate, unix_ms, now);
         }
         while let Some(at) = self.overdue_stranger(now) {
-            self.dismiss(at, &ReplyError::AuthTime, kept, metrics);
+            self.dismiss(at, &ReplyError::AuthTime, gate, metrics);
         }
-        self.end_greedy(kept, metrics);
+        self.end_greedy(gate, metrics);
     }
 
     /// Judges all tickets. Subscribers and waiting clients are closed when their ticket ends. Other
     /// clients have some time to show another ticket.
-    fn judge_all(&mut self, spaces: &Spaces, kept: &Kept, unix_ms: u64, now: Instant) {
+    fn judge_all(&mut self, spaces: &Spaces, gate: &CommitGate, unix_ms: u64, now: Instant) {
         for at in 0..self.connections.capacity() {
             let Some(connection) = self.connection(at) else {
                 continue;
@@ -64,7 +64,7 @@ impl Clients {
                     .session
                     .turn_out(turned, connection.out.filling());
                 connection.ending = Some(now + LINGER);
-                let held = connection.held(at, kept.answer_ticket());
+                let held = connection.held(at, gate.commit_of_answer());
                 self.unasked.extend(unasked);
                 self.timed.push(at);
                 self.held.push_back(held);
@@ -78,7 +78,7 @@ impl Clients {
         &mut self,
         at: usize,
         error: &ReplyError<'_>,
-        kept: &Kept,
+        gate: &CommitGate,
         metrics: &Metrics,
     ) {
         let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut) else {
@@ -93,7 +93,7 @@ impl Clients {
         connection.session.end(error, connection.out.filling());
         connection.ending = Some(Instant::now() + LINGER);
         self.held
-            .push_back(connection.held(at, kept.answer_ticket()));
+            .push_back(connection.held(at, gate.commit_of_answer()));
         self.timed.push(at);
         let (was, from) = (connection.stranger.take(), connection.ends.address);
         self.forget_stranger(was, from);

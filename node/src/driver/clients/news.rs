@@ -7,7 +7,7 @@
 
 use super::{Clients, Connection, LINGER};
 use crate::clock::WallClock;
-use crate::driver::kept::Kept;
+use crate::driver::commit_gate::CommitGate;
 use crate::driver::spaces::Spaces;
 use crate::metrics::Metrics;
 use crate::model::{Notice, Place, Turned};
@@ -74,7 +74,7 @@ impl Clients {
         notices: Vec<Notice>,
         (space, spaces): (usize, &Spaces),
         clock: &WallClock,
-        (kept, metrics): (&Kept, &Metrics),
+        (gate, metrics): (&CommitGate, &Metrics),
     ) {
         if notices.is_empty() || self.subscribers == 0 {
             return;
@@ -95,14 +95,14 @@ impl Clients {
                 self.news.behind.push_back(at);
             }
         }
-        self.tell(spaces, clock.now(), kept);
+        self.tell(spaces, clock.now(), gate);
         self.cut_off_behind(metrics);
     }
 
     /// Continues to send events to subscribers, in a new batch.
-    pub(super) fn go_on_telling(&mut self, spaces: &Spaces, unix_ms: u64, kept: &Kept) {
+    pub(super) fn go_on_telling(&mut self, spaces: &Spaces, unix_ms: u64, gate: &CommitGate) {
         self.news.steps = 0;
-        self.tell(spaces, unix_ms, kept);
+        self.tell(spaces, unix_ms, gate);
     }
 
     /// Whether some subscribers have not received all events.
@@ -111,7 +111,7 @@ impl Clients {
     }
 
     /// Gives each subscriber that is behind a turn, until the batch's share is used up.
-    fn tell(&mut self, spaces: &Spaces, unix_ms: u64, kept: &Kept) {
+    fn tell(&mut self, spaces: &Spaces, unix_ms: u64, gate: &CommitGate) {
         for _ in 0..self.news.behind.len() {
             if self.news.steps >= BATCH_STEPS {
                 break;
@@ -142,7 +142,7 @@ impl Clients {
             }
             if connection.out.end() > before {
                 self.held
-                    .push_back(connection.held(at, kept.answer_ticket()));
+                    .push_back(connection.held(at, gate.commit_of_answer()));
             }
         }
         self.forget_told();

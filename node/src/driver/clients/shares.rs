@@ -7,7 +7,7 @@
 
 use super::{Clients, Connection};
 use crate::access::TicketId;
-use crate::driver::kept::Kept;
+use crate::driver::commit_gate::CommitGate;
 use crate::metrics::Metrics;
 use crate::model::Role;
 use crate::rate::client;
@@ -150,7 +150,7 @@ impl Clients {
     }
 
     /// Ends connections while a sum is over its limit.
-    pub(super) fn end_greedy(&mut self, kept: &Kept, metrics: &Metrics) {
+    pub(super) fn end_greedy(&mut self, gate: &CommitGate, metrics: &Metrics) {
         while let Some(over) = self.held_bytes.over() {
             let mut shares: BTreeMap<Payer, (usize, (usize, usize))> = BTreeMap::new();
             let all = self.connections.iter();
@@ -173,7 +173,7 @@ impl Clients {
                 limit: over.limit,
             };
             let ends = self.connection(at).is_some_and(|it| it.ending.is_some());
-            self.dismiss(at, &error, kept, metrics);
+            self.dismiss(at, &error, gate, metrics);
             self.weigh(at);
             let holds = self.connection(at).map_or(0, |it| it.footprint.bytes);
             if ends || holds > SMALL_BYTES {

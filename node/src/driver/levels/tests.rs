@@ -2,8 +2,7 @@
 
 use crate::access::Ledger;
 use crate::clock::WallClock;
-use crate::driver::{Order, Running, Start, start};
-use crate::handle::{Handle, NewLink};
+use crate::driver::{Handle, NewLink, Order, Running, Start, start};
 use crate::identity::OwnerKey;
 use crate::metrics::Metrics;
 use crate::model::{Demand, MemberChange, PeerKind, Refusal, SpaceId};

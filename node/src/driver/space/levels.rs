@@ -30,7 +30,7 @@ pub(in crate::driver) enum Ended {
     /// Send it when the node's durability setting allows.
     Told(Release),
     /// Send it once everything that is visible here is durable.
-    Kept(Release),
+    WhenDurable(Release),
 }
 
 impl OpenSpace {
@@ -219,10 +219,10 @@ impl OpenSpace {
             if let Some(question) = wait.question {
                 self.sync.end_question(question);
             }
-            let kept = met.is_ok() && wait.write;
+            let is_write = met.is_ok() && wait.write;
             let release = (wait.end)(self, now, met);
-            ended.push(match kept {
-                true => Ended::Kept(release),
+            ended.push(match is_write {
+                true => Ended::WhenDurable(release),
                 false => Ended::Told(release),
             });
         }

@@ -1,7 +1,7 @@
 //! Frames and pushes in both directions, and their rates.
 
 use super::Network;
-use crate::driver::Order;
+use crate::driver::{Handle, Order};
 use crate::gossip::behaviour;
 use crate::gossip::book::Book;
 use crate::gossip::codec::{self, Framed};
@@ -9,7 +9,6 @@ use crate::gossip::directory::{Directory, NodeRow};
 use crate::gossip::figures::{Direction, Figures, Protocol, TOPIC};
 use crate::gossip::peers::{Fate, Held, Peer};
 use crate::gossip::refusals::Reason;
-use crate::handle::Handle;
 use crate::model::SpaceId;
 use libp2p::PeerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};

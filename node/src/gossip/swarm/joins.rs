@@ -3,11 +3,11 @@
 
 use super::Network;
 use crate::access::{Flaw, Grant};
+use crate::driver::{Admission, Handle};
 use crate::gossip::figures::{Direction, Protocol};
 use crate::gossip::join::{Answer, NAMED_MAX, Question, Removed, may_pass};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::Right;
-use crate::handle::{Admission, Handle};
 use crate::identity::owner_of;
 use crate::model::{Carried, Role, SpaceId};
 use crate::rate::LogPace;

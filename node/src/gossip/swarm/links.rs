@@ -1,11 +1,11 @@
 //! Links: opened, taken over, closed, dialled and cut.
 
 use super::{Network, PEERS_LOG};
+use crate::driver::NewLink;
 use crate::gossip::Cuts;
 use crate::gossip::peers::{self, Twin};
 use crate::gossip::refusals::Reason;
 use crate::gossip::unreached::{Standing, Why};
-use crate::handle::NewLink;
 use crate::identity::{Peer, owner_of};
 use crate::model::{PeerKind, Sender};
 use crate::rate::LogPace;

@@ -22,7 +22,7 @@ const PUBLISH: Duration = Duration::from_millis(5);
 const PART_BYTES: usize = 64 << 10;
 
 /// Commits, and what waits for them.
-pub(super) struct Kept {
+pub(super) struct CommitGate {
     /// `None` with [`Durability::Memory`].
     worker: Option<Worker>,
     durability: Durability,
@@ -43,9 +43,9 @@ pub(super) struct Kept {
     snapshot: Option<(SpaceId, Snapshot)>,
 }
 
-impl Kept {
-    pub(super) fn new(worker: Option<Worker>, durability: Durability) -> Kept {
-        Kept {
+impl CommitGate {
+    pub(super) fn new(worker: Option<Worker>, durability: Durability) -> CommitGate {
+        CommitGate {
             worker,
             durability,
             made: 0,
@@ -66,17 +66,17 @@ impl Kept {
     }
 
     /// The number of the commit on which the present state depends.
-    pub(super) fn ticket(&self) -> u64 {
+    pub(super) fn commit_of_state(&self) -> u64 {
         self.made + u64::from(self.dirty)
     }
 
     /// The number of the commit for which an answer given now has to wait. If the data folder is
     /// lost no commit will be made, whatever the durability setting is.
-    pub(super) fn answer_ticket(&self) -> u64 {
+    pub(super) fn commit_of_answer(&self) -> u64 {
         match self.durability {
-            Durability::Always => self.ticket(),
+            Durability::Always => self.commit_of_state(),
             Durability::Interval(_) if self.worker.as_ref().is_some_and(Worker::is_lost) => {
-                self.ticket()
+                self.commit_of_state()
             }
             Durability::Interval(_) | Durability::Memory => 0,
         }
@@ -90,12 +90,12 @@ impl Kept {
     /// Queues an answer until its commit is durable. Reads wait, too, so that no client sees a
     /// change that a crash could still undo.
     pub(super) fn answer(&mut self, release: Release) {
-        self.answers.push_back((self.answer_ticket(), release));
+        self.answers.push_back((self.commit_of_answer(), release));
     }
 
     /// Queues an answer until everything that is visible now is durable.
     pub(super) fn answer_when_durable(&mut self, release: Release) {
-        self.promises.push_back((self.ticket(), release));
+        self.promises.push_back((self.commit_of_state(), release));
     }
 
     /// Queues an output for peers until its commit is durable. It always depends on a commit that
@@ -103,7 +103,8 @@ impl Kept {
     /// process ends before a peer receives it.
     pub(super) fn publish(&mut self, space: SpaceId, output: Output) {
         self.touch();
-        self.outputs.push_back((self.ticket(), space, output));
+        self.outputs
+            .push_back((self.commit_of_state(), space, output));
     }
 
     /// When the next commit is due.
