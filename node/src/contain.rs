@@ -49,3 +49,16 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     // The caller handles half-done work.
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| Panicked::of(&*thrown))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// An argument whose command panics before it asks for a replica.
+    pub(crate) const BEFORE: &str = "panic-before";
+    /// A key whose add panics while it changes its replica.
+    pub(crate) const WITHIN: &str = "panic-within";
+
+    /// Panics where a test requires it.
+    pub(crate) fn panic_if_told(arg: &[u8], word: &str) {
+        assert!(arg != word.as_bytes(), "on purpose");
+    }
+}

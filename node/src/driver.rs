@@ -19,7 +19,6 @@
 //! looks at least once a second.
 
 mod budgets;
-mod clients;
 mod command;
 pub(crate) mod commit_gate;
 mod contained;
@@ -35,6 +34,7 @@ mod permit;
 pub(crate) mod replay;
 mod roles;
 mod sequences;
+pub(crate) mod sockets;
 mod space;
 mod spaces;
 #[cfg(test)]
@@ -44,10 +44,13 @@ mod watchers;
 
 use crate::model::{OwnWriters, Rosters, SpaceId};
 pub(crate) use command::Command;
+pub(crate) use commit_gate::CommitGate;
 pub(crate) use handle::Admission;
 pub use handle::{Handle, NewLink};
 pub(crate) use levels::Request;
 pub(crate) use permit::Permit;
+pub(crate) use sockets::{Begin, FIRST_TOKEN, Secured, SocketClients};
+pub(crate) use spaces::Spaces;
 pub(crate) use turn::Turn;
 pub use watchers::{NoNews, Watch};
 
@@ -55,9 +58,6 @@ use crate::access::Ledger;
 use crate::clock::WallClock;
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
-use clients::Clients;
-pub(crate) use clients::{Secured, Serve};
-use commit_gate::CommitGate;
 use contained::HalfChanged;
 use handle::Bell;
 use links::{FLUSH_MS, Peer};
@@ -66,7 +66,6 @@ use nonces::Nonces;
 use origins::Origins;
 use space::OpenSpace;
 pub(crate) use space::TELL_PROGRESS;
-use spaces::Spaces;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,13 +108,13 @@ const DIGEST_MS: u32 = 5;
 const SYNC: &str = "sync";
 
 /// An answer that waits for its commit.
-type Release = Box<dyn FnOnce() + Send>;
+pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// The owner of all replicas.
 pub(crate) struct Driver {
     spaces: Spaces,
     gate: CommitGate,
-    clients: Option<Clients>,
+    clients: Option<Box<dyn SocketClients>>,
     peers: HashMap<Link, Peer>,
     /// The peers at the other ends of open and of recently closed links.
     origins: Origins,
@@ -184,8 +183,8 @@ pub(crate) struct Start {
     pub folder: Option<PathBuf>,
     /// The tickets that this node was given.
     pub ledger: Ledger,
-    /// The settings of the Redis listener; `None` if this node serves no Redis clients.
-    pub resp: Option<Serve>,
+    /// Makes the clients whose sockets the driver's thread serves; `None` if there are none.
+    pub sockets: Option<Begin>,
     /// The channel for frames of the broadcast channel.
     pub broadcast: mpsc::Sender<Order>,
     /// The channel for spaces that come into use; each is sent at most once.
@@ -232,8 +231,8 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let registry = poll.registry().try_clone();
     let waker = Waker::new(poll.registry(), BELL).map_err(|error| io(doing, &error))?;
     let bell = Bell::new(waker);
-    let clients = start.resp.map(|serve| {
-        let clients = Clients::start(serve, poll.registry());
+    let clients = start.sockets.map(|begin| {
+        let clients = begin(poll.registry());
         clients.map_err(|error| io("listen for Redis clients", &error))
     });
     let worker = match durability {
@@ -356,7 +355,7 @@ impl Driver {
                 wall,
                 since_start.unwrap_or(u64::MAX),
             );
-            self.half_changed = HalfChanged::later(self.half_changed, clients.half_changed);
+            self.half_changed = HalfChanged::later(self.half_changed, clients.half_changed());
         }
         self.check_whole()?;
         self.spaces.for_each_awake(|space| {

@@ -4,7 +4,7 @@ use crate::access::{
     Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
 };
 use crate::config::{Config, Resp, SPACES_MAX};
-use crate::driver::{self, Handle, Secured, Serve, TELL_PROGRESS};
+use crate::driver::{self, Handle, Secured, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError};
 use crate::http::bodies::Bodies;
 use crate::http::post::Sessions;
@@ -15,6 +15,7 @@ use crate::identity::{Identity, OwnerKey};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;
+use crate::resp::{self, Serve};
 use crate::store::{Durability, Health, IDENTITY_FILE, Log, Memory, Store, StoreError};
 use axum::serve::Listener;
 use serde_json::json;
@@ -285,7 +286,7 @@ impl Node {
             store,
             folder: data,
             ledger: ledger.clone(),
-            resp,
+            sockets: resp.map(resp::begin),
             broadcast: orders.clone(),
             used,
             metrics: metrics.clone(),

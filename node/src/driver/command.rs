@@ -134,7 +134,7 @@ pub(crate) enum Command {
         permit: Arc<Permit>,
         command: Box<Command>,
     },
-    /// A Redis client has completed its TLS handshake.
+    /// A client of a socket has completed its TLS handshake.
     Secured(Box<Secured>),
     Connect(NewLink),
     Disconnect {

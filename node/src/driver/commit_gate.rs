@@ -6,7 +6,7 @@
 //! [`Durability::Always`]. So no peer ever sees a change that a crash could undo.
 
 use super::Release;
-use super::spaces::Spaces;
+use crate::driver::Spaces;
 use crate::model::SpaceId;
 use crate::store::{Durability, Kind, Record, StoreError, Worker};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const PUBLISH: Duration = Duration::from_millis(5);
 const PART_BYTES: usize = 64 << 10;
 
 /// Commits, and what waits for them.
-pub(super) struct CommitGate {
+pub(crate) struct CommitGate {
     /// `None` with [`Durability::Memory`].
     worker: Option<Worker>,
     durability: Durability,
@@ -61,7 +61,7 @@ impl CommitGate {
     }
 
     /// Records that something may have changed.
-    pub(super) fn touch(&mut self) {
+    pub(crate) fn touch(&mut self) {
         self.dirty = self.worker.is_some();
     }
 
@@ -72,7 +72,7 @@ impl CommitGate {
 
     /// The number of the commit for which an answer given now has to wait. If the data folder is
     /// lost no commit will be made, whatever the durability setting is.
-    pub(super) fn commit_of_answer(&self) -> u64 {
+    pub(crate) fn commit_of_answer(&self) -> u64 {
         match self.durability {
             Durability::Always => self.commit_of_state(),
             Durability::Interval(_) if self.worker.as_ref().is_some_and(Worker::is_lost) => {

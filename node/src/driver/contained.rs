@@ -63,7 +63,7 @@ impl Driver {
         let now = self.now();
         let Err(panicked) = contain(|| {
             #[cfg(test)]
-            crate::resp::tests::panic_if_told(&bytes, crate::resp::tests::BEFORE);
+            crate::contain::tests::panic_if_told(&bytes, crate::contain::tests::BEFORE);
             self.frame(now, link, &bytes);
         }) else {
             return;

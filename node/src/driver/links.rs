@@ -193,7 +193,7 @@ impl Driver {
     fn links_changed(&mut self) {
         self.metrics.links(self.peers.len());
         if let Some(clients) = &mut self.clients {
-            clients.links(self.peers.len());
+            clients.set_links(self.peers.len());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Handles the outputs of the sync machines, and sends each to its destination.
 
-use super::{Clients, Driver, FLUSH_MS, Order, SYNC};
+use super::{Driver, FLUSH_MS, Order, SYNC};
 use crate::model::{News, SpaceId};
 use crate::rate::LogPace;
 use crate::store::StoreError;
@@ -13,7 +13,7 @@ static PUSHES_LOG: LogPace = LogPace::new();
 impl Driver {
     /// Polls the outputs of the sync machines. The outputs for peers wait for the commit.
     pub(super) fn poll_outputs(&mut self) -> Result<(), StoreError> {
-        let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
+        let listening = self.clients.as_ref().is_some_and(|it| it.are_listening());
         self.spaces.set_listening(listening);
         let mut at = 0;
         while let Some(place) = self.spaces.awake(at) {

@@ -7,8 +7,8 @@
 //! work, and again each time the work continues after a wait.
 
 use super::space::OpenSpace;
-use super::spaces::Spaces;
 use crate::access::{Credentials, Grant, Ledger};
+use crate::driver::Spaces;
 use crate::model::{Place, Refusal, SpaceId, Turned};
 use std::sync::{Arc, OnceLock};
 

@@ -39,7 +39,7 @@ pub(crate) const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
 /// A space that this node has open.
 pub(crate) struct OpenSpace {
-    pub(super) replica: Replica,
+    pub(crate) replica: Replica,
     /// The public key under which writer ids are minted.
     owner: [u8; 32],
     /// How often the node has changed its writer id here since the start.
@@ -178,7 +178,7 @@ impl OpenSpace {
         self.replica.writer()
     }
 
-    pub(super) fn name(&self) -> &Space {
+    pub(crate) fn name(&self) -> &Space {
         self.replica.space()
     }
 
@@ -236,7 +236,7 @@ impl OpenSpace {
     /// # Errors
     /// [`ScopeError::BeyondRole`].
     #[inline]
-    pub(super) fn writable(&mut self) -> Result<&mut Replica, Error> {
+    pub(crate) fn writable(&mut self) -> Result<&mut Replica, Error> {
         match self.role {
             Role::Reader => Err(Error::Scope(ScopeError::BeyondRole)),
             _ => Ok(&mut self.replica),
@@ -386,13 +386,13 @@ impl OpenSpace {
 
     /// Records that a local transaction changed a counter.
     #[inline]
-    pub(super) fn wrote(&mut self, counter: KeyId, event: Event) {
+    pub(crate) fn wrote(&mut self, counter: KeyId, event: Event) {
         self.wrote = true;
         self.note(counter, event);
     }
 
     /// Records that a local transaction changed no counter, but is to be sent to others.
-    pub(super) fn made(&mut self) {
+    pub(crate) fn made(&mut self) {
         self.wrote = true;
     }
 

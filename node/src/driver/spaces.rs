@@ -21,7 +21,7 @@ use tallymesh_core::{Snapshot, Space};
 const IN_USE_MIN: usize = 64;
 
 /// The open spaces, by their places in the configuration.
-pub(super) struct Spaces {
+pub(crate) struct Spaces {
     all: Vec<OpenSpace>,
     places: HashMap<Box<str>, SpaceId>,
     states: Vec<State>,
@@ -77,7 +77,7 @@ impl Spaces {
         spaces
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
@@ -91,7 +91,7 @@ impl Spaces {
 
     /// How many counters there are in a space. It does not wake a sleeping space, because none of
     /// its counters has changed or expired.
-    pub(super) fn sizes(&mut self, place: usize) -> Sizes {
+    pub(crate) fn sizes(&mut self, place: usize) -> Sizes {
         self.all[place].sizes()
     }
 

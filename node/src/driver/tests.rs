@@ -11,6 +11,7 @@ mod shares;
 use super::*;
 use crate::driver::NewLink;
 use crate::model::{Counter, Demand, News, PeerKind, Refusal, Wanted};
+use crate::resp::Serve;
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;
 use std::future::Future;
@@ -206,14 +207,14 @@ impl Bench {
             store: Box::new(gate.clone()),
             folder: None,
             ledger: crate::access::Ledger::open(None).expect("in memory"),
-            resp: Some(Serve {
+            sockets: Some(crate::resp::begin(Serve {
                 listener: Some(listener),
                 port: redis.port(),
                 rules: crate::resp::RespConfig::default(),
                 clients_max: 16,
                 ledger: crate::access::Ledger::open(None).expect("in memory"),
                 token: crate::access::OperatorToken::open(None).expect("drawn"),
-            }),
+            })),
             broadcast: orders,
             used: mpsc::unbounded_channel().0,
             metrics: metrics.clone(),

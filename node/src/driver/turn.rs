@@ -4,8 +4,8 @@
 //! client that finds the driver idle executes its request itself, after everything that waits
 //! before it. Otherwise it leaves the request in the queue for the driver's thread.
 
+use super::Driver;
 use super::command::Command;
-use super::{Clients, Driver};
 use crate::driver::handle::Bell;
 use crate::store::StoreError;
 use mio::{Events, Poll};
@@ -163,7 +163,7 @@ impl Driver {
             let until = self.sleeps_until;
             until.is_none_or(|until| due + SLACK < until)
         });
-        let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
+        let ready = self.clients.as_ref().is_some_and(|it| it.is_ready());
         let later = !self.later.is_empty();
         if more || ready || later || sooner || self.stopping || self.failed.is_some() {
             self.bell.ring();
@@ -172,7 +172,7 @@ impl Driver {
 
     /// How long the thread may sleep; `None` without end.
     fn rest(&mut self, more: bool) -> Option<Duration> {
-        let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
+        let ready = self.clients.as_ref().is_some_and(|it| it.is_ready());
         let more = more || ready || !self.later.is_empty();
         let now = Instant::now();
         self.sleeps_until = match more {
@@ -184,7 +184,7 @@ impl Driver {
 
     /// When there is something to do, if no input arrives before.
     fn due(&self) -> Option<Instant> {
-        let clients = self.clients.as_ref().and_then(Clients::next_deadline);
+        let clients = self.clients.as_ref().and_then(|it| it.next_deadline());
         let due = [self.next_deadline(), self.gate.due(), clients];
         due.into_iter().flatten().min()
     }

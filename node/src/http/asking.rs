@@ -19,7 +19,7 @@ use super::problem::Problem;
 use crate::access::Client;
 use crate::model::{Centre, Demand, Done, Operation, Refusal, SpaceId, Transacted};
 use crate::problems;
-use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
+use crate::resp::protocol::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -25,9 +25,11 @@ mod node {
 
     // What only the rest of the node calls is not dead.
     #[allow(dead_code, unused_imports)]
-    pub(crate) mod resp;
+    pub(crate) mod resp {
+        pub(crate) mod protocol;
+    }
 
-    #[path = "resp/tests"]
+    #[path = "resp/protocol/tests"]
     pub(crate) mod tests {
         #[allow(dead_code)]
         pub(crate) mod host;

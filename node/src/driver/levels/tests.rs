@@ -85,7 +85,7 @@ impl Cluster {
                 store: Box::new(Disk(Memory::default())),
                 folder: None,
                 ledger: Ledger::open(None).expect("in memory"),
-                resp: None,
+                sockets: None,
                 broadcast,
                 used: mpsc::unbounded_channel().0,
                 metrics: Metrics::new(),

@@ -87,7 +87,7 @@ impl OpenSpace {
     }
 
     /// Waits until these transactions reach a level above local.
-    pub(in crate::driver) fn wait_for_write(
+    pub(crate) fn wait_for_write(
         &mut self,
         now: u64,
         upto: VersionVector,
@@ -108,7 +108,7 @@ impl OpenSpace {
     }
 
     /// Waits until this node has all the state that is demanded.
-    pub(in crate::driver) fn wait_for_read(
+    pub(crate) fn wait_for_read(
         &mut self,
         now: u64,
         demand: &Demand,
@@ -119,11 +119,7 @@ impl OpenSpace {
 
     /// Asks the other members which of them have these transactions. Does nothing in a space
     /// without members.
-    pub(in crate::driver) fn ask_who_holds(
-        &mut self,
-        now: u64,
-        upto: VersionVector,
-    ) -> Option<Question> {
+    pub(crate) fn ask_who_holds(&mut self, now: u64, upto: VersionVector) -> Option<Question> {
         self.replica.members().configuration()?;
         let question = self
             .sync
@@ -132,17 +128,13 @@ impl OpenSpace {
     }
 
     /// Ends a question of [`ask_who_holds`](OpenSpace::ask_who_holds).
-    pub(in crate::driver) fn end_question(&mut self, question: Question) {
+    pub(crate) fn end_question(&mut self, question: Question) {
         self.sync.end_question(question);
     }
 
     /// How many members beside this node have stored a transaction durably, by their
     /// acknowledgements and their answers to a question.
-    pub(in crate::driver) fn holders(
-        &mut self,
-        written: &Transacted,
-        question: Option<Question>,
-    ) -> usize {
+    pub(crate) fn holders(&mut self, written: &Transacted, question: Option<Question>) -> usize {
         let said = self
             .replica
             .members()

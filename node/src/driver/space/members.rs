@@ -387,7 +387,7 @@ impl OpenSpace {
     }
 
     /// The reason why this node can't do what only a member may do.
-    pub(in crate::driver) fn not_a_member(&self) -> OperationError {
+    pub(crate) fn not_a_member(&self) -> OperationError {
         match self.replica.members().configuration() {
             Some(_) if self.is_starting() => OperationError::CatchingUp,
             None if self.may_found() => OperationError::NeedsMesh,

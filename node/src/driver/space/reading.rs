@@ -28,7 +28,7 @@ impl OpenSpace {
 
     pub(in crate::driver) fn read(&self, key: String) -> Option<Counter> {
         #[cfg(test)]
-        crate::resp::tests::panic_if_told(key.as_bytes(), crate::resp::tests::BEFORE);
+        crate::contain::tests::panic_if_told(key.as_bytes(), crate::contain::tests::BEFORE);
         let now = self.read_at(&key)?;
         Some(Counter { key, now })
     }

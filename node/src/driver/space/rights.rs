@@ -129,7 +129,7 @@ impl OpenSpace {
     }
 
     /// Waits for the rights for whose lack a command of a Redis client was refused.
-    pub(in crate::driver) fn wait_for_rights(
+    pub(crate) fn wait_for_rights(
         &mut self,
         now: u64,
         lack: &Lack,
@@ -144,7 +144,7 @@ impl OpenSpace {
 
     /// Requests the missing rights from others, for a client that was refused and does not wait.
     /// Returns the requested amount, if the others have as much.
-    pub(in crate::driver) fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
+    pub(crate) fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
         let (name, amount) = (&lack.name, lack.amount);
         let Some(stock) = lack.stock else {
             self.sync.lack_numbers(now, name, amount);

@@ -16,7 +16,7 @@ const EXPIRIES_BATCH_MAX: usize = 4096;
 impl OpenSpace {
     pub(in crate::driver) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
         #[cfg(test)]
-        crate::resp::tests::panic_if_told(key.as_bytes(), crate::resp::tests::WITHIN);
+        crate::contain::tests::panic_if_told(key.as_bytes(), crate::contain::tests::WITHIN);
         let counter = self.writable()?.add(&key, by)?;
         self.wrote(counter, Event::IncrBy);
         let now = self.reading(counter).unwrap_or_default();
@@ -125,7 +125,7 @@ impl OpenSpace {
     }
 
     /// The asker for whom an operation under an idempotency key is made.
-    pub(in crate::driver) fn asker(&self, party: Party, limited: bool) -> Asker {
+    pub(crate) fn asker(&self, party: Party, limited: bool) -> Asker {
         Asker {
             party,
             limited,
@@ -134,7 +134,7 @@ impl OpenSpace {
     }
 
     /// Counts the result of an operation under an idempotency key.
-    pub(in crate::driver) fn asked(&mut self, asked: Asked) {
+    pub(crate) fn asked(&mut self, asked: Asked) {
         let tally = &mut self.part.tally;
         let count = match asked {
             Asked::New => &mut tally.keyed,

@@ -1,8 +1,8 @@
 //! A panic in the work of one client, and clients that occupy a place without use.
 
 use super::*;
-use crate::resp::RespConfig;
-use crate::resp::tests::{BEFORE, WITHIN};
+use crate::contain::tests::{BEFORE, WITHIN};
+use crate::resp::{RespConfig, Serve};
 
 impl Bench {
     /// The bytes that a socket reads until its end.
@@ -127,7 +127,7 @@ fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
         store: Box::new(Memory::default()),
         folder: None,
         ledger: ledger(),
-        resp: Some(Serve {
+        sockets: Some(crate::resp::begin(Serve {
             listener: Some(listener),
             port: redis.port(),
             rules: RespConfig {
@@ -137,7 +137,7 @@ fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
             clients_max,
             ledger: ledger(),
             token: crate::access::OperatorToken::open(None).expect("drawn"),
-        }),
+        })),
         broadcast: mpsc::channel(16).0,
         used: mpsc::unbounded_channel().0,
         metrics: Metrics::new(),

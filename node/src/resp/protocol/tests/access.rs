@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::Role;
-use crate::resp::command::{Needs, TABLE};
+use crate::resp::protocol::command::{Needs, TABLE};
 
 const PREFIX: &str = "-NOPERM forbidden: ";
 

@@ -7,12 +7,11 @@
 
 use super::{Clients, Connection, LINGER};
 use crate::clock::WallClock;
-use crate::driver::commit_gate::CommitGate;
-use crate::driver::spaces::Spaces;
+use crate::driver::{CommitGate, Spaces};
 use crate::metrics::Metrics;
 use crate::model::{Notice, Place, Turned};
-use crate::resp::Midway;
-use crate::resp::limits::{STEPS_FOR_WORK, TURN_WORK_MAX};
+use crate::resp::protocol::Midway;
+use crate::resp::protocol::limits::{STEPS_FOR_WORK, TURN_WORK_MAX};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -69,7 +68,7 @@ fn bytes_of(notice: &Notice) -> usize {
 
 impl Clients {
     /// Queues the events of a space for subscribers, and sends as many as the batch's share allows.
-    pub(in crate::driver) fn notify(
+    pub(super) fn queue_notices(
         &mut self,
         notices: Vec<Notice>,
         (space, spaces): (usize, &Spaces),

@@ -1,7 +1,7 @@
 //! `MULTI`, `EXEC` and `WATCH`.
 
 use super::*;
-use crate::resp::limits::*;
+use crate::resp::protocol::limits::*;
 
 #[test]
 fn transactions_answer_as_in_redis() {

@@ -24,16 +24,6 @@ use super::*;
 use host::{NOW, Node, random};
 use std::sync::Arc;
 
-/// An argument whose command panics before it asks for a replica.
-pub(crate) const BEFORE: &str = "panic-before";
-/// A key whose add panics while it changes its replica.
-pub(crate) const WITHIN: &str = "panic-within";
-
-/// Panics where a test requires it.
-pub(crate) fn panic_if_told(arg: &[u8], word: &str) {
-    assert!(arg != word.as_bytes(), "on purpose");
-}
-
 /// The number of seeds to run: `TALLYMESH_SEEDS`, or the default.
 fn seeds(default: u64) -> u64 {
     let wanted = std::env::var("TALLYMESH_SEEDS").ok();

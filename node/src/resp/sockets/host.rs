@@ -4,11 +4,11 @@ use super::{Connection, Ends};
 use crate::access::{
     AuthThrottle, Client, Credentials, Ledger, OperatorToken, TOKEN_PREFIX, places,
 };
-use crate::driver::spaces::Spaces;
+use crate::driver::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
 use crate::model::{Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned};
 use crate::problems::TOKEN_WRONG;
-use crate::resp::{Facts, Handles, Host, Seen};
+use crate::resp::protocol::{Facts, Handles, Host, Seen};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,10 +2,9 @@
 //! ticket has ended.
 
 use super::{Clients, LINGER};
-use crate::driver::commit_gate::CommitGate;
-use crate::driver::spaces::Spaces;
+use crate::driver::{CommitGate, Spaces};
 use crate::metrics::Metrics;
-use crate::resp::ReplyError;
+use crate::resp::protocol::ReplyError;
 use std::time::{Duration, Instant};
 
 /// How often the driver judges the tickets of all connections, whether or not they send. It bounds

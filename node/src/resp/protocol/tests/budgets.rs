@@ -1,7 +1,7 @@
 //! `BUDGET.…`: the answers and the refusals of each command, in both versions of the protocol.
 
 use super::*;
-use crate::resp::command::{KeysAt, Kind, Spec, TABLE};
+use crate::resp::protocol::command::{KeysAt, Kind, Spec, TABLE};
 use tallymesh_core::{Flow as BudgetFlow, KeyId};
 
 /// A client at a node that is the only member of its first space.

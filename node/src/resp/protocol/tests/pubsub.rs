@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{Event, Notice};
-use crate::resp::limits::*;
+use crate::resp::protocol::limits::*;
 
 fn notify(client: &Client, space: usize, key: &str, event: Event) -> String {
     let mut out = Vec::new();

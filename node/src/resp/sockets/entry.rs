@@ -6,8 +6,9 @@ use super::output::Output;
 use super::strangers::Room;
 use super::{CONNECTIONS, Clients, Connection, Ends};
 use crate::access::{Ledger, OperatorToken};
+use crate::driver::Secured;
 use crate::metrics::Metrics;
-use crate::resp::{RespConfig, Session};
+use crate::resp::protocol::{RespConfig, Session};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use std::io::{self, ErrorKind, Write};
@@ -33,16 +34,6 @@ pub(crate) struct Serve {
     pub(crate) ledger: Ledger,
     /// The operator's token, which allows as much as a member's ticket.
     pub(crate) token: OperatorToken,
-}
-
-/// A Redis client after its TLS handshake.
-pub(crate) struct Secured {
-    /// Its socket, which is in non-blocking mode.
-    pub(crate) socket: std::net::TcpStream,
-    /// The TLS session, with any input that was read along with the handshake.
-    pub(crate) tls: rustls::ServerConnection,
-    /// The address of the client.
-    pub(crate) from: SocketAddr,
 }
 
 impl Clients {
@@ -82,7 +73,7 @@ impl Clients {
     }
 
     /// Adds a client after its TLS handshake.
-    pub(in crate::driver) fn secured(
+    pub(super) fn accept_secured(
         &mut self,
         client: Secured,
         registry: &Registry,

@@ -1,7 +1,7 @@
 //! Bytes of every kind, in pieces of every size.
 
 use super::*;
-use crate::resp::limits::*;
+use crate::resp::protocol::limits::*;
 
 /// Commands of all sorts, as one pipeline.
 fn pipeline() -> Vec<u8> {

@@ -387,7 +387,7 @@ impl Session {
             Some(spec) if spec.takes(args.len()) => {
                 self.last = spec.name;
                 #[cfg(test)]
-                super::tests::panic_if_told(args.at(1), super::tests::BEFORE);
+                crate::contain::tests::panic_if_told(args.at(1), crate::contain::tests::BEFORE);
                 match self.guarded {
                     false => self.perform(spec, args, host, &mut reply),
                     true => self.admit(spec, args, host, &mut reply),
@@ -519,7 +519,7 @@ impl Session {
         let space = self.space;
         let replica = host.writable(space)?;
         #[cfg(test)]
-        super::tests::panic_if_told(key.as_bytes(), super::tests::WITHIN);
+        crate::contain::tests::panic_if_told(key.as_bytes(), crate::contain::tests::WITHIN);
         let (counter, after) = match replica.key_id(key) {
             Some(counter) => {
                 let after = sum(replica.value_at(counter), by)?;

@@ -1,7 +1,7 @@
 //! `SCAN`, `KEYS` and `RANDOMKEY`.
 
 use super::*;
-use crate::resp::limits::*;
+use crate::resp::protocol::limits::*;
 use std::collections::BTreeSet;
 
 /// The cursor and the keys of a reply.

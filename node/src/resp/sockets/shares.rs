@@ -7,12 +7,12 @@
 
 use super::{Clients, Connection};
 use crate::access::TicketId;
-use crate::driver::commit_gate::CommitGate;
+use crate::driver::CommitGate;
 use crate::metrics::Metrics;
 use crate::model::Role;
 use crate::rate::client;
-use crate::resp::ReplyError;
-use crate::resp::limits::HELD_TOTAL_BYTES_MAX;
+use crate::resp::protocol::ReplyError;
+use crate::resp::protocol::limits::HELD_TOTAL_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

@@ -11,8 +11,8 @@
 use super::host::{Node, random};
 use super::hostile::reply;
 use crate::model::{Event, Notice};
-use crate::resp::limits::{HELD_BYTES_MAX, OUT_BYTES_PAUSE};
-use crate::resp::{Flow, RespConfig, Session, Unmet, Wait};
+use crate::resp::protocol::limits::{HELD_BYTES_MAX, OUT_BYTES_PAUSE};
+use crate::resp::protocol::{Flow, RespConfig, Session, Unmet, Wait};
 use std::sync::{Arc, LazyLock};
 
 /// Most commands of a script.

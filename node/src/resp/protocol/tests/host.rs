@@ -1,7 +1,7 @@
 //! A host around real replicas.
 
 use crate::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
-use crate::resp::{Facts, Handles, Host, Midway, Seen, Session};
+use crate::resp::protocol::{Facts, Handles, Host, Midway, Seen, Session};
 use std::time::Duration;
 use tallymesh_core::{Asked, KeyId, Replica, Space, WriterId};
 

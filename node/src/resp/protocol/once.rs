@@ -6,17 +6,15 @@
 //! first request stands. So the answer to a retry has the present values, and not the values that
 //! the first request found.
 
-use super::Host;
-use super::budgets;
 use super::command::{Command, Kind, Spec, find};
 use super::counters::{self, Options, View, key};
 use super::error::ReplyError;
-use super::increx;
 use super::limits::ONCE_KEY_BYTES_MAX;
 use super::multi::Multi;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
+use super::{Host, budgets, increx};
 use tallymesh_core::{AdmissionError, Asked, Asker, DecodeError, Error, KeyId, Once, Transaction};
 
 impl Session {

@@ -1,10 +1,9 @@
 //! The waits of connections: for members to store their writes, for levels, and for rights.
 
 use super::LINGER;
-use crate::driver::Release;
-use crate::driver::spaces::Spaces;
+use crate::driver::{Release, Spaces};
 use crate::model::{Demand, LastWrite, Refusal};
-use crate::resp::{Session, Unmet, Wait};
+use crate::resp::protocol::{Session, Unmet, Wait};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Question, VersionVector};

@@ -5,8 +5,8 @@
 
 use super::host::{Node, random};
 use crate::model::{Event, Notice};
-use crate::resp::limits::*;
-use crate::resp::{Flow, RespConfig, Session};
+use crate::resp::protocol::limits::*;
+use crate::resp::protocol::{Flow, RespConfig, Session};
 use std::sync::Arc;
 use tallymesh_core::Replica;
 

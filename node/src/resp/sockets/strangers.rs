@@ -10,7 +10,7 @@ use super::line::Line;
 use super::{Clients, Connection};
 use crate::metrics::Metrics;
 use crate::rate::client;
-use crate::resp::ReplyError;
+use crate::resp::protocol::ReplyError;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

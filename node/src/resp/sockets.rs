@@ -1,5 +1,5 @@
-//! The sockets of the Redis protocol, on the driver's own thread. The driver executes commands at
-//! once on the replicas themselves, and they share the batch's commit.
+//! The sockets of the Redis protocol, on the driver's own thread ([`SocketClients`]). Commands are
+//! executed at once on the replicas themselves, and they share the batch's commit.
 //!
 //! If a client sends faster than it reads, the driver reads no more from it until the client has
 //! received its answers. A subscriber can't be slowed down like that, so the driver closes the
@@ -16,14 +16,15 @@ mod strangers;
 mod waits;
 
 use crate::access::Credentials;
-pub(crate) use entry::{Secured, Serve};
+use crate::clock::WallClock;
+use crate::driver::{Begin, CommitGate, FIRST_TOKEN, Secured, SocketClients, Spaces};
+use crate::model::Notice;
+pub(crate) use entry::Serve;
 
-use super::commit_gate::CommitGate;
-use super::spaces::Spaces;
 use crate::contain::contain;
 use crate::metrics::Metrics;
-use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
-use crate::resp::{Flow, RespConfig, Seen, Session};
+use crate::resp::protocol::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
+use crate::resp::protocol::{Flow, RespConfig, Seen, Session};
 use host::{Books, Desk};
 use line::Line;
 use mio::event::Event;
@@ -43,8 +44,8 @@ use tallymesh_core::Question;
 use waits::{End, Teller, Told, Waiting};
 
 /// The token of the listener; the tokens of connections come after it.
-const LISTENER: Token = Token(1);
-const CONNECTIONS: usize = 2;
+const LISTENER: Token = FIRST_TOKEN;
+const CONNECTIONS: usize = FIRST_TOKEN.0 + 1;
 
 /// Bytes read from one connection before others have their turn.
 const READ_BYTES: usize = 64 << 10;
@@ -57,7 +58,7 @@ const ROUND_WORK_MAX: usize = 10 * TURN_WORK_MAX;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The connections of the Redis protocol.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     listener: Option<TcpListener>,
     config: Arc<RespConfig>,
     clients_max: usize,
@@ -84,7 +85,7 @@ pub(super) struct Clients {
     /// Bytes that connections occupy.
     held_bytes: HeldBytes,
     /// A space that a panic may have left half changed.
-    pub(super) half_changed: Option<usize>,
+    half_changed: Option<usize>,
     books: Books,
     buffer: Vec<u8>,
     accepting: bool,
@@ -172,8 +173,69 @@ impl Connection {
     }
 }
 
+/// A function that makes the clients, for the driver.
+pub(crate) fn begin(serve: Serve) -> Begin {
+    Box::new(|registry| Ok(Box::new(Clients::start(serve, registry)?)))
+}
+
+impl SocketClients for Clients {
+    fn wake(&mut self, event: &Event) {
+        self.note_event(event);
+    }
+
+    fn secured(&mut self, client: Secured, registry: &Registry, metrics: &Metrics) {
+        self.accept_secured(client, registry, metrics);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.has_work()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    fn work(
+        &mut self,
+        registry: &Registry,
+        spaces: &mut Spaces,
+        gate: &mut CommitGate,
+        metrics: &Metrics,
+        unix_ms: u64,
+        since_start: u64,
+    ) {
+        self.serve(registry, spaces, gate, metrics, unix_ms, since_start);
+    }
+
+    fn half_changed(&self) -> Option<usize> {
+        self.half_changed
+    }
+
+    fn set_links(&mut self, links: usize) {
+        self.books.links = links;
+    }
+
+    fn are_listening(&self) -> bool {
+        self.subscribers > 0
+    }
+
+    fn notify(
+        &mut self,
+        notices: Vec<Notice>,
+        space: (usize, &Spaces),
+        clock: &WallClock,
+        gate: (&CommitGate, &Metrics),
+    ) {
+        self.queue_notices(notices, space, clock, gate);
+    }
+
+    fn release(&mut self, durable: u64, metrics: &Metrics) {
+        self.send_durable(durable, metrics);
+    }
+}
+
 impl Clients {
-    pub(super) fn start(serve: Serve, registry: &Registry) -> io::Result<Clients> {
+    fn start(serve: Serve, registry: &Registry) -> io::Result<Clients> {
         let listener = serve.listener.map(|listener| {
             listener.set_nonblocking(true)?;
             let mut listener = TcpListener::from_std(listener);
@@ -206,7 +268,7 @@ impl Clients {
     }
 
     /// Records that a socket can be read from or written to.
-    pub(super) fn wake(&mut self, event: &Event) {
+    fn note_event(&mut self, event: &Event) {
         if event.token() == LISTENER {
             self.accepting = true;
             return;
@@ -236,12 +298,12 @@ impl Clients {
     }
 
     /// Whether there is something to do at once.
-    pub(super) fn is_ready(&self) -> bool {
+    fn has_work(&self) -> bool {
         self.accepting || !self.ready.is_empty() || !self.told.is_empty() || self.is_telling()
     }
 
     /// When something is due without any input.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Instant> {
         let deadlines = self.timed.iter().filter_map(|at| {
             let connection = self.connections.get(*at)?.as_deref()?;
             let wait = connection.wait.as_ref().and_then(Waiting::until);
@@ -252,7 +314,7 @@ impl Clients {
 
     /// Receives commands and executes them. Each ready connection has one turn. `since_start` is in
     /// milliseconds.
-    pub(super) fn work(
+    fn serve(
         &mut self,
         registry: &Registry,
         spaces: &mut Spaces,
@@ -437,18 +499,8 @@ impl Clients {
         }
     }
 
-    /// How many links to other nodes there are.
-    pub(super) fn links(&mut self, links: usize) {
-        self.books.links = links;
-    }
-
-    /// Whether anybody is subscribed.
-    pub(super) fn are_listening(&self) -> bool {
-        self.subscribers > 0
-    }
-
     /// Sends the output whose commit is durable.
-    pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
+    fn send_durable(&mut self, durable: u64, metrics: &Metrics) {
         self.told.extend(self.inbox.try_iter());
         while self.held.front().is_some_and(|held| held.commit <= durable) {
             let Some(held) = self.held.pop_front() else {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::Turned;
 use crate::problems;
-use crate::resp::command::TABLE;
+use crate::resp::protocol::command::TABLE;
 use std::collections::BTreeSet;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Framing that can't be read.
 
 #[allow(unused_imports, reason = "what the docs name")]
-use crate::resp::limits;
+use crate::resp::protocol::limits;
 
 /// A fault of the framing; the session ends after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
