@@ -12,6 +12,7 @@ mod layers;
 mod network;
 mod pages;
 
+use crate::http::{HTTP_CLIENTS, HttpRate, HttpRules};
 pub use args::{LogFormat, UpArgs};
 pub(crate) use descriptors::fit;
 pub use error::{ConfigError, ConfigErrors, Origin};
@@ -22,12 +23,11 @@ use crate::access::Grant;
 use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::gossip::GossipConfig;
-use crate::http::tls::TlsFiles;
 use crate::identity::Address;
 use crate::model::RESERVED;
 use crate::resp::RespConfig;
 use crate::store::Durability;
-use args::HTTP_CLIENTS;
+use crate::tls::TlsFiles;
 use error::wrong;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -81,44 +81,6 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
     /// The clock by which counters expire.
     pub clock: WallClock,
-}
-
-/// The rules for clients of HTTP: access and rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpRules {
-    /// The host names and the pages for which HTTP is served.
-    pub pages: Pages,
-    /// Whether requests need tickets.
-    pub tickets: bool,
-    /// How fast one client may send requests; `None` without a limit.
-    pub rate: Option<HttpRate>,
-    /// Most connections at once.
-    pub clients_max: usize,
-    /// The time after which a silent link over single requests ends. If it is too short, a client
-    /// that waits between its requests has to begin again each time. If it is too long, links of
-    /// clients that went away take memory.
-    pub sync_idle: Duration,
-}
-
-impl Default for HttpRules {
-    fn default() -> HttpRules {
-        HttpRules {
-            pages: Pages::default(),
-            tickets: false,
-            rate: None,
-            clients_max: HTTP_CLIENTS as usize,
-            sync_idle: crate::http::post::IDLE,
-        }
-    }
-}
-
-/// The rate of requests that one client may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HttpRate {
-    /// Requests a second.
-    pub per_second: NonZeroU32,
-    /// Requests at once, before the rate applies.
-    pub burst: NonZeroU32,
 }
 
 /// How the Redis protocol is served.

@@ -21,7 +21,6 @@ mod audit;
 mod behaviour;
 mod book;
 mod codec;
-mod directory;
 mod door;
 mod figures;
 mod frame_room;
@@ -42,25 +41,23 @@ mod transports;
 mod unreached;
 mod waiting;
 
-pub use about::AboutRow;
-pub(crate) use audit::{Auditor, Unanswered};
-pub(crate) use directory::Directory;
-pub use directory::{Flow, NodeRow, Pushed, Traffic};
+use crate::network::{Auditor, Cuts, Directory};
 pub(crate) use limits::size;
 pub use limits::{GossipLimits, MemoryMax};
 pub use relay::RelayLimits;
-pub use unreached::UnreachedRow;
 
 use crate::access::Ledger;
-use crate::browser::Pages;
+use crate::browser::{Comer, Pages, Refused};
 use crate::clock::WallClock;
 use crate::driver::{Handle, Order};
-use crate::identity::{Address, Identity, Peer};
+use crate::identity::{Address, Identity};
 use crate::metrics::Metrics;
 use crate::model::SpaceId;
+use crate::network;
+use axum::http::HeaderMap;
+use axum::http::uri::Authority;
 use figures::Figures;
 use libp2p::multiaddr::Protocol;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use tokio::sync::{mpsc, watch};
@@ -91,15 +88,6 @@ pub struct GossipConfig {
     pub limits: GossipLimits,
     /// Bounds on relaying for others; `None` if this node is no relay.
     pub relay: Option<RelayLimits>,
-}
-
-/// The links that are cut on purpose, for a demonstration or a test.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cuts {
-    /// All links.
-    pub all: bool,
-    /// The links to these nodes.
-    pub peers: BTreeSet<Peer>,
 }
 
 /// The reason why the network part could not start.
@@ -151,10 +139,15 @@ pub(crate) struct Running {
     pub(crate) task: JoinHandle<()>,
 }
 
+/// Judges a request by its headers, and by the host in its target if it has one.
+pub(crate) type Admit = fn(&Pages, &HeaderMap, Option<&Authority>) -> Result<Comer, Refused>;
+
 /// The parts with which the network part starts.
 pub(crate) struct Start<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) config: GossipConfig,
+    /// Judges the requests that open WebSockets.
+    pub(crate) admit: Admit,
     pub(crate) handle: Handle,
     /// The sending end of the queue of orders, which the driver uses; `inbox` is the receiving end.
     pub(crate) orders: mpsc::Sender<Order>,
@@ -177,7 +170,7 @@ pub(crate) struct Start<'a> {
 pub(crate) async fn start(start: Start<'_>) -> Result<Running, GossipError> {
     let own = Protocol::P2p(start.identity.0.public().to_peer_id());
     let (listen, announce) = (start.config.listen.clone(), start.config.announce.clone());
-    let (auditor, questions) = audit::channel();
+    let (auditor, questions) = network::channel();
     let directory = Directory::default();
     let mut network = swarm::Network::new(start, questions, directory.clone()).await?;
     let bound = network.listen(&listen).await?;

@@ -68,24 +68,25 @@ mod problem;
 mod proof;
 pub(crate) mod rate;
 mod requests;
+mod rules;
 mod sequences;
 mod status;
 mod sync;
 mod tickets;
-pub mod tls;
 mod try_it;
 
-pub(crate) use asking::KEY_BYTES_MAX;
+use crate::model::bounds::BULK_BYTES_MAX;
+pub(crate) use rules::HTTP_CLIENTS;
+pub use rules::{HttpRate, HttpRules};
 
 use crate::access::{Client, KnownTickets, Ledger, OperatorToken, Standing};
 use crate::clock::WallClock;
-use crate::config::HttpRules;
 use crate::contain::Panicked;
 use crate::driver::Handle;
-use crate::gossip::{Auditor, Cuts, Directory};
 use crate::identity::{Address, Identity, OwnerKey};
 use crate::metrics::Metrics;
 use crate::model::{Role, SpaceId};
+use crate::network::{Auditor, Cuts, Directory};
 use crate::problems;
 use crate::problems::INTERNAL_TEXT;
 use crate::store::Durability;
@@ -115,9 +116,6 @@ use utoipa_axum::routes;
 
 /// Largest body of a request for one counter, in bytes.
 const BODY_BYTES_MAX: usize = 4 << 10;
-
-/// Largest body of a bulk add or a transaction, in bytes.
-pub const BULK_BYTES_MAX: usize = 8 << 20;
 
 /// A request without an answer within this time is ended. Streams have no such limit once they have
 /// begun.

@@ -6,6 +6,7 @@
 //! their codes.
 
 mod access;
+pub(crate) mod bounds;
 mod budgets;
 mod counters;
 pub(crate) mod decimal;

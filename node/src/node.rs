@@ -5,18 +5,19 @@ use crate::access::{
 };
 use crate::config::{Config, Resp, SPACES_MAX};
 use crate::driver::{self, Handle, Secured, TELL_PROGRESS};
-use crate::gossip::{self, Cuts, GossipError};
+use crate::gossip::{self, GossipError};
 use crate::http::bodies::Bodies;
 use crate::http::post::Sessions;
 use crate::http::rate::Rate;
-use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
 use crate::identity::{Identity, OwnerKey};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
+use crate::network::Cuts;
 use crate::ready_file;
 use crate::resp::{self, Serve};
 use crate::store::{Durability, Health, IDENTITY_FILE, Log, Memory, Store, StoreError};
+use crate::tls::{TlsError, TlsListener};
 use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;
@@ -201,6 +202,11 @@ pub struct Node {
     health: Health,
 }
 
+/// The description of the HTTP interface, for programs.
+pub(crate) fn http_description() -> serde_json::Value {
+    http::openapi::document()
+}
+
 impl Node {
     /// Starts a node on its data folder. Returns when each listener is bound.
     /// # Errors
@@ -303,6 +309,7 @@ impl Node {
         let network = gossip::start(gossip::Start {
             identity: &identity,
             config: config.gossip,
+            admit: http::guard::admit,
             handle: handle.clone(),
             orders,
             inbox,

@@ -1,7 +1,7 @@
 //! Options that many commands share: idempotency keys, and levels.
 
 use super::time;
-use crate::http::KEY_BYTES_MAX;
+use crate::model::bounds::ONCE_KEY_BYTES_MAX;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -57,10 +57,10 @@ pub(super) struct BudgetWriteArgs {
 /// Reads an idempotency key in the form that the node accepts.
 fn key(text: &str) -> Result<String, String> {
     let seen = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    match seen && (1..=KEY_BYTES_MAX).contains(&text.len()) {
+    match seen && (1..=ONCE_KEY_BYTES_MAX).contains(&text.len()) {
         true => Ok(text.to_owned()),
         false => Err(format!(
-            "a key has 1 to {KEY_BYTES_MAX} bytes of ASCII that can be seen, such as a UUID"
+            "a key has 1 to {ONCE_KEY_BYTES_MAX} bytes of ASCII that can be seen, such as a UUID"
         )),
     }
 }

@@ -2,9 +2,9 @@
 
 use super::failure::Failure;
 use super::output::Output;
-use crate::http::openapi::document;
+use crate::node::http_description;
 
 pub(super) fn run(output: &mut Output) -> Result<(), Failure> {
-    let document = document();
+    let document = http_description();
     output.line(&document, || format!("{document:#}"))
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io::{self, Read};
 
 /// Most bytes that are read from standard input; the node has the same limit.
-const INPUT_BYTES_MAX: u64 = crate::http::BULK_BYTES_MAX as u64;
+const INPUT_BYTES_MAX: u64 = crate::model::bounds::BULK_BYTES_MAX as u64;
 
 /// The text below the help of the command.
 const OPERATIONS: &str = r#"Operations on counters:

@@ -2,6 +2,7 @@
 //! file.
 
 use super::NetworkArgs;
+use crate::http::HTTP_CLIENTS;
 use clap::Args;
 use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
@@ -12,7 +13,6 @@ use std::path::PathBuf;
 const LISTEN_DEFAULT: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
 
 /// The default for the most connections to HTTP.
-pub(super) const HTTP_CLIENTS: u32 = 4096;
 
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]

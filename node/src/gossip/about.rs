@@ -6,6 +6,7 @@
 
 use super::codec::read_up_to;
 use crate::clock::WallClock;
+use crate::network::AboutRow;
 use futures::prelude::*;
 use libp2p::request_response::{self, OutboundRequestId};
 use libp2p::{PeerId, StreamProtocol};
@@ -14,7 +15,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use utoipa::ToSchema;
 
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/about/1");
@@ -51,25 +51,6 @@ struct Told {
     uptime_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_free_percent: Option<u8>,
-}
-
-/// The node info of a peer, as this node sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct AboutRow {
-    /// Its version.
-    pub version: String,
-    /// How far its wall clock is ahead of this node's, in milliseconds; negative if it is behind.
-    pub clock_offset_ms: i64,
-    /// The uncertainty of that offset, in milliseconds: half of the round trip, and a clock's tick.
-    pub clock_error_ms: u64,
-    /// The round trip of the question, in microseconds.
-    pub rtt_us: u64,
-    /// How long ago it started, in milliseconds.
-    pub uptime_ms: u64,
-    /// The free share of the disk that its state is on, if it is on one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, maximum = 100)]
-    pub disk_free_percent: Option<u8>,
 }
 
 /// An answer, and the time until it arrived.
@@ -322,6 +303,7 @@ fn read(bytes: &[u8]) -> Option<Told> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::AboutRow;
     use libp2p::request_response::ProtocolSupport;
 
     /// Asks once at `now`. Returns the id of the question.

@@ -9,24 +9,20 @@
 
 use super::codec::read_up_to;
 use crate::driver::Handle;
-use crate::identity::Peer;
 use crate::model::{AuditPage, Query};
+use crate::network::{Reply, Request, Unanswered};
 use futures::prelude::*;
 use libp2p::request_response::{self, InboundRequestId, OutboundRequestId, ResponseChannel};
 use libp2p::{PeerId, StreamProtocol};
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::time::Instant;
 use tallymesh_core::bounds::{AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/audit/1");
-
-/// Most questions of this node that wait to be sent. A caller with more questions waits.
-const REQUESTS_MAX: usize = 16;
 
 /// Most questions of peers that wait for work. Further ones are refused as busy.
 const TASKS_MAX: usize = 256;
@@ -82,65 +78,6 @@ impl request_response::Codec for AuditCodec {
         io.write_all(&answer).await?;
         io.close().await
     }
-}
-
-/// The reason why a peer sent no usable answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
-    /// It is not connected to this node.
-    NotConnected,
-    /// It refused, with this code.
-    Refused(String),
-    /// It closed the stream, took too long, does not support the protocol, or answered another
-    /// question.
-    Broken(String),
-}
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unanswered::NotConnected => f.write_str("it is not connected to this node"),
-            Unanswered::Refused(code) => write!(f, "it refused with `{code}`"),
-            Unanswered::Broken(problem) => f.write_str(problem),
-        }
-    }
-}
-
-type Told = Result<AuditedPage, Unanswered>;
-
-/// A question of this node.
-pub(super) struct Request {
-    peer: PeerId,
-    question: AuditQuestion,
-    reply: oneshot::Sender<Told>,
-}
-
-/// Sends audits to peers.
-#[derive(Clone)]
-pub(crate) struct Auditor(mpsc::Sender<Request>);
-
-impl Auditor {
-    /// Asks a connected peer. The answer arrives within the time limit of a request.
-    ///
-    /// # Errors
-    /// As [`Unanswered`] lists them.
-    pub(crate) async fn ask(&self, peer: Peer, question: AuditQuestion) -> Told {
-        let (reply, told) = oneshot::channel();
-        let request = Request {
-            peer: peer.0,
-            question,
-            reply,
-        };
-        let stopped = || Unanswered::Broken("this node stops".into());
-        self.0.send(request).await.map_err(|_| stopped())?;
-        told.await.map_err(|_| stopped())?
-    }
-}
-
-/// The channel of questions: the end of the client, and the end of the network.
-pub(crate) fn channel() -> (Auditor, mpsc::Receiver<Request>) {
-    let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
-    (Auditor(requests), inbox)
 }
 
 /// A question of a peer that waits for work.
@@ -274,12 +211,12 @@ impl Audits {
     }
 }
 
-fn reply(request: Request, told: Told) {
+fn reply(request: Request, told: Reply) {
     // The caller may have gone away meanwhile.
     let _ = request.reply.send(told);
 }
 
-fn read(question: &AuditQuestion, answer: &[u8]) -> Told {
+fn read(question: &AuditQuestion, answer: &[u8]) -> Reply {
     match AuditAnswer::decode(answer) {
         Ok(AuditAnswer::Page(page)) if page.answers(question) => Ok(page),
         Ok(AuditAnswer::Page(_)) => Err(Unanswered::Broken(

@@ -5,8 +5,8 @@
 //! the library then reads the same bytes again. If the request came from a browser, the connection
 //! is recorded as a browser's while it lasts.
 
+use super::Admit;
 use crate::browser::{Comer, Pages};
-use crate::http::guard::admit;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use futures::prelude::*;
 use libp2p::Multiaddr;
@@ -39,14 +39,19 @@ pub(super) struct Door(Arc<Shared>);
 
 struct Shared {
     pages: Pages,
+    admit: Admit,
     /// The addresses of browsers, with the number of connections of each.
     browsers: Mutex<HashMap<SocketAddr, usize>>,
 }
 
 impl Door {
-    pub(super) fn new(pages: Pages) -> Door {
+    pub(super) fn new(pages: Pages, admit: Admit) -> Door {
         let browsers = Mutex::default();
-        Door(Arc::new(Shared { pages, browsers }))
+        Door(Arc::new(Shared {
+            pages,
+            admit,
+            browsers,
+        }))
     }
 
     /// Whether a connection was opened by a browser.
@@ -80,8 +85,9 @@ impl Door {
         };
         let judged = timeout(REQUEST_TIMEOUT, looked.request()).await;
         let judged = judged.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let judged = judged
-            .and_then(|(target, headers)| admit(&self.0.pages, &headers, target.authority()).ok());
+        let judged = judged.and_then(|(target, headers)| {
+            (self.0.admit)(&self.0.pages, &headers, target.authority()).ok()
+        });
         match judged {
             Some(Comer::Program) => Ok(looked),
             Some(Comer::OwnPage | Comer::Browser) => {

@@ -5,6 +5,7 @@
 
 use super::refusals::Reason;
 use crate::driver::Handle;
+use crate::network::NodeRow;
 use libp2p::gossipsub::{DataTransform, Message, RawMessage, TopicHash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -261,6 +262,33 @@ impl DataTransform for Pushes {
     fn outbound_transform(&self, topic: &TopicHash, data: Vec<u8>) -> io::Result<Vec<u8>> {
         self.count(topic, Direction::Out, data.len());
         Ok(data)
+    }
+}
+
+impl NodeRow {
+    pub(super) fn count(&mut self, protocol: Protocol, direction: Direction, bytes: usize) {
+        let bytes = bytes as u64;
+        let flow = match protocol {
+            Protocol::Sync => &mut self.traffic.sync,
+            Protocol::Audit => &mut self.traffic.audit,
+            Protocol::About => &mut self.traffic.about,
+            Protocol::Join => &mut self.traffic.join,
+            Protocol::Push => {
+                self.traffic.push.messages_in += 1;
+                self.traffic.push.bytes_in += bytes;
+                return;
+            }
+        };
+        match direction {
+            Direction::In => {
+                flow.messages_in += 1;
+                flow.bytes_in += bytes;
+            }
+            Direction::Out => {
+                flow.messages_out += 1;
+                flow.bytes_out += bytes;
+            }
+        }
     }
 }
 

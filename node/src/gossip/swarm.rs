@@ -9,10 +9,9 @@ mod links;
 use super::about::Abouts;
 use super::addresses::Addresses;
 use super::admissions::Admissions;
-use super::audit::{self, Audits};
+use super::audit::Audits;
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::book::Book;
-use super::directory::Directory;
 use super::door::Door;
 use super::gate::source;
 use super::peers::Peers;
@@ -22,12 +21,13 @@ use super::relay::{Circuits, Relayed};
 use super::rights::Rights;
 use super::unreached::Unreached;
 use super::waiting::Waiting;
-use super::{Cuts, Figures, GossipError, GossipLimits, Start};
+use super::{Figures, GossipError, GossipLimits, Start};
 use crate::access::Ledger;
 use crate::clock::WallClock;
 use crate::driver::{Handle, Order};
 use crate::identity::{Address, relay_of};
 use crate::model::{Rosters, SpaceId};
+use crate::network::{Cuts, Directory, Request};
 use crate::rate::{LogPace, Pace};
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
@@ -149,7 +149,7 @@ impl Network {
     /// peers.
     pub(super) async fn new(
         start: Start<'_>,
-        questions: mpsc::Receiver<audit::Request>,
+        questions: mpsc::Receiver<Request>,
         directory: Directory,
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
@@ -160,7 +160,7 @@ impl Network {
         let ledger = start.ledger.clone();
         let (spaces, wall) = (handle.spaces(), start.clock.now());
         let rights = Rights::new(config.open, public_key, spaces, known, ledger, wall);
-        let door = Door::new(config.pages.clone());
+        let door = Door::new(config.pages.clone(), start.admit);
         let swarm = behaviour::build(
             start.identity,
             config,

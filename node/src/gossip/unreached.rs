@@ -4,15 +4,14 @@
 //! in `/v1/peers` and by `tallymesh doctor`.
 
 use crate::identity::relay_of;
+use crate::network::UnreachedRow;
 use libp2p::core::transport::TransportError;
 use libp2p::swarm::DialError;
 use libp2p::{Multiaddr, PeerId};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
-use utoipa::ToSchema;
 
 /// How long a peer may be away before it is logged. A lower value logs restarts, too.
 const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -121,24 +120,6 @@ fn innermost(error: &dyn Error) -> String {
         error = source;
     }
     error.to_string()
-}
-
-/// A peer that is not linked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct UnreachedRow {
-    /// Its address, as it was configured.
-    pub address: String,
-    /// The setting that names it: `peer` for `--peer`, `listen` for a relay in `--listen`, or
-    /// `ticket`. The last one stands for an address in a ticket to join with that no `--peer`
-    /// names.
-    pub from: &'static str,
-    /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,
-    /// `no_answer`, `silent`, `no_space`, `relay`, `stranger`, `unsupported`, `denied` or `unreachable`.
-    pub code: &'static str,
-    /// The reason.
-    pub detail: String,
-    /// How long it has not been linked, in milliseconds.
-    pub for_ms: u64,
 }
 
 struct Row {

@@ -2,6 +2,7 @@
 //! logged at growing intervals, and shown in `/readyz` at once.
 
 use crate::access::{Flaw, Place};
+use crate::network::Outside;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
@@ -12,15 +13,6 @@ const TELL_AFTER: Duration = Duration::from_secs(5);
 /// The wait before it is logged again. It doubles up to its limit.
 const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
-
-/// The reason why a node is not in one of its spaces.
-#[derive(Clone, Debug)]
-pub(crate) struct Outside {
-    /// The place of the node.
-    pub(crate) place: Place,
-    /// The state in a sentence, and what to do.
-    pub(crate) detail: String,
-}
 
 struct Row {
     place: Place,

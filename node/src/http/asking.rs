@@ -17,9 +17,9 @@
 use super::access::{Caller, Serving};
 use super::problem::Problem;
 use crate::access::Client;
+use crate::model::bounds::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use crate::model::{Centre, Demand, Done, Operation, Refusal, SpaceId, Transacted};
 use crate::problems;
-use crate::resp::protocol::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -35,17 +35,13 @@ pub(super) const RIGHTS_WAIT: HeaderName = HeaderName::from_static("tallymesh-ri
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The longest idempotency key, in bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 255;
-
 /// The longest wait; a request ends after 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The longest time for which one request waits for rights and then for a level, together.
 const WAITS_MAX: Duration = Duration::from_secs(25);
 
-// Redis clients have the same bounds.
-const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
+// Redis clients have the same bound.
 const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
 /// The options of a request beside its operation.
@@ -209,12 +205,12 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         return Ok(None);
     };
     let text = value.to_str().ok();
-    match text.filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len())) {
+    match text.filter(|text| (1..=ONCE_KEY_BYTES_MAX).contains(&text.len())) {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Problem::new(
             &problems::IDEMPOTENCY_KEY,
             format!(
-                "this idempotency key has {} bytes; it has 1 to {KEY_BYTES_MAX} bytes of ASCII that \
+                "this idempotency key has {} bytes; it has 1 to {ONCE_KEY_BYTES_MAX} bytes of ASCII that \
                  can be seen",
                 value.len()
             ),

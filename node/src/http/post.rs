@@ -10,7 +10,6 @@
 //! With a ticket below the role member, the first request brings no frames and receives a
 //! challenge. The second request proves the owner's key. Both are in headers.
 
-use super::BULK_BYTES_MAX;
 use super::access::{Caller, Pass, SentBy, Serving};
 use super::link_pace::LinkPace;
 use super::problem::{Asked, Problem, Route};
@@ -19,6 +18,7 @@ use super::requests::{Frames, InSpace};
 use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
 use crate::access::{Client, places};
 use crate::driver::{NewLink, Order};
+use crate::model::bounds::BULK_BYTES_MAX;
 use crate::model::{Carried, PeerKind, Role, Sender, SpaceId};
 use crate::problems;
 use axum::body::Bytes;

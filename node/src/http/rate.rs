@@ -2,7 +2,7 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::config::HttpRate;
+use crate::http::HttpRate;
 use crate::problems;
 use crate::rate::client;
 use axum::extract::{ConnectInfo, Request};

@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
-use tallymesh_node::config::{Config, HttpRules, UpArgs};
+use tallymesh_node::config::{Config, UpArgs};
+use tallymesh_node::http::HttpRules;
 use tallymesh_node::store::Memory;
 
 const LINK: Link = Link(0);

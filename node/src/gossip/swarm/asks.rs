@@ -3,8 +3,8 @@
 use super::Network;
 use crate::gossip::about::Answer;
 use crate::gossip::audit::{Done, Next};
-use crate::gossip::directory::NodeRow;
 use crate::gossip::figures::{Direction, Protocol};
+use crate::network::NodeRow;
 use libp2p::{PeerId, request_response};
 use std::time::Instant;
 use tallymesh_core::wire::AuditQuestion;

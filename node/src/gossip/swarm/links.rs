@@ -2,12 +2,12 @@
 
 use super::{Network, PEERS_LOG};
 use crate::driver::NewLink;
-use crate::gossip::Cuts;
 use crate::gossip::peers::{self, Twin};
 use crate::gossip::refusals::Reason;
 use crate::gossip::unreached::{Standing, Why};
 use crate::identity::{Peer, owner_of};
 use crate::model::{PeerKind, Sender};
+use crate::network::Cuts;
 use crate::rate::LogPace;
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;

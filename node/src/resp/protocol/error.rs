@@ -5,6 +5,7 @@
 
 mod broken;
 
+use crate::model::bounds::ONCE_KEY_BYTES_MAX;
 pub use broken::Broken;
 
 use super::levels::Unmet;
@@ -454,8 +455,7 @@ impl ReplyError<'_> {
             ReplyError::OnceKey(bytes) => show(
                 out,
                 format_args!(
-                    "an idempotency key has 1 to {} bytes, this one has {bytes}",
-                    limits::ONCE_KEY_BYTES_MAX
+                    "an idempotency key has 1 to {ONCE_KEY_BYTES_MAX} bytes, this one has {bytes}"
                 ),
             ),
             ReplyError::OnceTooLarge { bytes } => show(

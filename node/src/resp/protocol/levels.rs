@@ -7,10 +7,10 @@
 use super::Host;
 use super::command::{Command, Kind, Spec, find};
 use super::error::ReplyError;
-use super::limits::LEVEL_WAIT_MS_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::session::{LastWrite, Session, Wait, note};
+use crate::model::bounds::LEVEL_WAIT_MS_MAX;
 use tallymesh_core::Level;
 
 /// The default wait for a level, in milliseconds, as over HTTP.

@@ -6,10 +6,6 @@ pub use tallymesh_core::bounds::{EXPIRY_MAX, KEY_BYTES_MAX, TRANSACTION_OPS_MAX}
 /// Most arguments of one command: an `MSET` of as many counters as one transaction may change,
 /// under an idempotency key.
 pub const ARGS_MAX: usize = 3 + 2 * TRANSACTION_OPS_MAX;
-/// Longest idempotency key, in bytes, over HTTP, too.
-pub const ONCE_KEY_BYTES_MAX: usize = 255;
-/// Longest wait for a level, in milliseconds, over HTTP, too.
-pub const LEVEL_WAIT_MS_MAX: u64 = 20_000;
 /// Longest argument, in bytes. Keys are far shorter and values are integers. The room allows a
 /// clear answer to a program that tries to store something else.
 pub const ARG_BYTES_MAX: usize = 1 << 20;

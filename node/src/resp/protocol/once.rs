@@ -9,12 +9,12 @@
 use super::command::{Command, Kind, Spec, find};
 use super::counters::{self, Options, View, key};
 use super::error::ReplyError;
-use super::limits::ONCE_KEY_BYTES_MAX;
 use super::multi::Multi;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
 use super::{Host, budgets, increx};
+use crate::model::bounds::ONCE_KEY_BYTES_MAX;
 use tallymesh_core::{AdmissionError, Asked, Asker, DecodeError, Error, KeyId, Once, Transaction};
 
 impl Session {

@@ -7,11 +7,11 @@
 //! discarded with the refusal.
 
 use super::error::ReplyError;
-use super::limits::LEVEL_WAIT_MS_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::session::{Session, Wait};
 use crate::model::Lack;
+use crate::model::bounds::LEVEL_WAIT_MS_MAX;
 
 /// The wait of a session for rights, and the present lack.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! `ONCE`: its answers, its retries, and the commands that can't be made under an idempotency key.
 
 use super::*;
-use crate::resp::protocol::limits::ONCE_KEY_BYTES_MAX;
+use crate::model::bounds::ONCE_KEY_BYTES_MAX;
 use tallymesh_core::Asked;
 
 const REUSED: &str = "-KEYREUSED something else was made under this idempotency key; give each operation a key of its own, and retry it with the same|";
