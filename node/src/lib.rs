@@ -4,6 +4,27 @@
 //! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole node.
 //! Its parts use [`driver::Handle`] to send commands to the driver, the one task that owns the
 //! replicas. The driver persists before it publishes and before it acknowledges.
+//!
+//! # Floors
+//! A module names only modules of lower floors, and no face names another face. So each floor can
+//! be read without those above it. `cargo xtask check` holds this (`xtask/src/tidy/floors.rs`).
+//!
+//! ```text
+//!  cli                            commands: to a running node over HTTP, or on a data folder
+//!  node                           starts and stops all parts
+//!  config                         settings as they are written, and what they mean
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  http    resp    gossip         faces: programs and pages, Redis clients, other nodes
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  driver                         replicas, sync machines, the commit gate
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  metrics contain network        figures; the boundary of a panic; who is connected
+//!  access  store   browser  tls   who may do what; the disk; the rule for browsers; TLS
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  problems                       the codes and texts of refusals
+//!  model                          plain data: spaces, operations, rows, events, refusals
+//!  identity rate clock ...        keys and addresses; token buckets; time, text and the log
+//! ```
 
 pub mod access;
 pub mod browser;

@@ -1,6 +1,7 @@
 //! Rules of this project that no compiler checks, each with its reason.
 
 mod arrows;
+mod floors;
 mod imports;
 mod links;
 mod methods;
@@ -67,6 +68,7 @@ fn in_file(name: &Path, text: &str) -> Vec<String> {
     let mut broken = Vec::new();
     if !is_test(name) {
         broken.extend(arrows::broken(name, text));
+        broken.extend(floors::broken(name, text));
         broken.extend(imports::broken(name, text));
     }
     let lines = text.lines().count();

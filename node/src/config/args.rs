@@ -12,8 +12,6 @@ use std::path::PathBuf;
 /// for pages, and so it must be requested.
 const LISTEN_DEFAULT: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
 
-/// The default for the most connections to HTTP.
-
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

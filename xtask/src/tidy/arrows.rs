@@ -102,9 +102,9 @@ const ARROWS: [(&str, &[&str]); 21] = [
 /// The root of the crate, which lists all folders.
 const ROOT: &str = "lib";
 
-/// The folder of `core/src` that a file belongs to, and how many modules deep the file is in the crate.
-fn folder(name: &Path) -> Option<(String, usize)> {
-    let inside = name.strip_prefix("core/src").ok()?;
+/// The folder of a crate's sources that a file belongs to, and how many modules deep the file is in the crate.
+pub(super) fn folder(sources: &str, name: &Path) -> Option<(String, usize)> {
+    let inside = name.strip_prefix(sources).ok()?;
     let first = inside.components().next()?.as_os_str().to_string_lossy();
     let folder = first.trim_end_matches(".rs").to_owned();
     Some((folder, inside.components().count()))
@@ -130,7 +130,7 @@ fn may_name(from: &str, to: &str) -> bool {
 
 /// The arrows of a file that its folder may not have. Code that is compiled for tests alone is not checked.
 pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
-    let Some((from, depth)) = folder(name) else {
+    let Some((from, depth)) = folder("core/src", name) else {
         return Vec::new();
     };
     let from = unit(&from);
@@ -167,7 +167,7 @@ pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
 }
 
 /// The modules of the root that a file names, by `crate::`, by `super::`, or in a group, each with its line.
-fn named(text: &str, depth: usize) -> Vec<(usize, String)> {
+pub(super) fn named(text: &str, depth: usize) -> Vec<(usize, String)> {
     let code = code(text);
     let mut named = heads_after(&code, "crate::");
     named.extend(heads_after(&code, &"super::".repeat(depth)));
