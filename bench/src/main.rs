@@ -197,6 +197,6 @@ fn sections(args: &Args) -> report::Sections {
     );
     report::Sections {
         file: args.report.clone(),
-        made_by: report::made_by(&command),
+        made_by: tallymesh_reports::made_by(&command, true),
     }
 }

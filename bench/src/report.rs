@@ -1,12 +1,9 @@
-//! The figures in a report of docs/reports: each section stands in a block of its own there, so that
-//! one can be measured again, and what people wrote around it stays.
+//! Where measured sections go.
 
-use anyhow::{Context, Result};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use anyhow::Result;
+use std::path::PathBuf;
 
-/// Where measured sections go: to the terminal, and to a file if one is named.
+/// Measured sections go to the terminal, and to a file if one is named.
 pub(crate) struct Sections {
     pub(crate) file: Option<PathBuf>,
     /// How the figures were made: the command, and what it ran on.
@@ -21,76 +18,6 @@ impl Sections {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let doing = || format!("the report {}", file.display());
-        let old = match file.exists() {
-            true => fs::read_to_string(file).with_context(doing)?,
-            false => String::new(),
-        };
-        fs::write(file, with_block(&old, name, &text)).with_context(doing)
-    }
-}
-
-/// What ran, and on what: figures mean nothing without it.
-pub(crate) fn made_by(command: &str) -> String {
-    let read = |path: &str| fs::read_to_string(Path::new(path)).unwrap_or_default();
-    let cpus = read("/proc/cpuinfo");
-    let model = cpus.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == "model name").then(|| value.trim().to_owned())
-    });
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let load = read("/proc/loadavg");
-    let of = [
-        "describe",
-        "--always",
-        "--abbrev=12",
-        "--exclude=*",
-        "--dirty",
-    ];
-    let commit = Command::new("git").args(of).output().ok();
-    let commit = commit.and_then(|it| String::from_utf8(it.stdout).ok());
-    let commit = commit.map(|it| it.trim().to_owned());
-    format!(
-        "Measured by `{command}` at commit {} on {cores} cores of {}, with a load of {} at the start.",
-        commit
-            .filter(|it| !it.is_empty())
-            .unwrap_or_else(|| "unknown".into()),
-        model.unwrap_or_else(|| "an unknown processor".into()),
-        load.split_whitespace().next().unwrap_or("an unknown size"),
-    )
-}
-
-/// `old` with the text in the block of that name, which is added at the end if it is missing.
-fn with_block(old: &str, name: &str, text: &str) -> String {
-    let (begin, end) = (
-        format!("<!-- measured: {name} -->\n"),
-        format!("<!-- end of {name} -->\n"),
-    );
-    let place = old.find(&begin).and_then(|from| {
-        let to = from + old[from..].find(&end)? + end.len();
-        Some((&old[..from], &old[to..]))
-    });
-    let (before, after) = place.unwrap_or((old, ""));
-    let gap = match place.is_none() && !old.is_empty() {
-        true => "\n",
-        false => "",
-    };
-    format!("{before}{gap}{begin}{text}\n{end}{after}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_is_added_once_and_replaced_later() {
-        let first = with_block("# Title\n", "speed", "1");
-        let both = with_block(&first, "memory", "2") + "\nWhat it means.\n";
-        let again = with_block(&both, "speed", "3");
-        assert_eq!(
-            again,
-            "# Title\n\n<!-- measured: speed -->\n3\n<!-- end of speed -->\n\n\
-             <!-- measured: memory -->\n2\n<!-- end of memory -->\n\nWhat it means.\n"
-        );
+        tallymesh_reports::put(file, name, &text)
     }
 }

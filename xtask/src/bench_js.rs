@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use crate::blocks;
 use crate::pack;
 use crate::repo::{self, Repo};
 use crate::run::shown;
@@ -85,11 +84,11 @@ fn measure(repo: &Repo, part: Part, args: &Args) -> Result<()> {
         node.arg("--quick");
         said += " --quick";
     }
-    let made_by = blocks::made_by(&said, true);
+    let made_by = tallymesh_reports::made_by(&said, true);
     shown(&mut node)?;
     if let Some(report) = &args.report {
         let text = repo::read(printed.path())?;
-        blocks::put(report, name, &format!("{made_by}\n\n{}", text.trim()))?;
+        tallymesh_reports::put(report, name, &format!("{made_by}\n\n{}", text.trim()))?;
     }
     Ok(())
 }

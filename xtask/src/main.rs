@@ -3,7 +3,6 @@
 //! This file only maps arguments to commands. Each command has a file of its own.
 
 mod bench_js;
-mod blocks;
 mod check;
 mod counts;
 mod demo;

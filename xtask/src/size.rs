@@ -14,7 +14,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks;
 use crate::pack;
 use crate::repo::{self, Repo};
 
@@ -88,8 +87,8 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
         let text = tables(&report);
         println!("{text}");
         if let Some(file) = &args.report {
-            let made_by = blocks::made_by("cargo xtask size", false);
-            blocks::put(file, "size", &format!("{made_by}\n\n{text}"))?;
+            let made_by = tallymesh_reports::made_by("cargo xtask size", false);
+            tallymesh_reports::put(file, "size", &format!("{made_by}\n\n{text}"))?;
         }
     }
     let first = report.entries[0].weight.brotli;

@@ -10,7 +10,6 @@ use anyhow::{Result, bail};
 use super::Tally;
 use super::stages::{interop_with, native, tests, trace_with};
 use super::summary::Runner;
-use crate::blocks;
 use crate::mutants;
 use crate::pass_on;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
@@ -221,9 +220,9 @@ fn endurance(repo: &Repo) -> Result<Tally> {
         .env("TALLYMESH_ENDURANCE_TABLE", &table);
     let tally = tests(repo, "endurance", Runner::Rust, &mut command)?;
     if let Ok(rows) = fs::read_to_string(&table) {
-        let made = blocks::made_by("cargo xtask test --long --part endurance", true);
+        let made = tallymesh_reports::made_by("cargo xtask test --long --part endurance", true);
         let report = repo.path(LIARS_REPORT);
-        blocks::put(&report, "endurance", &format!("{made}\n\n{rows}"))?;
+        tallymesh_reports::put(&report, "endurance", &format!("{made}\n\n{rows}"))?;
         println!("report: {LIARS_REPORT}");
     }
     Ok(tally)

@@ -27,7 +27,7 @@ pub(super) struct Line {
 /// Makes adds, and computes their exact sums.
 #[derive(Debug)]
 pub(super) struct Load {
-    state: u64,
+    random: fastrand::Rng,
     expected: Counters,
 }
 
@@ -35,7 +35,7 @@ impl Load {
     /// A load from a fixed seed.
     pub(super) fn new() -> Load {
         Load {
-            state: 0x7a11_6e50_0000_0001,
+            random: fastrand::Rng::with_seed(0x7a11_6e50_0000_0001),
             expected: Counters::new(),
         }
     }
@@ -44,11 +44,11 @@ impl Load {
     pub(super) fn lines(&mut self, count: usize) -> Vec<Line> {
         (0..count)
             .map(|_| {
-                let key = format!("check:{:04}", self.random() % KEYS);
-                let by = match self.random() % 100 {
+                let key = format!("check:{:04}", self.random.u64(..KEYS));
+                let by = match self.random.u32(..100) {
                     0 => (1 << 53) + 1,
-                    1..=9 => -((self.random() % 1_000) as i64),
-                    _ => (self.random() % 10) as i64 + 1,
+                    1..=9 => -self.random.i64(0..1_000),
+                    _ => self.random.i64(1..=10),
                 };
                 *self.expected.entry(key.clone()).or_default() += i128::from(by);
                 Line { key, by }
@@ -59,15 +59,6 @@ impl Load {
     /// The expected value of every counter after all adds made so far.
     pub(super) fn expected(&self) -> &Counters {
         &self.expected
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The figures in a report of docs/reports. Each section is a block of its own, so that it can be measured
-//! again, and the text around it stays.
+//! again, and the text around it stays. xtask and the benchmarks write their figures with it.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::run::ask;
-
-/// Replaces the block of a section in a file.
-pub(crate) fn put(file: &Path, name: &str, text: &str) -> Result<()> {
+/// Replaces the block of a section in a file. A missing block is added at the end.
+///
+/// # Errors
+/// If the file cannot be read or written.
+pub fn put(file: &Path, name: &str, text: &str) -> Result<()> {
     let doing = || format!("the report {}", file.display());
     let old = match file.exists() {
         true => fs::read_to_string(file).with_context(doing)?,
@@ -20,7 +21,7 @@ pub(crate) fn put(file: &Path, name: &str, text: &str) -> Result<()> {
 }
 
 /// The command, the commit and, if that matters, the machine. Figures have no meaning without them.
-pub(crate) fn made_by(command: &str, machine: bool) -> String {
+pub fn made_by(command: &str, machine: bool) -> String {
     let mut git = Command::new("git");
     git.args([
         "describe",
@@ -29,7 +30,9 @@ pub(crate) fn made_by(command: &str, machine: bool) -> String {
         "--exclude=*",
         "--dirty",
     ]);
-    let commit = ask(&mut git).unwrap_or_else(|| "unknown".to_owned());
+    let commit = git.output().ok().filter(|output| output.status.success());
+    let commit = commit.and_then(|output| String::from_utf8(output.stdout).ok());
+    let commit = commit.map_or_else(|| "unknown".to_owned(), |it| it.trim().to_owned());
     let read = |path: &str| fs::read_to_string(Path::new(path)).unwrap_or_default();
     let made = format!("Measured by `{command}` at commit {commit}");
     if !machine {
