@@ -161,7 +161,7 @@ fn add_hot(report: &mut Report, quick: bool) {
 
 fn add_random(report: &mut Report, quick: bool) {
     const COUNT: u64 = 1_000_000;
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let keys: Vec<String> = (0..RANDOM_KEYS)
         .map(|i| format!("counter:{i:08}"))
         .collect();
@@ -299,7 +299,7 @@ fn joined(mut into: Replica, from: &[Replica]) -> Replica {
 }
 
 fn merge(report: &mut Report, quick: bool) {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut from = writers(&mut random);
     let full = joined(replica(100), &from).delta(&VersionVector::default());
     // A receiver whose keys stand in the message's order, and one that met them in another.
@@ -457,7 +457,7 @@ fn document_states() -> (Vec<u8>, Vec<u8>) {
 fn documents() -> (Loro, Yrs) {
     let loro = Loro::new(50);
     let yrs = Yrs::new(50);
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut order: Vec<usize> = (0..COUNTERS).collect();
     for number in 0..COUNTERS {
         loro.add(&key(number), 0.0); // one container that all writers share
@@ -486,7 +486,7 @@ fn documents() -> (Loro, Yrs) {
 }
 
 fn size(report: &mut Report, quick: bool) {
-    let from = writers(&mut Random(11));
+    let from = writers(&mut Random::new(11));
     let (state, heap_bytes) = heap(|| {
         let mut state = joined(replica(100), &from);
         state.shrink();

@@ -1,15 +1,17 @@
 //! Random numbers that are the same in each run.
 
-/// SplitMix64: the same figures from the same seed.
-pub(crate) struct Random(pub(crate) u64);
+use tallymesh_core::SplitMix64;
+
+/// The random choices of a measurement. A seed always gives the same ones.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {

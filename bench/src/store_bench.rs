@@ -185,7 +185,7 @@ fn bytes_for(records: usize, batches: usize) -> u64 {
 
 /// Batches that are committed in turn, of random bytes, so that no store can make them smaller.
 fn batches(records: usize) -> Vec<Vec<u8>> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut batch = || {
         let mut bytes = Vec::with_capacity(records * RECORD_BYTES);
         while bytes.len() < records * RECORD_BYTES {

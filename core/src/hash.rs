@@ -48,6 +48,26 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Predictable random numbers: SplitMix64 (Steele, Lea, Flood 2014), a generator whose whole state is one
+/// number. A seed always gives the same numbers, so it makes no keys.
+///
+/// The sync machine spreads its timers with it. Programs around it and tests may, too.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The generator of this seed.
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
+    }
+
+    /// Returns the next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
 /// One step of a hash over words.
 #[inline]
 pub(crate) fn fold(hash: u64, word: u64) -> u64 {

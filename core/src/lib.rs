@@ -251,6 +251,7 @@ pub use error::{
 #[cfg(feature = "budgets")]
 pub use error::{QuotaError, Short};
 pub use forks::{Contents, Evidence, Fault, Forks};
+pub use hash::SplitMix64;
 #[cfg(feature = "members")]
 pub use idempotency::{Asked, Asker, KeyedBounds};
 pub use idempotency::{Keyed, KeyedMut};

@@ -89,7 +89,7 @@ pub use rights::{PeerScope, Role};
 pub use wants::{Supply, WantId};
 
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
-use crate::hash::mix;
+use crate::hash::SplitMix64;
 use crate::layers::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 #[cfg(feature = "members")]
 use crate::message::records::Owner;
@@ -302,8 +302,8 @@ struct PeerHello {
 #[derive(Clone)]
 pub struct SyncMachine {
     config: SyncConfig,
-    /// The state of the generator that spreads the timers.
-    random: u64,
+    /// Spreads the timers.
+    random: SplitMix64,
     session: u64,
     /// Ascending by link. A page has few links, and keeps them in the order in which they opened.
     peers: Vec<Session>,
@@ -342,7 +342,7 @@ impl SyncMachine {
     pub fn new(config: SyncConfig, seed: u64) -> SyncMachine {
         let mut sync = SyncMachine {
             config,
-            random: seed,
+            random: SplitMix64::new(seed),
             session: 0,
             peers: Vec::new(),
             changed: Vec::new(),
@@ -367,7 +367,7 @@ impl SyncMachine {
             #[cfg(feature = "budgets")]
             wants: wants::Wants::default(),
         };
-        sync.session = sync.next_random();
+        sync.session = sync.random.next_u64();
         sync
     }
 
@@ -668,12 +668,6 @@ impl SyncMachine {
     /// A time about one interval from now: between a half and one and a half.
     fn later(&mut self, now: Millis) -> Millis {
         let interval = Millis::from(self.config.interval_ms).max(1);
-        now + interval / 2 + self.next_random() % interval
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014): enough to spread timers.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.random)
+        now + interval / 2 + self.random.next_u64() % interval
     }
 }

@@ -1,24 +1,22 @@
 //! The one source of randomness of a run.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a generator whose whole state is one number.
+use tallymesh_core::SplitMix64;
+
+/// The random choices of a run.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The generator of this seed.
     pub fn new(seed: u64) -> Random {
-        let mut random = Random(seed);
+        let mut random = Random(SplitMix64::new(seed));
         random.next_u64();
         random
     }
 
     /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`, which is not 0.

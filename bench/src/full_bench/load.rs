@@ -59,7 +59,7 @@ pub(super) struct Figure {
 /// Writes to a node for so long.
 pub(super) fn put(way: Way, node: &Server<'_>, time: Duration) -> Result<Figure> {
     let mut writer = Writer::to(way, node)?;
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut took = Vec::new();
     let end = Instant::now() + time;
     loop {

@@ -62,7 +62,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
     thread::sleep(idle_time);
     let idle = before.passed(&pair)?;
     let mut numbers: Vec<usize> = (0..counters).collect();
-    Random(1).shuffle(&mut numbers);
+    Random::new(1).shuffle(&mut numbers);
     for (how, numbers) in hows.into_iter().zip(numbers.chunks_exact(CHANGES)) {
         let keys: Vec<String> = numbers.iter().map(|number| key(*number)).collect();
         let mark = pair.guest.mark();

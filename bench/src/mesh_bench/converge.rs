@@ -76,7 +76,7 @@ pub(super) fn measure(plan: &Plan<'_>) -> Result<Vec<Mesh>> {
 }
 
 fn mesh(plan: &Plan<'_>, count: usize) -> Result<Mesh> {
-    let mut random = Random(count as u64);
+    let mut random = Random::new(count as u64);
     let mut nodes: Vec<Node> = Vec::new();
     for _ in 0..count {
         // Each is told of one that is there; the rest it finds by the address book.

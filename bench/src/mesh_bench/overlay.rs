@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn links_are_enough_and_both_ways_and_gossip_goes_over_links() {
         for nodes in [2, 3, 10, 50, 200] {
-            let overlay = Overlay::new(nodes, &mut Random(nodes as u64));
+            let overlay = Overlay::new(nodes, &mut Random::new(nodes as u64));
             for (node, links) in overlay.links.iter().enumerate() {
                 assert!(
                     links.len() >= LINKS_MIN.min(nodes - 1),

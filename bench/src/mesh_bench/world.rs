@@ -130,7 +130,7 @@ impl World {
     /// A mesh of so many nodes that have greeted each other, each of which has counted once.
     /// All hold that already: that they all count at once is no part of how they go on.
     pub(super) fn new(nodes: usize, place: Place, seed: u64) -> Result<World> {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let overlay = Overlay::new(nodes, &mut random);
         let mut world = World {
             place,

@@ -111,7 +111,7 @@ fn transfer(
     let counted = |client: usize, step: Box<Move>| -> Step {
         let came = came.clone();
         let mut step = step;
-        let mut random = Random(pair[0].unsigned_abs() << 32 | client as u64);
+        let mut random = Random::new(pair[0].unsigned_abs() << 32 | client as u64);
         Box::new(move || {
             let forth = random.below(2) == 0;
             let answer = step(forth, &mut random)?;

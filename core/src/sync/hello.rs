@@ -123,7 +123,7 @@ impl SyncMachine {
             }
             false => self.peers.push(peer),
         }
-        let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
+        let [low, high] = [self.random.next_u64(), self.random.next_u64()].map(u128::from);
         let nonce = (high << 64 | low).to_le_bytes();
         let agent = match self.config.agent.as_str() {
             agent if agent.len() <= AGENT_BYTES_MAX => agent,

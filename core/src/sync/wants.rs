@@ -299,7 +299,7 @@ impl SyncMachine {
             return;
         }
         let short = u64::try_from(short).unwrap_or(u64::MAX);
-        let jitter = self.next_random();
+        let jitter = self.random.next_u64();
         let rounds = &mut self.wants.rounds;
         let at = at.unwrap_or(rounds.len());
         if at == rounds.len() {

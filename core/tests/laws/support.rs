@@ -4,18 +4,14 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Once;
 use tallymesh_core::wire::Digests;
-use tallymesh_core::{Message, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Message, Replica, Space, SplitMix64, VersionVector, WriterId};
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Random(u64);
+/// The random choices of a case.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`.
@@ -80,7 +76,7 @@ pub(crate) fn cases(count: u64, body: impl Fn(&mut Random)) {
     };
     for seed in seeds {
         SEED.set(Some(seed));
-        body(&mut Random(seed ^ 0x7a11_7a11));
+        body(&mut Random(SplitMix64::new(seed ^ 0x7a11_7a11)));
     }
     SEED.set(None);
 }

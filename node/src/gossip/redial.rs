@@ -5,6 +5,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::time::{Duration, Instant};
+use tallymesh_core::SplitMix64;
 
 /// The wait after a first failure; it doubles with each further one.
 const WAIT_MIN: Duration = Duration::from_millis(250);
@@ -50,20 +51,17 @@ struct Target {
     configured: bool,
 }
 
-/// Random numbers that may be predictable: SplitMix64, which needs only three lines.
-pub(super) struct Chance(u64);
+/// Random numbers that may be predictable.
+pub(super) struct Chance(SplitMix64);
 
 impl Chance {
     pub(super) fn new(seed: u64) -> Chance {
-        Chance(seed)
+        Chance(SplitMix64::new(seed))
     }
 
     /// A number below `end`, which is above 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let chance = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33;
-        chance as usize % end // 31 bits
+        (self.0.next_u64() >> 33) as usize % end // 31 bits
     }
 
     /// A random duration around `wait`: a quarter more or less.

@@ -6,24 +6,21 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use tallymesh_core::SplitMix64;
 
 const SECTOR_BYTES: usize = 512;
 
-/// Pseudo-random numbers, the same for the same seed.
-pub(super) struct Dice(pub(super) u64);
+/// The random choices of a disk.
+pub(super) struct Dice(SplitMix64);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+    pub(super) fn new(seed: u64) -> Dice {
+        Dice(SplitMix64::new(seed))
     }
 
     /// A number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        (self.0.next_u64() % end.max(1) as u64) as usize
     }
 
     /// True once in `times`.
@@ -170,7 +167,7 @@ impl Played {
     pub(super) fn new(seed: u64) -> Played {
         Played {
             state: Arc::new(Mutex::new(State {
-                dice: Dice(seed),
+                dice: Dice::new(seed),
                 files: Vec::new(),
                 names: BTreeMap::new(),
                 durable_names: BTreeMap::new(),

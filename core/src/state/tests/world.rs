@@ -9,18 +9,17 @@ use super::super::slot::{Slot, Stamp, Withdrawal};
 use super::super::sweep::sweep;
 use super::super::vector::VersionVector;
 use super::super::*;
-use crate::hash::mix;
+use crate::hash::{SplitMix64, mix};
 use crate::layers::GUESTS;
 use alloc::format;
 use alloc::string::String;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(super) struct Random(u64);
+/// The random choices of a case.
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.next_u64()
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
@@ -44,7 +43,7 @@ pub(super) fn cases(count: u64, body: impl Fn(&mut Random)) {
     }
     for seed in 0..count {
         let named = Seed(seed);
-        body(&mut Random(mix(seed)));
+        body(&mut Random(SplitMix64::new(mix(seed))));
         drop(named);
     }
 }

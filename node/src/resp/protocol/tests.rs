@@ -21,8 +21,9 @@ mod sequences;
 mod transactions;
 
 use super::*;
-use host::{NOW, Node, random};
+use host::{NOW, Node};
 use std::sync::Arc;
+use tallymesh_core::SplitMix64;
 
 /// The number of seeds to run: `TALLYMESH_SEEDS`, or the default.
 fn seeds(default: u64) -> u64 {

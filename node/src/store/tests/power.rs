@@ -110,7 +110,7 @@ fn play(seed: u64, tally: &mut Tally) {
         commits: 0,
     };
     let mut work = Work {
-        dice: Dice(!seed),
+        dice: Dice::new(!seed),
         count: 0,
         begun: [false; NAMES.len()],
     };

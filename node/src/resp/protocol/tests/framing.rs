@@ -358,7 +358,7 @@ fn requests_that_a_page_made_a_browser_send_end_at_once() {
 }
 
 /// Random bytes, among which bytes with a meaning are more frequent than by chance.
-fn noise(state: &mut u64) -> Vec<u8> {
+fn noise(state: &mut SplitMix64) -> Vec<u8> {
     const PARTS: [&[u8]; 38] = [
         b"*1\r\n",
         b"*2\r\n",
@@ -400,10 +400,10 @@ fn noise(state: &mut u64) -> Vec<u8> {
         b"$1\r",
     ];
     let mut bytes = Vec::new();
-    for _ in 0..random(state) % 40 {
-        match random(state) % 8 {
-            0 => bytes.push(random(state) as u8),
-            _ => bytes.extend_from_slice(PARTS[random(state) as usize % PARTS.len()]),
+    for _ in 0..state.next_u64() % 40 {
+        match state.next_u64() % 8 {
+            0 => bytes.push(state.next_u64() as u8),
+            _ => bytes.extend_from_slice(PARTS[state.next_u64() as usize % PARTS.len()]),
         }
     }
     bytes
@@ -412,7 +412,7 @@ fn noise(state: &mut u64) -> Vec<u8> {
 #[test]
 fn random_bytes_neither_crash_nor_pile_up() {
     for seed in 0..seeds(20_000) {
-        let mut state = seed;
+        let mut state = SplitMix64::new(seed);
         let mut client = Client::new(RespConfig::default());
         let mut whole = Vec::new();
         let mut out = Vec::new();
@@ -450,17 +450,17 @@ fn hostile_clients_break_nothing_and_nobody_elses_count() {
         hostile::client(script);
     }
     for seed in 0..seeds(400) {
-        let mut state = seed;
-        let mut script = corpus[random(&mut state) as usize % corpus.len()].1.clone();
-        for _ in 0..1 + random(&mut state) % 6 {
-            let at = random(&mut state) as usize % (script.len() + 1);
-            let byte = random(&mut state) as u8;
-            match random(&mut state) % 4 {
+        let mut state = SplitMix64::new(seed);
+        let mut script = corpus[state.next_u64() as usize % corpus.len()].1.clone();
+        for _ in 0..1 + state.next_u64() % 6 {
+            let at = state.next_u64() as usize % (script.len() + 1);
+            let byte = state.next_u64() as u8;
+            match state.next_u64() % 4 {
                 0 => script.insert(at, byte),
                 1 => script.truncate(script.len() - usize::from(byte) % 4 % (script.len() + 1)),
                 2 => {
-                    let other = &corpus[random(&mut state) as usize % corpus.len()].1;
-                    let from = random(&mut state) as usize % (other.len() + 1);
+                    let other = &corpus[state.next_u64() as usize % corpus.len()].1;
+                    let from = state.next_u64() as usize % (other.len() + 1);
                     script.splice(at..at, other[from..].iter().copied());
                 }
                 _ => script.get_mut(at).into_iter().for_each(|it| *it = byte),
@@ -474,9 +474,9 @@ fn hostile_clients_break_nothing_and_nobody_elses_count() {
 #[test]
 fn pipelines_of_all_commands_are_answered_as_one_command_after_the_other() {
     for seed in 0..seeds(1_000) {
-        let mut state = seed;
-        let bytes = |state: &mut u64| random(state).to_le_bytes();
-        let size = 1 + random(&mut state) as usize % 40;
+        let mut state = SplitMix64::new(seed);
+        let bytes = |state: &mut SplitMix64| state.next_u64().to_le_bytes();
+        let size = 1 + state.next_u64() as usize % 40;
         let script: Vec<u8> = (0..size).flat_map(|_| bytes(&mut state)).collect();
         let played = std::panic::catch_unwind(|| pipelines::pipelines(&script));
         assert!(played.is_ok(), "seed {seed}");

@@ -3,7 +3,7 @@
 use crate::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
 use crate::resp::protocol::{Facts, Handles, Host, Midway, Seen, Session};
 use std::time::Duration;
-use tallymesh_core::{Asked, KeyId, Replica, Space, WriterId};
+use tallymesh_core::{Asked, KeyId, Replica, Space, SplitMix64, WriterId};
 
 /// The wall clock that tests begin at.
 pub(crate) const NOW: u64 = 1_000_000;
@@ -12,7 +12,7 @@ pub(crate) const NOW: u64 = 1_000_000;
 pub(crate) struct Node {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) now: u64,
-    pub(crate) random: u64,
+    pub(crate) random: SplitMix64,
     pub(crate) generation: u16,
     pub(crate) holders: usize,
     pub(crate) wrote: Vec<(usize, String, Event)>,
@@ -79,7 +79,7 @@ impl Node {
         Node {
             replicas: names.into_iter().enumerate().map(replica).collect(),
             now: NOW,
-            random: 1,
+            random: SplitMix64::new(1),
             generation: 0,
             holders: 0,
             wrote: Vec::new(),
@@ -232,7 +232,7 @@ impl Host for Node {
     }
 
     fn random(&mut self) -> u64 {
-        random(&mut self.random)
+        self.random.next_u64()
     }
 
     fn holders(&mut self, writes: &[LastWrite]) -> usize {
@@ -261,13 +261,4 @@ impl Host for Node {
     fn others(&self, take: &mut dyn FnMut(u64, &str)) {
         take(3, "id=3 addr=127.0.0.1:3 flags=P\n");
     }
-}
-
-/// SplitMix64.
-pub(crate) fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

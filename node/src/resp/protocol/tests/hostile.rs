@@ -3,12 +3,12 @@
 //! This file and the host depend on nothing else in the tests. So a fuzzer need not build the rest
 //! of the node with its instruments.
 
-use super::host::{Node, random};
+use super::host::Node;
 use crate::model::{Event, Notice};
 use crate::resp::protocol::limits::*;
 use crate::resp::protocol::{Flow, RespConfig, Session};
 use std::sync::Arc;
-use tallymesh_core::Replica;
+use tallymesh_core::{Replica, SplitMix64};
 
 /// Most bytes that a script sends and receives. It is more than an argument may have, and more than
 /// a session answers while the client reads nothing.
@@ -106,8 +106,8 @@ struct Play {
     sessions: u64,
     bytes_max: usize,
     sent: usize,
-    /// The random state, if the sent bytes are cut into small pieces.
-    cuts: Option<u64>,
+    /// The random cuts, if the sent bytes are cut into small pieces.
+    cuts: Option<SplitMix64>,
     /// The events that were not sent to subscribers yet.
     events: Vec<(usize, String, Event)>,
     /// All answers.
@@ -230,7 +230,7 @@ impl Play {
             sessions: 2,
             bytes_max,
             sent: 0,
-            cuts,
+            cuts: cuts.map(SplitMix64::new),
             events: Vec::new(),
             transcript: Vec::new(),
         }
@@ -287,7 +287,7 @@ impl Play {
         while !rest.is_empty() && !self.is_over() {
             let size = match &mut self.cuts {
                 None => READ_BYTES,
-                Some(cuts) => 1 + random(cuts) as usize % (1 + bytes.len().min(READ_BYTES) / 4),
+                Some(cuts) => 1 + cuts.next_u64() as usize % (1 + bytes.len().min(READ_BYTES) / 4),
             };
             let (piece, after) = rest.split_at(size.min(rest.len()));
             rest = after;

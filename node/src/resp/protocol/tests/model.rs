@@ -156,8 +156,8 @@ impl Model {
 }
 
 /// A random command. Each key is equally likely.
-fn command(state: &mut u64) -> String {
-    let mut key = || ["a", "b", "c", "d"][random(state) as usize % 4];
+fn command(state: &mut SplitMix64) -> String {
+    let mut key = || ["a", "b", "c", "d"][state.next_u64() as usize % 4];
     let (one, two) = (key(), key());
     let amounts = [
         1,
@@ -169,9 +169,9 @@ fn command(state: &mut u64) -> String {
         i64::MAX / 2,
         -i64::MAX / 3,
     ];
-    let by = amounts[random(state) as usize % amounts.len()];
-    let soon = random(state) % 40;
-    match random(state) % 22 {
+    let by = amounts[state.next_u64() as usize % amounts.len()];
+    let soon = state.next_u64() % 40;
+    match state.next_u64() % 22 {
         0 | 1 => format!("INCR {one}"),
         2 => format!("DECR {one}"),
         3 | 4 => format!("INCRBY {one} {by}"),
@@ -198,19 +198,19 @@ fn command(state: &mut u64) -> String {
 #[test]
 fn random_commands_answer_as_a_redis_of_integers() {
     for seed in 0..seeds(400) {
-        let mut state = seed;
+        let mut state = SplitMix64::new(seed);
         let mut client = Client::new(RespConfig::default());
         let mut model = Model {
             now: NOW,
             ..Model::default()
         };
         for step in 0..120 {
-            if random(&mut state).is_multiple_of(6) {
-                model.now += random(&mut state) % 25;
+            if state.next_u64().is_multiple_of(6) {
+                model.now += state.next_u64() % 25;
                 model.expire();
                 client.node.set_time(model.now);
             }
-            if random(&mut state).is_multiple_of(8) {
+            if state.next_u64().is_multiple_of(8) {
                 transaction(&mut state, &mut client, &mut model, seed);
                 continue;
             }
@@ -237,11 +237,11 @@ fn random_commands_answer_as_a_redis_of_integers() {
 }
 
 /// Several commands in one transaction. Each of them sees the effects of those before it.
-fn transaction(state: &mut u64, client: &mut Client, model: &mut Model, seed: u64) {
+fn transaction(state: &mut SplitMix64, client: &mut Client, model: &mut Model, seed: u64) {
     let clock = client.node.replicas[0].clock();
     assert_eq!(client.send("MULTI"), "+OK|");
     let mut answers = Vec::new();
-    for _ in 0..random(state) % 6 {
+    for _ in 0..state.next_u64() % 6 {
         let sent = command(state);
         if sent != "DBSIZE" {
             assert_eq!(client.send(&sent), "+QUEUED|", "{sent}");

@@ -8,12 +8,13 @@
 //! Both runs must give the same well-formed answers. So each command runs from a buffer that is
 //! partly executed, and from one that is not.
 
-use super::host::{Node, random};
+use super::host::Node;
 use super::hostile::reply;
 use crate::model::{Event, Notice};
 use crate::resp::protocol::limits::{HELD_BYTES_MAX, OUT_BYTES_PAUSE};
 use crate::resp::protocol::{Flow, RespConfig, Session, Unmet, Wait};
 use std::sync::{Arc, LazyLock};
+use tallymesh_core::SplitMix64;
 
 /// Most commands of a script.
 const COMMANDS_MAX: usize = 200;
@@ -261,7 +262,7 @@ impl Play {
     /// Sends the commands one after the other, or all together in pieces that a seed chooses. In
     /// the second case the client may read only when it must. Returns all answers.
     fn play(mut self, commands: &[Vec<u8>], together: Option<(u64, bool)>) -> Vec<u8> {
-        let Some((mut seed, slow)) = together else {
+        let Some((seed, slow)) = together else {
             for command in commands {
                 self.feed(command);
                 self.go_on();
@@ -269,20 +270,21 @@ impl Play {
             }
             return self.read;
         };
+        let mut random = SplitMix64::new(seed);
         let all = commands.concat();
         let mut rest = all.as_slice();
         while !rest.is_empty() && self.flow != Flow::Close {
-            let most = match random(&mut seed) % 4 {
+            let most = match random.next_u64() % 4 {
                 0 => 3,
                 1 => 100,
                 _ => rest.len(),
             };
-            let size = 1 + random(&mut seed) as usize % most.min(rest.len());
+            let size = 1 + random.next_u64() as usize % most.min(rest.len());
             let (piece, after) = rest.split_at(size);
             rest = after;
             self.feed(piece);
             // A piece may arrive while the session waits. A node does not read then, but it could.
-            if !random(&mut seed).is_multiple_of(4) {
+            if !random.next_u64().is_multiple_of(4) {
                 self.go_on();
             }
             if !slow || self.unread.len() >= OUT_BYTES_PAUSE {

@@ -89,14 +89,14 @@ fn scans_refuse_what_redis_refuses() {
 #[test]
 fn what_is_there_all_the_while_is_listed_whatever_changes() {
     for seed in 0..seeds(300) {
-        let mut state = seed;
+        let mut state = SplitMix64::new(seed);
         let mut client = filled(60);
         let mut stayed: BTreeSet<String> = (0..60).map(|at| format!("k{at}")).collect();
-        let options = format!(" COUNT {}", 1 + random(&mut state) % 9);
+        let options = format!(" COUNT {}", 1 + state.next_u64() % 9);
         let listed = scan(&mut client, &options, |client| {
-            for _ in 0..random(&mut state) % 6 {
-                let key = format!("k{}", random(&mut state) % 90);
-                let sent = match random(&mut state) % 5 {
+            for _ in 0..state.next_u64() % 6 {
+                let key = format!("k{}", state.next_u64() % 90);
+                let sent = match state.next_u64() % 5 {
                     0 | 1 => {
                         stayed.remove(&key);
                         format!("DEL {key}")
@@ -105,7 +105,7 @@ fn what_is_there_all_the_while_is_listed_whatever_changes() {
                     3 => format!("EXPIRE {key} 100"),
                     _ => {
                         // Handles are assigned again, and the scan begins again.
-                        client.node.generation += u16::from(random(&mut state).is_multiple_of(20));
+                        client.node.generation += u16::from(state.next_u64().is_multiple_of(20));
                         format!("SET {key} 5")
                     }
                 };
