@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all tests, in stages. The time of each is compared with its budget.
 
 mod budget;
+mod changed;
 mod long;
 mod skips;
 mod stages;
@@ -24,6 +25,10 @@ pub(crate) struct Args {
     /// Run only these stages; name several by repeating the option
     #[arg(long = "stage", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(stages::NAMES))]
     stages: Vec<String>,
+    /// Run what the changes of this branch can affect and what answers soon: those since its last commit in
+    /// common with main, or since BASE, with all that is not committed. Names what is left out
+    #[arg(long, value_name = "BASE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["stages", "long"])]
+    changed: Option<Option<String>>,
     /// Run the longer tests instead and write docs/reports/long.md
     #[arg(long, conflicts_with = "stages")]
     long: bool,
@@ -40,6 +45,9 @@ pub(crate) struct Args {
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     if args.long {
         return long::command(repo, args.seeds, &args.parts);
+    }
+    if let Some(base) = &args.changed {
+        return changed::command(repo, base.as_deref());
     }
     let budget = Budget::read(repo)?;
     let skips = Skips::read(repo)?;

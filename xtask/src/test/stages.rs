@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::summary::{Runner, Tally};
+use crate::pack::Tarball;
 use crate::repo::Repo;
 use crate::run::{capture, say, step};
 use crate::{check, demo, pack, reference, setup, site, size, wasm, web};
@@ -107,8 +108,8 @@ const fn stage(name: &'static str, what: &'static str, body: fn(&Repo) -> Result
 }
 
 /// The packages with native tests: all except the wasm package, the benchmarks with their large peers, and
-/// xtask.
-const NATIVE: [&str; 7] = [
+/// xtask with its part.
+const NATIVE: [&str; 9] = [
     "--workspace",
     "--exclude",
     "tallymesh-wasm",
@@ -116,10 +117,12 @@ const NATIVE: [&str; 7] = [
     "tallymesh-bench",
     "--exclude",
     "xtask",
+    "--exclude",
+    "tallymesh-reports",
 ];
 
 /// Tests with real nodes wait most of the time, so more of them run at once than there are cores.
-const TEST_THREADS: &str = "6";
+pub(super) const TEST_THREADS: &str = "6";
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -148,28 +151,34 @@ fn set_up(repo: &Repo) -> Result<Tally> {
     Ok(Tally::default())
 }
 
-fn tools(repo: &Repo) -> Result<Tally> {
+pub(super) fn tools(repo: &Repo) -> Result<Tally> {
     tests(
         repo,
         "xtask tests",
         Runner::Rust,
         repo.cargo()
-            .args(["test", "--release", "--package", "xtask"]),
+            .args(["test", "--release", "--package", "xtask"])
+            .args(["--package", "tallymesh-reports"]),
     )
 }
 
 fn package(repo: &Repo) -> Result<Tally> {
     let tarball = pack::build(repo)?;
     let mut tally = described(repo);
-    tally.join(tests(
+    tally.join(package_tests(repo, tarball)?);
+    Ok(tally)
+}
+
+/// Runs the package's own tests in Node.
+pub(super) fn package_tests(repo: &Repo, tarball: Tarball) -> Result<Tally> {
+    tests(
         repo,
         "package tests",
         Runner::Node,
         repo.npm("wasm")
             .args(["test"])
             .env("TALLYMESH_TARBALL", tarball.file),
-    )?);
-    Ok(tally)
+    )
 }
 
 /// Checks that all exports of the package have descriptions.
@@ -184,7 +193,7 @@ fn described(repo: &Repo) -> Tally {
     }
 }
 
-fn page(repo: &Repo) -> Result<Tally> {
+pub(super) fn page(repo: &Repo) -> Result<Tally> {
     web::build(repo)?;
     Ok(Tally::default())
 }
@@ -247,7 +256,7 @@ fn wasm_core(repo: &Repo) -> Result<Tally> {
     )
 }
 
-fn wasm_node(repo: &Repo) -> Result<Tally> {
+pub(super) fn wasm_node(repo: &Repo) -> Result<Tally> {
     let mut command = wasm::test_command(repo, "tallymesh-wasm")?;
     tests(repo, "bindings in Node", Runner::Rust, &mut command)
 }

@@ -1,0 +1,203 @@
+//! Which tests belong to which part of the node, and which tests of tests/ start processes.
+
+use std::collections::BTreeSet;
+
+/// The tests that a changed file of the node runs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeTests {
+    /// Prefixes of unit tests.
+    pub(super) units: BTreeSet<String>,
+    /// Modules of node/tests/suite.
+    pub(super) suite: BTreeSet<String>,
+}
+
+/// Test files of tests/tests that start nodes or need the npm package. They take minutes. `common` is a part of
+/// them and no test.
+pub(super) const PROCESSES: [&str; 4] = ["common", "faults", "interop", "retries"];
+
+/// Test files of tests/tests of which few seeds take a minute and more, or that have no seeds. The trace plays the
+/// first seeds of their scenarios.
+pub(super) const LONG: [&str; 7] = [
+    "draws",
+    "explore",
+    "maelstrom",
+    "partitions",
+    "periods",
+    "retirement",
+    "spending",
+];
+
+/// Modules of the suite that read files of deploy/.
+pub(super) const DEPLOYED: [&str; 3] = ["config", "figures", "operation"];
+
+/// Modules of the suite without tests. The others start nodes and peers with them.
+const HELPERS: [&str; 5] = ["liar", "main", "process", "redis", "swarm"];
+
+/// What runs for a part of the node without a row below, and for a helper of the suite: nodes start, answer at
+/// each face and stop.
+const SMOKE: [&str; 3] = ["fresh", "http", "resp"];
+
+/// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path below
+/// node/src. Of several, the longest counts.
+const FACES: [(&str, &[&str]); 39] = [
+    ("browser", &["browsers"]),
+    ("cli", &["cli", "fresh", "printed"]),
+    ("cli/config", &["config"]),
+    ("cli/doctor", &["operation"]),
+    ("clock", &["clock"]),
+    ("config", &["config", "silent"]),
+    ("descriptors", &["descriptors"]),
+    ("driver", &["bounds", "members", "once", "operations"]),
+    ("driver/clients", &["resp", "shares"]),
+    ("driver/roles", &["roles"]),
+    ("driver/spaces", &["spaces"]),
+    ("driver/watchers", &["events"]),
+    ("gossip", &["cluster", "join", "network"]),
+    ("gossip/book", &["book"]),
+    ("gossip/relay", &["relay"]),
+    ("gossip/removals", &["removed"]),
+    ("gossip/revocations", &["revoked"]),
+    ("gossip/rights", &["roles"]),
+    ("gossip/swarm", &["cluster", "races"]),
+    ("http", &["api", "events", "http", "operations"]),
+    ("http/access", &["browsers", "http", "tickets"]),
+    ("http/audit", &["audit"]),
+    ("http/budgets", &["budgets", "http", "leases"]),
+    ("http/guard", &["browsers", "http"]),
+    ("http/limits", &["http", "limits"]),
+    ("http/link_pace", &["sync"]),
+    ("http/members", &["http", "members"]),
+    ("http/post", &["http", "post"]),
+    ("http/proof", &["links", "post"]),
+    ("http/sequences", &["http", "sequences"]),
+    ("http/sync", &["links", "sync"]),
+    ("http/tickets", &["revoked", "tickets"]),
+    ("logging", &["logs"]),
+    ("metrics", &["figures"]),
+    ("problems", &["api", "http"]),
+    ("resp", &["resp", "retries"]),
+    ("resp/access", &["resp", "resp_tickets"]),
+    ("store", &["data", "durability", "folder", "restart"]),
+    ("trust", &["roles", "tickets", "token"]),
+];
+
+/// The tests for a file of node/.
+pub(super) fn tests_of(file: &str) -> NodeTests {
+    let mut found = NodeTests::default();
+    if let Some(path) = file.strip_prefix("node/tests/suite/") {
+        let module = first(path);
+        match HELPERS.contains(&module) {
+            true => found.suite.extend(SMOKE.map(str::to_owned)),
+            false => found.suite.extend([module.to_owned()]),
+        }
+        return found;
+    }
+    if file.starts_with("node/tests/fixtures/") {
+        found.suite.insert("data".to_owned());
+        return found;
+    }
+    let path = file.strip_prefix("node/src/").unwrap_or_default();
+    let rows = FACES.iter().filter(|(part, _)| is_in(path, part));
+    let row = rows.max_by_key(|(part, _)| part.len());
+    found.suite = row
+        .map_or(&SMOKE[..], |(_, modules)| modules)
+        .iter()
+        .map(|&module| module.to_owned())
+        .collect();
+    match first(path) {
+        // A change of Cargo.toml, of the build script, or of what has all modules in it.
+        "" | "lib" | "main" => {}
+        module => _ = found.units.insert(format!("{module}::")),
+    }
+    found
+}
+
+/// The first name of a path, without the end of a Rust file.
+fn first(path: &str) -> &str {
+    let name = path.split('/').next().unwrap_or_default();
+    name.strip_suffix(".rs").unwrap_or(name)
+}
+
+/// Whether a path is the file of a part, or lies in the part's folder.
+fn is_in(path: &str, part: &str) -> bool {
+    let rest = path.strip_prefix(part);
+    rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo::Repo;
+    use std::fs;
+
+    fn suite_of(file: &str) -> Vec<String> {
+        tests_of(file).suite.into_iter().collect()
+    }
+
+    #[test]
+    fn the_longest_part_counts() {
+        assert_eq!(
+            suite_of("node/src/http/budgets.rs"),
+            ["budgets", "http", "leases"]
+        );
+        assert_eq!(
+            suite_of("node/src/cli/doctor/checks/faults.rs"),
+            ["operation"]
+        );
+        assert_eq!(
+            suite_of("node/src/resp.rs"),
+            suite_of("node/src/resp/counters.rs")
+        );
+        let units = tests_of("node/src/http/budgets.rs").units;
+        assert_eq!(units, BTreeSet::from(["http::".to_owned()]));
+    }
+
+    #[test]
+    fn a_part_without_a_row_starts_nodes() {
+        assert_eq!(suite_of("node/src/contain.rs"), SMOKE);
+        assert_eq!(suite_of("node/Cargo.toml"), SMOKE);
+        assert!(tests_of("node/src/main.rs").units.is_empty());
+    }
+
+    #[test]
+    fn a_module_of_the_suite_runs_itself() {
+        assert_eq!(suite_of("node/tests/suite/book.rs"), ["book"]);
+        assert_eq!(suite_of("node/tests/suite/hostile/report.rs"), ["hostile"]);
+        assert_eq!(suite_of("node/tests/suite/process.rs"), SMOKE);
+        assert!(tests_of("node/tests/suite/book.rs").units.is_empty());
+    }
+
+    #[test]
+    fn the_table_names_what_there_is() {
+        let repo = Repo::find().unwrap();
+        let is_there =
+            |path: String| repo.path(format!("{path}.rs")).is_file() || repo.path(&path).is_dir();
+        for (part, modules) in FACES {
+            assert!(is_there(format!("node/src/{part}")), "node/src/{part}");
+            for module in modules {
+                assert!(is_there(format!("node/tests/suite/{module}")), "{module}");
+            }
+        }
+        for module in SMOKE.iter().chain(&DEPLOYED).chain(&HELPERS) {
+            assert!(is_there(format!("node/tests/suite/{module}")), "{module}");
+        }
+        for name in PROCESSES.iter().chain(&LONG) {
+            assert!(is_there(format!("tests/tests/{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn helpers_are_the_modules_without_tests() {
+        let folder = Repo::find().unwrap().path("node/tests/suite");
+        for entry in fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            if file.extension().is_none_or(|end| end != "rs") {
+                continue;
+            }
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            let text = fs::read_to_string(&file).unwrap();
+            let tests = text.contains("#[test]") || text.contains("#[tokio::test");
+            assert_eq!(HELPERS.contains(&name.as_str()), !tests, "{name}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The jobs of a run: what its plan asks for, as commands.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::faces::{LONG, PROCESSES};
+use super::plan::Plan;
+use crate::repo::Repo;
+use crate::run::step;
+use crate::test::Tally;
+use crate::test::stages::{self, TEST_THREADS, tests};
+use crate::test::summary::Runner;
+use crate::{pack, tidy};
+
+/// Number of seeds that each scenario plays.
+pub(super) const SEEDS: u64 = 200;
+
+/// One job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// The tidy rules, with the links of the documents.
+    Rules,
+    /// The format of Rust code.
+    Format,
+    /// The tests of xtask.
+    Tools,
+    /// The unit tests of core, its laws, and the laws of its state alone.
+    Core,
+    /// Test files of tests/tests, with few seeds.
+    Scenarios(BTreeSet<String>),
+    /// The first block of each scenario against tests/trace.txt.
+    Trace,
+    /// The tests of the page's members.
+    Members,
+    /// The build of the node with its unit tests and its suite. Two of its parts take longest, and are compiled
+    /// side by side.
+    Node,
+    /// Unit tests of the node, by the beginning of their names.
+    Units(BTreeSet<String>),
+    /// Modules of node/tests/suite.
+    Suite(BTreeSet<String>),
+    /// A type check of packages with all their targets.
+    Types(BTreeSet<String>),
+    /// The bindings in Node.
+    Bindings,
+    /// The npm package: build, types and tests in Node.
+    Package,
+    /// The page: build and types.
+    Page,
+}
+
+/// The jobs of a plan. Those that answer soonest come first.
+pub(super) fn of(plan: Plan, repo: &Repo) -> Result<Vec<Job>> {
+    let mut jobs = vec![Job::Rules];
+    let mut add = |is_wanted: bool, job: Job| jobs.extend(is_wanted.then_some(job));
+    let scenarios = match plan.scenarios {
+        true => scenarios(repo)?,
+        false => plan.crossing,
+    };
+    add(plan.format, Job::Format);
+    add(plan.tools, Job::Tools);
+    add(plan.core, Job::Core);
+    add(plan.scenarios, Job::Trace);
+    add(!scenarios.is_empty(), Job::Scenarios(scenarios));
+    add(plan.members, Job::Members);
+    let both = !plan.units.is_empty() && !plan.suite.is_empty();
+    add(both, Job::Node);
+    add(!plan.units.is_empty(), Job::Units(plan.units));
+    add(!plan.suite.is_empty(), Job::Suite(plan.suite));
+    add(!plan.checked.is_empty(), Job::Types(plan.checked));
+    add(plan.package, Job::Package);
+    add(plan.page, Job::Page);
+    add(plan.bindings, Job::Bindings);
+    Ok(jobs)
+}
+
+/// All test files of tests/tests but those with processes, the long ones, and the trace.
+fn scenarios(repo: &Repo) -> Result<BTreeSet<String>> {
+    let folder = repo.path("tests/tests");
+    let entries = fs::read_dir(&folder).context("cannot list tests/tests")?;
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        names.insert(name.trim_end_matches(".rs").to_owned());
+    }
+    // `rights` is a file and the folder of its modules; the others have one of the two.
+    let apart = ["trace"].iter().chain(&PROCESSES).chain(&LONG);
+    apart.for_each(|name| _ = names.remove(*name));
+    Ok(names)
+}
+
+/// Our packages with tests, and how far they are optimised: as far as tests take longer without it.
+const OPTIMISED: [(&str, u8); 5] = [
+    ("tallymesh-core", 1),
+    ("tallymesh-tests", 1),
+    ("tallymesh-state-alone", 1),
+    ("tallymesh-demo-members", 1),
+    ("tallymesh-node", 0),
+];
+
+/// Cargo with the profile of these runs. It is the release profile, so that the packages of others are those of
+/// the whole run. Ours are compiled in parts, of which only the changed ones are compiled again.
+fn quick(repo: &Repo, verb: &str) -> Command {
+    let mut cargo = repo.cargo();
+    cargo.args([verb, "--release", "--config"]);
+    cargo.arg("profile.release.incremental=true");
+    for (package, level) in OPTIMISED {
+        for setting in [format!("opt-level={level}"), "codegen-units=64".to_owned()] {
+            let place = format!("profile.release.package.{package}.{setting}");
+            cargo.arg("--config").arg(place);
+        }
+    }
+    cargo
+}
+
+/// The packages of core and of what plays it, always together, so that features are always the same.
+const AROUND_CORE: [&str; 6] = [
+    "--package",
+    "tallymesh-core",
+    "--package",
+    "tallymesh-state-alone",
+    "--package",
+    "tallymesh-tests",
+];
+
+impl Job {
+    /// The name of the job, for its line and its log.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Job::Rules => "rules",
+            Job::Format => "format",
+            Job::Tools => "tools",
+            Job::Core => "core",
+            Job::Scenarios(_) => "scenarios",
+            Job::Trace => "trace",
+            Job::Members => "members",
+            Job::Node => "node",
+            Job::Units(_) => "units",
+            Job::Suite(_) => "suite",
+            Job::Types(_) => "types",
+            Job::Bindings => "bindings",
+            Job::Package => "package",
+            Job::Page => "page",
+        }
+    }
+
+    /// What it runs, in words.
+    pub(super) fn what(&self) -> String {
+        let list = |names: &BTreeSet<String>| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            names.join(", ")
+        };
+        match self {
+            Job::Rules => "the tidy rules, and the links of documents".into(),
+            Job::Format => "the format of Rust code".into(),
+            Job::Tools => "the tests of xtask".into(),
+            Job::Core => "unit tests of core, its laws, and those of its state alone".into(),
+            Job::Scenarios(names) => {
+                format!("{SEEDS} seeds of each scenario: {}", list(names))
+            }
+            Job::Trace => "the first seeds of each scenario against tests/trace.txt".into(),
+            Job::Members => "the tests of web-demo/members".into(),
+            Job::Node => "the build of the node and of its tests".into(),
+            Job::Units(names) => format!("unit tests of the node: {}", list(names)),
+            Job::Suite(names) => format!("node/tests/suite: {}", list(names)),
+            Job::Types(names) => format!("a type check of {}", list(names)),
+            Job::Bindings => "the bindings in Node".into(),
+            Job::Package => "the npm package: build, types, tests in Node".into(),
+            Job::Page => "the page: build and types".into(),
+        }
+    }
+
+    /// The stage of the whole run that has the same tests. Its list of skips holds.
+    pub(super) fn stage(&self) -> &'static str {
+        match self {
+            Job::Rules | Job::Format | Job::Types(_) => "check",
+            Job::Tools => "tools",
+            Job::Trace => "trace",
+            Job::Bindings => "wasm-node",
+            Job::Package => "package",
+            Job::Page => "web",
+            Job::Core
+            | Job::Scenarios(_)
+            | Job::Members
+            | Job::Node
+            | Job::Units(_)
+            | Job::Suite(_) => "native",
+        }
+    }
+
+    /// Runs the job. An error counts as one failure, so that later jobs still run.
+    pub(super) fn run(&self, repo: &Repo) -> Tally {
+        self.ran(repo).unwrap_or_else(|error| {
+            let mut tally = Tally::default();
+            tally.fail(format!("{}: {error:#}", self.name()));
+            tally
+        })
+    }
+
+    fn ran(&self, repo: &Repo) -> Result<Tally> {
+        let label = format!("changed {}", self.name());
+        let rust = |command: &mut Command| tests(repo, &label, Runner::Rust, command);
+        match self {
+            Job::Rules => rules(repo),
+            Job::Format => {
+                step(repo, &label, repo.cargo().args(["fmt", "--all", "--check"]))?;
+                Ok(Tally::pass())
+            }
+            Job::Types(names) => {
+                let mut check = quick(repo, "check");
+                check.arg("--all-targets");
+                check.args(names.iter().flat_map(|name| ["--package", name]));
+                step(repo, &label, &mut check)?;
+                Ok(Tally::pass())
+            }
+            Job::Tools => stages::tools(repo),
+            Job::Core => {
+                let mut command = quick(repo, "test");
+                command.args(AROUND_CORE).args(["--no-fail-fast", "--lib"]);
+                command.args(["--test", "json", "--test", "laws"]);
+                rust(&mut command)
+            }
+            Job::Scenarios(names) => {
+                let mut command = quick(repo, "test");
+                command.args(AROUND_CORE).arg("--no-fail-fast");
+                command.args(names.iter().flat_map(|name| ["--test", name]));
+                let is_long = names.iter().any(|name| LONG.contains(&name.as_str()));
+                let chosen = std::env::var_os("TALLYMESH_SEEDS").is_some();
+                if !is_long && !chosen {
+                    command.env("TALLYMESH_SEEDS", SEEDS.to_string());
+                }
+                rust(&mut command)
+            }
+            Job::Trace => rust(
+                quick(repo, "test")
+                    .args(AROUND_CORE)
+                    .args(["--test", "trace"]),
+            ),
+            Job::Members => rust(quick(repo, "test").args(["--package", "tallymesh-demo-members"])),
+            Job::Node => {
+                let mut build = quick(repo, "test");
+                build.args(["--package", "tallymesh-node", "--no-run"]);
+                step(repo, &label, build.args(["--lib", "--test", "suite"]))?;
+                Ok(Tally::pass())
+            }
+            Job::Units(names) => {
+                let mut command = quick(repo, "test");
+                command.args(["--package", "tallymesh-node", "--lib", "--"]);
+                rust(command.args(names).env("RUST_TEST_THREADS", TEST_THREADS))
+            }
+            Job::Suite(names) => {
+                let mut command = quick(repo, "test");
+                command.args(["--package", "tallymesh-node", "--test", "suite", "--"]);
+                command.args(names.iter().map(|name| format!("{name}::")));
+                rust(command.env("RUST_TEST_THREADS", TEST_THREADS))
+            }
+            Job::Bindings => stages::wasm_node(repo),
+            Job::Package => stages::package_tests(repo, pack::build(repo)?),
+            Job::Page => stages::page(repo),
+        }
+    }
+}
+
+fn rules(repo: &Repo) -> Result<Tally> {
+    let broken = tidy::broken_rules(repo)?;
+    let mut tally = Tally::default();
+    match broken.is_empty() {
+        true => tally.passed = 1,
+        false => tally.fail(broken.join("\n")),
+    }
+    Ok(tally)
+}
