@@ -86,8 +86,8 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     let mut node = codes_in("src/model/refusal.rs");
     node.extend(codes_in("src/model/operation_error.rs"));
     let trust = codes_in("src/access/ticket.rs");
-    let mut resp = codes_in("src/resp/error.rs");
-    resp.extend(codes_in("src/resp/error/broken.rs"));
+    let mut resp = codes_in("src/resp/protocol/error.rs");
+    resp.extend(codes_in("src/resp/protocol/error/broken.rs"));
     let own = || core.iter().chain(&node).chain(&trust);
     let elsewhere = own().chain(&resp).chain(&shown_tickets);
     let elsewhere: BTreeSet<String> = elsewhere.cloned().collect();
