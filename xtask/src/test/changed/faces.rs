@@ -40,6 +40,7 @@ const SMOKE: [&str; 3] = ["fresh", "http", "resp"];
 /// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path below
 /// node/src. Of several, the longest counts.
 const FACES: [(&str, &[&str]); 39] = [
+    ("access", &["roles", "tickets", "token"]),
     ("browser", &["browsers"]),
     ("cli", &["cli", "fresh", "printed"]),
     ("cli/config", &["config"]),
@@ -48,7 +49,7 @@ const FACES: [(&str, &[&str]); 39] = [
     ("config", &["config", "silent"]),
     ("descriptors", &["descriptors"]),
     ("driver", &["bounds", "members", "once", "operations"]),
-    ("driver/clients", &["resp", "shares"]),
+    ("driver/sockets", &["resp", "shares"]),
     ("driver/roles", &["roles"]),
     ("driver/spaces", &["spaces"]),
     ("driver/watchers", &["events"]),
@@ -76,9 +77,8 @@ const FACES: [(&str, &[&str]); 39] = [
     ("metrics", &["figures"]),
     ("problems", &["api", "http"]),
     ("resp", &["resp", "retries"]),
-    ("resp/access", &["resp", "resp_tickets"]),
+    ("resp/protocol/access", &["resp", "resp_tickets"]),
     ("store", &["data", "durability", "folder", "restart"]),
-    ("trust", &["roles", "tickets", "token"]),
 ];
 
 /// The tests for a file of node/.
