@@ -49,7 +49,6 @@ const FACES: [(&str, &[&str]); 39] = [
     ("config", &["config", "silent"]),
     ("descriptors", &["descriptors"]),
     ("driver", &["bounds", "members", "once", "operations"]),
-    ("driver/sockets", &["resp", "shares"]),
     ("driver/roles", &["roles"]),
     ("driver/spaces", &["spaces"]),
     ("driver/watchers", &["events"]),
@@ -78,6 +77,7 @@ const FACES: [(&str, &[&str]); 39] = [
     ("problems", &["api", "http"]),
     ("resp", &["resp", "retries"]),
     ("resp/protocol/access", &["resp", "resp_tickets"]),
+    ("resp/sockets", &["resp", "shares"]),
     ("store", &["data", "durability", "folder", "restart"]),
 ];
 
@@ -146,7 +146,7 @@ mod tests {
         );
         assert_eq!(
             suite_of("node/src/resp.rs"),
-            suite_of("node/src/resp/counters.rs")
+            suite_of("node/src/resp/protocol/counters.rs")
         );
         let units = tests_of("node/src/http/budgets.rs").units;
         assert_eq!(units, BTreeSet::from(["http::".to_owned()]));

@@ -308,7 +308,7 @@ mod tests {
         assert!(!route.core && !route.scenarios);
         assert!(route.checked.is_empty());
         assert!(route.left_out.contains("native") && !route.left_out.contains("wasm-core"));
-        let command = plan(&["node/src/resp/counters.rs"]);
+        let command = plan(&["node/src/resp/protocol/counters.rs"]);
         assert_eq!(command.units, names(["resp::"]));
         assert_eq!(command.suite, names(["resp", "retries"]));
     }
