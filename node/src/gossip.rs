@@ -8,32 +8,32 @@
 //! empty response. One request is in flight for each peer. So frames keep their order, and a slow
 //! peer delays no other. Audits and node info have protocols of their own.
 //!
-//! - `gate` is the connection policy: which peers may connect.
+//! - `connection_policy` decides which peers may connect.
 //! - `rights` decides what a connected peer may do; `join` gives it rights by a ticket.
 //! - `limits` bounds the resources of peers.
 //! - `book` is a space of the network itself. There nodes publish their addresses, and which
 //!   tickets are revoked.
 
-mod about;
 mod addresses;
 mod admissions;
 mod audit;
 mod behaviour;
 mod book;
 mod codec;
+mod connection_policy;
 mod door;
 mod figures;
 mod frame_room;
 mod frames;
-mod gate;
 mod join;
 mod limits;
-mod only;
+mod node_info;
 mod peers;
 mod redial;
 mod refusals;
 mod relay;
 mod removals;
+mod restricted;
 mod revocations;
 mod rights;
 mod swarm;

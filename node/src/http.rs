@@ -56,13 +56,13 @@ mod demo;
 mod events;
 mod framing;
 pub mod guard;
+mod idle_timeout;
 mod limits;
 mod link_pace;
 mod members;
 pub mod openapi;
 mod operations;
 mod page;
-mod patience;
 pub mod post;
 mod problem;
 mod proof;
@@ -98,7 +98,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
 use framing::OneLength;
 use futures::FutureExt;
-use patience::Patient;
+use idle_timeout::Patient;
 use problem::Problem;
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -353,7 +353,7 @@ where
     }
     let client = client(&request);
     if client.is_limited()
-        && let Some(connection) = request.extensions().get::<Arc<patience::Client>>()
+        && let Some(connection) = request.extensions().get::<Arc<idle_timeout::Client>>()
     {
         connection.is_guest();
     }

@@ -1,16 +1,16 @@
 //! The libp2p behaviours of a node, and their limits.
 
-use super::about::{self, AboutCodec};
 use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL, REQUEST_BYTES_MAX};
+use super::connection_policy::{Classes, ConnectionPolicy};
 use super::door::Door;
 use super::figures::{Figures, Pushes, TOPIC};
 use super::frame_room::FrameRoom;
 use super::frames::Frames;
-use super::gate::{Classes, Gate};
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
-use super::only::Only;
+use super::node_info::{self, NodeInfoCodec};
+use super::restricted::Restricted;
 use super::rights::Rights;
 use super::{GossipConfig, GossipError, transports};
 use crate::clock::WallClock;
@@ -85,16 +85,16 @@ pub(super) type MayGossip = Box<dyn Fn(&PeerId, Option<&Multiaddr>) -> bool + Se
 
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
-    pub(super) gate: Gate,
+    pub(super) policy: ConnectionPolicy,
     pub(super) memory: Toggle<memory_connection_limits::Behaviour>,
     pub(super) blocked: allow_block_list::Behaviour<BlockedPeers>,
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) mdns: Toggle<mdns::tokio::Behaviour>,
-    pub(super) gossipsub: Only<Gossip, MayGossip>,
+    pub(super) gossipsub: Restricted<Gossip, MayGossip>,
     pub(super) frames: Frames,
     pub(super) audits: request_response::Behaviour<AuditCodec>,
-    pub(super) abouts: request_response::Behaviour<AboutCodec>,
+    pub(super) node_infos: request_response::Behaviour<NodeInfoCodec>,
     pub(super) joins: request_response::Behaviour<JoinCodec>,
     pub(super) relay: Toggle<relay::Behaviour>,
     pub(super) circuits: relay::client::Behaviour,
@@ -142,7 +142,7 @@ pub(super) fn build(
         !from.is_some_and(|from| looked.came_by_browser(from)) && rights.is_full(peer, now.now())
     });
     let behaviour = |circuits| Behaviour {
-        gate: Gate::new(limits, classes),
+        policy: ConnectionPolicy::new(limits, classes),
         memory: memory.into(),
         blocked: allow_block_list::Behaviour::default(),
         ping: ping::Behaviour::new(
@@ -158,7 +158,7 @@ pub(super) fn build(
                 .with_hide_listen_addrs(true),
         ),
         mdns,
-        gossipsub: Only::new(gossipsub, may_gossip),
+        gossipsub: Restricted::new(gossipsub, may_gossip),
         frames: Frames::new(
             request_response::Behaviour::with_codec(
                 FrameCodec::new(room.clone(), figures.clone()),
@@ -175,9 +175,9 @@ pub(super) fn build(
                 .with_request_timeout(AUDIT_TIMEOUT)
                 .with_max_concurrent_streams(AUDIT_STREAMS_MAX),
         ),
-        abouts: request_response::Behaviour::with_codec(
-            AboutCodec::new(clock),
-            [(about::PROTOCOL, ProtocolSupport::Full)],
+        node_infos: request_response::Behaviour::with_codec(
+            NodeInfoCodec::new(clock),
+            [(node_info::PROTOCOL, ProtocolSupport::Full)],
             request_response::Config::default()
                 .with_request_timeout(ABOUT_TIMEOUT)
                 .with_max_concurrent_streams(ABOUT_STREAMS_MAX),

@@ -226,7 +226,7 @@ fn too_long(bytes_max: usize) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gossip::gate::Class;
+    use crate::gossip::connection_policy::Class;
     use futures::executor::block_on;
     use futures::io::Cursor;
     use prometheus_client::registry::Registry;

@@ -4,7 +4,7 @@
 //! half, and all newcomers a sixteenth. So frames that are sent slowly on purpose leave room for
 //! those of members.
 
-use super::gate::{Class, Classes};
+use super::connection_policy::{Class, Classes};
 use crate::access::TicketId;
 use libp2p::PeerId;
 use std::collections::HashMap;

@@ -15,7 +15,7 @@
 
 mod shown;
 
-use super::gate::Class;
+use super::connection_policy::Class;
 use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::access::{Flaw, Given, Gone, Grant, Ledger, Place, Seen, Standing, TicketId};

@@ -6,14 +6,14 @@ mod frames;
 mod joins;
 mod links;
 
-use super::about::Abouts;
 use super::addresses::Addresses;
 use super::admissions::Admissions;
 use super::audit::Audits;
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::book::Book;
+use super::connection_policy::source;
 use super::door::Door;
-use super::gate::source;
+use super::node_info::NodeInfos;
 use super::peers::Peers;
 use super::redial::{Chance, Redial};
 use super::refusals::{Reason, Refusals};
@@ -65,7 +65,7 @@ pub(super) struct Network {
     spaces_used: mpsc::UnboundedReceiver<SpaceId>,
     cuts: watch::Receiver<Cuts>,
     audits: Audits,
-    abouts: Abouts,
+    node_infos: NodeInfos,
     /// The address book, while it can be maintained.
     book: Option<Book>,
     /// The addresses from the book.
@@ -186,7 +186,7 @@ impl Network {
         let mut network = Network {
             swarm,
             audits: Audits::start(handle.clone(), questions),
-            abouts: Abouts::new(start.clock.clone(), start.folder),
+            node_infos: NodeInfos::new(start.clock.clone(), start.folder),
             handle: start.handle,
             peers: Peers::default(),
             redial,
@@ -226,7 +226,7 @@ impl Network {
             cut_off: HashMap::new(),
         };
         for peer in network.redial.configured() {
-            network.swarm.behaviour_mut().gate.reserve(peer);
+            network.swarm.behaviour_mut().policy.reserve(peer);
         }
         for address in &start.config.peers {
             if let Some(Protocol::P2p(peer)) = address.0.iter().last() {
@@ -252,7 +252,7 @@ impl Network {
         let mut bound = Vec::new();
         for (place, address) in addresses.iter().enumerate() {
             if let Some(relay) = relay_of(&address.0) {
-                self.swarm.behaviour_mut().gate.reserve(relay);
+                self.swarm.behaviour_mut().policy.reserve(relay);
                 self.circuits.add(address.0.clone(), Instant::now());
                 bound.push((place, address.0.clone()));
                 continue;
@@ -326,7 +326,7 @@ impl Network {
         self.release(now).await;
         self.ask_about(now);
         self.drop_silent(now);
-        for peer in self.swarm.behaviour_mut().gate.take_gave_way() {
+        for peer in self.swarm.behaviour_mut().policy.take_gave_way() {
             self.refusals.refused(Reason::GaveWay, &peer, now);
         }
         self.review(now);
@@ -356,7 +356,7 @@ impl Network {
                     return self.drop_peer(peer_id);
                 }
                 if self.redial.reached(connection_id, peer_id, now) {
-                    self.swarm.behaviour_mut().gate.reserve(peer_id);
+                    self.swarm.behaviour_mut().policy.reserve(peer_id);
                 }
                 if num_established.get() == 1 {
                     let address = endpoint.get_remote_address();
@@ -454,7 +454,7 @@ impl Network {
         match event {
             BehaviourEvent::Frames(event) => self.frame_event(event).await,
             BehaviourEvent::Audits(event) => self.audit_event(event),
-            BehaviourEvent::Abouts(event) => self.about_event(event),
+            BehaviourEvent::NodeInfos(event) => self.node_info_event(event),
             BehaviourEvent::Joins(event) => self.join_event(event),
             BehaviourEvent::Gossipsub(gossipsub::Event::Message {
                 propagation_source,
@@ -500,8 +500,8 @@ impl Network {
                 renewed: false,
             }
             | relay::Event::CircuitReqAccepted { src_peer_id, .. } => {
-                let gate = &mut self.swarm.behaviour_mut().gate;
-                gate.set_relayed(&src_peer_id, true);
+                let policy = &mut self.swarm.behaviour_mut().policy;
+                policy.set_relayed(&src_peer_id, true);
                 return self.relayed.began(src_peer_id);
             }
             relay::Event::ReservationReqDenied { src_peer_id, .. } => {
@@ -517,7 +517,7 @@ impl Network {
             _ => return,
         };
         if self.relayed.ended(&over) {
-            self.swarm.behaviour_mut().gate.set_relayed(&over, false);
+            self.swarm.behaviour_mut().policy.set_relayed(&over, false);
             if let Some(peer) = self.peers.get_mut(&over) {
                 peer.since = now;
             }

@@ -6,7 +6,7 @@ use super::link_pace::LinkPace;
 use super::problem::{Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
-use super::{App, patience};
+use super::{App, idle_timeout};
 use crate::driver::{NewLink, Order};
 use crate::model::{Carried, PeerKind, PeerScope, Role, Sender, SpaceId};
 use crate::network::Cuts;
@@ -94,7 +94,7 @@ pub(super) async fn upgrade(
     let (challenge, pass) = (challenge.transpose()?, caller.pass(space));
     let charge = app.bodies.charge(caller.client(from.address));
     let from = from.sender;
-    if let Some(connection) = parts.get::<Arc<patience::Client>>() {
+    if let Some(connection) = parts.get::<Arc<idle_timeout::Client>>() {
         connection.charge(charge.clone());
     }
     Ok(upgrade

@@ -8,11 +8,11 @@
 mod ends;
 mod entry;
 mod host;
-mod line;
 mod news;
 mod output;
 mod shares;
 mod strangers;
+mod stream;
 mod waits;
 
 use crate::access::Credentials;
@@ -26,7 +26,6 @@ use crate::metrics::Metrics;
 use crate::resp::protocol::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use crate::resp::protocol::{Flow, RespConfig, Seen, Session};
 use host::{Books, Desk};
-use line::Line;
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
@@ -40,6 +39,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use strangers::Strangers;
+use stream::Stream;
 use tallymesh_core::Question;
 use waits::{End, Teller, Told, Waiting};
 
@@ -124,7 +124,7 @@ impl Ends {
 
 /// One connection.
 struct Connection {
-    line: Line,
+    stream: Stream,
     session: Session,
     /// The ticket of the connection, if tickets are required.
     pass: Option<Box<Credentials>>,
@@ -164,7 +164,7 @@ impl Connection {
 
     /// Whether it is ending and all its output is sent.
     fn is_over(&self) -> bool {
-        self.ending.is_some() && self.out.unsent() == 0 && !self.line.is_unsent()
+        self.ending.is_some() && self.out.unsent() == 0 && !self.stream.is_unsent()
     }
 
     /// The connection as `CLIENT` commands show it.
@@ -540,7 +540,7 @@ impl Clients {
 
     fn close(&mut self, at: usize, metrics: &Metrics) {
         if let Some(mut connection) = self.connections.try_remove(at).flatten() {
-            connection.line.end();
+            connection.stream.end();
             self.subscribers -= usize::from(connection.subscribed);
             self.held_bytes.forget(connection.footprint);
             self.forget_stranger(connection.stranger, connection.ends.address);
@@ -630,7 +630,7 @@ impl Connection {
     /// Sends the output that is free, as far as the socket accepts it.
     fn send(&mut self) -> io::Result<()> {
         if self.writable {
-            self.writable = self.out.send(&mut self.line)?;
+            self.writable = self.out.send(&mut self.stream)?;
         }
         Ok(())
     }
@@ -638,13 +638,13 @@ impl Connection {
     /// Reads up to the buffer's length; `None` at the end of the stream.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match self.line.read(buffer) {
+            match self.stream.read(buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => {
                     // A short read means that there is no more input now. The system will not
                     // report the end of the stream a second time.
                     self.readable =
-                        count == buffer.len() || self.read_closed || self.line.is_unread();
+                        count == buffer.len() || self.read_closed || self.stream.is_unread();
                     return Ok(Some(count));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

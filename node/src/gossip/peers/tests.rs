@@ -1,8 +1,8 @@
 use super::*;
 use crate::gossip::codec::{FrameCodec, PROTOCOL};
+use crate::gossip::connection_policy::Class;
 use crate::gossip::figures::Figures;
 use crate::gossip::frame_room::FrameRoom;
-use crate::gossip::gate::Class;
 use futures::executor::block_on;
 use libp2p::request_response::{self, Codec, ProtocolSupport};
 use prometheus_client::registry::Registry;

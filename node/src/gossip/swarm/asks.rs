@@ -1,9 +1,9 @@
 //! Requests between nodes beside frames: audits and node info.
 
 use super::Network;
-use crate::gossip::about::Answer;
 use crate::gossip::audit::{Done, Next};
 use crate::gossip::figures::{Direction, Protocol};
+use crate::gossip::node_info::Answer;
 use crate::network::NodeRow;
 use libp2p::{PeerId, request_response};
 use std::time::Instant;
@@ -106,16 +106,16 @@ impl Network {
 
     /// Asks the connected nodes that are due for their info.
     pub(super) fn ask_about(&mut self, now: Instant) {
-        let abouts = &mut self.swarm.behaviour_mut().abouts;
+        let node_infos = &mut self.swarm.behaviour_mut().node_infos;
         let (figures, directory) = (&self.figures, &self.directory);
-        self.abouts.ask(now, |peer| {
+        self.node_infos.ask(now, |peer| {
             figures.count(Protocol::About, Direction::Out, 0);
             directory.with(peer, |row| row.count(Protocol::About, Direction::Out, 0));
-            abouts.send_request(peer, ())
+            node_infos.send_request(peer, ())
         });
     }
 
-    pub(super) fn about_event(&mut self, event: AboutEvent) {
+    pub(super) fn node_info_event(&mut self, event: AboutEvent) {
         let now = Instant::now();
         match event {
             request_response::Event::Message {
@@ -129,11 +129,11 @@ impl Network {
                 // A node that asks faster than it may send frames gets no answer.
                 if !is_stranger && self.wait(&peer, (1, 0), now).is_none() {
                     self.spend(peer, (1, 0), now);
-                    let answer = self.abouts.own();
+                    let answer = self.node_infos.own();
                     self.count(&peer, Protocol::About, Direction::Out, answer.len());
                     // Sending fails if the connection is gone, which another event reports.
-                    let abouts = &mut self.swarm.behaviour_mut().abouts;
-                    let _ = abouts.send_response(channel, answer);
+                    let node_infos = &mut self.swarm.behaviour_mut().node_infos;
+                    let _ = node_infos.send_response(channel, answer);
                 }
             }
             request_response::Event::Message {
@@ -146,10 +146,10 @@ impl Network {
                 ..
             } => {
                 self.count(&peer, Protocol::About, Direction::In, response.len());
-                let Some(row) = self.abouts.answered(&peer, request_id, &response) else {
+                let Some(row) = self.node_infos.answered(&peer, request_id, &response) else {
                     return;
                 };
-                if self.abouts.is_to_be_warned_of(peer, &row, now) {
+                if self.node_infos.is_to_be_warned_of(peer, &row, now) {
                     let (offset, error) = (row.clock_offset_ms, row.clock_error_ms);
                     tracing::warn!(
                         %peer,
@@ -166,7 +166,7 @@ impl Network {
                 ..
             } => {
                 tracing::debug!(%peer, %error, "it tells nothing about itself");
-                self.abouts.failed(&peer, request_id);
+                self.node_infos.failed(&peer, request_id);
             }
             request_response::Event::InboundFailure { .. }
             | request_response::Event::ResponseSent { .. } => {}

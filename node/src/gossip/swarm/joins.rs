@@ -130,7 +130,7 @@ impl Network {
     pub(super) fn learn_members(&mut self) {
         self.fellows = self.rights.fellows();
         let members = self.fellows.iter().copied();
-        self.swarm.behaviour_mut().gate.reserve_members(members);
+        self.swarm.behaviour_mut().policy.reserve_members(members);
     }
 
     /// Checks at intervals whether tickets have ended or were revoked, and whether the time of

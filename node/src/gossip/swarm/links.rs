@@ -45,7 +45,7 @@ impl Network {
         if let Some(left_out) = PEERS_LOG.admit(now) {
             tracing::info!(%peer, link = link.0, left_out, "connected");
         }
-        self.abouts.connected(peer, now);
+        self.node_infos.connected(peer, now);
         let ticket = self.rights.ticket_of(&peer, self.clock.now());
         let new = NewLink {
             link,
@@ -75,7 +75,7 @@ impl Network {
         self.redial.lost(peer, now);
         self.rights.gone(&peer);
         self.directory.remove(&peer);
-        self.abouts.disconnected(&peer);
+        self.node_infos.disconnected(&peer);
         self.relayed.disconnected(&peer);
         self.unlink(&peer, now).await;
     }
@@ -105,7 +105,7 @@ impl Network {
             let is_stranger = peer.is_some_and(|peer| peer.is_stranger());
             let reason = match is_stranger {
                 true => Reason::Stranger,
-                false if self.swarm.behaviour().gate.is_reserved(&id) => continue,
+                false if self.swarm.behaviour().policy.is_reserved(&id) => continue,
                 false => Reason::Silent,
             };
             self.refusals.refused(reason, &id, now);
@@ -231,7 +231,7 @@ impl Network {
     pub(super) fn apply_cuts(&mut self) {
         let wanted = self.cuts.borrow_and_update().clone();
         let before = std::mem::replace(&mut self.cut, wanted.clone());
-        self.swarm.behaviour_mut().gate.close(wanted.all);
+        self.swarm.behaviour_mut().policy.close(wanted.all);
         for Peer(id) in &before.peers {
             self.swarm.behaviour_mut().blocked.unblock_peer(*id);
         }

@@ -1,9 +1,9 @@
 //! How Redis clients connect: through the listener, or after a TLS handshake elsewhere; and which
 //! connection is closed if there are too many.
 
-use super::line::Line;
 use super::output::Output;
 use super::strangers::Room;
+use super::stream::Stream;
 use super::{CONNECTIONS, Clients, Connection, Ends};
 use crate::access::{Ledger, OperatorToken};
 use crate::driver::Secured;
@@ -45,8 +45,8 @@ impl Clients {
                     self.accepting = false; // The others wait with the system.
                     return;
                 }
-                if let Some((line, from)) = self.leave_lobby() {
-                    self.welcome(line, from, registry, metrics);
+                if let Some((stream, from)) = self.leave_lobby() {
+                    self.welcome(stream, from, registry, metrics);
                 }
                 continue;
             }
@@ -68,7 +68,7 @@ impl Clients {
                     return;
                 }
             };
-            self.welcome(Line::Plain(socket), from, registry, metrics);
+            self.welcome(Stream::Plain(socket), from, registry, metrics);
         }
     }
 
@@ -79,48 +79,54 @@ impl Clients {
         registry: &Registry,
         metrics: &Metrics,
     ) {
-        let line = Line::secured(TcpStream::from_std(client.socket), client.tls);
-        self.welcome(line, client.from, registry, metrics);
+        let stream = Stream::secured(TcpStream::from_std(client.socket), client.tls);
+        self.welcome(stream, client.from, registry, metrics);
     }
 
-    fn welcome(&mut self, line: Line, from: SocketAddr, registry: &Registry, metrics: &Metrics) {
-        if let Err(error) = self.take_in(line, from, registry, metrics) {
+    fn welcome(
+        &mut self,
+        stream: Stream,
+        from: SocketAddr,
+        registry: &Registry,
+        metrics: &Metrics,
+    ) {
+        if let Err(error) = self.take_in(stream, from, registry, metrics) {
             tracing::warn!(%error, peer = %from, "can't serve a Redis connection");
         }
     }
 
     fn take_in(
         &mut self,
-        line: Line,
+        stream: Stream,
         from: SocketAddr,
         registry: &Registry,
         metrics: &Metrics,
     ) -> io::Result<()> {
         let now = Instant::now();
         let given_back = match self.make_room(now, metrics) {
-            Room::Yes => Ok(line),
-            Room::No => Err(line),
-            Room::At(until) => match self.wait_in_lobby(line, from, until) {
+            Room::Yes => Ok(stream),
+            Room::No => Err(stream),
+            Room::At(until) => match self.wait_in_lobby(stream, from, until) {
                 Ok(()) => return Ok(()),
-                Err(line) => Err(line),
+                Err(stream) => Err(stream),
             },
         };
-        let mut line = match given_back {
-            Ok(line) => line,
-            Err(mut line) => {
+        let mut stream = match given_back {
+            Ok(stream) => stream,
+            Err(mut stream) => {
                 // Whether the client can still receive the error does not matter.
-                let _ = line.write(b"-ERR max number of clients reached\r\n");
+                let _ = stream.write(b"-ERR max number of clients reached\r\n");
                 metrics.resp_refused();
                 return Ok(());
             }
         };
-        line.socket().set_nodelay(true)?;
-        let local = line.socket().local_addr()?.to_string();
+        stream.socket().set_nodelay(true)?;
+        let local = stream.socket().local_addr()?.to_string();
         let id = self.books.next_id();
         let entry = self.connections.vacant_entry();
         let token = Token(CONNECTIONS + entry.key());
         registry.register(
-            line.socket(),
+            stream.socket(),
             token,
             Interest::READABLE | Interest::WRITABLE,
         )?;
@@ -132,9 +138,9 @@ impl Clients {
         };
         let at = entry.key();
         // The socket does not report input that was read along with the handshake.
-        let readable = line.is_secured();
+        let readable = stream.is_secured();
         entry.insert(Some(Box::new(Connection {
-            line,
+            stream,
             session: Session::new(id, self.config.clone()),
             pass: None,
             ends: Arc::new(ends),

@@ -6,7 +6,7 @@
 //! its own connections, and a client that is slow to authenticate has its time. A client that
 //! connects meanwhile waits in the lobby.
 
-use super::line::Line;
+use super::stream::Stream;
 use super::{Clients, Connection};
 use crate::metrics::Metrics;
 use crate::rate::client;
@@ -44,7 +44,7 @@ pub(super) struct Strangers {
     of: HashMap<IpAddr, Crowd>,
     count: usize,
     /// Connections that wait for a place.
-    lobby: VecDeque<(Line, SocketAddr)>,
+    lobby: VecDeque<(Stream, SocketAddr)>,
     /// When the next place becomes free at the latest.
     free_at: Option<Instant>,
 }
@@ -204,14 +204,14 @@ impl Clients {
     /// the lobby is full.
     pub(super) fn wait_in_lobby(
         &mut self,
-        line: Line,
+        stream: Stream,
         from: SocketAddr,
         until: Instant,
-    ) -> Result<(), Line> {
+    ) -> Result<(), Stream> {
         if self.strangers.lobby.len() >= LOBBY_MAX {
-            return Err(line);
+            return Err(stream);
         }
-        self.strangers.lobby.push_back((line, from));
+        self.strangers.lobby.push_back((stream, from));
         self.strangers.free_at = Some(until);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Clients {
     }
 
     /// Removes the first connection from the lobby.
-    pub(super) fn leave_lobby(&mut self) -> Option<(Line, SocketAddr)> {
+    pub(super) fn leave_lobby(&mut self) -> Option<(Stream, SocketAddr)> {
         self.strangers.free_at = None;
         self.strangers.lobby.pop_front()
     }

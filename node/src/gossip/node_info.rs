@@ -71,18 +71,18 @@ impl Answer {
 /// Questions without content, and answers with the time that they took. The time begins when the
 /// question is written, because the stream has to be opened before that.
 #[derive(Clone)]
-pub(super) struct AboutCodec {
+pub(super) struct NodeInfoCodec {
     clock: WallClock,
     asked: Option<Instant>,
 }
 
-impl AboutCodec {
-    pub(super) fn new(clock: WallClock) -> AboutCodec {
-        AboutCodec { clock, asked: None }
+impl NodeInfoCodec {
+    pub(super) fn new(clock: WallClock) -> NodeInfoCodec {
+        NodeInfoCodec { clock, asked: None }
     }
 }
 
-impl request_response::Codec for AboutCodec {
+impl request_response::Codec for NodeInfoCodec {
     type Protocol = StreamProtocol;
     type Request = ();
     type Response = Answer;
@@ -141,7 +141,7 @@ struct Asked {
 }
 
 /// Asks the connected nodes for their info, and answers with this node's.
-pub(super) struct Abouts {
+pub(super) struct NodeInfos {
     clock: WallClock,
     begun: Instant,
     /// A folder on the disk of the state.
@@ -150,9 +150,9 @@ pub(super) struct Abouts {
     warned: HashMap<PeerId, Instant>,
 }
 
-impl Abouts {
-    pub(super) fn new(clock: WallClock, folder: Option<PathBuf>) -> Abouts {
-        Abouts {
+impl NodeInfos {
+    pub(super) fn new(clock: WallClock, folder: Option<PathBuf>) -> NodeInfos {
+        NodeInfos {
             clock,
             begun: Instant::now(),
             folder,
@@ -307,17 +307,17 @@ mod tests {
     use libp2p::request_response::ProtocolSupport;
 
     /// Asks once at `now`. Returns the id of the question.
-    fn ask(abouts: &mut Abouts, now: Instant) -> OutboundRequestId {
+    fn ask(node_infos: &mut NodeInfos, now: Instant) -> OutboundRequestId {
         // Only a behaviour can make the ids of requests.
         let protocols = [(PROTOCOL, ProtocolSupport::Full)];
-        let codec = AboutCodec::new(WallClock::default());
+        let codec = NodeInfoCodec::new(WallClock::default());
         let mut behaviour = request_response::Behaviour::with_codec(
             codec,
             protocols,
             request_response::Config::default(),
         );
         let mut ids = Vec::new();
-        abouts.ask(now, |peer| {
+        node_infos.ask(now, |peer| {
             let id = behaviour.send_request(peer, ());
             ids.push(id);
             id
@@ -337,19 +337,19 @@ mod tests {
     #[test]
     fn the_answer_that_took_least_says_what_the_clock_is_off() {
         let mut now = Instant::now();
-        let mut abouts = Abouts::new(WallClock::default(), None);
+        let mut node_infos = NodeInfos::new(WallClock::default(), None);
         let peer = PeerId::random();
-        abouts.connected(peer, now);
+        node_infos.connected(peer, now);
         let mut told = Vec::new();
         // The other clock is 5 s ahead. Slow answers measure it less exactly.
         for (took, clock) in [(100, 14_990), (10, 14_995), (400, 15_150), (60, 14_999)] {
-            let id = ask(&mut abouts, now);
-            abouts.ask(now, |_| panic!("one is open"));
+            let id = ask(&mut node_infos, now);
+            node_infos.ask(now, |_| panic!("one is open"));
             let json = format!(r#"{{"version":"9","clock_ms":{clock},"uptime_ms":7,"new":[1]}}"#);
-            let row = abouts.answered(&peer, id, &answer(&json, took, 10_000));
+            let row = node_infos.answered(&peer, id, &answer(&json, took, 10_000));
             let row = row.expect("it makes sense");
             told.push((row.clock_offset_ms, row.clock_error_ms));
-            abouts.ask(now, |_| panic!("not yet"));
+            node_infos.ask(now, |_| panic!("not yet"));
             now += INTERVAL;
         }
         assert_eq!(told, [(5_040, 51), (5_000, 6), (5_000, 6), (5_000, 6)]);
@@ -376,7 +376,7 @@ mod tests {
             read(share.as_bytes()).map(|told| told.disk_free_percent),
             Some(None)
         );
-        let own = Abouts::new(WallClock::default(), Some(".".into())).own();
+        let own = NodeInfos::new(WallClock::default(), Some(".".into())).own();
         let told = read(&own.bytes).expect("what is told can be read");
         assert!(told.disk_free_percent.is_some() || !cfg!(unix));
     }
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_surely_off_is_warned_of_once_an_hour() {
-        let mut abouts = Abouts::new(WallClock::default(), None);
+        let mut node_infos = NodeInfos::new(WallClock::default(), None);
         let (peer, now) = (PeerId::random(), Instant::now());
         let row = |offset, error| AboutRow {
             version: "1".into(),
@@ -405,7 +405,7 @@ mod tests {
             uptime_ms: 0,
             disk_free_percent: None,
         };
-        let mut warned = |row: &AboutRow, at| abouts.is_to_be_warned_of(peer, row, at);
+        let mut warned = |row: &AboutRow, at| node_infos.is_to_be_warned_of(peer, row, at);
         assert!(!warned(&row(1_000, 0), now));
         assert!(!warned(&row(-3_000, 2_500), now));
         assert!(warned(&row(-3_000, 100), now));

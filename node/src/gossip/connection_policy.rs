@@ -47,7 +47,7 @@ pub(super) enum Class {
 pub(super) type Classes = Arc<dyn Fn(&PeerId) -> Class + Send + Sync>;
 
 /// Judges connections.
-pub(super) struct Gate {
+pub(super) struct ConnectionPolicy {
     limits: GossipLimits,
     classes: Classes,
     arrivals: Pace<IpAddr>,
@@ -79,9 +79,9 @@ struct Established {
     closing: bool,
 }
 
-impl Gate {
-    pub(super) fn new(limits: GossipLimits, classes: Classes) -> Gate {
-        Gate {
+impl ConnectionPolicy {
+    pub(super) fn new(limits: GossipLimits, classes: Classes) -> ConnectionPolicy {
+        ConnectionPolicy {
             limits,
             classes,
             arrivals: Pace::new(limits.arrivals),
@@ -248,7 +248,7 @@ pub(super) fn source(address: &Multiaddr) -> IpAddr {
     }
 }
 
-impl NetworkBehaviour for Gate {
+impl NetworkBehaviour for ConnectionPolicy {
     type ConnectionHandler = dummy::ConnectionHandler;
     type ToSwarm = Infallible;
 
@@ -360,7 +360,7 @@ mod tests {
     use crate::rate::Rate;
     use std::time::Duration;
 
-    fn gate(connections: u32, incoming: u32) -> Gate {
+    fn policy(connections: u32, incoming: u32) -> ConnectionPolicy {
         let limits = GossipLimits {
             connections,
             incoming,
@@ -368,22 +368,27 @@ mod tests {
             arrivals: Rate::new(1, 3).expect("a rate"),
             ..GossipLimits::default()
         };
-        Gate::new(limits, Arc::new(|_| Class::Trusted))
+        ConnectionPolicy::new(limits, Arc::new(|_| Class::Trusted))
     }
 
-    fn open(gate: &mut Gate, number: usize, peer: PeerId, incoming: bool) -> Result<(), Reason> {
-        open_as(gate, number, (peer, Class::Trusted, 1), incoming)
+    fn open(
+        policy: &mut ConnectionPolicy,
+        number: usize,
+        peer: PeerId,
+        incoming: bool,
+    ) -> Result<(), Reason> {
+        open_as(policy, number, (peer, Class::Trusted, 1), incoming)
     }
 
     /// Opens a connection of a peer of this class, from this address.
     fn open_as(
-        gate: &mut Gate,
+        policy: &mut ConnectionPolicy,
         number: usize,
         (peer, class, from): (PeerId, Class, u8),
         incoming: bool,
     ) -> Result<(), Reason> {
-        if let Some(other) = gate.established(&peer, incoming, class)? {
-            gate.close_for_another(other);
+        if let Some(other) = policy.established(&peer, incoming, class)? {
+            policy.close_for_another(other);
         }
         let new = Established {
             peer,
@@ -394,47 +399,47 @@ mod tests {
             closing: false,
         };
         let id = ConnectionId::new_unchecked(number);
-        gate.established.insert(id, new);
+        policy.established.insert(id, new);
         Ok(())
     }
 
     #[test]
     fn guests_by_one_ticket_leave_room_for_others_and_all_of_them_for_newcomers() {
-        let mut gate = gate(16, 8);
+        let mut policy = policy(16, 8);
         let guest = |id| Class::Guest(TicketId::new([id; 16]));
         let mut number = 0;
-        let mut next = |gate: &mut Gate, class| {
+        let mut next = |policy: &mut ConnectionPolicy, class| {
             number += 1;
-            open_as(gate, number, (PeerId::random(), class, 1), true)
+            open_as(policy, number, (PeerId::random(), class, 1), true)
         };
         for _ in 0..4 {
-            assert_eq!(next(&mut gate, guest(1)), Ok(()));
+            assert_eq!(next(&mut policy, guest(1)), Ok(()));
         }
-        assert_eq!(next(&mut gate, guest(1)), Err(Reason::Guests));
+        assert_eq!(next(&mut policy, guest(1)), Err(Reason::Guests));
         for _ in 0..2 {
-            assert_eq!(next(&mut gate, guest(2)), Ok(()));
+            assert_eq!(next(&mut policy, guest(2)), Ok(()));
         }
-        assert_eq!(next(&mut gate, guest(3)), Err(Reason::Guests));
+        assert_eq!(next(&mut policy, guest(3)), Err(Reason::Guests));
         for _ in 0..2 {
-            assert_eq!(next(&mut gate, Class::Newcomer), Ok(()));
+            assert_eq!(next(&mut policy, Class::Newcomer), Ok(()));
         }
-        assert_eq!(gate.closing.len(), 0);
-        assert_eq!(next(&mut gate, Class::Newcomer), Ok(()));
-        assert_eq!(gate.closing.len(), 1, "the first newcomer gives way");
+        assert_eq!(policy.closing.len(), 0);
+        assert_eq!(next(&mut policy, Class::Newcomer), Ok(()));
+        assert_eq!(policy.closing.len(), 1, "the first newcomer gives way");
         // Members by a ticket get the places of newcomers. After that, no connection gives way.
         for _ in 0..2 {
-            assert_eq!(next(&mut gate, Class::Trusted), Ok(()));
+            assert_eq!(next(&mut policy, Class::Trusted), Ok(()));
         }
-        assert_eq!(gate.closing.len(), 3);
+        assert_eq!(policy.closing.len(), 3);
         for class in [Class::Trusted, Class::Newcomer] {
-            assert_eq!(next(&mut gate, class), Err(Reason::Incoming));
+            assert_eq!(next(&mut policy, class), Err(Reason::Incoming));
         }
-        assert_eq!(gate.take_gave_way().len(), 3);
+        assert_eq!(policy.take_gave_way().len(), 3);
     }
 
     #[test]
     fn the_newcomer_gives_way_that_waits_longest_at_the_address_with_most() {
-        let mut gate = gate(16, 4);
+        let mut policy = policy(16, 4);
         let [relayed, other] = [0; 2].map(|_| PeerId::random());
         for (number, peer, from) in [
             (1, relayed, 2),
@@ -442,15 +447,15 @@ mod tests {
             (3, PeerId::random(), 2),
             (4, PeerId::random(), 2),
         ] {
-            let opened = open_as(&mut gate, number, (peer, Class::Newcomer, from), true);
+            let opened = open_as(&mut policy, number, (peer, Class::Newcomer, from), true);
             assert_eq!(opened, Ok(()));
         }
-        gate.set_relayed(&relayed, true);
+        policy.set_relayed(&relayed, true);
         let mut gone = Vec::new();
         for number in 5..8 {
             let comer = (PeerId::random(), Class::Newcomer, 3);
-            assert_eq!(open_as(&mut gate, number, comer, true), Ok(()));
-            gone.extend(gate.closing.drain(..).map(|(_, id)| id));
+            assert_eq!(open_as(&mut policy, number, comer, true), Ok(()));
+            gone.extend(policy.closing.drain(..).map(|(_, id)| id));
         }
         // First the older one at the address with two gives way, then the oldest at the addresses
         // with one.
@@ -460,80 +465,80 @@ mod tests {
 
     #[test]
     fn strangers_leave_room_for_those_that_are_dialled_and_for_configured_peers() {
-        let mut gate = gate(4, 2);
+        let mut policy = policy(4, 2);
         let mut number = 0;
-        let mut next = |gate: &mut Gate, peer, incoming| {
+        let mut next = |policy: &mut ConnectionPolicy, peer, incoming| {
             number += 1;
-            open(gate, number, peer, incoming)
+            open(policy, number, peer, incoming)
         };
         let one = PeerId::random();
-        gate.reserve(one);
+        policy.reserve(one);
         for _ in 0..2 {
-            assert_eq!(next(&mut gate, PeerId::random(), true), Ok(()));
+            assert_eq!(next(&mut policy, PeerId::random(), true), Ok(()));
         }
-        let refused = next(&mut gate, PeerId::random(), true);
+        let refused = next(&mut policy, PeerId::random(), true);
         assert_eq!(refused, Err(Reason::Incoming));
         for _ in 0..2 {
-            assert_eq!(next(&mut gate, PeerId::random(), false), Ok(()));
+            assert_eq!(next(&mut policy, PeerId::random(), false), Ok(()));
         }
-        let refused = next(&mut gate, PeerId::random(), false);
+        let refused = next(&mut policy, PeerId::random(), false);
         assert_eq!(refused, Err(Reason::Connections));
-        assert_eq!(next(&mut gate, one, true), Ok(()));
-        assert_eq!(next(&mut gate, one, false), Ok(()));
-        assert_eq!(next(&mut gate, one, false), Err(Reason::PerPeer));
+        assert_eq!(next(&mut policy, one, true), Ok(()));
+        assert_eq!(next(&mut policy, one, false), Ok(()));
+        assert_eq!(next(&mut policy, one, false), Err(Reason::PerPeer));
         // Its connections use no shared room.
         let gone = ConnectionId::new_unchecked(1);
-        gate.established.remove(&gone);
-        assert_eq!(next(&mut gate, PeerId::random(), true), Ok(()));
-        gate.close(true);
-        assert_eq!(next(&mut gate, one, true), Err(Reason::Cut));
-        assert_eq!(gate.leaves(Some(one)), Err(Reason::Cut));
+        policy.established.remove(&gone);
+        assert_eq!(next(&mut policy, PeerId::random(), true), Ok(()));
+        policy.close(true);
+        assert_eq!(next(&mut policy, one, true), Err(Reason::Cut));
+        assert_eq!(policy.leaves(Some(one)), Err(Reason::Cut));
     }
 
     #[test]
     fn a_member_that_was_removed_has_no_place_of_its_own_any_more() {
-        let mut gate = gate(1, 1);
+        let mut policy = policy(1, 1);
         let [configured, stays, gone] = [0; 3].map(|_| PeerId::random());
-        gate.reserve(configured);
-        gate.reserve_members([configured, stays, gone].into_iter());
-        assert_eq!(open(&mut gate, 1, PeerId::random(), true), Ok(()));
-        assert_eq!(open(&mut gate, 2, gone, true), Ok(()));
-        gate.established.remove(&ConnectionId::new_unchecked(2));
-        gate.reserve_members([stays].into_iter());
-        assert_eq!(open(&mut gate, 3, gone, true), Err(Reason::Incoming));
-        assert_eq!(open(&mut gate, 4, stays, true), Ok(()));
-        assert_eq!(open(&mut gate, 5, configured, true), Ok(()));
+        policy.reserve(configured);
+        policy.reserve_members([configured, stays, gone].into_iter());
+        assert_eq!(open(&mut policy, 1, PeerId::random(), true), Ok(()));
+        assert_eq!(open(&mut policy, 2, gone, true), Ok(()));
+        policy.established.remove(&ConnectionId::new_unchecked(2));
+        policy.reserve_members([stays].into_iter());
+        assert_eq!(open(&mut policy, 3, gone, true), Err(Reason::Incoming));
+        assert_eq!(open(&mut policy, 4, stays, true), Ok(()));
+        assert_eq!(open(&mut policy, 5, configured, true), Ok(()));
     }
 
     #[test]
     fn an_address_that_comes_too_often_waits() {
-        let mut gate = gate(100, 100);
+        let mut policy = policy(100, 100);
         let now = Instant::now();
         let [one, other]: [Multiaddr; 2] =
             ["/ip4/10.0.0.1/tcp/9", "/ip4/10.0.0.2/tcp/9"].map(|it| it.parse().expect(it));
         for _ in 0..3 {
-            assert_eq!(gate.arrives(source(&one), now), Ok(()));
+            assert_eq!(policy.arrives(source(&one), now), Ok(()));
         }
-        assert_eq!(gate.arrives(source(&one), now), Err(Reason::Arrivals));
-        assert_eq!(gate.arrives(source(&other), now), Ok(()));
+        assert_eq!(policy.arrives(source(&one), now), Err(Reason::Arrivals));
+        assert_eq!(policy.arrives(source(&other), now), Ok(()));
         let later = now + Duration::from_secs(1);
-        assert_eq!(gate.arrives(source(&one), later), Ok(()));
+        assert_eq!(policy.arrives(source(&one), later), Ok(()));
     }
 
     #[test]
     fn one_address_can_not_take_all_places_of_those_being_set_up() {
-        let mut gate = gate(1000, 1000);
-        gate.arrivals = Pace::new(Rate::new(1000, 1000).expect("a rate"));
+        let mut policy = policy(1000, 1000);
+        policy.arrivals = Pace::new(Rate::new(1000, 1000).expect("a rate"));
         let address: Multiaddr = "/ip4/10.0.0.1/tcp/9".parse().expect("an address");
         for number in 0..PENDING_PER_ADDRESS_MAX {
             let id = ConnectionId::new_unchecked(number);
-            let judged = gate.handle_pending_inbound_connection(id, &address, &address);
+            let judged = policy.handle_pending_inbound_connection(id, &address, &address);
             assert!(judged.is_ok());
         }
         let now = Instant::now();
-        assert_eq!(gate.arrives(source(&address), now), Err(Reason::Pending));
+        assert_eq!(policy.arrives(source(&address), now), Err(Reason::Pending));
         let other: IpAddr = "10.0.0.2".parse().expect("an address");
-        assert_eq!(gate.arrives(other, now), Ok(()));
+        assert_eq!(policy.arrives(other, now), Ok(()));
     }
 
     #[test]

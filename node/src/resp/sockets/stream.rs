@@ -8,7 +8,7 @@ use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The line to a client. Reading and writing never block.
-pub(super) enum Line {
+pub(super) enum Stream {
     /// Without encryption.
     Plain(TcpStream),
     /// With TLS.
@@ -23,44 +23,44 @@ pub(super) struct Secured {
     ended: bool,
 }
 
-impl Line {
+impl Stream {
     /// A connection after its TLS handshake.
-    pub(super) fn secured(socket: TcpStream, tls: ServerConnection) -> Line {
+    pub(super) fn secured(socket: TcpStream, tls: ServerConnection) -> Stream {
         let ended = false;
-        Line::Secured(Box::new(Secured { socket, tls, ended }))
+        Stream::Secured(Box::new(Secured { socket, tls, ended }))
     }
 
     pub(super) fn socket(&mut self) -> &mut TcpStream {
         match self {
-            Line::Plain(socket) => socket,
-            Line::Secured(secured) => &mut secured.socket,
+            Stream::Plain(socket) => socket,
+            Stream::Secured(secured) => &mut secured.socket,
         }
     }
 
     /// Whether there may be input that the socket does not report.
     pub(super) fn is_unread(&self) -> bool {
         match self {
-            Line::Plain(_) => false,
-            Line::Secured(secured) => secured.ended,
+            Stream::Plain(_) => false,
+            Stream::Secured(secured) => secured.ended,
         }
     }
 
     /// Whether written bytes still wait in the TLS buffers.
     pub(super) fn is_unsent(&self) -> bool {
         match self {
-            Line::Plain(_) => false,
-            Line::Secured(secured) => secured.tls.wants_write(),
+            Stream::Plain(_) => false,
+            Stream::Secured(secured) => secured.tls.wants_write(),
         }
     }
 
     /// Whether it is by TLS.
     pub(super) fn is_secured(&self) -> bool {
-        matches!(self, Line::Secured(_))
+        matches!(self, Stream::Secured(_))
     }
 
     /// Sends the TLS close alert, if the socket accepts it at once.
     pub(super) fn end(&mut self) {
-        if let Line::Secured(secured) = self {
+        if let Stream::Secured(secured) = self {
             secured.tls.send_close_notify();
             // The connection is over either way.
             let _ = secured.push();
@@ -119,24 +119,24 @@ impl Secured {
     }
 }
 
-impl Read for Line {
+impl Read for Stream {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Line::Plain(socket) => socket.read(buffer),
-            Line::Secured(secured) => secured.read(buffer),
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Secured(secured) => secured.read(buffer),
         }
     }
 }
 
-impl Write for Line {
+impl Write for Stream {
     /// Accepts bytes only once the socket has accepted all earlier ones. So few bytes wait here,
     /// and the rest waits in the output buffer, where it is counted.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Line::Plain(socket) => socket.write(bytes),
-            Line::Secured(secured) => {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Secured(secured) => {
                 if !secured.push()? {
                     return Err(ErrorKind::WouldBlock.into());
                 }
@@ -150,8 +150,8 @@ impl Write for Line {
     #[inline]
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Line::Plain(_) => Ok(()),
-            Line::Secured(secured) => match secured.push()? {
+            Stream::Plain(_) => Ok(()),
+            Stream::Secured(secured) => match secured.push()? {
                 true => Ok(()),
                 false => Err(ErrorKind::WouldBlock.into()),
             },

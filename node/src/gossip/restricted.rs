@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 
 /// The behaviour `B`, for the peers that `F` accepts when they connect. `B` does not see the
 /// others.
-pub(super) struct Only<B, F> {
+pub(super) struct Restricted<B, F> {
     inner: B,
     may: F,
     /// The accepted connections that are not established yet.
@@ -33,9 +33,9 @@ pub(super) struct Only<B, F> {
     connections: HashMap<PeerId, usize>,
 }
 
-impl<B, F: Fn(&PeerId, Option<&Multiaddr>) -> bool> Only<B, F> {
-    pub(super) fn new(inner: B, may: F) -> Only<B, F> {
-        Only {
+impl<B, F: Fn(&PeerId, Option<&Multiaddr>) -> bool> Restricted<B, F> {
+    pub(super) fn new(inner: B, may: F) -> Restricted<B, F> {
+        Restricted {
             inner,
             may,
             let_through: HashSet::new(),
@@ -63,7 +63,7 @@ impl<B, F: Fn(&PeerId, Option<&Multiaddr>) -> bool> Only<B, F> {
     }
 }
 
-impl<B, F> Deref for Only<B, F> {
+impl<B, F> Deref for Restricted<B, F> {
     type Target = B;
 
     fn deref(&self) -> &B {
@@ -71,13 +71,13 @@ impl<B, F> Deref for Only<B, F> {
     }
 }
 
-impl<B, F> DerefMut for Only<B, F> {
+impl<B, F> DerefMut for Restricted<B, F> {
     fn deref_mut(&mut self) -> &mut B {
         &mut self.inner
     }
 }
 
-impl<B, F> NetworkBehaviour for Only<B, F>
+impl<B, F> NetworkBehaviour for Restricted<B, F>
 where
     B: NetworkBehaviour,
     F: Fn(&PeerId, Option<&Multiaddr>) -> bool + 'static,
