@@ -129,7 +129,8 @@ impl Scenario for Readers {
         let own = mesh.own.own.entry(at).or_default();
         own.push((writer, nonce));
         let fresh = if began { 0 } else { own.len() - 1 };
-        for (writer, nonce) in own[fresh..].to_vec() {
+        let fresh = own[fresh..].to_vec();
+        for (writer, nonce) in fresh {
             mesh.input(at, Input::Own { writer, nonce })?;
         }
         Ok(())
