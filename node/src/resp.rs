@@ -1,5 +1,5 @@
 //! The face of the Redis protocol. [`protocol`] is everything between bytes and replicas, and
-//! [`sockets`] the connections, which the driver's thread serves.
+//! `sockets` the connections, which the driver's thread serves.
 
 pub mod protocol;
 mod sockets;

@@ -1,6 +1,7 @@
 //! How a session continues, and the events that it waits for.
 
 #[allow(unused_imports, reason = "what the docs name")]
+use super::Session;
 use crate::model::LastWrite;
 use tallymesh_core::Level;
 
