@@ -98,8 +98,9 @@ pub fn play<F: Default + Debug + Send>(
     Some((count, total))
 }
 
-/// Plays this many seeds of a plan. In each of them `happened` must be true. If the environment selects a
-/// single seed, it is played with a trace. Among seeds beyond the default ones, one in ten may be idle.
+/// Plays this many seeds of a plan. In most of them `happened` must be true: one in four of the default seeds
+/// may be idle, and one in ten of those beyond. If the environment selects a single seed, it is played with a
+/// trace.
 pub fn play_all<F: Debug>(
     default: u64,
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,
@@ -111,11 +112,10 @@ pub fn play_all<F: Debug>(
         return;
     }
     let (count, idle) = (count(default), AtomicU64::new(0));
+    let idle_max = default / 4 + count.saturating_sub(default) / 10;
     each(count, |seed| {
         let figures = run(seed, false)?;
-        let happened = happened(&figures);
-        let may_be_idle = seed >= default;
-        match happened || may_be_idle && idle.fetch_add(1, Ordering::Relaxed) < count / 10 {
+        match happened(&figures) || idle.fetch_add(1, Ordering::Relaxed) < idle_max {
             true => Ok(()),
             false => Err(format!("seed {seed}: too little happened: {figures:?}")),
         }

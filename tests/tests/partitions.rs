@@ -194,9 +194,11 @@ fn members_that_are_cut_bear_all_other_trouble() {
     };
     let works = [(budget, trouble), (SEQUENCE, Trouble::ALL)];
     for (plan, trouble) in works {
-        for (share, it) in by_share(Plan { trouble, ..plan }, SEEDS) {
-            assert!(it.mesh.restarts > 0 && it.made > 100, "{share} %: {it:?}");
+        let rows = by_share(Plan { trouble, ..plan }, SEEDS);
+        for (share, it) in &rows {
+            assert!(it.made > 100, "{share} %: {it:?}");
         }
+        assert!(rows.iter().any(|it| it.1.mesh.restarts > 0), "{rows:?}");
     }
 }
 
