@@ -1,4 +1,4 @@
-//! Who somebody is: keys, the names that follow from them, and the addresses at which a node with a key
+//! Identities: keys, the names that follow from them, and the addresses at which a node with a key
 //! is found. Nothing here does I/O.
 //!
 //! A node has one Ed25519 key pair ([`Identity`]). Its public half names the node as an owner of writers

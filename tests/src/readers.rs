@@ -1,5 +1,5 @@
-//! Scenario: readers beside members that may push seldom, in a [mesh](crate::sim). Nobody waits for a reader, so
-//! members may collect what it has not seen. Guests add, and leave; members add, and reset.
+//! Scenario: readers beside members that may push seldom, in a [mesh](crate::sim). Members do not wait for readers,
+//! and may collect what a reader has not seen. Guests add, and leave; members add, and reset.
 
 use crate::sim::{self, Counts, Mesh, Node, Scenario, Settings, Trouble, owner, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ pub enum Event {
 
 type World = Mesh<Readers>;
 
-/// Plays one seed. Every other seed pushes seldom.
+/// Plays one seed. In half of the seeds, members push seldom.
 ///
 /// # Errors
 /// The failure, as text.
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// The replicas that do not show what the first member shows. Who has left merges nothing any more.
+    /// The replicas that do not show what the first member shows. A guest that has left merges nothing any more.
     fn wrong(&self) -> impl Iterator<Item = usize> {
         let others = self.living().map(|it| it.0);
         let others = others.filter(|at| !self.own.leaving.contains(at));

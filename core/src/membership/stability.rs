@@ -53,9 +53,9 @@
 //!    [join](crate::state::join) takes it for collected and does not install it.
 //! 4. *A replica that lacks `s` is found out.* A complete message carries the sender's horizon
 //!    ([`Membership::add_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
-//! 5. *A push leaves out nothing that was collected.* It is no complete message, and readers that nobody waits
-//!    for merge it, too. So `SyncMachine::tend` pushes what is to be pushed before it collects: whoever can
-//!    merge a later push has the own transactions that were collected.
+//! 5. *A push leaves out nothing that was collected.* A push carries no horizon, and readers merge it, although
+//!    no member waits for readers. So `SyncMachine::tend` pushes before it collects. A replica can merge a push
+//!    only if it has the push before, and then it has all own transactions that were collected.
 //!
 //! Collection also forgets where a slot's lifetimes began and ended. So it notes that for the log of keys
 //! (`note_new_lifetimes`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn
