@@ -4,11 +4,12 @@
 //! has a thread of its own. A client that finds the driver idle does its work at once on the
 //! client's own thread (`turn`).
 //!
-//! The driver takes everything that waits in the queue as one batch and applies it. It then gives
-//! the changes to the store as one durable commit. Answers and frames leave the node once the
-//! commit that they depend on is durable (`commit_gate`). So a crash loses nothing that others have seen.
-//! On a slow disk a separate thread makes the commit durable while the driver applies the next
-//! batch.
+//! A request is a closure over one space (`command`): a read over `&OpenSpace`, a write over
+//! `&mut OpenSpace`. The driver takes everything that waits in the queue as one batch and applies
+//! it. It then gives the changes to the store as one durable commit. Answers and frames leave the
+//! node once the commit that they depend on is durable (`commit_gate`). So a crash loses nothing
+//! that others have seen. On a slow disk a separate thread makes the commit durable while the driver
+//! applies the next batch.
 //!
 //! After a failed commit the driver stops. It sends no answer and no frame that depends on that
 //! commit.
@@ -43,15 +44,14 @@ mod turn;
 mod watchers;
 
 use crate::model::{OwnWriters, Rosters, SpaceId};
-pub(crate) use command::Command;
+use command::{Command, Queued, WriteContext, release};
 pub(crate) use commit_gate::CommitGate;
 pub(crate) use handle::Admission;
 pub use handle::{Handle, NewLink};
-pub(crate) use levels::Request;
 pub(crate) use permit::Permit;
 pub(crate) use sockets::{Begin, FIRST_TOKEN, Secured, SocketClients};
 pub(crate) use spaces::Spaces;
-pub(crate) use turn::Turn;
+use turn::Turn;
 pub use watchers::{NoNews, Watch};
 
 use crate::access::Ledger;
@@ -64,8 +64,8 @@ use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
 use nonces::Nonces;
 use origins::Origins;
-use space::OpenSpace;
 pub(crate) use space::TELL_PROGRESS;
+use space::{OpenSpace, VolatileState};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -145,11 +145,11 @@ pub(crate) struct Driver {
     started: Instant,
     registry: Registry,
     bell: Bell,
-    queue: mpsc::Receiver<Command>,
+    queue: mpsc::Receiver<Queued>,
     /// A buffer for the commands taken from the queue; empty between turns.
-    batch: Vec<Command>,
+    batch: Vec<Queued>,
     /// Commands that read a whole space, the oldest first.
-    later: VecDeque<Command>,
+    later: VecDeque<Queued>,
     stopping: bool,
     /// When the sleep of the thread ends; `None` for a sleep without end.
     sleeps_until: Option<Instant>,
@@ -297,7 +297,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         failed: None,
         half_changed: None,
     };
-    driver.look_at_roles();
+    driver.update_roles();
     let turn = Turn::new(driver, bell.clone());
     // Clients that wait for the disk share commits. So they leave their work to the driver's
     // thread.
@@ -317,7 +317,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
 
 impl Driver {
     /// Takes the commands that wait in the queue. Returns whether there may be more.
-    fn take(&mut self, batch: &mut Vec<Command>) -> bool {
+    fn take(&mut self, batch: &mut Vec<Queued>) -> bool {
         while batch.len() < BATCH_COMMANDS_MAX {
             match self.queue.try_recv() {
                 Ok(command) => batch.push(command),
@@ -331,17 +331,17 @@ impl Driver {
         true
     }
 
-    /// Applies a batch, and does all work that is due.
-    fn work(&mut self, batch: &mut Vec<Command>) -> Result<(), StoreError> {
+    /// Applies a batch, and does all work that is due, up to the commit.
+    fn work(&mut self, batch: &mut Vec<Queued>) -> Result<(), StoreError> {
         self.metrics.batch(batch.len());
         let wall = self.clock.now();
         self.spaces.set_time(wall);
         self.spaces.wake_due(self.now());
-        self.look_at_roles();
-        for command in batch.drain(..) {
-            match command.is_long() {
-                true => self.later.push_back(command),
-                false => self.apply_contained(command),
+        self.update_roles();
+        for queued in batch.drain(..) {
+            match queued.command.is_long() {
+                true => self.later.push_back(queued),
+                false => self.apply_contained(queued),
             }
         }
         self.check_whole()?;
@@ -358,6 +358,21 @@ impl Driver {
             self.half_changed = HalfChanged::later(self.half_changed, clients.half_changed());
         }
         self.check_whole()?;
+        self.delete_expired(wall);
+        for space in self.spaces.begun() {
+            self.use_space(space);
+        }
+        self.greet(self.now());
+        self.resume_writes();
+        self.tick();
+        self.end_waits();
+        self.poll_outputs()?;
+        self.spaces.end_turn();
+        Ok(())
+    }
+
+    /// Deletes the counters that have expired at `wall`, in milliseconds since 1970.
+    fn delete_expired(&mut self, wall: u64) {
         self.spaces.for_each_awake(|space| {
             let expired = space.delete_expired(wall);
             self.metrics.expired(expired);
@@ -365,24 +380,14 @@ impl Driver {
                 self.gate.touch();
             }
         });
-        for space in self.spaces.begun() {
-            self.use_space(space);
-        }
-        self.greet(self.now());
-        self.look_at_writes();
-        self.tick();
-        self.look_at_waits();
-        self.poll_outputs()?;
-        self.spaces.end_turn();
-        Ok(())
     }
 
     /// Applies the oldest of the long commands for which a client still waits. It applies one in
     /// each turn of the thread, so that a short command waits for one long command at most.
-    fn work_later(&mut self) -> Result<(), StoreError> {
-        while let Some(command) = self.later.pop_front() {
-            if !command.is_abandoned() {
-                self.apply_contained(command);
+    fn apply_one_long(&mut self) -> Result<(), StoreError> {
+        while let Some(queued) = self.later.pop_front() {
+            if !queued.command.is_abandoned() {
+                self.apply_contained(queued);
                 self.check_whole()?;
                 return self.commit();
             }
@@ -426,143 +431,38 @@ impl Driver {
     /// Applies a command. The `permit` is the valid ticket of the request, or `None` if the request
     /// needs no ticket.
     fn apply(&mut self, command: Command, permit: Option<Arc<Permit>>) {
-        if command.may_change() {
-            self.gate.touch();
-        }
         let now = self.now();
         match command {
-            Command::Add {
-                space,
-                key,
-                by,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].add(key, by);
-                self.metrics.added(answer.is_ok().into());
-                self.answer(reply, answer);
-            }
-            Command::AddMany { space, sums, reply } => {
-                let answer = self.spaces[space.0].add_many(&sums);
-                self.metrics
-                    .added(if answer.is_ok() { sums.len() } else { 0 });
-                self.answer(reply, answer);
-            }
-            Command::Transact {
-                space,
-                ops,
-                once,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].transact(&ops, once);
-                if answer.as_ref().is_ok_and(|it| !it.again) {
-                    self.metrics.operations(&ops);
+            Command::Read { space, work, .. } => {
+                if !work.is_abandoned() {
+                    self.gate.answer(work.read(&self.spaces[space.0], now));
                 }
-                self.answer(reply, answer);
             }
-            Command::Demand { space, request } => self.demand(now, space, request, permit),
-            Command::Read { space, key, reply } => {
-                let answer = self.spaces[space.0].read(key);
-                self.answer(reply, answer);
+            Command::Wait { space, work } => {
+                let space = VolatileState::of(&mut self.spaces[space.0]);
+                if let Some(release) = work(space, now) {
+                    self.gate.answer(release);
+                }
             }
-            Command::ReadMany { space, keys, reply } => {
-                let space = &self.spaces[space.0];
-                let answer = keys.into_iter().map(|key| space.read(key)).collect();
-                self.answer(reply, answer);
-            }
-            Command::Shards { space, key, reply } => {
-                let answer = self.spaces[space.0].shards(&key);
-                self.answer(reply, answer);
-            }
-            Command::List {
-                space,
-                query,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].list(&query);
-                self.answer(reply, answer);
-            }
-            Command::Look { space, look, .. } => {
-                let release = look(&self.spaces[space.0]);
-                self.gate.answer(release);
-            }
-            Command::Audit {
-                space,
-                query,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].audit(&query);
-                self.answer(reply, answer);
-            }
-            Command::Watch {
-                space,
-                wanted,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].watchers.watch(wanted.as_ref());
-                self.answer(reply, answer);
-            }
-            Command::Position { space, reply } => {
-                let answer = self.spaces[space.0].position();
-                self.answer(reply, answer);
-            }
-            Command::Changed {
-                space,
-                since,
-                from,
-                wanted,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].changed_since(since, from, &wanted);
-                self.answer(reply, answer);
-            }
-            Command::Writers { space, reply } => {
-                let answer = self.spaces[space.0].writers();
-                self.answer(reply, answer);
-            }
-            Command::Members { space, reply } => {
-                let answer = self.spaces[space.0].membership(now);
-                self.answer(reply, answer);
-            }
-            Command::Trusts {
-                space,
-                owner,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].trusts(owner);
-                self.answer(reply, answer);
-            }
-            Command::Found { space, reply } => {
-                let answer = self.spaces[space.0].found(now);
-                self.answer(reply, answer);
-            }
-            Command::ChangeMembers {
-                space,
-                change,
-                again,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].change_members(now, &change, again);
-                self.answer(reply, answer);
-            }
-            Command::ForceMembers {
-                space,
-                members,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].force_members(now, &members);
-                self.answer(reply, answer);
-            }
-            Command::Retire { space, who, reply } => {
-                let answer = self.spaces[space.0].retire(now, who);
-                self.answer(reply, answer);
+            Command::Write { space, work } => {
+                let metrics = &self.metrics;
+                let context = WriteContext {
+                    now,
+                    metrics,
+                    permit,
+                };
+                if let Some(release) = work(&mut self.spaces[space.0], context) {
+                    self.gate.answer(release);
+                }
             }
             Command::Status { reply } => {
-                let answer = self.spaces.iter_mut().map(|it| it.status(now)).collect();
-                self.answer(reply, answer);
+                let spaces = self.spaces.iter_mut();
+                let answer: Vec<_> = spaces.map(|it| it.status(now)).collect();
+                self.gate.answer(release(reply, answer));
             }
             Command::Links { reply } => {
                 let answer = self.links(now);
-                self.answer(reply, answer);
+                self.gate.answer(release(reply, answer));
             }
             Command::Secured(client) => {
                 if let Some(clients) = &mut self.clients {
@@ -573,17 +473,8 @@ impl Driver {
             Command::Disconnect { link } => self.disconnect(now, link),
             Command::Frame { link, bytes } => self.frame(now, link, &bytes),
             Command::Broadcast { from, bytes } => self.broadcast(now, from, &bytes),
-            Command::Permitted { permit, command } => self.apply(*command, Some(permit)),
             Command::Stop => self.stopping = true,
         }
-    }
-
-    /// Stores an answer until its commit allows to send it.
-    fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
-        self.gate.answer(Box::new(move || {
-            // The client may have gone away meanwhile.
-            let _ = reply.send(answer);
-        }));
     }
 
     /// Routes a frame to the space that it names. The driver drops a frame of a space that is not
@@ -620,6 +511,7 @@ impl Driver {
         }
     }
 
+    /// Lets each space do its duties. Informs the sync machines of local writes and of the time.
     fn tick(&mut self) {
         let now = self.now();
         self.spaces.for_each_awake(|space| {

@@ -1,308 +1,187 @@
-//! Commands to the driver.
+//! Everything that the driver's queue carries: requests, the events of links, and control.
+//!
+//! A request is work on one space, and a method of [`Handle`](crate::driver::Handle) makes it. Its
+//! kind decides what the work may touch. The driver derives from the kind whether the work needs a
+//! commit, and what a panic may leave behind:
+//!
+//! | kind | the work gets | a commit may follow | after a panic in the work |
+//! |---|---|---|---|
+//! | [`Read`](Command::Read) | `&OpenSpace` | no | this request ends |
+//! | [`Wait`](Command::Wait) | [`VolatileState`] | no | this request ends |
+//! | [`Write`](Command::Write) | `&mut OpenSpace` | yes | the node stops |
+//!
+//! So a read can't be listed as a write, or a write as a read: the compiler refuses that.
 
-use super::{OpenSpace, Permit, Release, Request, Secured, Watch};
+use super::contained::HalfChanged;
+use super::space::VolatileState;
+use super::{OpenSpace, Permit, Release, Secured};
 use crate::driver::NewLink;
-use crate::identity::OwnerKey;
-use crate::model::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
-    MemberChange, Membership, Operation, Page, PeriodRow, Position, Query, Refusal, Retiree,
-    Retirement, SequencePage, SequenceRow, SpaceId, SpaceStatus, Sum, Transacted, Wanted,
-    WriterRow,
-};
+use crate::metrics::Metrics;
+use crate::model::{LinkRow, SpaceId, SpaceStatus};
 use std::sync::Arc;
-use tallymesh_core::{Link, Shard};
+use tallymesh_core::Link;
 use tokio::sync::oneshot;
 
-/// Reads a space, and returns the answer to send.
-pub(super) type Look = Box<dyn FnOnce(&OpenSpace) -> Release + Send>;
+/// An entry of the driver's queue.
+pub(super) struct Queued {
+    pub(super) command: Command,
+    /// The ticket by which a client requests it. If the ticket is no longer valid, the driver does
+    /// no work and sends no answer. The permit then has the reason.
+    pub(super) permit: Option<Arc<Permit>>,
+}
 
-/// A request to the driver. See the methods of [`Handle`](crate::driver::Handle) for what each does.
-pub(crate) enum Command {
-    Add {
-        space: SpaceId,
-        key: String,
-        by: i64,
-        reply: oneshot::Sender<Result<Counter, Refusal>>,
-    },
-    AddMany {
-        space: SpaceId,
-        sums: Vec<Sum>,
-        reply: oneshot::Sender<Result<(), Refusal>>,
-    },
-    Transact {
-        space: SpaceId,
-        ops: Vec<Operation>,
-        once: Option<Keyed>,
-        reply: oneshot::Sender<Result<Transacted, Refusal>>,
-    },
-    /// A request with a demand, which says how far it has to reach.
-    Demand {
-        space: SpaceId,
-        request: Request,
-    },
+impl From<Command> for Queued {
+    /// Work that needs no ticket.
+    fn from(command: Command) -> Queued {
+        let permit = None;
+        Queued { command, permit }
+    }
+}
+
+/// What the driver is to do.
+pub(super) enum Command {
+    /// Reads a space.
     Read {
         space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<Counter>>,
+        work: Box<dyn ReadWork>,
+        /// Whether it reads each counter or writer of the space, which takes a tenth of a second if
+        /// there are many.
+        is_long: bool,
     },
-    ReadMany {
-        space: SpaceId,
-        keys: Vec<String>,
-        reply: oneshot::Sender<Vec<Option<Counter>>>,
-    },
-    Shards {
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<Vec<Shard>>>,
-    },
-    List {
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<Page>,
-    },
-    /// Reads something from a space.
-    Look {
-        space: SpaceId,
-        look: Look,
-        /// Whether it reads each key of a kind.
-        at_all: bool,
-    },
-    Audit {
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<AuditPage>,
-    },
-    Watch {
-        space: SpaceId,
-        wanted: Option<Wanted>,
-        reply: oneshot::Sender<Watch>,
-    },
-    Position {
-        space: SpaceId,
-        reply: oneshot::Sender<Position>,
-    },
-    Changed {
-        space: SpaceId,
-        since: Position,
-        from: u32,
-        wanted: Wanted,
-        reply: oneshot::Sender<Option<ChangedPart>>,
-    },
-    Writers {
-        space: SpaceId,
-        reply: oneshot::Sender<Vec<WriterRow>>,
-    },
-    Members {
-        space: SpaceId,
-        reply: oneshot::Sender<Membership>,
-    },
-    /// Whether an owner may decide on the rights of others in the space.
-    Trusts {
-        space: SpaceId,
-        owner: OwnerKey,
-        reply: oneshot::Sender<bool>,
-    },
-    Found {
-        space: SpaceId,
-        reply: oneshot::Sender<Result<Membership, Refusal>>,
-    },
-    ChangeMembers {
-        space: SpaceId,
-        change: MemberChange,
-        again: bool,
-        reply: oneshot::Sender<Result<Membership, Refusal>>,
-    },
-    ForceMembers {
-        space: SpaceId,
-        members: Vec<OwnerKey>,
-        reply: oneshot::Sender<Result<Membership, Refusal>>,
-    },
-    Retire {
-        space: SpaceId,
-        who: Retiree,
-        reply: oneshot::Sender<Result<Vec<Retirement>, Refusal>>,
-    },
+    /// Changes nothing that the store keeps: it waits for something in a space, or records a
+    /// position.
+    Wait { space: SpaceId, work: WaitWork },
+    /// May change a space.
+    Write { space: SpaceId, work: WriteWork },
+    /// Reads the state of each open space.
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
     },
+    /// Lists the links.
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
-    /// Work that a client requests by a ticket. If the ticket is no longer valid, the driver does
-    /// no work and sends no answer. The permit then has the reason.
-    Permitted {
-        permit: Arc<Permit>,
-        command: Box<Command>,
-    },
     /// A client of a socket has completed its TLS handshake.
     Secured(Box<Secured>),
+    /// A connection has begun.
     Connect(NewLink),
-    Disconnect {
-        link: Link,
-    },
-    Frame {
-        link: Link,
-        bytes: Vec<u8>,
-    },
-    Broadcast {
-        from: Option<Link>,
-        bytes: Vec<u8>,
-    },
+    /// A connection has ended.
+    Disconnect { link: Link },
+    /// A frame has arrived on a link.
+    Frame { link: Link, bytes: Vec<u8> },
+    /// A frame has arrived by broadcast.
+    Broadcast { from: Option<Link>, bytes: Vec<u8> },
+    /// The driver is to finish the queued work and stop.
     Stop,
 }
 
+/// Registers a wait or a position at a time, in milliseconds since the start. Returns the answer if
+/// there is nothing to wait for.
+pub(super) type WaitWork = Box<dyn FnOnce(VolatileState<'_>, u64) -> Option<Release> + Send>;
+
+/// Writes. Returns the answer if there is nothing to wait for.
+pub(super) type WriteWork =
+    Box<dyn FnOnce(&mut OpenSpace, WriteContext<'_>) -> Option<Release> + Send>;
+
+/// Everything beside the space that a write may need.
+pub(super) struct WriteContext<'d> {
+    /// The present time, in milliseconds since the start.
+    pub(super) now: u64,
+    pub(super) metrics: &'d Metrics,
+    /// The valid ticket of the request, for a write that continues after a wait.
+    pub(super) permit: Option<Arc<Permit>>,
+}
+
+/// The work of a read, and the client that waits for its answer.
+pub(super) trait ReadWork: Send {
+    /// Whether no client waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// Reads the space at a time, in milliseconds since the start. Returns the answer.
+    fn read(self: Box<Self>, space: &OpenSpace, now: u64) -> Release;
+}
+
+struct Reading<T, W> {
+    reply: oneshot::Sender<T>,
+    work: W,
+}
+
+impl<T, W> ReadWork for Reading<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&OpenSpace, u64) -> T + Send,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn read(self: Box<Self>, space: &OpenSpace, now: u64) -> Release {
+        let Reading { reply, work } = *self;
+        release(reply, work(space, now))
+    }
+}
+
+/// Sends an answer, once its commit is durable.
+pub(super) fn release<T: Send + 'static>(reply: oneshot::Sender<T>, answer: T) -> Release {
+    Box::new(move || {
+        // The client may have gone away meanwhile.
+        let _ = reply.send(answer);
+    })
+}
+
 impl Command {
-    fn look<T: Send + 'static>(
+    /// A request that only reads a space. `is_long` says whether it reads each counter or writer.
+    pub(super) fn read<T: Send + 'static>(
         space: SpaceId,
+        is_long: bool,
         reply: oneshot::Sender<T>,
-        look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
+        work: impl FnOnce(&OpenSpace, u64) -> T + Send + 'static,
     ) -> Command {
-        let look = Box::new(move |space: &OpenSpace| -> Release {
-            // The client may have gone away, or may go while the answer waits.
-            if reply.is_closed() {
-                return Box::new(|| ());
-            }
-            let answer = look(space);
-            Box::new(move || _ = reply.send(answer))
-        });
-        Command::Look {
+        Command::Read {
             space,
-            look,
-            at_all: false,
+            work: Box::new(Reading { reply, work }),
+            is_long,
         }
     }
 
-    /// As [`look`](Command::look), for work that reads each key of a kind.
-    fn look_at_all<T: Send + 'static>(
+    /// A request that may change a space, and whose answer waits for nothing but its commit.
+    pub(super) fn write<T: Send + 'static>(
         space: SpaceId,
         reply: oneshot::Sender<T>,
-        look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
+        work: impl FnOnce(&mut OpenSpace, &WriteContext<'_>) -> T + Send + 'static,
     ) -> Command {
-        let mut command = Command::look(space, reply, look);
-        if let Command::Look { at_all, .. } = &mut command {
-            *at_all = true;
-        }
-        command
-    }
-
-    pub(crate) fn budget(
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<BudgetRow>>,
-    ) -> Command {
-        Command::look(space, reply, move |it| it.budget(&key))
-    }
-
-    pub(crate) fn budgets(
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<BudgetPage>,
-    ) -> Command {
-        Command::look_at_all(space, reply, move |it| it.budgets(&query))
-    }
-
-    pub(crate) fn sequence(
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<SequenceRow>>,
-    ) -> Command {
-        Command::look(space, reply, move |it| it.sequence(&key))
-    }
-
-    pub(crate) fn limits(space: SpaceId, reply: oneshot::Sender<LimitList>) -> Command {
-        Command::look(space, reply, |it| it.limits())
-    }
-
-    pub(crate) fn period(
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Result<PeriodRow, Refusal>>,
-    ) -> Command {
-        Command::look(space, reply, move |it| it.period(&key))
-    }
-
-    pub(crate) fn sequences(
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<SequencePage>,
-    ) -> Command {
-        Command::look_at_all(space, reply, move |it| it.sequences(&query))
-    }
-
-    /// The work, and the ticket by which it is requested.
-    pub(super) fn with_permit(self) -> (Command, Option<Arc<Permit>>) {
-        match self {
-            Command::Permitted { permit, command } => (*command, Some(permit)),
-            command => (command, None),
+        Command::Write {
+            space,
+            work: Box::new(move |space, context| Some(release(reply, work(space, &context)))),
         }
     }
 
-    /// The space that it may change, if it is one space.
-    pub(super) fn space(&self) -> Option<SpaceId> {
-        match self {
-            Command::Add { space, .. }
-            | Command::AddMany { space, .. }
-            | Command::Transact { space, .. }
-            | Command::Demand { space, .. }
-            | Command::Found { space, .. }
-            | Command::ChangeMembers { space, .. }
-            | Command::ForceMembers { space, .. }
-            | Command::Retire { space, .. } => Some(*space),
-            // Other commands change nothing, or change more than one space.
-            _ => None,
-        }
-    }
-
-    /// Whether it reads each counter or writer of a space, which takes a tenth of a second if there
-    /// are many.
+    /// Whether it takes long, so that the driver applies it after all shorter work.
     pub(super) fn is_long(&self) -> bool {
-        match self {
-            Command::Permitted { command, .. } => command.is_long(),
-            Command::Look { at_all, .. } => *at_all,
-            Command::List { .. } | Command::Audit { .. } | Command::Writers { .. } => true,
-            _ => false,
-        }
+        matches!(self, Command::Read { is_long: true, .. })
     }
 
-    /// Whether no client waits for the answer of a [long](Command::is_long) command any more. A
-    /// look checks that itself.
+    /// Whether it only reads, and no client waits for its answer any more.
     pub(super) fn is_abandoned(&self) -> bool {
-        match self {
-            Command::Permitted { command, .. } => command.is_abandoned(),
-            Command::List { reply, .. } => reply.is_closed(),
-            Command::Audit { reply, .. } => reply.is_closed(),
-            Command::Writers { reply, .. } => reply.is_closed(),
-            _ => false,
-        }
+        matches!(self, Command::Read { work, .. } if work.is_abandoned())
     }
 
-    /// Whether it may change what has to be stored.
-    pub(super) fn may_change(&self) -> bool {
-        !matches!(
-            self,
+    /// The spaces that it may change. A panic may leave them half changed. If there are any, a
+    /// commit has to follow.
+    pub(super) fn may_change(&self) -> Option<HalfChanged> {
+        match self {
+            Command::Write { space, .. } => Some(HalfChanged::Space(*space)),
+            // The sync machine of any space on the link may change its replica.
+            Command::Connect(_)
+            | Command::Disconnect { .. }
+            | Command::Frame { .. }
+            | Command::Broadcast { .. } => Some(HalfChanged::Any),
             Command::Read { .. }
-                | Command::ReadMany { .. }
-                | Command::Demand {
-                    request: Request::Reach { .. }
-                        | Request::Check { .. }
-                        | Request::ReadBack { .. }
-                        | Request::Completeness { .. },
-                    ..
-                }
-                | Command::Shards { .. }
-                | Command::List { .. }
-                | Command::Look { .. }
-                | Command::Audit { .. }
-                | Command::Watch { .. }
-                | Command::Position { .. }
-                | Command::Changed { .. }
-                | Command::Writers { .. }
-                | Command::Members { .. }
-                | Command::Trusts { .. }
-                | Command::Status { .. }
-                | Command::Links { .. }
-                | Command::Secured(_)
-                | Command::Stop
-        )
+            | Command::Wait { .. }
+            | Command::Status { .. }
+            | Command::Links { .. }
+            | Command::Secured(_)
+            | Command::Stop => None,
+        }
     }
 }

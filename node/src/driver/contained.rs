@@ -12,7 +12,7 @@
 //! again in the running node would also have to reset every link, wait and watched key that refers
 //! to the replica. A start does all that anyway.
 
-use super::command::Command;
+use super::command::{Command, Queued};
 use super::{Driver, SYNC};
 use crate::contain::contain;
 use crate::model::SpaceId;
@@ -38,20 +38,20 @@ impl HalfChanged {
 
 impl Driver {
     /// Applies a command so that a panic ends only that command.
-    pub(super) fn apply_contained(&mut self, command: Command) {
-        let (command, permit) = command.with_permit();
+    pub(super) fn apply_contained(&mut self, queued: Queued) {
+        let Queued { command, permit } = queued;
         if let Some(permit) = &permit
             && !permit.is_good(&self.spaces, self.clock.now())
         {
             return; // A client that waits for an answer finds the reason in the permit.
         }
+        let changes = command.may_change();
+        if changes.is_some() {
+            self.gate.touch();
+        }
         if let Command::Frame { link, bytes } = command {
             return self.frame_contained(link, bytes);
         }
-        let changes = command.may_change().then(|| match command.space() {
-            Some(space) => HalfChanged::Space(space),
-            None => HalfChanged::Any,
-        });
         if let Err(panicked) = contain(|| self.apply(command, permit)) {
             panicked.tell(&self.metrics, "request");
             self.panicked(changes);
@@ -59,7 +59,6 @@ impl Driver {
     }
 
     fn frame_contained(&mut self, link: Link, bytes: Vec<u8>) {
-        self.gate.touch();
         let now = self.now();
         let Err(panicked) = contain(|| {
             #[cfg(test)]

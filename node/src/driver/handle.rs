@@ -10,7 +10,11 @@ use crate::model::{
 };
 pub(crate) use members::Admission;
 
-use crate::driver::{Command, Order, Permit, Secured, Turn, Watch};
+#[cfg(test)]
+use crate::driver::CommitGate;
+use crate::driver::command::{Command, Queued, WriteContext, release};
+use crate::driver::space::{OpenSpace, VolatileState};
+use crate::driver::{Order, Permit, Release, Secured, Turn, Watch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -84,7 +88,7 @@ pub struct Handle {
 
 struct Shared {
     // Dropped in this order: the bell rings when the queue is closed.
-    queue: mpsc::Sender<Command>,
+    queue: mpsc::Sender<Queued>,
     bell: LastRing,
     spaces: Arc<[Space]>,
     /// The indexes of the spaces, by name.
@@ -97,8 +101,8 @@ struct Shared {
 }
 
 impl Handle {
-    pub(crate) fn new(
-        queue: mpsc::Sender<Command>,
+    pub(super) fn new(
+        queue: mpsc::Sender<Queued>,
         bell: Bell,
         spaces: Arc<[Space]>,
         turn: Option<Turn>,
@@ -156,13 +160,12 @@ impl Handle {
     /// # Errors
     /// Fails when the replica refuses the add, or the node stops first.
     pub async fn add(&self, space: SpaceId, key: String, by: i64) -> Result<Counter, Refusal> {
-        let ask = |reply| Command::Add {
-            space,
-            key,
-            by,
-            reply,
+        let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+            let added = space.add(key, by);
+            context.metrics.added(added.is_ok().into());
+            added
         };
-        self.ask(ask).await?
+        self.write_in(space, work).await?
     }
 
     /// Adds to many counters, all or none, and with one commit. When this returns, all adds are
@@ -171,8 +174,13 @@ impl Handle {
     /// # Errors
     /// Fails when the replica refuses one of them, or the node stops first.
     pub async fn add_many(&self, space: SpaceId, sums: Vec<Sum>) -> Result<(), Refusal> {
-        let ask = |reply| Command::AddMany { space, sums, reply };
-        self.ask(ask).await?
+        let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+            let added = space.add_many(&sums);
+            let count = if added.is_ok() { sums.len() } else { 0 };
+            context.metrics.added(count);
+            added
+        };
+        self.write_in(space, work).await?
     }
 
     /// Makes one operation on a counter, as a transaction of its own. When this returns, it is
@@ -203,14 +211,13 @@ impl Handle {
         space: SpaceId,
         ops: Vec<(String, Op)>,
     ) -> Result<Vec<Done>, Refusal> {
-        let ops = ops.into_iter().map(Operation::from).collect();
-        let ask = |reply| Command::Transact {
-            space,
-            ops,
-            once: None,
-            reply,
+        let ops: Vec<_> = ops.into_iter().map(Operation::from).collect();
+        let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+            let made = space.transact(&ops, None)?;
+            context.metrics.operations(&ops);
+            Ok::<_, Refusal>(made.done)
         };
-        Ok(self.ask(ask).await??.done)
+        self.write_in(space, work).await?
     }
 
     /// Reads a counter. Returns `None` when it is absent.
@@ -218,7 +225,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn read(&self, space: SpaceId, key: String) -> Result<Option<Counter>, Refusal> {
-        self.ask(|reply| Command::Read { space, key, reply }).await
+        self.read_in(space, |space, _| space.read(key)).await
     }
 
     /// Reads many counters from one view, in the order of the keys. Returns `None` for each counter
@@ -231,8 +238,8 @@ impl Handle {
         space: SpaceId,
         keys: Vec<String>,
     ) -> Result<Vec<Option<Counter>>, Refusal> {
-        self.ask(|reply| Command::ReadMany { space, keys, reply })
-            .await
+        let read = |space: &OpenSpace, _| keys.into_iter().map(|key| space.read(key)).collect();
+        self.read_in(space, read).await
     }
 
     /// Reads the shards of a counter, by writer. Returns `None` when the counter is absent.
@@ -240,7 +247,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn shards(&self, space: SpaceId, key: String) -> Result<Option<Vec<Shard>>, Refusal> {
-        self.ask(|reply| Command::Shards { space, key, reply })
+        self.read_in(space, move |space, _| space.shards(&key))
             .await
     }
 
@@ -249,12 +256,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn list(&self, space: SpaceId, query: Query) -> Result<Page, Refusal> {
-        self.ask(|reply| Command::List {
-            space,
-            query,
-            reply,
-        })
-        .await
+        self.read_all(space, move |space| space.list(&query)).await
     }
 
     /// Reads a budget, with the rights of each member. Returns `None` if there is none of this
@@ -263,7 +265,8 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn budget(&self, space: SpaceId, key: String) -> Result<Option<BudgetRow>, Refusal> {
-        self.ask(|reply| Command::budget(space, key, reply)).await
+        self.read_in(space, move |space, _| space.budget(&key))
+            .await
     }
 
     /// Reads a sequence of numbers. Returns `None` if there is none of this name.
@@ -275,7 +278,8 @@ impl Handle {
         space: SpaceId,
         key: String,
     ) -> Result<Option<SequenceRow>, Refusal> {
-        self.ask(|reply| Command::sequence(space, key, reply)).await
+        self.read_in(space, move |space, _| space.sequence(&key))
+            .await
     }
 
     /// Lists the limits of a space.
@@ -283,7 +287,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn limits(&self, space: SpaceId) -> Result<LimitList, Refusal> {
-        self.ask(|reply| Command::limits(space, reply)).await
+        self.read_in(space, |space, _| space.limits()).await
     }
 
     /// Reads the present period of a key that a limit covers.
@@ -291,7 +295,8 @@ impl Handle {
     /// # Errors
     /// Fails when no limit covers the key, when this node is no member, or when it stops first.
     pub async fn period(&self, space: SpaceId, key: String) -> Result<PeriodRow, Refusal> {
-        self.ask(|reply| Command::period(space, key, reply)).await?
+        self.read_in(space, move |space, _| space.period(&key))
+            .await?
     }
 
     /// Lists sequences of numbers by name.
@@ -299,7 +304,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn sequences(&self, space: SpaceId, query: Query) -> Result<SequencePage, Refusal> {
-        self.ask(|reply| Command::sequences(space, query, reply))
+        self.read_all(space, move |space| space.sequences(&query))
             .await
     }
 
@@ -308,7 +313,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn budgets(&self, space: SpaceId, query: Query) -> Result<BudgetPage, Refusal> {
-        self.ask(|reply| Command::budgets(space, query, reply))
+        self.read_all(space, move |space| space.budgets(&query))
             .await
     }
 
@@ -317,12 +322,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn audit(&self, space: SpaceId, query: Query) -> Result<AuditPage, Refusal> {
-        self.ask(|reply| Command::Audit {
-            space,
-            query,
-            reply,
-        })
-        .await
+        self.read_all(space, move |space| space.audit(&query)).await
     }
 
     /// Subscribes to the counters of a space that change from now on.
@@ -330,12 +330,8 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn watch(&self, space: SpaceId, wanted: Option<Wanted>) -> Result<Watch, Refusal> {
-        let ask = |reply| Command::Watch {
-            space,
-            wanted,
-            reply,
-        };
-        self.ask(ask).await
+        self.read_in(space, move |space, _| space.watchers.watch(wanted.as_ref()))
+            .await
     }
 
     /// Returns the position of a reader that has received every event up to now.
@@ -343,7 +339,10 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn position(&self, space: SpaceId) -> Result<Position, Refusal> {
-        self.ask(|reply| Command::Position { space, reply }).await
+        self.wait_in(space, |space, _, reply| {
+            Some(release(reply, space.position()))
+        })
+        .await
     }
 
     /// Returns a part of the counters that changed since a position. The part begins at the place
@@ -360,14 +359,8 @@ impl Handle {
         from: u32,
         wanted: Wanted,
     ) -> Result<Option<ChangedPart>, Refusal> {
-        let ask = |reply| Command::Changed {
-            space,
-            since,
-            from,
-            wanted,
-            reply,
-        };
-        self.ask(ask).await
+        let read = move |space: &OpenSpace, _| space.changed_since(since, from, &wanted);
+        self.read_in(space, read).await
     }
 
     /// Reads the version vector of a space: the clock of each writer at this node.
@@ -375,7 +368,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn writers(&self, space: SpaceId) -> Result<Vec<WriterRow>, Refusal> {
-        self.ask(|reply| Command::Writers { space, reply }).await
+        self.read_all(space, |space| space.writers()).await
     }
 
     /// Reads the state of each open space.
@@ -411,12 +404,12 @@ impl Handle {
 
     /// Reports a new connection to the driver.
     pub async fn connect(&self, link: NewLink) {
-        self.tell(Command::Connect(link)).await;
+        self.tell(Command::Connect(link).into()).await;
     }
 
     /// Reports the end of a connection to the driver.
     pub async fn disconnect(&self, link: Link) {
-        self.tell(Command::Disconnect { link }).await;
+        self.tell(Command::Disconnect { link }.into()).await;
     }
 
     /// Passes a frame that arrived on a link to the driver.
@@ -428,17 +421,66 @@ impl Handle {
     /// Passes a frame that arrived by broadcast to the driver; `from` is the link that delivered
     /// it.
     pub async fn broadcast(&self, from: Option<Link>, bytes: Vec<u8>) {
-        self.tell(Command::Broadcast { from, bytes }).await;
+        self.tell(Command::Broadcast { from, bytes }.into()).await;
     }
 
     /// Passes a Redis client whose TLS handshake is done to the driver.
     pub(crate) async fn secured(&self, client: Secured) {
-        self.tell(Command::Secured(Box::new(client))).await;
+        self.tell(Command::Secured(Box::new(client)).into()).await;
     }
 
     /// Requests that the driver finish the queued work and stop.
     pub(crate) async fn stop(&self) {
-        self.tell(Command::Stop).await;
+        self.tell(Command::Stop.into()).await;
+    }
+
+    /// Reads a space, which takes little time. The work also gets the present time, in milliseconds
+    /// since the start.
+    async fn read_in<T: Send + 'static>(
+        &self,
+        space: SpaceId,
+        work: impl FnOnce(&OpenSpace, u64) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = |reply| Command::read(space, false, reply, work);
+        self.ask(ask).await
+    }
+
+    /// Reads each counter or writer of a space. If there are many, that takes a tenth of a second.
+    /// So the driver does it after all shorter work.
+    async fn read_all<T: Send + 'static>(
+        &self,
+        space: SpaceId,
+        work: impl FnOnce(&OpenSpace) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = |reply| Command::read(space, true, reply, move |space, _| work(space));
+        self.ask(ask).await
+    }
+
+    /// Registers a wait in a space, or a position. The work gets the present time, in milliseconds
+    /// since the start, and the channel of its answer. It returns the answer if there is nothing to
+    /// wait for.
+    async fn wait_in<T: Send + 'static>(
+        &self,
+        space: SpaceId,
+        work: impl FnOnce(VolatileState<'_>, u64, oneshot::Sender<T>) -> Option<Release>
+        + Send
+        + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = |reply| Command::Wait {
+            space,
+            work: Box::new(move |space, now| work(space, now, reply)),
+        };
+        self.ask(ask).await
+    }
+
+    /// Changes a space.
+    async fn write_in<T: Send + 'static>(
+        &self,
+        space: SpaceId,
+        work: impl FnOnce(&mut OpenSpace, &WriteContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = |reply| Command::write(space, reply, work);
+        self.ask(ask).await
     }
 
     async fn ask<T>(
@@ -457,15 +499,16 @@ impl Handle {
         answer.await.map_err(|_| self.unanswered())
     }
 
+    /// Looks at the commit gate, for a client that may take turns.
+    #[cfg(test)]
+    pub(super) fn gate<T>(&self, look: impl FnOnce(&CommitGate) -> T) -> Option<T> {
+        self.shared.turn.as_ref()?.gate(look)
+    }
+
     /// A command with the ticket under which it is requested.
-    fn permitted(&self, command: Command) -> Command {
-        match &self.permit {
-            None => command,
-            Some(permit) => Command::Permitted {
-                permit: permit.clone(),
-                command: Box::new(command),
-            },
-        }
+    fn permitted(&self, command: Command) -> Queued {
+        let permit = self.permit.clone();
+        Queued { command, permit }
     }
 
     /// The reason for which there is no answer.
@@ -479,7 +522,7 @@ impl Handle {
 
     /// If the driver is gone, it needs no commands, so a failed send is no error. A caller that
     /// waits for an answer sees that the reply channel is closed.
-    async fn tell(&self, command: Command) {
+    async fn tell(&self, command: Queued) {
         if self.shared.queue.send(command).await.is_ok() {
             self.shared.bell.0.ring();
         }

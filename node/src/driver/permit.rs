@@ -3,8 +3,8 @@
 //! The server judges a request's ticket when the head of the request arrives. The work may be done
 //! much later: the body is slow, the request waits for rights, or it waits in the queue. By then
 //! the ticket may have ended or be revoked, or its issuer may have lost its say. So a
-//! [command](super::Command) carries the ticket. The driver judges it right before it does the
-//! work, and again each time the work continues after a wait.
+//! request carries the ticket through the [queue](super::command::Queued). The driver judges it
+//! right before it does the work, and again each time the work continues after a wait.
 
 use super::space::OpenSpace;
 use crate::access::{Credentials, Grant, Ledger};

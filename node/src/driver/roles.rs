@@ -11,7 +11,7 @@ const LOOK_MS: u64 = 1_000;
 impl Driver {
     /// Updates the roles of this node if that is due. It is due at once after a change of the
     /// members.
-    pub(super) fn look_at_roles(&mut self) {
+    pub(super) fn update_roles(&mut self) {
         let now = self.now();
         if now < self.roles_due {
             return;

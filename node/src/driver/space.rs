@@ -9,7 +9,7 @@ mod rights;
 mod window;
 mod writes;
 
-pub(super) use levels::Ended;
+pub(super) use levels::{Ended, VolatileState};
 pub(super) use rights::Write;
 
 use super::expiries::Expiries;

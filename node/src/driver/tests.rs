@@ -6,6 +6,7 @@
 //! [`Bench::settle`].
 
 mod contained;
+mod requests;
 mod shares;
 
 use super::*;

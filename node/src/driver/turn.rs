@@ -5,7 +5,7 @@
 //! before it. Otherwise it leaves the request in the queue for the driver's thread.
 
 use super::Driver;
-use super::command::Command;
+use super::command::Queued;
 use crate::driver::handle::Bell;
 use crate::store::StoreError;
 use mio::{Events, Poll};
@@ -65,7 +65,7 @@ impl Turn {
 
     /// Does all waiting work, and this command last. Returns the command if another thread has the
     /// turn, or the driver has ended.
-    pub(crate) fn take(&self, command: Command) -> Option<Command> {
+    pub(super) fn take(&self, command: Queued) -> Option<Queued> {
         for _ in 0..LOOKS {
             match self.driver.try_lock() {
                 Ok(mut driver) => {
@@ -83,6 +83,13 @@ impl Turn {
             }
         }
         Some(command)
+    }
+
+    /// Looks at the commit gate; `None` once the driver has ended.
+    #[cfg(test)]
+    pub(super) fn gate<T>(&self, look: impl FnOnce(&super::CommitGate) -> T) -> Option<T> {
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        driver.as_ref().map(|it| look(&it.gate))
     }
 
     /// Works until it is ordered to stop, all clients are gone, or the store fails.
@@ -111,7 +118,7 @@ impl Turn {
                 None => driver
                     .work(&mut batch)
                     .and_then(|()| driver.commit())
-                    .and_then(|()| driver.work_later()),
+                    .and_then(|()| driver.apply_one_long()),
             };
             driver.batch = batch;
             if done.is_ok() && !driver.stopping {
@@ -151,7 +158,7 @@ pub(super) fn sleep(
 
 impl Driver {
     /// The turn of a client.
-    fn serve(&mut self, command: Command) {
+    fn serve(&mut self, command: Queued) {
         let mut batch = std::mem::take(&mut self.batch);
         let more = self.take(&mut batch);
         batch.push(command);
@@ -203,6 +210,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Command;
     use mio::{Token, Waker};
 
     fn ended() -> (Turn, Poll) {
@@ -214,7 +222,7 @@ mod tests {
     }
 
     fn is_left(turn: &Turn) -> bool {
-        turn.take(Command::Stop).is_some()
+        turn.take(Command::Stop.into()).is_some()
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Requests with levels and with session tokens.
 
 use super::Handle;
-use crate::driver::{Command, Request};
+use crate::driver::command::{Command, WriteContext};
+use crate::driver::space::Write;
 use crate::model::{
     Completeness, Demand, Keyed, Operation, ReadBack, Refusal, SpaceId, Transacted, Written,
 };
-use tokio::sync::oneshot;
 
 impl Handle {
     /// Makes several operations, all or none, and waits until the demanded level is reached. Under
@@ -27,13 +27,28 @@ impl Handle {
         once: Option<Keyed>,
         demand: Demand,
     ) -> Result<Written<Transacted>, Refusal> {
-        let request = |reply| Request::Write {
-            ops,
-            once,
-            demand,
-            reply,
+        let ask = |reply| Command::Write {
+            space,
+            work: Box::new(move |space, context| {
+                let WriteContext {
+                    now,
+                    metrics,
+                    permit,
+                } = context;
+                let until = now.saturating_add(demand.rights_wait_ms.into());
+                let write = Write {
+                    ops,
+                    once,
+                    demand,
+                    reply,
+                    until,
+                    permit,
+                    want: None,
+                };
+                space.write(now, write, metrics)
+            }),
         };
-        self.demand(space, request).await?
+        self.ask(ask).await?
     }
 
     /// Refuses a demand that a write can't meet, before anything is applied.
@@ -41,8 +56,8 @@ impl Handle {
     /// # Errors
     /// [`Refusal::NoMembers`], `token_full`.
     pub async fn check(&self, space: SpaceId, demand: Demand) -> Result<(), Refusal> {
-        let request = |reply| Request::Check { demand, reply };
-        self.demand(space, request).await?
+        self.read_in(space, move |space, _| space.check(&demand))
+            .await?
     }
 
     /// Waits until all writes of this node so far reach the demanded level. Returns the writes on
@@ -51,8 +66,10 @@ impl Handle {
     /// # Errors
     /// [`Refusal::NoMembers`], `token_full`, [`Refusal::LevelNotReached`].
     pub async fn reach(&self, space: SpaceId, demand: Demand) -> Result<Written<()>, Refusal> {
-        let request = |reply| Request::Reach { demand, reply };
-        self.demand(space, request).await?
+        self.wait_in(space, move |space, now, reply| {
+            space.reach(now, &demand, reply)
+        })
+        .await?
     }
 
     /// Reads counters at the same moment, once this node has the writes that the demand names.
@@ -67,12 +84,11 @@ impl Handle {
         keys: Vec<String>,
         demand: Demand,
     ) -> Result<ReadBack, Refusal> {
-        let request = |reply| Request::ReadBack {
-            keys,
-            demand,
-            reply,
-        };
-        self.demand(space, request).await?
+        self.wait_in(space, move |space, now, reply| {
+            space.read_back(now, keys, &demand, reply);
+            None
+        })
+        .await?
     }
 
     /// Returns how complete a read at this node is, which is the time of the last message from each
@@ -81,19 +97,7 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn completeness(&self, space: SpaceId) -> Result<Completeness, Refusal> {
-        let request = |reply| Request::Completeness { reply };
-        self.demand(space, request).await
-    }
-
-    async fn demand<T>(
-        &self,
-        space: SpaceId,
-        request: impl FnOnce(oneshot::Sender<T>) -> Request,
-    ) -> Result<T, Refusal> {
-        let ask = |reply| Command::Demand {
-            space,
-            request: request(reply),
-        };
-        self.ask(ask).await
+        self.read_in(space, |space, now| space.completeness(now))
+            .await
     }
 }

@@ -1,7 +1,9 @@
 //! Requests about the members of a space, and about writers to retire.
 
 use super::Handle;
-use crate::driver::{Command, NoNews, Watch};
+use crate::driver::command::WriteContext;
+use crate::driver::space::OpenSpace;
+use crate::driver::{NoNews, Watch};
 use crate::identity::OwnerKey;
 use crate::model::{MemberChange, Membership, News, Refusal, Retiree, Retirement, SpaceId};
 use std::time::Duration;
@@ -34,7 +36,8 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn members(&self, space: SpaceId) -> Result<Membership, Refusal> {
-        self.ask(|reply| Command::Members { space, reply }).await
+        self.read_in(space, |space, now| space.membership(now))
+            .await
     }
 
     /// Whether an owner may decide on the rights of others in a space. The members of the space
@@ -43,12 +46,8 @@ impl Handle {
     /// # Errors
     /// Fails when the node stops first.
     pub async fn trusts(&self, space: SpaceId, owner: OwnerKey) -> Result<bool, Refusal> {
-        self.ask(|reply| Command::Trusts {
-            space,
-            owner,
-            reply,
-        })
-        .await
+        self.read_in(space, move |space, _| space.trusts(owner))
+            .await
     }
 
     /// Makes this node the first member of a space.
@@ -57,7 +56,8 @@ impl Handle {
     /// Fails when the space has members, when the node's state is in memory only, or when it stops
     /// first.
     pub async fn found(&self, space: SpaceId) -> Result<Membership, Refusal> {
-        self.ask(|reply| Command::Found { space, reply }).await?
+        self.write_in(space, |space, context| space.found(context.now))
+            .await?
     }
 
     /// Changes the members, and waits at most `wait` until that is decided. If another member's
@@ -76,13 +76,7 @@ impl Handle {
         let mut news = self.watch(space, None).await?;
         let (mut again, mut proposed) = (false, false);
         loop {
-            let ask = |reply| Command::ChangeMembers {
-                space,
-                change: change.clone(),
-                again,
-                reply,
-            };
-            let (now, over) = match self.ask(ask).await.flatten() {
+            let (now, over) = match self.propose(space, change.clone(), again).await {
                 Err(Refusal::CatchingUp) if Instant::now() < deadline => {
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
@@ -110,6 +104,20 @@ impl Handle {
         }
     }
 
+    /// Proposes a change of the members, unless it is already made or proposed. With `again` it
+    /// proposes the change once more.
+    async fn propose(
+        &self,
+        space: SpaceId,
+        change: MemberChange,
+        again: bool,
+    ) -> Result<Membership, Refusal> {
+        let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+            space.change_members(context.now, &change, again)
+        };
+        self.write_in(space, work).await?
+    }
+
     /// Makes an owner a member by a ticket, as long as the ticket stays valid. `judge` is called
     /// before each proposal. A proposal is made only if the configuration has not changed since
     /// that check.
@@ -134,18 +142,12 @@ impl Handle {
                 }
                 Admission::Now(owner, at) => MemberChange::Admit(owner, at),
             };
-            let ask = |reply| Command::ChangeMembers {
-                space,
-                change: change.clone(),
-                again,
-                reply,
-            };
-            let now = match self.ask(ask).await? {
+            let now = match self.propose(space, change.clone(), again).await {
                 Err(Refusal::CatchingUp) if Instant::now() < deadline => {
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
                 }
-                answer => answer?,
+                now => now?,
             };
             let present = now.configuration.as_ref();
             if present.is_some_and(|it| change.is_in(it)) {
@@ -177,12 +179,10 @@ impl Handle {
         space: SpaceId,
         members: Vec<OwnerKey>,
     ) -> Result<Membership, Refusal> {
-        let ask = |reply| Command::ForceMembers {
-            space,
-            members,
-            reply,
+        let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+            space.force_members(context.now, &members)
         };
-        self.ask(ask).await?
+        self.write_in(space, work).await?
     }
 
     /// Declares writers dead. It waits at most `wait` until their parts are taken over, which needs
@@ -201,8 +201,11 @@ impl Handle {
         let mut news = self.watch(space, None).await?;
         let mut before = None;
         loop {
-            let ask = |reply| Command::Retire { space, who, reply };
-            let now = match (self.ask(ask).await.flatten(), before.take()) {
+            let work = move |space: &mut OpenSpace, context: &WriteContext<'_>| {
+                space.retire(context.now, who)
+            };
+            let asked = self.write_in(space, work).await.flatten();
+            let now = match (asked, before.take()) {
                 (Err(Refusal::CatchingUp), known) if Instant::now() < deadline => {
                     before = known;
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;

@@ -2,10 +2,11 @@
 
 use super::{OpenSpace, Refusal};
 use crate::driver::Release;
+use crate::driver::command::release;
 use crate::driver::levels::{Reply, after};
 use crate::identity::OwnerKey;
 use crate::model::{
-    Completeness, Demand, Heard, LastWrite as Transacted, ReadBack, Unreached, Written,
+    Completeness, Demand, Heard, LastWrite as Transacted, Position, ReadBack, Unreached, Written,
 };
 use tallymesh_core::{AdmissionError, Error, Level, Once, Owner, Question, Reach, VersionVector};
 
@@ -33,6 +34,52 @@ pub(in crate::driver) enum Ended {
     WhenDurable(Release),
 }
 
+/// Access to the part of a space that the store does not keep: its waits and its positions.
+pub(in crate::driver) struct VolatileState<'s>(&'s mut OpenSpace);
+
+impl<'s> VolatileState<'s> {
+    pub(in crate::driver) fn of(space: &'s mut OpenSpace) -> VolatileState<'s> {
+        VolatileState(space)
+    }
+
+    /// Waits until all local writes so far reach the demanded level. Returns the answer if there is
+    /// nothing to wait for.
+    pub(in crate::driver) fn reach(
+        self,
+        now: u64,
+        demand: &Demand,
+        reply: Reply<Written<()>>,
+    ) -> Option<Release> {
+        let done = self.0.check(demand);
+        self.0.reach(now, done, None, demand, reply)
+    }
+
+    /// Reads once this node has the demanded state.
+    pub(in crate::driver) fn read_back(
+        self,
+        now: u64,
+        keys: Vec<String>,
+        demand: &Demand,
+        reply: Reply<ReadBack>,
+    ) {
+        let before = demand.token.clone();
+        let end = move |space: &OpenSpace, now: u64, met: Result<(), Refusal>| -> Release {
+            let read = met.map(|()| ReadBack {
+                counters: keys.into_iter().map(|key| space.read(key)).collect(),
+                token: before.and_then(|before| space.replica.consistency().token(&before).ok()),
+                completeness: space.completeness(now),
+            });
+            release(reply, read)
+        };
+        self.0.wait_to_read(now, demand, Box::new(end));
+    }
+
+    /// The position of a reader that has received every event up to now.
+    pub(in crate::driver) fn position(self) -> Position {
+        self.0.position()
+    }
+}
+
 impl OpenSpace {
     /// Refuses a demand that can't be met, before anything is applied.
     pub(in crate::driver) fn check(&self, demand: &Demand) -> Result<(), Refusal> {
@@ -48,7 +95,7 @@ impl OpenSpace {
 
     /// Waits until all local writes so far reach a level, and also the operation under this key,
     /// whichever node made it. Returns the answer if there is nothing to wait for.
-    pub(in crate::driver) fn reach<T: Send + 'static>(
+    pub(super) fn reach<T: Send + 'static>(
         &mut self,
         now: u64,
         done: Result<T, Refusal>,
@@ -61,12 +108,7 @@ impl OpenSpace {
             .as_ref()
             .map(|token| self.replica.consistency().token(token));
         let done = done.and_then(|done| Ok((done, token.transpose()?)));
-        let end = move |done: Result<Written<T>, Refusal>| -> Release {
-            Box::new(move || {
-                // The client may have gone away meanwhile.
-                let _ = reply.send(done);
-            })
-        };
+        let end = move |done: Result<Written<T>, Refusal>| release(reply, done);
         let (done, token) = match done {
             Ok(done) => done,
             Err(refusal) => return Some(end(Err(refusal))),
@@ -152,28 +194,6 @@ impl OpenSpace {
         said.max(held)
     }
 
-    /// Reads once this node has the demanded state.
-    pub(in crate::driver) fn read_back(
-        &mut self,
-        now: u64,
-        keys: Vec<String>,
-        demand: &Demand,
-        reply: Reply<ReadBack>,
-    ) {
-        let before = demand.token.clone();
-        let end = move |space: &OpenSpace, now: u64, met: Result<(), Refusal>| -> Release {
-            let read = met.map(|()| ReadBack {
-                counters: keys.into_iter().map(|key| space.read(key)).collect(),
-                token: before.and_then(|before| space.replica.consistency().token(&before).ok()),
-                completeness: space.completeness(now),
-            });
-            Box::new(move || {
-                let _ = reply.send(read);
-            })
-        };
-        self.wait_to_read(now, demand, Box::new(end));
-    }
-
     fn wait_to_read(&mut self, now: u64, demand: &Demand, end: End) {
         let open = demand.level != Level::Local && self.replica.members().configuration().is_none();
         let question = (demand.level != Level::Local && !open)
@@ -195,7 +215,7 @@ impl OpenSpace {
     }
 
     /// Ends the requests that have reached their level, or whose deadline has passed.
-    pub(in crate::driver) fn look_at_waits(&mut self, now: u64) -> Vec<Ended> {
+    pub(in crate::driver) fn take_ended_waits(&mut self, now: u64) -> Vec<Ended> {
         if self.waits.is_empty() {
             return Vec::new();
         }

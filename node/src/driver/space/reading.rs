@@ -67,7 +67,7 @@ impl OpenSpace {
     }
 
     /// The position of a reader that has received every event up to now.
-    pub(in crate::driver) fn position(&mut self) -> Position {
+    pub(super) fn position(&mut self) -> Position {
         Position {
             start: self.start,
             moment: self.replica.moment(),
