@@ -14,6 +14,30 @@
 //! After a failed commit the driver stops. It sends no answer and no frame that depends on that
 //! commit.
 //!
+//! # The steps of one turn
+//! A turn applies one batch. The steps have this order for these reasons:
+//!
+//! | step | why it stands here |
+//! |---|---|
+//! | 1. Set the time, and wake the spaces that are due. | All later steps judge expiries and deadlines by one time. A later clock would let the requests read counters that have expired. |
+//! | 2. `update_roles` | A node whose ticket has ended may not write. After the requests, this step would let one more batch through. |
+//! | 3. Apply the batch, in the order of the queue. Put long reads aside. | So a client may send a write and a short read without a wait between them, and the read sees the write. Short requests do not wait for a long read that came before them. |
+//! | 4. `check_whole` | A panic may have left a replica half changed. No later step may use it. The check follows step 5, too. |
+//! | 5. The clients of sockets | A client whose TLS handshake ended in step 3 is served in the same turn. The opposite order would only serve it later. |
+//! | 6. `delete_expired` | Clients come first, because an expired counter is absent for them already. The deletions are writes, so they stand before step 9. |
+//! | 7. Bring spaces with first content into use, and `greet` | Steps 3 to 6 bring content and new links. After step 11 the hellos would leave a turn later. |
+//! | 8. `resume_writes` | Rights arrive by the frames of step 3. These are writes, too, so they stand before step 9. |
+//! | 9. `tick` | It informs the sync machines of all local writes of this turn. Nothing wakes the driver for a write that comes after it, so peers would learn of that write at some later turn. |
+//! | 10. `end_waits` | It sees the acknowledgements and the writes of this turn. A wait that needs nothing begins in step 3 and ends here. Before step 3 each such wait would last until another turn. |
+//! | 11. `poll_outputs` | All steps above make outputs. It queues the frames and the events behind the commit of step 13. It also lists the changed counters, from which that commit is made. |
+//! | 12. `end_turn` | It lists the spaces whose changes step 13 takes. Without the list, the commit would lack the changes of this turn and still release their answers. |
+//! | 13. `commit` | It gives the changes to the store. Then it releases every answer and frame whose commit is durable. |
+//! | 14. `apply_one_long` | No change and no short answer of this turn waits for it. It is a read, so it needs no commit. Only the driver's thread does this step. |
+//!
+//! `work` has the steps 1 to 12. A failure in one of them ends the turn before its commit, so the turn
+//! releases no answer and no frame.
+//!
+//! # Expiry
 //! Counters expire by the wall clock, which the driver reads once for each batch. The driver wakes
 //! when the next counter expires, and deletes the counter as any user could. The wall clock may
 //! jump, and only its value at the time of a look counts. While any counter expires, the driver
@@ -331,7 +355,8 @@ impl Driver {
         true
     }
 
-    /// Applies a batch, and does all work that is due, up to the commit.
+    /// Applies a batch, and does all work that is due, up to the commit. The page of this module
+    /// says why the steps have this order.
     fn work(&mut self, batch: &mut Vec<Queued>) -> Result<(), StoreError> {
         self.metrics.batch(batch.len());
         let wall = self.clock.now();

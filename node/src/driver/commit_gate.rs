@@ -1,9 +1,27 @@
 //! The commit gate: the changes on their way to the store, and everything that waits for them.
 //!
 //! Commits are numbered. One is in flight at a time, and all changes made meanwhile share the next
-//! one. Everything that leaves this node depends on a commit, and leaves once the commit is
-//! durable. For frames to peers this is always so; for answers it is so with
-//! [`Durability::Always`]. So no peer ever sees a change that a crash could undo.
+//! one. An answer or a frame carries the number of the commit that has all changes made before it,
+//! and leaves once that commit is durable. An answer that the durability setting does not hold back
+//! has number 0.
+//!
+//! # Guarantees
+//! The tests of `driver/tests.rs` and `driver/tests/requests.rs` hold them, on a store that stops in
+//! the middle of a commit.
+//!
+//! | guarantee | test |
+//! |---|---|
+//! | **Persist before publish.** A frame for peers leaves after a durable commit with each change that it shows. This holds with [`Durability::Always`] and [`Durability::Interval`]. So no peer ever sees a change that a crash could undo. | `nothing_leaves_before_the_commit_that_it_tells_of`, `with_an_interval_only_peers_wait_for_the_commit` |
+//! | **Persist before acknowledge.** With [`Durability::Always`] the same holds for each answer and event. It holds for reads, too: they may show a change whose commit is not durable yet. | `nothing_leaves_before_the_commit_that_it_tells_of` |
+//! | A level counts durable changes, whatever the durability setting is. | `a_level_is_told_once_it_is_durable_here` |
+//! | After a failed commit nothing that depends on it leaves, and the node ends. | `after_a_failed_commit_nothing_leaves_and_the_node_ends` |
+//! | A stop makes all changes durable, and sends what waits for them. | `a_stop_waits_for_all_commits` |
+//! | A read needs no commit of its own. A refused write that changed nothing gives the store nothing. | `only_a_write_leads_to_a_commit`, `a_refused_write_that_changed_nothing_costs_the_store_nothing` |
+//!
+//! # What the caller must do
+//! [`touch`](CommitGate::touch) comes before the change, and the change before its
+//! [`answer`](CommitGate::answer). An answer that is queued before the touch has the number of an
+//! older commit, and leaves too early. A touch without a change costs no write to the disk.
 
 use super::Release;
 use crate::driver::Spaces;

@@ -2,7 +2,8 @@
 //!
 //! To pass a request to another thread and the answer back costs more than most requests. So a
 //! client that finds the driver idle executes its request itself, after everything that waits
-//! before it. Otherwise it leaves the request in the queue for the driver's thread.
+//! before it. Otherwise it leaves the request in the queue for the driver's thread. The page of
+//! [`driver`](super) has the steps of one turn.
 
 use super::Driver;
 use super::command::Queued;
