@@ -68,6 +68,7 @@ mod problem;
 mod proof;
 pub(crate) mod rate;
 mod requests;
+mod rows;
 mod rules;
 mod sequences;
 mod status;

@@ -21,12 +21,14 @@
 //!  metrics contain network        figures; the boundary of a panic; who is connected
 //!  access  store   browser  tls   who may do what; the disk; the rule for browsers; TLS
 //!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  api                            the table of calls: fields, refusals, roles, names
 //!  problems                       the codes and texts of refusals
 //!  model                          plain data: spaces, operations, rows, events, refusals
 //!  identity rate clock ...        keys and addresses; token buckets; time, text and the log
 //! ```
 
 pub mod access;
+mod api;
 pub mod browser;
 pub mod cli;
 pub mod clock;

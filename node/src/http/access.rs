@@ -17,6 +17,7 @@
 use super::App;
 use super::problem::Problem;
 use crate::access::{Client, Grant, TOKEN_PREFIX, TicketError};
+use crate::api;
 use crate::browser::Comer;
 use crate::driver::{Handle, Permit};
 use crate::model::{Role, Sender, SpaceId};
@@ -209,8 +210,9 @@ impl FromRequestParts<Arc<App>> for SentBy {
     }
 }
 
-/// The authorization that a request to this path needs. Under `/v1`, paths that are not listed here
-/// need the most. Other paths, except the metrics, reveal nothing about counters.
+/// The authorization that a request to this path needs: the role of its call in [`api`]. Under
+/// `/v1`, paths that are neither there nor listed here need the most. Other paths, except the
+/// metrics, reveal nothing about counters.
 pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let mut parts = path.split('/').skip(1);
@@ -219,15 +221,9 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             let space = parts.next().unwrap_or_default();
             let rest: Vec<&str> = parts.collect();
             let role = match (rest.as_slice(), reads) {
-                (_, true) | (["read" | "sync"], _) => Role::Reader,
-                (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
-                (["budgets", _, "spend" | "transfer"] | ["budgets", _, "leases", _], _) => {
-                    Role::Writer
-                }
-                (["sequences", _, "next"] | ["limits", _, "allow"], _) => Role::Writer,
-                (["counters" | "budgets" | "sequences", ..], _) => Role::Editor,
+                (_, true) | (["sync"], _) => Role::Reader,
                 (["members" | "retire", ..], _) => return Needs::Operator(Some(space)),
-                _ => Role::Member,
+                (rest, false) => api::role_at(rest),
             };
             Needs::InSpace(space, role)
         }

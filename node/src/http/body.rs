@@ -3,6 +3,7 @@
 mod unique;
 
 use super::problem::Problem;
+use crate::api::AMOUNT_MAX;
 use crate::problems;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
@@ -121,10 +122,10 @@ impl Fields {
             Err(_) => Err(not_an_amount(&text)),
             Ok(amount) => u64::try_from(amount)
                 .ok()
-                .filter(|amount| i64::try_from(*amount).is_ok())
+                .filter(|amount| *amount <= AMOUNT_MAX)
                 .ok_or_else(|| {
                     let detail =
-                        format!("`{name}` is {amount}, and an amount is 0 to {}", i64::MAX);
+                        format!("`{name}` is {amount}, and an amount is 0 to {AMOUNT_MAX}");
                     Problem::new(&problems::AMOUNT_RANGE, detail)
                 }),
         }

@@ -2,14 +2,16 @@
 //! transaction.
 
 use super::access::Serving;
-use super::asking::{Answered, Asking};
+use super::asking::Asking;
 use super::body::Fields;
-use super::counters::{ListQuery, page_query};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{
     AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
     SpendBody, TransferBody,
 };
+use super::rows::{self, Answer, ListQuery};
+use crate::api;
+use crate::driver::Handle;
 use crate::model::{BudgetPage, BudgetRow, Done, Operation, Recipient, Refusal};
 use crate::problems;
 use axum::Json;
@@ -32,43 +34,30 @@ type Body = Result<Bytes, BytesRejection>;
 ///
 /// With its holders.
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/budgets/{key}", operation_id = "read_budget", tag = "budgets",
+    get, path = api::READ_BUDGET.path(), operation_id = api::READ_BUDGET.name, tag = "budgets",
     params(OfBudget, AskingRead),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["no_budget"]))),
 )]
-pub(super) async fn read(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let seen = asking.wait(&app, space).await?;
-    let budget = app.handle.budget(space, key).await?;
-    let budget = budget.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoBudget)))?;
-    Ok(seen.map(|()| Json(budget)))
+pub(super) async fn read(app: Serving, of: Key, asking: Asking) -> Answer<BudgetRow> {
+    let no = |_: &str| Problem::from(&Error::Quota(QuotaError::NoBudget));
+    rows::read(app, of, asking, Handle::budget, no).await
 }
 
 /// Lists budgets by name
 ///
 /// With their holders.
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/budgets", operation_id = "list_budgets", tag = "budgets",
+    get, path = api::LIST_BUDGETS.path(), operation_id = api::LIST_BUDGETS.name, tag = "budgets",
     params(InSpace, ListQuery, AskingRead),
     responses((status = 200, description = "A page of them.", body = BudgetPage)),
-    extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
     app: Serving,
-    Route(space): Route<String>,
+    of: Route<String>,
     asking: Asking,
-    Asked(query): Asked<ListQuery>,
-) -> Result<Answered<Json<BudgetPage>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let query = page_query(query)?;
-    let seen = asking.wait(&app, space).await?;
-    let page = app.handle.budgets(space, query).await?;
-    Ok(seen.map(|()| Json(page)))
+    query: Asked<ListQuery>,
+) -> Answer<BudgetPage> {
+    rows::list(app, of, asking, query, Handle::budgets).await
 }
 
 /// Pays into a budget, or returns rights that were spent
@@ -76,18 +65,17 @@ pub(super) async fn list(
 /// Creates a budget without a cap if none has this name. Under a cap it uses room that this node
 /// has.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/budgets/{key}/mint", operation_id = "mint", tag = "budgets",
+    post, path = api::MINT.path(), operation_id = api::MINT.name, tag = "budgets",
     params(OfBudget, AskingWrite),
     request_body(content = AmountBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "not_a_member", "overflow", "room_short"]))),
 )]
 pub(super) async fn mint(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
+) -> Answer<BudgetRow> {
     let body = body?;
     let flow = Flow::Mint(amount_only(&body)?);
     flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
@@ -102,18 +90,17 @@ pub(super) async fn mint(
 /// lease here. For the remaining amount it uses rights that this node has, for example if the lease
 /// is over or was given elsewhere.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/budgets/{key}/spend", operation_id = "spend", tag = "budgets",
+    post, path = api::SPEND.path(), operation_id = api::SPEND.name, tag = "budgets",
     params(OfBudget, AskingWrite),
     request_body(content = SpendBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "lease_id", "no_budget", "not_a_member", "overflow", "rights_short"]))),
 )]
 pub(super) async fn spend(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
+) -> Answer<BudgetRow> {
     let body = body?;
     let mut fields = Fields::parse(&body, SPEND)?;
     let flow = spend_flow(&mut fields)?;
@@ -131,21 +118,17 @@ pub(super) async fn spend(
 /// A repeated request under the same id gives no second lease: the answer has the rest of the first
 /// one.
 #[utoipa::path(
-    put, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "lease", tag = "budgets",
+    put, path = api::LEASE.path(), operation_id = api::LEASE.name, tag = "budgets",
     params(OfLease, AskingWrite),
     request_body(content = LeaseBody, description = "How many, and for how long."),
     responses((status = 200, description = "The lease, and the budget.", body = Done)),
-    extensions(("x-problems" = json!([
-        "amount", "amount_range", "lease_id", "lease_once", "lease_range", "leased_name", "no_budget", "not_a_member",
-        "overflow", "rights_short",
-    ]))),
 )]
 pub(super) async fn lease(
     app: Serving,
     Route((space, key, id)): Route<(String, String, String)>,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<Done>>, Problem> {
+) -> Answer<Done> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let id = lease_id(&id)?;
     let mut fields = Fields::parse(&body, LEASE)?;
@@ -159,16 +142,15 @@ pub(super) async fn lease(
 ///
 /// The rest of it comes back at once. The holder has reported all its spending, and spends no more.
 #[utoipa::path(
-    delete, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "end_lease", tag = "budgets",
+    delete, path = api::END_LEASE.path(), operation_id = api::END_LEASE.name, tag = "budgets",
     params(OfLease, AskingWrite),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["budget_name", "lease_id", "no_budget", "no_lease", "not_a_member"]))),
 )]
 pub(super) async fn end_lease(
     app: Serving,
     Route((space, key, id)): Route<(String, String, String)>,
     asking: Asking,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
+) -> Answer<BudgetRow> {
     let id = lease_id(&id)?;
     let flow = Flow::EndLease { id };
     flowed(&app, &space, asking, &[], Operation::Flow { key, flow }).await
@@ -176,18 +158,17 @@ pub(super) async fn end_lease(
 
 /// Moves rights of a budget to another member
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/budgets/{key}/grant", operation_id = "grant", tag = "budgets",
+    post, path = api::GRANT.path(), operation_id = api::GRANT.name, tag = "budgets",
     params(OfBudget, AskingWrite),
     request_body(content = GrantBody, description = "To whom, and how much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "no_budget", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short"]))),
 )]
 pub(super) async fn grant(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
+) -> Answer<BudgetRow> {
     let body = body?;
     let mut fields = Fields::parse(&body, GRANT)?;
     let operation = grant_op(&mut fields, key, Stock::Rights)?;
@@ -199,21 +180,17 @@ pub(super) async fn grant(
 ///
 /// Each replica applies either all of it or nothing, so the sum over the budgets stays the same.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/budgets/{key}/transfer", operation_id = "transfer", tag = "budgets",
+    post, path = api::TRANSFER.path(), operation_id = api::TRANSFER.name, tag = "budgets",
     params(OfBudget, AskingWrite),
     request_body(content = TransferBody, description = "Which others, and how much each gets."),
     responses((status = 200, description = "The budgets.", body = Done)),
-    extensions(("x-problems" = json!([
-        "amount", "amount_range", "budget_name", "no_budget", "not_a_member", "overflow", "rights_short", "room_short",
-        "transaction_too_large",
-    ]))),
 )]
 pub(super) async fn transfer(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<Done>>, Problem> {
+) -> Answer<Done> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let mut fields = Fields::parse(&body, TRANSFER)?;
     let operation = transfer_op(&mut fields, key)?;
@@ -229,7 +206,7 @@ async fn flowed(
     asking: Asking,
     body: &[u8],
     operation: Operation,
-) -> Result<Answered<Json<BudgetRow>>, Problem> {
+) -> Answer<BudgetRow> {
     let space = app.handle.space(space)?;
     let done = asking.apply(app, space, body, operation).await?;
     // The result of an operation on a budget includes the budget.

@@ -5,6 +5,8 @@ use super::asking::{Answered, Asking};
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, InSpace};
+use super::rows::Answer;
+use crate::api;
 use crate::model::Sum;
 use crate::problems;
 use axum::Json;
@@ -28,7 +30,7 @@ pub(super) struct Acknowledged {
 ///
 /// One add a line: `key`, `key n`, or, for keys with blanks, `key`, a tab, `n`.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/add", operation_id = "add_many", tag = "counters",
+    post, path = api::ADD_MANY.path(), operation_id = api::ADD_MANY.name, tag = "counters",
     params(InSpace, AskingWrite),
     request_body(
         content = String, content_type = "text/plain",
@@ -38,14 +40,13 @@ pub(super) struct Acknowledged {
         status = 200, description = "How many lines were added.", body = Acknowledged,
         example = json!({"lines": 2}),
     )),
-    extensions(("x-problems" = json!(["amount", "line", "overflow", "transaction_too_large"]))),
 )]
 pub(super) async fn add(
     app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Answered<Json<Acknowledged>>, Problem> {
+) -> Answer<Acknowledged> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let (lines, sums) = sums(&body)?;
     let answer = Json(Acknowledged { lines });

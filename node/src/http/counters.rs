@@ -5,24 +5,20 @@ use super::asking::{Answered, Asking};
 use super::body::{Content, Fields};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
-use crate::model::{Counter, Done, Page, Query, ShardRow};
+use super::rows::{self, Answer, ListQuery};
+use crate::api::{self, READ_MANY_MAX};
+use crate::driver::Handle;
+use crate::model::{Counter, Done, Page, ShardRow};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tallymesh_core::{Op, Shard};
-use utoipa::{IntoParams, ToSchema};
-
-/// Most counters of one page of the list, and the default.
-pub(super) const LIST_MAX: usize = 10_000;
-const LIST_DEFAULT: usize = 1_000;
+use utoipa::ToSchema;
 
 const ADD: &str = r#"{"by":"5"}, or no body to add 1"#;
-
-/// Most counters that are read at once.
-pub(super) const READ_MANY_MAX: usize = 1_000;
 
 const READ_MANY: &str = r#"{"keys":["a","b"]}"#;
 
@@ -41,62 +37,41 @@ pub(super) struct Counters {
     counters: Vec<Option<Counter>>,
 }
 
-/// Selects the page of the list.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
-    /// Only keys with this prefix.
-    #[serde(default)]
-    prefix: String,
-    /// Only keys after this one, by their bytes: the `next` of the previous page.
-    after: Option<String>,
-    /// Most counters in the page; 1,000 if it is left out.
-    #[param(minimum = 1, maximum = 10_000)]
-    limit: Option<usize>,
-}
-
 /// Reads a counter
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/counters/{key}", operation_id = "read_counter", tag = "counters",
+    get, path = api::READ_COUNTER.path(), operation_id = api::READ_COUNTER.name, tag = "counters",
     params(OfCounter, AskingRead),
     responses((
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
-    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn read(
     app: Serving,
-    Route((space, key)): Route<(String, String)>,
+    of: Route<(String, String)>,
     asking: Asking,
-) -> Result<Answered<Json<Counter>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let seen = asking.wait(&app, space).await?;
-    let counter = app.handle.read(space, key.clone()).await?;
-    let counter = counter.ok_or_else(|| absent(&key))?;
-    Ok(seen.map(|()| Json(counter)))
+) -> Answer<Counter> {
+    rows::read(app, of, asking, Handle::read, absent).await
 }
 
 /// Adds to a counter
 ///
 /// Without a body it adds 1.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
+    post, path = api::ADD.path(), operation_id = api::ADD.name, tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = Option<AddBody>, description = "How much."),
     responses((
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
-    extensions(("x-problems" = json!(["absent", "amount", "overflow"]))),
 )]
 pub(super) async fn add(
     app: Serving,
     Route((space, key)): Route<(String, String)>,
     asking: Asking,
     Content(body): Content,
-) -> Result<Answered<Json<Counter>>, Problem> {
+) -> Answer<Counter> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let by = amount(&body)?;
     if asking.is_plain() {
@@ -112,80 +87,56 @@ pub(super) async fn add(
 
 /// Lists the shards of a counter
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
+    get, path = api::COUNTER_SHARDS.path(), operation_id = api::COUNTER_SHARDS.name, tag = "counters",
     params(OfCounter, AskingRead),
     responses((status = 200, description = "One shard for each writer.", body = Shards)),
-    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn shards(
     app: Serving,
-    Route((space, key)): Route<(String, String)>,
+    of: Route<(String, String)>,
     asking: Asking,
-) -> Result<Answered<Json<Shards>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let seen = asking.wait(&app, space).await?;
-    let Some(shards) = app.handle.shards(space, key.clone()).await? else {
-        return Err(absent(&key));
-    };
-    Ok(seen.map(|()| Json(Shards { key, shards })))
+) -> Answer<Shards> {
+    let key = of.0.1.clone();
+    let read = rows::read(app, of, asking, Handle::shards, absent).await?;
+    Ok(read.map(|Json(shards)| Json(Shards { key, shards })))
 }
 
 /// Lists counters by key
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/counters", operation_id = "list_counters", tag = "counters",
+    get, path = api::LIST_COUNTERS.path(), operation_id = api::LIST_COUNTERS.name, tag = "counters",
     params(InSpace, ListQuery, AskingRead),
     responses((
         status = 200, description = "A page of them.", body = Page,
         example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}),
     )),
-    extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
     app: Serving,
-    Route(space): Route<String>,
+    of: Route<String>,
     asking: Asking,
-    Asked(query): Asked<ListQuery>,
-) -> Result<Answered<Json<Page>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let query = page_query(query)?;
-    let seen = asking.wait(&app, space).await?;
-    let page = app.handle.list(space, query).await?;
-    Ok(seen.map(|()| Json(page)))
-}
-
-/// Reads the selection of a page of a list.
-pub(super) fn page_query(query: ListQuery) -> Result<Query, Problem> {
-    let limit = query.limit.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        let detail = format!("limit is {limit} and must be 1 to {LIST_MAX}");
-        return Err(Problem::new(&problems::QUERY, detail));
-    }
-    Ok(Query {
-        prefix: query.prefix,
-        after: query.after,
-        limit,
-    })
+    query: Asked<ListQuery>,
+) -> Answer<Page> {
+    rows::list(app, of, asking, query, Handle::list).await
 }
 
 /// Reads many counters at once
 ///
 /// All at one moment: either all of a transaction, or none of it.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/read", operation_id = "read_counters", tag = "counters",
+    post, path = api::READ_COUNTERS.path(), operation_id = api::READ_COUNTERS.name, tag = "counters",
     params(InSpace, AskingRead),
     request_body(content = ReadBody, description = "Their keys."),
     responses((
         status = 200, description = "The counters in the order asked.", body = Counters,
         example = json!({"counters": [{"key": "likes", "value": "12"}, null]}),
     )),
-    extensions(("x-problems" = json!(["too_many_keys"]))),
 )]
 pub(super) async fn read_many(
     app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Answered<Json<Counters>>, Problem> {
+) -> Answer<Counters> {
     let space = app.handle.space(&space)?;
     let keys = keys(&body?)?;
     let seen = asking.wait(&app, space).await?;

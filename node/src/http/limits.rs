@@ -1,11 +1,13 @@
 //! Rate limits: amounts that are allowed in each period, in the whole mesh.
 
 use super::access::Serving;
-use super::asking::{Answered, Asking};
+use super::asking::Asking;
 use super::body::Fields;
 use super::members::{WAIT_DEFAULT, wait};
 use super::problem::{Problem, Route};
 use super::requests::{AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod};
+use super::rows::Answer;
+use crate::api;
 use crate::model::{LimitList, LimitRow, MemberChange, Operation, PeriodRow, Refusal};
 use axum::Json;
 use axum::body::Bytes;
@@ -19,7 +21,7 @@ type Body = Result<Bytes, BytesRejection>;
 
 /// Lists the limits of a space
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/limits", operation_id = "list_limits", tag = "limits",
+    get, path = api::LIST_LIMITS.path(), operation_id = api::LIST_LIMITS.name, tag = "limits",
     params(InSpace),
     responses((status = 200, description = "The limits.", body = LimitList)),
 )]
@@ -35,16 +37,15 @@ pub(super) async fn list(
 ///
 /// The rest of it here and elsewhere, and when it ends.
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/limits/{key}", operation_id = "read_limit", tag = "limits",
+    get, path = api::READ_LIMIT.path(), operation_id = api::READ_LIMIT.name, tag = "limits",
     params(OfPeriod, AskingRead),
     responses((status = 200, description = "The period.", body = PeriodRow)),
-    extensions(("x-problems" = json!(["limit_key", "no_limit", "not_a_member"]))),
 )]
 pub(super) async fn read(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
-) -> Result<Answered<Json<PeriodRow>>, Problem> {
+) -> Answer<PeriodRow> {
     let space = app.handle.space(&space)?;
     let seen = asking.wait(&app, space).await?;
     let period = app.handle.period(space, key).await;
@@ -58,14 +59,10 @@ pub(super) async fn read(
 /// that. Harmless to repeat. A raised limit allows more from the first period that begins after all
 /// members have it.
 #[utoipa::path(
-    put, path = "/v1/spaces/{space}/limits/{key}", operation_id = "set_limit", tag = "limits",
+    put, path = api::SET_LIMIT.path(), operation_id = api::SET_LIMIT.name, tag = "limits",
     params(OfLimit),
     request_body(content = LimitBody, description = "How much is allowed, and in how long a period."),
     responses((status = 200, description = "The limits.", body = LimitList)),
-    extensions(("x-problems" = json!([
-        "amount", "amount_range", "limit_name", "limit_range", "limits_full", "memory_only", "millis",
-        "no_members", "not_a_member", "period_range", "undecided", "catching_up",
-    ]))),
 )]
 pub(super) async fn set(
     app: Serving,
@@ -94,12 +91,9 @@ pub(super) async fn set(
 /// A change of the configuration, as setting one. After that nothing is allowed for its keys,
 /// because no limit covers them.
 #[utoipa::path(
-    delete, path = "/v1/spaces/{space}/limits/{key}", operation_id = "remove_limit", tag = "limits",
+    delete, path = api::REMOVE_LIMIT.path(), operation_id = api::REMOVE_LIMIT.name, tag = "limits",
     params(OfLimit),
     responses((status = 200, description = "The limits.", body = LimitList)),
-    extensions(("x-problems" = json!([
-        "memory_only", "no_members", "not_a_member", "undecided", "catching_up",
-    ]))),
 )]
 pub(super) async fn remove(
     app: Serving,
@@ -119,20 +113,17 @@ pub(super) async fn remove(
 /// long as `tallymesh-rights-wait-ms` allows. Meanwhile this node requests more from other members.
 /// A refusal has the status 429, and `retry-after` has the time until the next period.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/limits/{key}/allow", operation_id = "allow", tag = "limits",
+    post, path = api::ALLOW.path(), operation_id = api::ALLOW.name, tag = "limits",
     params(OfPeriod, AskingWrite),
     request_body(content = Option<CostBody>, description = "How much; 1 if it is left out."),
     responses((status = 200, description = "It is allowed; what is left.", body = PeriodRow)),
-    extensions(("x-problems" = json!([
-        "amount", "amount_range", "limit_key", "limit_reached", "no_limit", "not_a_member",
-    ]))),
 )]
 pub(super) async fn allow(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<PeriodRow>>, Problem> {
+) -> Answer<PeriodRow> {
     let space = app.handle.space(&space)?;
     let body = body?;
     let mut fields = Fields::parse(&body, COST)?;

@@ -1,11 +1,12 @@
 //! The description of this interface for programs: OpenAPI 3.1, made from the routes.
 //!
-//! Each handler declares its parameters, its answers, and the codes of its refusals. The meaning
-//! and the status of a code come from the table of [`problems`]. The router and the document are
-//! made from the same list of routes.
+//! Each handler declares its parameters and its answers. The codes of its refusals come from the
+//! table of calls in `api`, or are declared, too. The meaning and the status of a code come from
+//! the table of [`problems`]. The router and the document are made from the same list of routes.
 
 use super::access::{Needs, needs};
 use super::problem::{PROBLEM_JSON, Problem};
+use crate::api::{self, Call, Options};
 use crate::problems::{self, Kind};
 use axum::body::Bytes;
 use axum::http::{HeaderName, Method, header};
@@ -16,7 +17,8 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The field in which an operation lists the codes of its refusals, until they are written out.
+/// The field in which an operation that is no call of [`api`] lists the codes of its refusals, until
+/// they are written out.
 const CODES: &str = "x-problems";
 
 /// The codes with which any request may be refused.
@@ -52,46 +54,6 @@ const OF_OPERATOR: &str = "token_needed";
 
 /// The codes with which any request with a body may be refused.
 const WITH_BODY: [&str; 3] = ["bodies_full", "body", "body_too_large"];
-
-/// The header that makes a write count once. Only writes of counters accept it.
-const KEY: &str = "idempotency-key";
-
-/// The header with the level of a write or a read.
-const LEVEL: &str = "tallymesh-level";
-
-/// The codes with which any write of counters may be refused.
-const WRITING: [&str; 20] = [
-    "beyond_role",
-    "clock_exhausted",
-    "counters_full",
-    "expired",
-    "idempotency_key",
-    "key_length",
-    "key_reserved",
-    "key_reused",
-    "keyed_full",
-    "keyed_too_large",
-    "level",
-    "level_not_reached",
-    "millis",
-    "needs_centre",
-    "no_members",
-    "outdated",
-    "retired",
-    "token",
-    "token_full",
-    "wrong_kind",
-];
-
-/// The codes with which any read of counters may be refused.
-const READING: [&str; 6] = [
-    "level",
-    "level_not_reached",
-    "millis",
-    "no_members",
-    "token",
-    "token_not_reached",
-];
 
 const ABOUT: &str = "\
 Counters that are written anywhere and add up everywhere, at one node. What is read is what this \
@@ -152,8 +114,9 @@ pub fn document() -> Value {
     for (path, item) in paths {
         let operations = item.as_object_mut().into_iter().flatten();
         for (method, operation) in operations {
-            write_problems(operation, path, method);
-            write_headers(operation);
+            let call = operation["operationId"].as_str().and_then(api::named);
+            write_problems(operation, path, method, call);
+            write_headers(operation, call.map_or(Options::None, |it| it.options));
         }
     }
     document["components"]["examples"] = examples();
@@ -174,13 +137,15 @@ pub(super) async fn serve() -> ([(HeaderName, &'static str); 1], Bytes) {
 }
 
 /// Adds the answers for an operation's refusals.
-fn write_problems(operation: &mut Value, path: &str, method: &str) {
+fn write_problems(operation: &mut Value, path: &str, method: &str, call: Option<&Call>) {
     let Some(fields) = operation.as_object_mut() else {
         return;
     };
     let named = fields.remove(CODES).unwrap_or_default();
     let named = named.as_array().into_iter().flatten();
-    let mut codes: Vec<&str> = named.filter_map(Value::as_str).collect();
+    let named = named.filter_map(Value::as_str);
+    let mut codes: Vec<&str> = named.map(|code| problems::of(code).code).collect();
+    codes.extend(call.into_iter().flat_map(Call::codes));
     codes.extend(ALWAYS);
     if path.contains("{space}") {
         codes.extend(IN_SPACE);
@@ -194,11 +159,6 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
         Needs::Nothing => {}
         Needs::InSpace(..) | Needs::Everywhere(_) => codes.extend(WITH_ROLE),
         Needs::Operator(_) => codes.extend(WITH_ROLE.into_iter().chain([OF_OPERATOR])),
-    }
-    match (takes(fields, KEY), takes(fields, LEVEL)) {
-        (true, _) => codes.extend(WRITING),
-        (false, true) => codes.extend(READING),
-        (false, false) => {}
     }
     codes.sort_unstable();
     codes.dedup();
@@ -216,36 +176,29 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
     }
 }
 
-/// Whether an operation accepts a header.
-fn takes(operation: &Map<String, Value>, header: &str) -> bool {
-    let parameters = operation.get("parameters").and_then(Value::as_array);
-    let mut parameters = parameters.into_iter().flatten();
-    parameters.any(|it| it["in"] == "header" && it["name"] == header)
-}
-
 /// Adds their headers to the successful answers of requests with a key or a level.
-fn write_headers(operation: &mut Value) {
-    let Some(fields) = operation.as_object_mut() else {
-        return;
-    };
+fn write_headers(operation: &mut Value, options: Options) {
     let mut headers = Map::new();
-    if takes(fields, LEVEL) {
+    if options != Options::None {
         let token = json!({
             "description": "What the session depends on by now, if the request had a token.",
             "schema": { "type": "string" },
         });
         headers.insert("tallymesh-token".to_owned(), token);
     }
-    if takes(fields, KEY) {
+    if options == Options::Write {
         let replayed = json!({
             "description": "That this had been made before, under its idempotency key.",
             "schema": { "type": "string", "enum": ["true"] },
         });
         headers.insert("idempotent-replayed".to_owned(), replayed);
     }
-    let answers = fields.get_mut("responses").and_then(Value::as_object_mut);
+    if headers.is_empty() {
+        return;
+    }
+    let answers = operation["responses"].as_object_mut();
     for (status, answer) in answers.into_iter().flatten() {
-        if status.starts_with('2') && !headers.is_empty() {
+        if status.starts_with('2') {
             answer["headers"] = Value::Object(headers.clone());
         }
     }

@@ -1,13 +1,15 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
 use super::access::{Caller, Serving};
-use super::asking::{Answered, Asking};
+use super::asking::Asking;
 use super::body::Fields;
 use super::budgets;
 use super::counters::{absent, deleted_since};
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
-use crate::model::{Done, Operation, Role};
+use super::rows::Answer;
+use crate::api;
+use crate::model::{Done, Operation};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
@@ -47,21 +49,20 @@ type Body = Result<Bytes, BytesRejection>;
 ///
 /// Cancels everything that this node has observed of it, and nothing else.
 #[utoipa::path(
-    put, path = "/v1/spaces/{space}/counters/{key}", operation_id = "set_counter", tag = "counters",
+    put, path = api::SET.path(), operation_id = api::SET.name, tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = SetBody, description = "The value."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!(["amount", "overflow"]))),
 )]
 pub(super) async fn set(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<Done>>, Problem> {
+) -> Answer<Done> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let op = set_op(&body)?;
     let done = asking.apply(&app, space, &body, (key, op).into()).await?;
@@ -80,7 +81,7 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 ///
 /// Changes that this node has not observed survive.
 #[utoipa::path(
-    delete, path = "/v1/spaces/{space}/counters/{key}", operation_id = "delete_counter", tag = "counters",
+    delete, path = api::DELETE.path(), operation_id = api::DELETE.name, tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "Whether it existed.", body = Deleted,
@@ -91,7 +92,7 @@ pub(super) async fn delete(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
-) -> Result<Answered<Json<Deleted>>, Problem> {
+) -> Answer<Deleted> {
     let space = app.handle.space(&space)?;
     let done = asking
         .apply(&app, space, &[], (key, Op::Delete).into())
@@ -105,18 +106,14 @@ pub(super) async fn delete(
 
 /// Sets a counter to 0
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
+    post, path = api::RESET.path(), operation_id = api::RESET.name, tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
 )]
-pub(super) async fn reset(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Result<Answered<Json<Done>>, Problem> {
+pub(super) async fn reset(app: Serving, Route((space, key)): Key, asking: Asking) -> Answer<Done> {
     let space = app.handle.space(&space)?;
     let done = asking
         .apply(&app, space, &[], (key, Op::Reset).into())
@@ -128,21 +125,20 @@ pub(super) async fn reset(
 ///
 /// The longest of concurrent expiries counts.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
+    post, path = api::EXPIRE.path(), operation_id = api::EXPIRE.name, tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = ExpireBody, description = "When."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!(["absent", "millis", "expiry_range"]))),
 )]
 pub(super) async fn expire(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<Done>>, Problem> {
+) -> Answer<Done> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let op = Fields::parse(&body, EXPIRE).and_then(|mut fields| {
         let op = expire_op(&mut fields, app.clock.now())?;
@@ -158,19 +154,18 @@ pub(super) async fn expire(
 
 /// Removes the expiry of a counter
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
+    post, path = api::PERSIST.path(), operation_id = api::PERSIST.name, tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn persist(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
-) -> Result<Answered<Json<Done>>, Problem> {
+) -> Answer<Done> {
     let space = app.handle.space(&space)?;
     let done = asking
         .apply(&app, space, &[], (key, Op::Persist).into())
@@ -186,14 +181,10 @@ pub(super) async fn persist(
 ///
 /// Each replica applies either all of them or none.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/transactions", operation_id = "transact", tag = "counters",
+    post, path = api::TRANSACT.path(), operation_id = api::TRANSACT.name, tag = "counters",
     params(InSpace, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
-    extensions(("x-problems" = json!([
-        "amount", "amount_range", "budget_name", "millis", "expiry_range", "limit_key", "limit_reached", "lease_id", "lease_once", "lease_range", "leased_name", "no_budget", "no_lease",
-        "no_limit", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short", "room_short", "transaction_too_large",
-    ]))),
 )]
 pub(super) async fn transact(
     app: Serving,
@@ -201,11 +192,11 @@ pub(super) async fn transact(
     caller: Caller,
     asking: Asking,
     body: Body,
-) -> Result<Answered<Json<Results>>, Problem> {
+) -> Answer<Results> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let ops = ops(&body, app.clock.now())?;
-    if !ops.iter().all(Operation::is_for_writers) {
-        caller.has(Role::Editor)?;
+    for op in &ops {
+        caller.has(api::role_of_op(op.name()))?;
     }
     let done = asking.transact(&app, space, &body, ops).await?;
     Ok(done.map(|results| Json(Results { results })))

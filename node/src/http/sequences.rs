@@ -1,11 +1,13 @@
 //! Sequences of numbers, each handed out at most once in the whole mesh.
 
 use super::access::Serving;
-use super::asking::{Answered, Asking};
-use super::counters::{ListQuery, page_query};
+use super::asking::Asking;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
-use crate::model::{Decimal, Operation, SequencePage, SequenceRow, decimal};
+use super::rows::{self, Answer, ListQuery};
+use crate::api;
+use crate::driver::Handle;
+use crate::model::{Decimal, Operation, SequencePage, SequenceRow, SpaceId, decimal};
 use crate::problems;
 use axum::Json;
 use serde::Serialize;
@@ -35,41 +37,27 @@ pub(super) struct Number {
 /// How many numbers were handed out, at least and at most, which member has which, and which were
 /// lost.
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "read_sequence", tag = "sequences",
+    get, path = api::READ_SEQUENCE.path(), operation_id = api::READ_SEQUENCE.name, tag = "sequences",
     params(OfSequence, AskingRead),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
-    extensions(("x-problems" = json!(["no_sequence"]))),
 )]
-pub(super) async fn read(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Result<Answered<Json<SequenceRow>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let seen = asking.wait(&app, space).await?;
-    let sequence = app.handle.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
-    Ok(seen.map(|()| Json(sequence)))
+pub(super) async fn read(app: Serving, of: Key, asking: Asking) -> Answer<SequenceRow> {
+    rows::read(app, of, asking, Handle::sequence, no_sequence).await
 }
 
 /// Lists sequences by name
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/sequences", operation_id = "list_sequences", tag = "sequences",
+    get, path = api::LIST_SEQUENCES.path(), operation_id = api::LIST_SEQUENCES.name, tag = "sequences",
     params(InSpace, ListQuery, AskingRead),
     responses((status = 200, description = "A page of them.", body = SequencePage)),
-    extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
     app: Serving,
-    Route(space): Route<String>,
+    of: Route<String>,
     asking: Asking,
-    Asked(query): Asked<ListQuery>,
-) -> Result<Answered<Json<SequencePage>>, Problem> {
-    let space = app.handle.space(&space)?;
-    let query = page_query(query)?;
-    let seen = asking.wait(&app, space).await?;
-    let page = app.handle.sequences(space, query).await?;
-    Ok(seen.map(|()| Json(page)))
+    query: Asked<ListQuery>,
+) -> Answer<SequencePage> {
+    rows::list(app, of, asking, query, Handle::sequences).await
 }
 
 /// Begins a sequence
@@ -77,22 +65,17 @@ pub(super) async fn list(
 /// Its first number is 1. It is handed out once most members have stored the begin of the sequence.
 /// If two are begun under one name at the same time, at most one continues.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "begin_sequence", tag = "sequences",
+    post, path = api::BEGIN.path(), operation_id = api::BEGIN.name, tag = "sequences",
     params(OfSequence, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
-    extensions(("x-problems" = json!(["not_a_member", "sequence_exists", "sequence_name"]))),
 )]
 pub(super) async fn begin(
     app: Serving,
     Route((space, key)): Key,
     asking: Asking,
-) -> Result<Answered<Json<SequenceRow>>, Problem> {
+) -> Answer<SequenceRow> {
     let space = app.handle.space(&space)?;
-    let operation = Operation::Begin { key: key.clone() };
-    let done = asking.apply(&app, space, &[], operation).await?;
-    let sequence = app.node.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
-    Ok(done.map(|_| Json(sequence)))
+    changed(&app, space, asking, Operation::Begin { key }).await
 }
 
 /// Hands out the next number of a sequence
@@ -102,16 +85,11 @@ pub(super) async fn begin(
 /// member that gives out numbers is asked for more. It accepts no idempotency key: a number whose
 /// answer is lost is gone.
 #[utoipa::path(
-    post, path = "/v1/spaces/{space}/sequences/{key}/next", operation_id = "next_number", tag = "sequences",
+    post, path = api::NEXT.path(), operation_id = api::NEXT.name, tag = "sequences",
     params(OfSequence, AskingWrite),
     responses((status = 200, description = "The number.", body = Number)),
-    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_once", "numbers_short", "sequence_name"]))),
 )]
-pub(super) async fn next(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Result<Answered<Json<Number>>, Problem> {
+pub(super) async fn next(app: Serving, Route((space, key)): Key, asking: Asking) -> Answer<Number> {
     let space = app.handle.space(&space)?;
     let operation = Operation::Next { key: key.clone() };
     let done = asking.apply(&app, space, &[], operation).await?;
@@ -136,16 +114,15 @@ pub(super) async fn next(
 /// A watched number is handed out in the order of its rank, without counting lost numbers. The
 /// exception is that members with lower numbers can't be reached for a second.
 #[utoipa::path(
-    put, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "watch_number", tag = "sequences",
+    put, path = api::WATCH.path(), operation_id = api::WATCH.name, tag = "sequences",
     params(OfNumber, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
-    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name", "watches_full"]))),
 )]
 pub(super) async fn watch(
     app: Serving,
     Route(of): Route<(String, String, String)>,
     asking: Asking,
-) -> Result<Answered<Json<SequenceRow>>, Problem> {
+) -> Answer<SequenceRow> {
     set_watch(&app, of, asking, true).await
 }
 
@@ -153,16 +130,15 @@ pub(super) async fn watch(
 ///
 /// It causes no notices any more. If it is not watched, nothing changes.
 #[utoipa::path(
-    delete, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "end_watch", tag = "sequences",
+    delete, path = api::END_WATCH.path(), operation_id = api::END_WATCH.name, tag = "sequences",
     params(OfNumber, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
-    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name"]))),
 )]
 pub(super) async fn end_watch(
     app: Serving,
     Route(of): Route<(String, String, String)>,
     asking: Asking,
-) -> Result<Answered<Json<SequenceRow>>, Problem> {
+) -> Answer<SequenceRow> {
     set_watch(&app, of, asking, false).await
 }
 
@@ -171,7 +147,7 @@ async fn set_watch(
     (space, key, text): (String, String, String),
     asking: Asking,
     watched: bool,
-) -> Result<Answered<Json<SequenceRow>>, Problem> {
+) -> Answer<SequenceRow> {
     let space = app.handle.space(&space)?;
     let number = text.parse().ok();
     let number = number.filter(|it| (1..=SEQUENCE_NUMBER_MAX).contains(it));
@@ -180,12 +156,27 @@ async fn set_watch(
         Problem::new(&problems::NUMBER_RANGE, detail)
     })?;
     let operation = Operation::Watch {
-        key: key.clone(),
+        key,
         number,
         watched,
     };
+    changed(app, space, asking, operation).await
+}
+
+/// Makes one operation, and returns the sequence.
+async fn changed(
+    app: &Serving,
+    space: SpaceId,
+    asking: Asking,
+    operation: Operation,
+) -> Answer<SequenceRow> {
+    let key = operation.key().to_owned();
     let done = asking.apply(app, space, &[], operation).await?;
-    let sequence = app.node.sequence(space, key).await?;
-    let sequence = sequence.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NoSequence)))?;
+    let sequence = app.node.sequence(space, key.clone()).await?;
+    let sequence = sequence.ok_or_else(|| no_sequence(&key))?;
     Ok(done.map(|_| Json(sequence)))
+}
+
+fn no_sequence(_: &str) -> Problem {
+    Problem::from(&Error::Quota(QuotaError::NoSequence))
 }

@@ -173,22 +173,6 @@ impl Operation {
         }
     }
 
-    /// Whether the role writer may request it. Every other operation needs the role editor.
-    pub(crate) fn is_for_writers(&self) -> bool {
-        match self {
-            Operation::Count { op, .. } => matches!(op, Op::Add(_)),
-            Operation::Flow { flow, .. } => matches!(
-                flow,
-                Flow::Spend(_) | Flow::SpendLeased { .. } | Flow::EndLease { .. }
-            ),
-            Operation::Lease { .. }
-            | Operation::Transfer { .. }
-            | Operation::Next { .. }
-            | Operation::Allow { .. } => true,
-            Operation::Grant { .. } | Operation::Begin { .. } | Operation::Watch { .. } => false,
-        }
-    }
-
     /// Makes the operation, after the earlier operations of the same transaction.
     pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<Made, OperationError> {
         match self {
@@ -381,47 +365,6 @@ pub(crate) fn grant(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tallymesh_core::{Flow, LeaseId, Op, Stock};
-
-    #[test]
-    fn who_adds_and_spends_may_not_pay_in_nor_move_rights() {
-        let flow = |flow| Operation::Flow {
-            key: "a".to_owned(),
-            flow,
-        };
-        let grant = Operation::Grant {
-            key: "a".to_owned(),
-            to: Recipient::Member(OwnerKey([1; 32])),
-            stock: Stock::Rights,
-            amount: 1,
-        };
-        let id = LeaseId::from_bytes([1; 16]);
-        let lease = Operation::Lease {
-            key: "a".to_owned(),
-            id,
-            ms: 1,
-            amount: 1,
-        };
-        let transfer = Operation::Transfer {
-            from: "a".to_owned(),
-            to: Vec::new(),
-        };
-        for (operation, expected) in [
-            (("a".to_owned(), Op::Add(1)).into(), true),
-            (("a".to_owned(), Op::Delete).into(), false),
-            (flow(Flow::Spend(1)), true),
-            (flow(Flow::SpendLeased { id, amount: 1 }), true),
-            (flow(Flow::EndLease { id }), true),
-            (lease, true),
-            (flow(Flow::Mint(1)), false),
-            (flow(Flow::LowerFloor(1)), false),
-            (flow(Flow::RaiseCap(1)), false),
-            (transfer, true),
-            (grant, false),
-        ] {
-            assert_eq!(operation.is_for_writers(), expected, "{operation:?}");
-        }
-    }
 
     #[test]
     fn a_recipient_is_a_key_or_a_writer() {

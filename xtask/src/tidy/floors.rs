@@ -5,7 +5,8 @@ use super::arrows;
 use std::path::Path;
 
 /// Plain data, keys, rates, texts and clocks: every module above them may name these.
-const GROUND: [&str; 9] = [
+const GROUND: [&str; 10] = [
+    "api",
     "clock",
     "descriptors",
     "escape",
@@ -19,7 +20,7 @@ const GROUND: [&str; 9] = [
 
 /// Each module with those that it may name beside the ground, from below to above. A module of the ground
 /// names only what its row has.
-const FLOORS: [(&str, &[&str]); 23] = [
+const FLOORS: [(&str, &[&str]); 24] = [
     ("clock", &[]),
     ("descriptors", &[]),
     ("escape", &[]),
@@ -30,6 +31,7 @@ const FLOORS: [(&str, &[&str]); 23] = [
     ("identity", &[]),
     ("model", &["identity"]),
     ("problems", &["identity", "model"]),
+    ("api", &["model"]),
     ("store", &[]),
     ("access", &["store"]),
     ("metrics", &["access", "store"]),

@@ -1,8 +1,10 @@
 //! The document has all routes, and the right form of all numbers.
 
-use super::super::counters::READ_MANY_MAX;
 use super::document;
+use crate::api::{Call, Field, Form, On, Options, TABLE};
+use crate::http::access::{Needs, needs};
 use crate::problems;
+use axum::http::Method;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,6 +87,17 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
     each.collect()
 }
 
+/// The parameters of an operation in one place.
+fn parameters<'a>(operation: &'a Value, place: &'a str) -> impl Iterator<Item = &'a Value> {
+    let all = operation["parameters"].as_array().into_iter().flatten();
+    all.filter(move |it| it["in"] == place)
+}
+
+/// Whether an operation accepts a header.
+fn takes(operation: &Value, header: &str) -> bool {
+    parameters(operation, "header").any(|it| it["name"] == header)
+}
+
 /// The schema itself, if this is a reference to one.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
@@ -153,11 +166,7 @@ fn each_operation_is_told_whole() {
         assert!(operation["summary"].is_string(), "{what}");
         assert!(operation["tags"].is_array(), "{what}");
         assert!(operation.get(super::CODES).is_none(), "{what}");
-        let named: BTreeSet<&str> = operation["parameters"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|parameter| parameter["in"] == "path")
+        let named: BTreeSet<&str> = parameters(operation, "path")
             .filter_map(|parameter| parameter["name"].as_str())
             .collect();
         let expected: BTreeSet<&str> = path
@@ -191,6 +200,98 @@ fn each_operation_is_told_whole() {
     }
 }
 
+/// Each call has its route, with its role and its codes, and each route of such a kind is a call's.
+#[test]
+fn each_call_has_a_route_as_its_row_says() {
+    let document = document();
+    let routed = TABLE.iter().filter(|call| call.route.is_some());
+    let mut left: BTreeMap<&str, &Call> = routed.map(|call| (call.name, *call)).collect();
+    for (path, method, operation) in operations(&document) {
+        let name = operation["operationId"].as_str().expect(path);
+        let is_of_table = On::ALL.iter().any(|on| operation["tags"][0] == on.name());
+        let call = left.remove(name);
+        assert_eq!(call.is_some(), is_of_table, "{name}");
+        let Some(call) = call else { continue };
+        let (expected, _) = call.route.expect("a route");
+        assert_eq!(format!("{expected:?}").to_lowercase(), method, "{name}");
+        assert_eq!(call.path(), path);
+        assert_eq!(operation["tags"][0], call.on.name(), "{name}");
+        let method: Method = method.to_uppercase().parse().expect("a method");
+        let needed = needs(&method, path);
+        assert_eq!(needed, Needs::InSpace("{space}", call.role), "{name}");
+        let answers = &operation["responses"];
+        for code in call.codes() {
+            let kind = problems::of(code);
+            assert_eq!(kind.code, code, "{name}: not in the table of problems");
+            let status = kind.status.expect(code).to_string();
+            let problem = &answers[status]["content"]["application/problem+json"];
+            assert!(problem["examples"].get(code).is_some(), "{name}: {code}");
+        }
+        let takes = ["tallymesh-level", "idempotency-key"].map(|it| takes(operation, it));
+        let expected = match call.options {
+            Options::None => [false, false],
+            Options::Read => [true, false],
+            Options::Write => [true, true],
+        };
+        assert_eq!(takes, expected, "{name}");
+        assert_eq!(described(&document, operation), fields(call), "{name}");
+        bounds_are_told(&document, operation, call);
+    }
+    assert!(left.is_empty(), "without a route: {:?}", left.keys());
+}
+
+/// The fields of a call: whether each is required, by its name.
+fn fields(call: &Call) -> BTreeMap<&str, bool> {
+    let named = call.fields.iter().filter(|it| it.form != Form::Lines);
+    named.map(|it| (it.name, it.required)).collect()
+}
+
+/// The fields that are described: whether each is required, by its name.
+fn described<'a>(document: &'a Value, operation: &'a Value) -> BTreeMap<&'a str, bool> {
+    let asked = parameters(operation, "path").chain(parameters(operation, "query"));
+    let asked = asked.map(|it| (it["name"].as_str(), it["required"] == true));
+    let mut found: BTreeMap<&str, bool> = asked
+        .filter_map(|(name, required)| Some((name?, required)))
+        .collect();
+    found.remove("space");
+    for of in operation["requestBody"]["content"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        let schema = &of.1["schema"];
+        let schema = schema["oneOf"].as_array().map_or(schema, |it| &it[0]);
+        let schema = resolved(document, schema);
+        let required = schema["required"].as_array();
+        for (name, _) in schema["properties"].as_object().into_iter().flatten() {
+            let is_required = required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
+            found.insert(name, is_required);
+        }
+    }
+    found
+}
+
+/// Checks that the description of a call's name tells its longest length.
+fn bounds_are_told(document: &Value, operation: &Value, call: &Call) {
+    for Field { name, form, .. } in call.fields {
+        let mut asked = parameters(operation, "path").chain(parameters(operation, "query"));
+        let about = asked.find(|it| it["name"] == *name);
+        match form {
+            Form::Name(max) => {
+                let told = about.expect(name)["description"].as_str().expect(name);
+                let bound = format!("1 to {max} bytes");
+                assert!(told.contains(&bound), "{}: {told}", call.name);
+            }
+            Form::Count(max) => assert_eq!(about.expect(name)["schema"]["maximum"], *max),
+            Form::Keys(max) => {
+                let keys = &document["components"]["schemas"]["ReadBody"]["properties"]["keys"];
+                assert_eq!(keys["maxItems"], *max);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Every write of counters accepts an idempotency key, and every write and read accepts a level.
 #[test]
 fn all_that_touches_counters_takes_keys_and_levels() {
@@ -210,14 +311,13 @@ fn all_that_touches_counters_takes_keys_and_levels() {
             || place == "limits/{key}/allow"
             || place == "limits/{key}" && method == "get";
         let writes = counters && method != "get" && place != "read";
-        let fields = operation.as_object().expect("an operation");
         for (header, expected) in [
             ("idempotency-key", writes),
             ("tallymesh-level", counters),
             ("tallymesh-wait-ms", counters),
             ("tallymesh-token", counters),
         ] {
-            let takes = super::takes(fields, header);
+            let takes = takes(operation, header);
             assert_eq!(takes, expected, "{method} {path}: {header}");
         }
         let answers = &operation["responses"];
@@ -296,6 +396,4 @@ fn numbers_of_64_bits_are_texts_in_answers_and_either_in_requests() {
     ] {
         assert!(seen.contains_key(name), "{name} was not looked at");
     }
-    let keys = &document["components"]["schemas"]["ReadBody"]["properties"]["keys"];
-    assert_eq!(keys["maxItems"], READ_MANY_MAX);
 }

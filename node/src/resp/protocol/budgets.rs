@@ -7,11 +7,7 @@ use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
 use crate::model::{Lack, OperationError, Recipient, grant};
-use std::collections::BTreeSet;
 use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, Stock};
-
-/// Most names in one answer of `BUDGET.LIST`.
-pub(super) const LIST_MAX: usize = 1_000;
 
 /// An amount of a budget.
 fn quantity(text: &[u8]) -> Result<u64, ReplyError<'_>> {
@@ -251,35 +247,6 @@ pub(super) fn leases<'a>(
         reply.bulk(lease.writer.to_string().as_bytes());
         reply.value(Some(lease.left));
         reply.value(Some(lease.until.into()));
-    }
-    Ok(())
-}
-
-/// Answers `BUDGET.LIST`: names with a prefix, after a name, by their bytes.
-pub(super) fn list<'a>(
-    args: &Args<'a>,
-    replica: &Replica,
-    reply: &mut Reply<'_>,
-) -> Result<(), ReplyError<'a>> {
-    if args.len() > 3 {
-        return Err(ReplyError::Arity("budget.list"));
-    }
-    let (prefix, after) = (args.at(1), args.at(2));
-    let mut names: BTreeSet<String> = BTreeSet::new();
-    replica.quota().each_budget(&mut |name| {
-        let wanted = name.as_bytes().starts_with(prefix);
-        let last = names.last().filter(|_| names.len() == LIST_MAX);
-        let fits = last.is_none_or(|last| name < last.as_str());
-        if wanted && fits && (after.is_empty() || name.as_bytes() > after) {
-            names.insert(name.to_owned());
-            if names.len() > LIST_MAX {
-                names.pop_last();
-            }
-        }
-    });
-    reply.array(names.len());
-    for name in names {
-        reply.bulk(name.as_bytes());
     }
     Ok(())
 }

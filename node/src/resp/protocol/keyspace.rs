@@ -12,10 +12,14 @@ use super::request::Args;
 use super::session::Session;
 use super::{Handles, Host, budgets, sequences};
 use crate::model::Event;
+use std::collections::BTreeSet;
 use tallymesh_core::{KeyId, Op, Replica};
 
 /// Counters that one `SCAN` lists by default.
 const COUNT_DEFAULT: u32 = 10;
+
+/// Most names in one answer of `BUDGET.LIST` or `SEQUENCE.LIST`.
+const NAMES_MAX: usize = 1_000;
 
 /// KeyIds that `SCAN` passes for each counter that it may list. If most are unused, it lists fewer
 /// rather than take longer.
@@ -48,9 +52,20 @@ impl Session {
             }
             Command::BudgetHolders => return budgets::holders(args, host.replica(space), reply),
             Command::BudgetLeases => return budgets::leases(args, host.replica(space), reply),
-            Command::BudgetList => return budgets::list(args, host.replica(space), reply),
+            Command::BudgetList => {
+                let quota = host.replica(space).quota();
+                return names("budget.list", args, |take| quota.each_budget(take), reply);
+            }
             Command::SequenceGet => return sequences::get(args, host.replica(space), reply),
-            Command::SequenceList => return sequences::list(args, host.replica(space), reply),
+            Command::SequenceList => {
+                let quota = host.replica(space).quota();
+                return names(
+                    "sequence.list",
+                    args,
+                    |take| quota.each_sequence(take),
+                    reply,
+                );
+            }
             Command::Keys => return self.keys(args.at(1), host, reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
             _ => {
@@ -109,6 +124,37 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Answers a command that lists names with a prefix, after a name, by their bytes. `each` calls its
+/// argument with all names, in any order.
+fn names<'a>(
+    command: &'static str,
+    args: &Args<'a>,
+    each: impl FnOnce(&mut dyn FnMut(&str)),
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    if args.len() > 3 {
+        return Err(ReplyError::Arity(command));
+    }
+    let (prefix, after) = (args.at(1), args.at(2));
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    each(&mut |name| {
+        let wanted = name.as_bytes().starts_with(prefix);
+        let last = names.last().filter(|_| names.len() == NAMES_MAX);
+        let fits = last.is_none_or(|last| name < last.as_str());
+        if wanted && fits && (after.is_empty() || name.as_bytes() > after) {
+            names.insert(name.to_owned());
+            if names.len() > NAMES_MAX {
+                names.pop_last();
+            }
+        }
+    });
+    reply.array(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
 }
 
 /// The options of a `SCAN`.

@@ -8,9 +8,6 @@ use super::request::{Args, number};
 use crate::model::OperationError;
 use tallymesh_core::{Reached, Replica};
 
-/// Most names in one answer of `SEQUENCE.LIST`.
-pub(super) const LIST_MAX: usize = 1_000;
-
 impl<'a> Writing<'_, '_, 'a> {
     /// Makes a command on a sequence, and answers it; the answer of `SEQUENCE.NEXT` is the number.
     pub(super) fn sequence(
@@ -91,31 +88,6 @@ pub(super) fn get<'a>(
             Some(by) => reply.bulk(by.to_string().as_bytes()),
             None => reply.null(),
         }
-    }
-    Ok(())
-}
-
-/// Answers `SEQUENCE.LIST`: names with a prefix, after a name, by their bytes.
-pub(super) fn list<'a>(
-    args: &Args<'a>,
-    replica: &Replica,
-    reply: &mut Reply<'_>,
-) -> Result<(), ReplyError<'a>> {
-    if args.len() > 3 {
-        return Err(ReplyError::Arity("sequence.list"));
-    }
-    let (prefix, after) = (args.at(1), args.at(2));
-    let mut names: Vec<String> = Vec::new();
-    replica.quota().each_sequence(&mut |name| {
-        let wanted = name.as_bytes().starts_with(prefix);
-        let follows = after.is_empty() || name.as_bytes() > after;
-        if wanted && follows && names.len() < LIST_MAX {
-            names.push(name.to_owned());
-        }
-    });
-    reply.array(names.len());
-    for name in names {
-        reply.bulk(name.as_bytes());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::Role;
-use crate::resp::protocol::command::{Needs, TABLE};
+use crate::resp::protocol::command::{Needs, TABLE, find};
 
 const PREFIX: &str = "-NOPERM forbidden: ";
 
@@ -141,6 +141,55 @@ fn each_command_takes_its_role_and_no_less() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn each_call_has_its_commands() {
+    use crate::api::{Call, Field, Form, TABLE as CALLS};
+    use crate::resp::protocol::command::{KeysAt, Kind};
+    for call in CALLS {
+        for name in call.commands {
+            let spec = find(name.as_bytes()).unwrap_or_else(|| panic!("no command {name}"));
+            assert_eq!(
+                spec.needs(&Args::new(b"", &[])),
+                Needs::Here(call.role),
+                "{name}"
+            );
+            assert_eq!(spec.kind == Kind::Write, call.role > Role::Reader, "{name}");
+        }
+    }
+    for spec in TABLE {
+        let calls: Vec<&&Call> = CALLS
+            .iter()
+            .filter(|it| it.commands.contains(&spec.name))
+            .collect();
+        let makes = matches!(spec.kind, Kind::Read | Kind::Write | Kind::Keyspace);
+        assert_eq!(!calls.is_empty(), makes, "{}", spec.name);
+        // The commands that Redis does not have take the fields of their call.
+        let is_own = spec.name.contains('.');
+        let Some(call) = calls.first().filter(|_| is_own) else {
+            continue;
+        };
+        let needed = |it: &&Field| it.required;
+        let pairs = |it: &Field| if it.form == Form::Shares { 2 } else { 1 };
+        let needed: i8 = 1 + call.fields.iter().filter(needed).map(pairs).sum::<i8>();
+        let more = call
+            .fields
+            .iter()
+            .any(|it| !it.required || it.form == Form::Shares);
+        // A word tells two calls apart.
+        let expected = match (spec.name, more) {
+            ("budget.cap" | "budget.floor", _) => needed + 1,
+            ("budget.grant", _) | (_, true) => -needed,
+            _ => needed,
+        };
+        assert_eq!(spec.arity, expected, "{}", spec.name);
+        let keys = match call.fields.first().map(|it| it.name) {
+            Some("key") => KeysAt::First,
+            _ => KeysAt::None,
+        };
+        assert_eq!(spec.keys, keys, "{}", spec.name);
     }
 }
 
