@@ -294,6 +294,11 @@ impl Call {
         self
     }
 
+    /// Its method.
+    pub(crate) fn method(&self) -> Method {
+        self.route.map_or(Method::Post, |(method, _)| method)
+    }
+
     /// Its path below a space, with `{name}` for fields.
     pub(crate) fn below_space(&self) -> &'static str {
         self.route.map_or("transactions", |(_, path)| path)

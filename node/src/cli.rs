@@ -25,6 +25,7 @@ mod operations;
 mod output;
 mod peers;
 mod reach;
+mod rows;
 mod sequence;
 mod status;
 mod tickets;
@@ -295,6 +296,32 @@ pub fn run(cli: Cli) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn each_call_has_its_subcommands() {
+        let whole = Cli::command();
+        for call in crate::api::TABLE {
+            for words in call.subcommands {
+                let mut words = words.split(' ');
+                let found = words.try_fold(&whole, |it, word| it.find_subcommand(word));
+                assert!(found.is_some(), "no subcommand {:?}", call.subcommands);
+            }
+            // These are for programs only.
+            let alone = ["counter_shards", "read_counters"].contains(&call.name);
+            assert_eq!(call.subcommands.is_empty(), alone, "{}", call.name);
+        }
+        for group in ["budget", "sequence", "limit"] {
+            let group = whole.find_subcommand(group).expect(group);
+            for sub in group.get_subcommands() {
+                let words = format!("{} {}", group.get_name(), sub.get_name());
+                let mut calls = crate::api::TABLE.iter();
+                let is_made = calls.any(|it| it.subcommands.contains(&words.as_str()));
+                assert!(is_made, "no call of `{words}`");
+            }
+        }
+    }
+
     #[test]
     fn a_negative_amount_is_no_flag() {
         for line in [

@@ -1,9 +1,10 @@
 //! `tallymesh add`: one add, or many from standard input.
 
 use super::asking::WriteArgs;
-use super::client::{Client, encoded};
+use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
+use crate::api;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -53,9 +54,8 @@ pub(super) fn run(client: &Client, output: &mut Output, args: AddArgs) -> Result
             }),
         };
     }
-    let path = format!("counters/{}/add", encoded(&args.key));
-    let body = json!({ "by": args.by.to_string() }).to_string();
-    let counter = client.post_in_space(&path, "application/json", body.as_bytes())?;
+    let body = json!({ "by": args.by.to_string() });
+    let counter = client.call(&api::ADD, &[&args.key], Some(&body))?;
     output.line(&counter, || text(&counter["value"]))
 }
 
@@ -68,7 +68,7 @@ fn add_lines(client: &Client, output: &mut Output) -> Result<(), Failure> {
     let (mut acknowledged, mut last) = (0, 0);
     while let Some(batch) = input.next() {
         let sent = last + batch.lines;
-        let answer = client.post_in_space("add", "text/plain", &batch.bytes);
+        let answer = client.post_in_space(api::ADD_MANY.below_space(), "text/plain", &batch.bytes);
         let stopped = |cause| Failure::Bulk {
             cause: Box::new(shifted(cause, last)),
             acknowledged,

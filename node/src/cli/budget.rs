@@ -3,18 +3,17 @@
 
 use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::audit;
-use super::client::{Client, encoded};
+use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
+use super::rows::{self, NamesArgs};
 use super::time;
+use crate::api::{self, AMOUNT_MAX, Call, PAGE_MAX};
 use crate::escape;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tallymesh_core::LeaseId;
-
-/// Budgets in one request.
-const PAGE: usize = 10_000;
 
 /// The text below the help of the command.
 const EXAMPLES: &str = "\
@@ -63,7 +62,7 @@ enum Action {
     /// Print a budget, and who holds what of it
     Show(ShowArgs),
     /// Print all budgets, or those whose names begin with a prefix
-    List(ListArgs),
+    List(NamesArgs),
     /// Check that what all hold adds up, print who holds what and the sum over the budgets, and compare
     /// with the nodes that are connected
     Audit(AuditArgs),
@@ -198,24 +197,15 @@ struct ShowArgs {
 }
 
 #[derive(Args, Debug)]
-struct ListArgs {
-    /// Only names that begin so
-    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    prefix: String,
-
-    #[command(flatten)]
-    level: LevelArgs,
-}
-
-#[derive(Args, Debug)]
 struct AuditArgs {
     /// Only names that begin so
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
 }
 
-fn amount() -> clap::builder::RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(..=i64::MAX as u64)
+/// Reads an amount of a budget or a limit.
+pub(super) fn amount() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(..=AMOUNT_MAX)
 }
 
 pub(super) fn run(
@@ -224,13 +214,14 @@ pub(super) fn run(
     output: &mut Output,
     args: BudgetArgs,
 ) -> Result<(), Failure> {
-    let one = |op: &str, args: &AmountArgs| json!({ "op": op, "key": args.key, "amount": args.amount.to_string() });
+    let one = |call: &Call, args: &AmountArgs| json!({ "op": call.op, "key": args.key, "amount": args.amount.to_string() });
     match args.action {
         Action::Mint(args) | Action::GiveBack(args) => {
-            make(client, output, &args.asking, &one("mint", &args), "value")
+            let operation = one(&api::MINT, &args);
+            make(client, output, &args.asking, &operation, "value")
         }
         Action::Spend(args) => {
-            let mut operation = one("spend", &args.amount);
+            let mut operation = one(&api::SPEND, &args.amount);
             if let Some(lease) = &args.lease {
                 operation["lease"] = json!(lease);
             }
@@ -238,26 +229,26 @@ pub(super) fn run(
         }
         Action::Lease(args) => lease(client, output, &args),
         Action::EndLease(args) => {
-            let operation = json!({ "op": "end_lease", "key": args.key, "id": args.id });
+            let operation = json!({ "op": api::END_LEASE.op, "key": args.key, "id": args.id });
             make(client, output, &args.asking, &operation, "value")
         }
         Action::Grant(args) => grant(client, output, &args),
-        Action::Floor(args) => limit(client, output, "floor", &args),
-        Action::Cap(args) => limit(client, output, "cap", &args),
+        Action::Floor(args) => {
+            let calls = (&api::RAISE_FLOOR, &api::LOWER_FLOOR);
+            limit(client, output, calls, "floor", &args)
+        }
+        Action::Cap(args) => {
+            let calls = (&api::RAISE_CAP, &api::LOWER_CAP);
+            limit(client, output, calls, "cap", &args)
+        }
         Action::Transfer(args) => transfer(client, output, &args),
         Action::Show(args) => {
-            let client = client.asking(args.level.headers());
-            let budget = client.get_in_space(&format!("budgets/{}", encoded(&args.key)))?;
-            output.line(&budget, || describe(&budget))
+            let (key, level) = (&args.key, &args.level);
+            rows::show(client, output, &api::READ_BUDGET, key, level, describe)
         }
         Action::List(args) => {
-            let client = client.asking(args.level.headers());
-            each(&client, &args.prefix, |budget| {
-                output.line(budget, || {
-                    format!("{}\t{}", text(&budget["key"]), text(&budget["value"]))
-                })
-            })
-            .map(|_| ())
+            let call = (&api::LIST_BUDGETS, PAGE_MAX);
+            rows::list(client, output, call, (&args.prefix, &args.level), "value")
         }
         Action::Audit(args) => self::audit(client, space, output, &args.prefix),
     }
@@ -278,7 +269,7 @@ fn make(
 
 fn made(client: &Client, asking: &BudgetWriteArgs, operation: &Value) -> Result<Value, Failure> {
     let client = client.asking(asking.headers());
-    let answer = client.post_json_in_space("transactions", &json!({ "ops": [operation] }));
+    let answer = client.call(&api::TRANSACT, &[], Some(&json!({ "ops": [operation] })));
     // There is only one operation, so its index is of no use.
     let answer = answer.map_err(Failure::without_op)?;
     Ok(answer["results"][0].clone())
@@ -298,19 +289,19 @@ fn lease(client: &Client, output: &mut Output, args: &LeaseArgs) -> Result<(), F
     };
     let lease_ms = time::millis(args.lasts).to_string();
     let operation = json!({
-        "op": "lease", "key": args.key, "id": id, "amount": args.amount.to_string(), "lease_ms": lease_ms,
+        "op": api::LEASE.op, "key": args.key, "id": id, "amount": args.amount.to_string(), "lease_ms": lease_ms,
     });
     let result = made(client, &args.asking, &operation)?;
     output.line(&result["lease"], || id)
 }
 
 fn grant(client: &Client, output: &mut Output, args: &GrantArgs) -> Result<(), Failure> {
-    let (op, held) = match args.room {
-        true => ("grant_room", "room"),
-        false => ("grant", "rights"),
+    let (call, held) = match args.room {
+        true => (&api::GRANT_ROOM, "room"),
+        false => (&api::GRANT, "rights"),
     };
     let amount = args.amount.to_string();
-    let operation = json!({ "op": op, "key": args.key, "to": args.to, "amount": amount });
+    let operation = json!({ "op": call.op, "key": args.key, "to": args.to, "amount": amount });
     let result = made(client, &args.asking, &operation)?;
     let budget = &result["budget"];
     output.line(budget, || text(&budget[held]["here"]))
@@ -319,15 +310,15 @@ fn grant(client: &Client, output: &mut Output, args: &GrantArgs) -> Result<(), F
 fn limit(
     client: &Client,
     output: &mut Output,
+    (raise, lower): (&Call, &Call),
     what: &str,
     args: &LimitArgs,
 ) -> Result<(), Failure> {
-    let (how, amount) = match (args.raise, args.lower) {
-        (Some(amount), _) => ("raise", amount),
-        (None, amount) => ("lower", amount.unwrap_or(0)), // The command line asks for one of them.
+    let (call, amount) = match (args.raise, args.lower) {
+        (Some(amount), _) => (raise, amount),
+        (None, amount) => (lower, amount.unwrap_or(0)), // The command line asks for one of them.
     };
-    let op = format!("{how}_{what}");
-    let operation = json!({ "op": op, "key": args.key, "amount": amount.to_string() });
+    let operation = json!({ "op": call.op, "key": args.key, "amount": amount.to_string() });
     make(client, output, &args.asking, &operation, what)
 }
 
@@ -357,39 +348,17 @@ pub(super) fn transfer_op(from: &str, pairs: &[impl AsRef<str>]) -> Result<Value
         Ok(json!({ "key": pair[0].as_ref(), "amount": amount }))
     });
     let shares: Result<Vec<Value>, String> = shares.collect();
-    Ok(json!({ "op": "transfer", "key": from, "to": shares? }))
+    Ok(json!({ "op": api::TRANSFER.op, "key": from, "to": shares? }))
 }
 
 /// An amount of a budget in the node's form.
 pub(super) fn quantity(text: &str) -> Result<String, String> {
     let parsed: Option<u64> = text.parse().ok();
-    match parsed.filter(|it| i64::try_from(*it).is_ok()) {
+    match parsed.filter(|it| *it <= AMOUNT_MAX) {
         Some(amount) => Ok(amount.to_string()),
         None => Err(format!(
-            "`{text}` is no whole number from 0 to {}",
-            i64::MAX
+            "`{text}` is no whole number from 0 to {AMOUNT_MAX}"
         )),
-    }
-}
-
-/// Calls `take` with each budget of this prefix. Returns how many pages that needed.
-fn each(
-    client: &Client,
-    prefix: &str,
-    mut take: impl FnMut(&Value) -> Result<(), Failure>,
-) -> Result<usize, Failure> {
-    let prefix = encoded(prefix);
-    let (mut after, mut pages) = (String::new(), 0);
-    loop {
-        let page = client.get_in_space(&format!("budgets?prefix={prefix}&limit={PAGE}{after}"))?;
-        pages += 1;
-        for budget in page["budgets"].as_array().into_iter().flatten() {
-            take(budget)?;
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", encoded(next)),
-            None => return Ok(pages),
-        }
     }
 }
 
@@ -505,7 +474,7 @@ fn wrong(budget: &Value) -> Option<String> {
 
 fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Result<(), Failure> {
     let mut sums = Sums::default();
-    let pages = each(client, prefix, |budget| {
+    let pages = rows::each(client, &api::LIST_BUDGETS, PAGE_MAX, prefix, |budget| {
         let wrong = wrong(budget);
         sums.budgets += 1;
         sums.wrong += usize::from(wrong.is_some());

@@ -4,6 +4,7 @@ use super::asking::Header;
 use super::failure::Failure;
 use super::reach;
 use crate::access::TOKEN_FILE;
+use crate::api::{Call, Method};
 use crate::browser::is_loopback;
 use crate::config::default_data;
 use clap::Args;
@@ -252,6 +253,29 @@ impl Client {
         self.get(&self.in_space(path))
     }
 
+    /// Makes a call. The names fill the places of its path, in their order.
+    pub(super) fn call(
+        &self,
+        call: &Call,
+        names: &[&str],
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let mut names = names.iter();
+        let parts = call.below_space().split('/');
+        let parts = parts.map(|part| match part.starts_with('{') {
+            true => encoded(names.next().unwrap_or(&"")),
+            false => part.to_owned(),
+        });
+        let path = parts.collect::<Vec<String>>().join("/");
+        let text = body.map(Value::to_string).unwrap_or_default();
+        match call.method() {
+            Method::Get => self.get_in_space(&path),
+            Method::Delete => self.delete(&self.in_space(&path)),
+            Method::Put => self.put(&self.in_space(&path), &text),
+            Method::Post => self.post_in_space(&path, "application/json", text.as_bytes()),
+        }
+    }
+
     /// Deletes a path of the node.
     pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
         named(path)?;
@@ -260,11 +284,6 @@ impl Client {
             self.with_headers(self.agent.delete(&url), shown).call()
         });
         answer(response?, true)
-    }
-
-    /// Deletes a path of the space.
-    pub(super) fn delete_in_space(&self, path: &str) -> Result<Value, Failure> {
-        self.delete(&self.in_space(path))
     }
 
     /// Posts to a path of the space.
@@ -297,14 +316,12 @@ impl Client {
         self.post_in_space(path, "application/json", body.to_string().as_bytes())
     }
 
-    /// Puts JSON to a path of the space.
-    pub(super) fn put_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    fn put(&self, path: &str, body: &str) -> Result<Value, Failure> {
         named(path)?;
-        let url = format!("{}{}", self.node, self.in_space(path));
-        let body = body.to_string();
+        let url = format!("{}{path}", self.node);
         let response = self.send(true, |shown| {
             let request = self.agent.put(&url).content_type("application/json");
-            self.with_headers(request, shown).send(&body)
+            self.with_headers(request, shown).send(body)
         });
         answer(response?, true)
     }

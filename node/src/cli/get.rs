@@ -1,9 +1,11 @@
 //! `tallymesh get`: one counter.
 
 use super::asking::LevelArgs;
-use super::client::{Client, encoded};
+use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
+use super::rows;
+use crate::api;
 use clap::Args;
 
 /// The arguments of `tallymesh get`.
@@ -18,7 +20,8 @@ pub struct GetArgs {
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: GetArgs) -> Result<(), Failure> {
-    let client = client.asking(args.level.headers());
-    let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
-    output.line(&counter, || text(&counter["value"]))
+    let (key, level) = (&args.key, &args.level);
+    rows::show(client, output, &api::READ_COUNTER, key, level, |counter| {
+        text(&counter["value"])
+    })
 }

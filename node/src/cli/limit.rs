@@ -1,10 +1,13 @@
 //! `tallymesh limit`: the amount that is allowed in each period, in the whole mesh.
 
 use super::asking::{BudgetWriteArgs, LevelArgs};
-use super::client::{Client, encoded};
+use super::budget::amount;
+use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
+use super::rows;
 use super::time;
+use crate::api::{self, AMOUNT_MAX};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -49,7 +52,7 @@ struct SetArgs {
     name: String,
 
     /// How much is allowed of each key in each period, from 1 on
-    #[arg(long, value_name = "AMOUNT", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
+    #[arg(long, value_name = "AMOUNT", value_parser = clap::value_parser!(u64).range(1..=AMOUNT_MAX))]
     limit: u64,
 
     /// How long a period is, from 1s on; periods are counted since 1970
@@ -75,7 +78,7 @@ struct AllowArgs {
     key: String,
 
     /// How much, from 0 on
-    #[arg(value_name = "COST", default_value = "1", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    #[arg(value_name = "COST", default_value = "1", value_parser = amount())]
     cost: u64,
 
     #[command(flatten)]
@@ -100,26 +103,24 @@ pub(super) fn run(client: &Client, output: &mut Output, args: LimitArgs) -> Resu
                 "period_ms": time::millis(args.period),
                 "wait_ms": time::millis(args.timeout),
             });
-            let limits = client.put_in_space(&format!("limits/{}", encoded(&args.name)), &body)?;
+            let limits = client.call(&api::SET_LIMIT, &[&args.name], Some(&body))?;
             list(output, &limits)
         }
         Action::Remove(args) => {
-            let limits = client.delete_in_space(&format!("limits/{}", encoded(&args.name)))?;
+            let limits = client.call(&api::REMOVE_LIMIT, &[&args.name], None)?;
             list(output, &limits)
         }
-        Action::List => list(output, &client.get_in_space("limits")?),
+        Action::List => list(output, &client.call(&api::LIST_LIMITS, &[], None)?),
         Action::Allow(args) => {
             let client = client.asking(args.asking.headers());
-            let path = format!("limits/{}/allow", encoded(&args.key));
             let body = json!({ "cost": args.cost.to_string() });
-            let period = client.post_json_in_space(&path, &body);
+            let period = client.call(&api::ALLOW, &[&args.key], Some(&body));
             let period = period.map_err(Failure::without_op)?;
             output.line(&period, || text(&period["left"]["here"]))
         }
         Action::Show(args) => {
-            let client = client.asking(args.level.headers());
-            let period = client.get_in_space(&format!("limits/{}", encoded(&args.key)))?;
-            output.line(&period, || describe(&period))
+            let (key, level) = (&args.key, &args.level);
+            rows::show(client, output, &api::READ_LIMIT, key, level, describe)
         }
     }
 }

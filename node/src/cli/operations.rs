@@ -1,10 +1,11 @@
 //! `set`, `reset`, `del`, `expire`, `persist` and `ttl`: one operation each.
 
 use super::asking::{LevelArgs, WriteArgs};
-use super::client::{Client, encoded};
+use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
 use super::time;
+use crate::api::{self, Call};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
@@ -84,25 +85,32 @@ const BEFORE: &str = "made before";
 pub(super) fn set(client: &Client, output: &mut Output, args: SetArgs) -> Result<(), Failure> {
     let client = client.asking(args.asking.headers());
     let body = json!({ "value": args.value.to_string() });
-    let done = client.put_in_space(&format!("counters/{}", encoded(&args.key)), &body)?;
+    let done = client.call(&api::SET, &[&args.key], Some(&body))?;
     output.line(&done, || text(&done["value"]))
 }
 
 pub(super) fn reset(client: &Client, output: &mut Output, args: KeysArgs) -> Result<(), Failure> {
-    on_all(client, output, "reset", args)
+    on_all(client, output, &api::RESET, args)
 }
 
 pub(super) fn delete(client: &Client, output: &mut Output, args: KeysArgs) -> Result<(), Failure> {
-    on_all(client, output, "delete", args)
+    on_all(client, output, &api::DELETE, args)
 }
 
 /// Makes one operation on each counter, all in one transaction. For people, it prints how many
 /// existed.
-fn on_all(client: &Client, output: &mut Output, op: &str, args: KeysArgs) -> Result<(), Failure> {
+fn on_all(
+    client: &Client,
+    output: &mut Output,
+    call: &Call,
+    args: KeysArgs,
+) -> Result<(), Failure> {
     let client = client.asking(args.asking.headers());
     let keys = args.keys.iter();
-    let ops: Vec<Value> = keys.map(|key| json!({ "op": op, "key": key })).collect();
-    let answer = client.post_json_in_space("transactions", &json!({ "ops": ops }))?;
+    let ops: Vec<Value> = keys
+        .map(|key| json!({ "op": call.op, "key": key }))
+        .collect();
+    let answer = client.call(&api::TRANSACT, &[], Some(&json!({ "ops": ops })))?;
     let results = answer["results"].as_array();
     if !output.is_json() {
         let existed = results.into_iter().flatten();
@@ -127,8 +135,7 @@ pub(super) fn expire(
         (None, None) => json!({}), // The command line asks for one of them.
     };
     let client = client.asking(args.asking.headers());
-    let path = format!("counters/{}/expire", encoded(&args.key));
-    let done = client.post_json_in_space(&path, &body)?;
+    let done = client.call(&api::EXPIRE, &[&args.key], Some(&body))?;
     output.line(&done, || match millis_of(&done) {
         Some(at) => time::shown(at),
         None => "expired".into(),
@@ -141,8 +148,7 @@ pub(super) fn persist(
     args: PersistArgs,
 ) -> Result<(), Failure> {
     let client = client.asking(args.asking.headers());
-    let path = format!("counters/{}/persist", encoded(&args.key));
-    let done = client.post_json_in_space(&path, &json!({}))?;
+    let done = client.call(&api::PERSIST, &[&args.key], Some(&json!({})))?;
     output.line(&done, || match done["had_expiry"].as_bool() {
         Some(true) => "1".into(),
         Some(false) => "0".into(),
@@ -152,7 +158,7 @@ pub(super) fn persist(
 
 pub(super) fn ttl(client: &Client, output: &mut Output, args: TtlArgs) -> Result<(), Failure> {
     let client = client.asking(args.level.headers());
-    let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
+    let counter = client.call(&api::READ_COUNTER, &[&args.key], None)?;
     let at = millis_of(&counter);
     let left = at.map(|at| at.saturating_sub(time::unix_millis(SystemTime::now())));
     let decimal = |number: Option<u64>| number.map(|number| number.to_string());

@@ -4,8 +4,10 @@ use super::asking::LevelArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::output::{Output, text};
+use super::rows::{self, NamesArgs};
 use super::time;
 use super::watch::Events;
+use crate::api;
 use crate::escape;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -47,7 +49,7 @@ enum Action {
     Unwatch(UnwatchArgs),
     /// Print all sequences, or those whose names begin with a prefix, and how many numbers they have
     /// handed out at least
-    List(ListArgs),
+    List(NamesArgs),
 }
 
 #[derive(Args, Debug)]
@@ -116,22 +118,11 @@ struct UnwatchArgs {
     level: LevelArgs,
 }
 
-#[derive(Args, Debug)]
-struct ListArgs {
-    /// Only names that begin so
-    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    prefix: String,
-
-    #[command(flatten)]
-    level: LevelArgs,
-}
-
 pub(super) fn run(client: &Client, output: &mut Output, args: SequenceArgs) -> Result<(), Failure> {
     match args.action {
         Action::Begin(args) => {
             let client = client.asking(args.level.headers());
-            let path = format!("sequences/{}", encoded(&args.key));
-            let sequence = client.post_in_space(&path, "application/json", &[])?;
+            let sequence = client.call(&api::BEGIN, &[&args.key], None)?;
             output.line(&sequence, || format!("{} begins", text(&sequence["key"])))
         }
         Action::Next(args) => {
@@ -141,31 +132,28 @@ pub(super) fn run(client: &Client, output: &mut Output, args: SequenceArgs) -> R
             );
             let headers = args.level.headers().into_iter().chain([wait]);
             let client = client.asking(headers.collect());
-            let path = format!("sequences/{}/next", encoded(&args.key));
-            let number = client.post_in_space(&path, "application/json", &[])?;
+            let number = client.call(&api::NEXT, &[&args.key], None)?;
             output.line(&number, || text(&number["number"]))
         }
         Action::Show(args) => {
-            let client = client.asking(args.level.headers());
-            let sequence = client.get_in_space(&format!("sequences/{}", encoded(&args.key)))?;
-            output.line(&sequence, || describe(&sequence))
+            let (key, level) = (&args.key, &args.level);
+            rows::show(client, output, &api::READ_SEQUENCE, key, level, describe)
         }
         Action::Watch(args) => watch(client, output, &args),
         Action::Unwatch(args) => {
             let client = client.asking(args.level.headers());
-            let path = watch_path(&args.key, args.number);
-            let sequence = client.delete_in_space(&path)?;
+            let names = [args.key.as_str(), &args.number.to_string()];
+            let sequence = client.call(&api::END_WATCH, &names, None)?;
             output.line(&sequence, || {
                 let key = escape::value(&args.key);
                 format!("{} of {key} is not watched", args.number)
             })
         }
-        Action::List(args) => list(&client.asking(args.level.headers()), output, &args.prefix),
+        Action::List(args) => {
+            let call = (&api::LIST_SEQUENCES, PAGE);
+            rows::list(client, output, call, (&args.prefix, &args.level), "issued")
+        }
     }
-}
-
-fn watch_path(key: &str, number: u64) -> String {
-    format!("sequences/{}/watches/{number}", encoded(key))
 }
 
 /// Sets a watch, and waits until the number is handed out, or lost.
@@ -177,7 +165,7 @@ fn watch(client: &Client, output: &mut Output, args: &WatchArgs) -> Result<(), F
         false => Some(Events::new(client, &format!("?key={}", encoded(key)))?),
     };
     let asking = client.asking(args.level.headers());
-    let mut sequence = asking.put_in_space(&watch_path(key, *number), &json!({}))?;
+    let mut sequence = asking.call(&api::WATCH, &[key, &number.to_string()], Some(&json!({})))?;
     loop {
         let rows = sequence["watched"].as_array().into_iter().flatten();
         let mut row = rows.filter(|it| text(&it["number"]) == number.to_string());
@@ -212,24 +200,6 @@ fn described(key: &str, row: &Value) -> String {
                 below => format!("; {below} lower ones at most were not handed out then"),
             };
             format!("{number} of {key} was handed out by {who}{below}")
-        }
-    }
-}
-
-fn list(client: &Client, output: &mut Output, prefix: &str) -> Result<(), Failure> {
-    let prefix = encoded(prefix);
-    let mut after = String::new();
-    loop {
-        let page =
-            client.get_in_space(&format!("sequences?prefix={prefix}&limit={PAGE}{after}"))?;
-        for sequence in page["sequences"].as_array().into_iter().flatten() {
-            output.line(sequence, || {
-                format!("{}\t{}", text(&sequence["key"]), text(&sequence["issued"]))
-            })?;
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", encoded(next)),
-            None => return Ok(()),
         }
     }
 }

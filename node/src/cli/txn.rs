@@ -6,6 +6,7 @@ use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
 use super::time;
+use crate::api;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Read};
@@ -59,7 +60,7 @@ pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result
         })?);
         places.push(place);
     }
-    let answer = client.post_json_in_space("transactions", &json!({ "ops": ops }));
+    let answer = client.call(&api::TRANSACT, &[], Some(&json!({ "ops": ops })));
     let answer = answer.map_err(|failure| named(failure, &places, &operations))?;
     for result in answer["results"].as_array().into_iter().flatten() {
         output.line(result, || {
