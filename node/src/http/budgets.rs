@@ -2,21 +2,20 @@
 //! transaction.
 
 use super::access::Serving;
-use super::asking::Asking;
+use super::asking::{Answered, Asking};
 use super::body::Fields;
+use super::operations::{Body, Key, make};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{
     AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
     SpendBody, TransferBody,
 };
 use super::rows::{self, Answer, ListQuery};
-use crate::api;
+use crate::api::{self, Call};
 use crate::driver::Handle;
 use crate::model::{BudgetPage, BudgetRow, Done, Operation, Recipient, Refusal};
 use crate::problems;
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
 use tallymesh_core::{Error, Flow, LeaseId, QuotaError, Stock};
 
@@ -27,15 +26,12 @@ const GRANT: &str = r#"{"to":"<a member's key, or its writer>","amount":"5"}"#;
 const TRANSFER: &str = r#"{"to":[{"key":"cashback","amount":"5"}]}"#;
 const SHARE: &str = r#"{"key":"cashback","amount":"5"}"#;
 
-type Key = Route<(String, String)>;
-type Body = Result<Bytes, BytesRejection>;
-
 /// Reads a budget
 ///
 /// With its holders.
 #[utoipa::path(
     get, path = api::READ_BUDGET.path(), operation_id = api::READ_BUDGET.name, tag = "budgets",
-    params(OfBudget, AskingRead),
+    params(InSpace, OfBudget, AskingRead),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
 pub(super) async fn read(app: Serving, of: Key, asking: Asking) -> Answer<BudgetRow> {
@@ -66,19 +62,12 @@ pub(super) async fn list(
 /// has.
 #[utoipa::path(
     post, path = api::MINT.path(), operation_id = api::MINT.name, tag = "budgets",
-    params(OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingWrite),
     request_body(content = AmountBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
-pub(super) async fn mint(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<BudgetRow> {
-    let body = body?;
-    let flow = Flow::Mint(amount_only(&body)?);
-    flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
+pub(super) async fn mint(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<BudgetRow> {
+    made(&app, &api::MINT, of, asking, (body, AMOUNT)).await
 }
 
 /// Spends from a budget
@@ -91,21 +80,12 @@ pub(super) async fn mint(
 /// is over or was given elsewhere.
 #[utoipa::path(
     post, path = api::SPEND.path(), operation_id = api::SPEND.name, tag = "budgets",
-    params(OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingWrite),
     request_body(content = SpendBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
-pub(super) async fn spend(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<BudgetRow> {
-    let body = body?;
-    let mut fields = Fields::parse(&body, SPEND)?;
-    let flow = spend_flow(&mut fields)?;
-    fields.end()?;
-    flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
+pub(super) async fn spend(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<BudgetRow> {
+    made(&app, &api::SPEND, of, asking, (body, SPEND)).await
 }
 
 /// Leases rights of a budget
@@ -119,7 +99,7 @@ pub(super) async fn spend(
 /// one.
 #[utoipa::path(
     put, path = api::LEASE.path(), operation_id = api::LEASE.name, tag = "budgets",
-    params(OfLease, AskingWrite),
+    params(InSpace, OfLease, AskingWrite),
     request_body(content = LeaseBody, description = "How many, and for how long."),
     responses((status = 200, description = "The lease, and the budget.", body = Done)),
 )]
@@ -143,7 +123,7 @@ pub(super) async fn lease(
 /// The rest of it comes back at once. The holder has reported all its spending, and spends no more.
 #[utoipa::path(
     delete, path = api::END_LEASE.path(), operation_id = api::END_LEASE.name, tag = "budgets",
-    params(OfLease, AskingWrite),
+    params(InSpace, OfLease, AskingWrite),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
 pub(super) async fn end_lease(
@@ -152,28 +132,21 @@ pub(super) async fn end_lease(
     asking: Asking,
 ) -> Answer<BudgetRow> {
     let id = lease_id(&id)?;
+    let space = app.handle.space(&space)?;
     let flow = Flow::EndLease { id };
-    flowed(&app, &space, asking, &[], Operation::Flow { key, flow }).await
+    let done = asking.apply(&app, space, &[], Operation::Flow { key, flow });
+    budget_of(done.await?)
 }
 
 /// Moves rights of a budget to another member
 #[utoipa::path(
     post, path = api::GRANT.path(), operation_id = api::GRANT.name, tag = "budgets",
-    params(OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingWrite),
     request_body(content = GrantBody, description = "To whom, and how much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
-pub(super) async fn grant(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<BudgetRow> {
-    let body = body?;
-    let mut fields = Fields::parse(&body, GRANT)?;
-    let operation = grant_op(&mut fields, key, Stock::Rights)?;
-    fields.end()?;
-    flowed(&app, &space, asking, &body, operation).await
+pub(super) async fn grant(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<BudgetRow> {
+    made(&app, &api::GRANT, of, asking, (body, GRANT)).await
 }
 
 /// Spends from one budget and pays the amount into others
@@ -181,44 +154,30 @@ pub(super) async fn grant(
 /// Each replica applies either all of it or nothing, so the sum over the budgets stays the same.
 #[utoipa::path(
     post, path = api::TRANSFER.path(), operation_id = api::TRANSFER.name, tag = "budgets",
-    params(OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingWrite),
     request_body(content = TransferBody, description = "Which others, and how much each gets."),
     responses((status = 200, description = "The budgets.", body = Done)),
 )]
-pub(super) async fn transfer(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<Done> {
-    let (space, body) = (app.handle.space(&space)?, body?);
-    let mut fields = Fields::parse(&body, TRANSFER)?;
-    let operation = transfer_op(&mut fields, key)?;
-    fields.end()?;
-    let done = asking.apply(&app, space, &body, operation).await?;
+pub(super) async fn transfer(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<Done> {
+    let done = make(&app, &api::TRANSFER, of, asking, (body, TRANSFER)).await?;
     Ok(done.map(Json))
 }
 
 /// Makes one operation, and returns the budget.
-async fn flowed(
+async fn made(
     app: &Serving,
-    space: &str,
+    call: &Call,
+    of: Key,
     asking: Asking,
-    body: &[u8],
-    operation: Operation,
+    body: (Body, &'static str),
 ) -> Answer<BudgetRow> {
-    let space = app.handle.space(space)?;
-    let done = asking.apply(app, space, body, operation).await?;
-    // The result of an operation on a budget includes the budget.
-    let budget = done.answer.budget.clone().ok_or(Refusal::Stopped)?;
-    Ok(done.map(|_| Json(budget)))
+    budget_of(make(app, call, of, asking, body).await?)
 }
 
-fn amount_only(body: &[u8]) -> Result<u64, Problem> {
-    let mut fields = Fields::parse(body, AMOUNT)?;
-    let amount = fields.quantity("amount")?;
-    fields.end()?;
-    Ok(amount)
+/// The result of an operation on a budget includes the budget.
+fn budget_of(done: Answered<Done>) -> Answer<BudgetRow> {
+    let budget = done.answer.budget.clone().ok_or(Refusal::Stopped)?;
+    Ok(done.map(|_| Json(budget)))
 }
 
 /// Reads an operation on a budget by its name, in its form in a transaction. Returns `None` if no

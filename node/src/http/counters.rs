@@ -40,7 +40,7 @@ pub(super) struct Counters {
 /// Reads a counter
 #[utoipa::path(
     get, path = api::READ_COUNTER.path(), operation_id = api::READ_COUNTER.name, tag = "counters",
-    params(OfCounter, AskingRead),
+    params(InSpace, OfCounter, AskingRead),
     responses((
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
@@ -59,7 +59,7 @@ pub(super) async fn read(
 /// Without a body it adds 1.
 #[utoipa::path(
     post, path = api::ADD.path(), operation_id = api::ADD.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     request_body(content = Option<AddBody>, description = "How much."),
     responses((
         status = 200, description = "The counter.", body = Counter,
@@ -88,7 +88,7 @@ pub(super) async fn add(
 /// Lists the shards of a counter
 #[utoipa::path(
     get, path = api::COUNTER_SHARDS.path(), operation_id = api::COUNTER_SHARDS.name, tag = "counters",
-    params(OfCounter, AskingRead),
+    params(InSpace, OfCounter, AskingRead),
     responses((status = 200, description = "One shard for each writer.", body = Shards)),
 )]
 pub(super) async fn shards(

@@ -4,20 +4,16 @@ use super::access::Serving;
 use super::asking::Asking;
 use super::body::Fields;
 use super::members::{WAIT_DEFAULT, wait};
+use super::operations::{Body, Key, make};
 use super::problem::{Problem, Route};
 use super::requests::{AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod};
 use super::rows::Answer;
 use crate::api;
-use crate::model::{LimitList, LimitRow, MemberChange, Operation, PeriodRow, Refusal};
+use crate::model::{LimitList, LimitRow, MemberChange, PeriodRow, Refusal};
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 
 const LIMIT: &str = r#"{"limit":"100","period_ms":60000}, and "wait_ms" if you like"#;
 const COST: &str = r#"nothing, or {"cost":"1"}"#;
-
-type Key = Route<(String, String)>;
-type Body = Result<Bytes, BytesRejection>;
 
 /// Lists the limits of a space
 #[utoipa::path(
@@ -38,7 +34,7 @@ pub(super) async fn list(
 /// The rest of it here and elsewhere, and when it ends.
 #[utoipa::path(
     get, path = api::READ_LIMIT.path(), operation_id = api::READ_LIMIT.name, tag = "limits",
-    params(OfPeriod, AskingRead),
+    params(InSpace, OfPeriod, AskingRead),
     responses((status = 200, description = "The period.", body = PeriodRow)),
 )]
 pub(super) async fn read(
@@ -60,7 +56,7 @@ pub(super) async fn read(
 /// members have it.
 #[utoipa::path(
     put, path = api::SET_LIMIT.path(), operation_id = api::SET_LIMIT.name, tag = "limits",
-    params(OfLimit),
+    params(InSpace, OfLimit),
     request_body(content = LimitBody, description = "How much is allowed, and in how long a period."),
     responses((status = 200, description = "The limits.", body = LimitList)),
 )]
@@ -92,7 +88,7 @@ pub(super) async fn set(
 /// because no limit covers them.
 #[utoipa::path(
     delete, path = api::REMOVE_LIMIT.path(), operation_id = api::REMOVE_LIMIT.name, tag = "limits",
-    params(OfLimit),
+    params(InSpace, OfLimit),
     responses((status = 200, description = "The limits.", body = LimitList)),
 )]
 pub(super) async fn remove(
@@ -114,31 +110,19 @@ pub(super) async fn remove(
 /// A refusal has the status 429, and `retry-after` has the time until the next period.
 #[utoipa::path(
     post, path = api::ALLOW.path(), operation_id = api::ALLOW.name, tag = "limits",
-    params(OfPeriod, AskingWrite),
+    params(InSpace, OfPeriod, AskingWrite),
     request_body(content = Option<CostBody>, description = "How much; 1 if it is left out."),
     responses((status = 200, description = "It is allowed; what is left.", body = PeriodRow)),
 )]
-pub(super) async fn allow(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<PeriodRow> {
-    let space = app.handle.space(&space)?;
-    let body = body?;
-    let mut fields = Fields::parse(&body, COST)?;
-    let cost = fields.quantity_if_any("cost")?.unwrap_or(1);
-    fields.end()?;
-    let operation = Operation::Allow {
-        key: key.clone(),
-        cost,
-    };
-    match asking.apply(&app, space, &body, operation).await {
+pub(super) async fn allow(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<PeriodRow> {
+    let (space, key) = of.0.clone();
+    match make(&app, &api::ALLOW, of, asking, (body, COST)).await {
         Ok(done) => {
             let period = done.answer.period.clone().ok_or(Refusal::Stopped)?;
             Ok(done.map(|_| Json(period)))
         }
         Err(problem) if problem.code() == "limit_reached" => {
+            let space = app.handle.space(&space)?;
             let ends = app.node.period(space, key).await.map(|it| it.ends);
             Err(problem.ends(ends.ok()))
         }

@@ -1,14 +1,14 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
 use super::access::{Caller, Serving};
-use super::asking::Asking;
+use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::budgets;
 use super::counters::{absent, deleted_since};
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
 use super::rows::Answer;
-use crate::api;
+use crate::api::{self, Call};
 use crate::model::{Done, Operation};
 use crate::problems;
 use axum::Json;
@@ -42,39 +42,27 @@ pub(super) struct Deleted {
     existed: Option<bool>,
 }
 
-type Key = Route<(String, String)>;
-type Body = Result<Bytes, BytesRejection>;
+pub(super) type Key = Route<(String, String)>;
+pub(super) type Body = Result<Bytes, BytesRejection>;
+
+/// For an operation without fields, whose body is not looked at.
+pub(super) const NO_BODY: (Body, &str) = (Ok(Bytes::new()), "");
 
 /// Sets a counter
 ///
 /// Cancels everything that this node has observed of it, and nothing else.
 #[utoipa::path(
     put, path = api::SET.path(), operation_id = api::SET.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     request_body(content = SetBody, description = "The value."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
 )]
-pub(super) async fn set(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<Done> {
-    let (space, body) = (app.handle.space(&space)?, body?);
-    let op = set_op(&body)?;
-    let done = asking.apply(&app, space, &body, (key, op).into()).await?;
+pub(super) async fn set(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<Done> {
+    let done = make(&app, &api::SET, of, asking, (body, SET)).await?;
     Ok(done.map(Json))
-}
-
-fn set_op(body: &[u8]) -> Result<Op, Problem> {
-    let mut fields = Fields::parse(body, SET)?;
-    let value = fields.amount("value")?;
-    let op = Op::Set(fields.required("value", value)?);
-    fields.end()?;
-    Ok(op)
 }
 
 /// Deletes a counter
@@ -82,21 +70,14 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 /// Changes that this node has not observed survive.
 #[utoipa::path(
     delete, path = api::DELETE.path(), operation_id = api::DELETE.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     responses((
         status = 200, description = "Whether it existed.", body = Deleted,
         example = json!({"key": "likes", "existed": true}),
     )),
 )]
-pub(super) async fn delete(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Answer<Deleted> {
-    let space = app.handle.space(&space)?;
-    let done = asking
-        .apply(&app, space, &[], (key, Op::Delete).into())
-        .await?;
+pub(super) async fn delete(app: Serving, of: Key, asking: Asking) -> Answer<Deleted> {
+    let done = make(&app, &api::DELETE, of, asking, NO_BODY).await?;
     let deleted = |done: Done| Deleted {
         key: done.key,
         existed: done.existed,
@@ -107,17 +88,14 @@ pub(super) async fn delete(
 /// Sets a counter to 0
 #[utoipa::path(
     post, path = api::RESET.path(), operation_id = api::RESET.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
 )]
-pub(super) async fn reset(app: Serving, Route((space, key)): Key, asking: Asking) -> Answer<Done> {
-    let space = app.handle.space(&space)?;
-    let done = asking
-        .apply(&app, space, &[], (key, Op::Reset).into())
-        .await?;
+pub(super) async fn reset(app: Serving, of: Key, asking: Asking) -> Answer<Done> {
+    let done = make(&app, &api::RESET, of, asking, NO_BODY).await?;
     Ok(done.map(Json))
 }
 
@@ -126,26 +104,15 @@ pub(super) async fn reset(app: Serving, Route((space, key)): Key, asking: Asking
 /// The longest of concurrent expiries counts.
 #[utoipa::path(
     post, path = api::EXPIRE.path(), operation_id = api::EXPIRE.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     request_body(content = ExpireBody, description = "When."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
 )]
-pub(super) async fn expire(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-    body: Body,
-) -> Answer<Done> {
-    let (space, body) = (app.handle.space(&space)?, body?);
-    let op = Fields::parse(&body, EXPIRE).and_then(|mut fields| {
-        let op = expire_op(&mut fields, app.clock.now())?;
-        fields.end()?;
-        Ok(op)
-    });
-    let done = asking.apply(&app, space, &body, (key, op?).into()).await?;
+pub(super) async fn expire(app: Serving, of: Key, asking: Asking, body: Body) -> Answer<Done> {
+    let done = make(&app, &api::EXPIRE, of, asking, (body, EXPIRE)).await?;
     match done.answer.existed {
         Some(false) => Err(absent(&done.answer.key)),
         _ => Ok(done.map(Json)),
@@ -155,21 +122,14 @@ pub(super) async fn expire(
 /// Removes the expiry of a counter
 #[utoipa::path(
     post, path = api::PERSIST.path(), operation_id = api::PERSIST.name, tag = "counters",
-    params(OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
     )),
 )]
-pub(super) async fn persist(
-    app: Serving,
-    Route((space, key)): Key,
-    asking: Asking,
-) -> Answer<Done> {
-    let space = app.handle.space(&space)?;
-    let done = asking
-        .apply(&app, space, &[], (key, Op::Persist).into())
-        .await?;
+pub(super) async fn persist(app: Serving, of: Key, asking: Asking) -> Answer<Done> {
+    let done = make(&app, &api::PERSIST, of, asking, NO_BODY).await?;
     match done.answer.now {
         None if done.again => Err(deleted_since(&done.answer.key)),
         None => Err(absent(&done.answer.key)),
@@ -216,10 +176,33 @@ fn ops(body: &[u8], now: u64) -> Result<Vec<Operation>, Problem> {
         .collect()
 }
 
+/// Makes the one operation of a request. Its fields are in the body, of this form.
+pub(super) async fn make(
+    app: &Serving,
+    call: &Call,
+    Route((space, key)): Key,
+    asking: Asking,
+    (body, form): (Body, &'static str),
+) -> Result<Answered<Done>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let mut fields = Fields::parse(&body, form)?;
+    let name = call.op.unwrap_or(call.name);
+    let operation = operation(name, key, &mut fields, app.clock.now())?;
+    fields.end()?;
+    asking.apply(app, space, &body, operation).await
+}
+
 fn op(value: Value, now: u64) -> Result<Operation, Problem> {
     let mut fields = Fields::of(value, OPERATION)?;
     let (name, key) = (fields.text("op")?, fields.text("key")?);
-    let op = match name.as_str() {
+    let operation = operation(&name, key, &mut fields, now)?;
+    fields.end()?;
+    Ok(operation)
+}
+
+/// Reads an operation by its name, in its form in a transaction.
+fn operation(name: &str, key: String, fields: &mut Fields, now: u64) -> Result<Operation, Problem> {
+    let op = match name {
         "add" => Op::Add(fields.amount("by")?.unwrap_or(1)),
         "set" => {
             let value = fields.amount("value")?;
@@ -227,27 +210,20 @@ fn op(value: Value, now: u64) -> Result<Operation, Problem> {
         }
         "reset" => Op::Reset,
         "delete" => Op::Delete,
-        "expire" => expire_op(&mut fields, now)?,
+        "expire" => expire_op(fields, now)?,
         "persist" => Op::Persist,
         "allow" => {
             let cost = fields.quantity_if_any("cost")?.unwrap_or(1);
-            fields.end()?;
             return Ok(Operation::Allow { key, cost });
         }
-        "next" => {
-            fields.end()?;
-            return Ok(Operation::Next { key });
-        }
+        "next" => return Ok(Operation::Next { key }),
         _ => {
-            let operation = budgets::op(&name, &mut fields, &key)?.ok_or_else(|| {
+            return budgets::op(name, fields, &key)?.ok_or_else(|| {
                 let shown: String = name.chars().take(40).collect();
                 fields.invalid(&format!("there is no operation `{shown}`"))
-            })?;
-            fields.end()?;
-            return Ok(operation);
+            });
         }
     };
-    fields.end()?;
     Ok((key, op).into())
 }
 

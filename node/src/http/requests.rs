@@ -24,9 +24,6 @@ pub(super) struct InSpace {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfCounter {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The counter's key, 1 to 512 bytes of UTF-8, with percent signs where needed.
     #[param(example = "likes", min_length = 1)]
     key: String,
@@ -36,9 +33,6 @@ pub(super) struct OfCounter {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfBudget {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The budget's name, 1 to 477 bytes of UTF-8, with percent signs where needed.
     #[param(example = "gift", min_length = 1)]
     key: String,
@@ -48,9 +42,6 @@ pub(super) struct OfBudget {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfLease {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The budget's name, 1 to 429 bytes of UTF-8, with percent signs where needed.
     #[param(example = "gift", min_length = 1)]
     key: String,
@@ -66,9 +57,6 @@ pub(super) struct OfLease {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfSequence {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The sequence's name, 1 to 461 bytes of UTF-8, with percent signs where needed.
     #[param(example = "visits", min_length = 1)]
     key: String,
@@ -78,9 +66,6 @@ pub(super) struct OfSequence {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfLimit {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The limit's name, 1 to 128 bytes of UTF-8, with percent signs where needed.
     #[param(example = "login", min_length = 1)]
     key: String,
@@ -90,9 +75,6 @@ pub(super) struct OfLimit {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfPeriod {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The key, 1 to 445 bytes of UTF-8, with percent signs where needed. A limit of the same name
     /// covers it, or else one whose name is the part before the first colon.
     #[param(example = "login", min_length = 1)]
@@ -103,9 +85,6 @@ pub(super) struct OfPeriod {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct OfNumber {
-    /// The space, such as `default`.
-    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
-    space: String,
     /// The sequence's name, 1 to 461 bytes of UTF-8, with percent signs where needed.
     #[param(example = "visits", min_length = 1)]
     key: String,

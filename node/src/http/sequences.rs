@@ -2,20 +2,19 @@
 
 use super::access::Serving;
 use super::asking::Asking;
+use super::operations::{Key, NO_BODY, make};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use super::rows::{self, Answer, ListQuery};
 use crate::api;
 use crate::driver::Handle;
-use crate::model::{Decimal, Operation, SequencePage, SequenceRow, SpaceId, decimal};
+use crate::model::{Decimal, Done, Operation, SequencePage, SequenceRow, SpaceId, decimal};
 use crate::problems;
 use axum::Json;
 use serde::Serialize;
 use tallymesh_core::bounds::SEQUENCE_NUMBER_MAX;
 use tallymesh_core::{Error, QuotaError};
 use utoipa::ToSchema;
-
-type Key = Route<(String, String)>;
 
 /// A number that was handed out.
 #[derive(Serialize, ToSchema)]
@@ -38,7 +37,7 @@ pub(super) struct Number {
 /// lost.
 #[utoipa::path(
     get, path = api::READ_SEQUENCE.path(), operation_id = api::READ_SEQUENCE.name, tag = "sequences",
-    params(OfSequence, AskingRead),
+    params(InSpace, OfSequence, AskingRead),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn read(app: Serving, of: Key, asking: Asking) -> Answer<SequenceRow> {
@@ -66,7 +65,7 @@ pub(super) async fn list(
 /// If two are begun under one name at the same time, at most one continues.
 #[utoipa::path(
     post, path = api::BEGIN.path(), operation_id = api::BEGIN.name, tag = "sequences",
-    params(OfSequence, AskingWrite),
+    params(InSpace, OfSequence, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn begin(
@@ -86,16 +85,14 @@ pub(super) async fn begin(
 /// answer is lost is gone.
 #[utoipa::path(
     post, path = api::NEXT.path(), operation_id = api::NEXT.name, tag = "sequences",
-    params(OfSequence, AskingWrite),
+    params(InSpace, OfSequence, AskingWrite),
     responses((status = 200, description = "The number.", body = Number)),
 )]
-pub(super) async fn next(app: Serving, Route((space, key)): Key, asking: Asking) -> Answer<Number> {
-    let space = app.handle.space(&space)?;
-    let operation = Operation::Next { key: key.clone() };
-    let done = asking.apply(&app, space, &[], operation).await?;
-    let (number, watched) = (done.answer.number, done.answer.watched);
+pub(super) async fn next(app: Serving, of: Key, asking: Asking) -> Answer<Number> {
+    let done = make(&app, &api::NEXT, of, asking, NO_BODY).await?;
+    let number = done.answer.number;
     let number = number.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NumberOnce)))?;
-    Ok(done.map(|_| {
+    Ok(done.map(|Done { key, watched, .. }| {
         Json(Number {
             key,
             number,
@@ -115,7 +112,7 @@ pub(super) async fn next(app: Serving, Route((space, key)): Key, asking: Asking)
 /// exception is that members with lower numbers can't be reached for a second.
 #[utoipa::path(
     put, path = api::WATCH.path(), operation_id = api::WATCH.name, tag = "sequences",
-    params(OfNumber, AskingWrite),
+    params(InSpace, OfNumber, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn watch(
@@ -131,7 +128,7 @@ pub(super) async fn watch(
 /// It causes no notices any more. If it is not watched, nothing changes.
 #[utoipa::path(
     delete, path = api::END_WATCH.path(), operation_id = api::END_WATCH.name, tag = "sequences",
-    params(OfNumber, AskingWrite),
+    params(InSpace, OfNumber, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn end_watch(
