@@ -1,4 +1,4 @@
-//! A Tallymesh node: [`tallymesh_core`] as a daemon with libp2p, a durable store, HTTP, the
+//! A Tallymesh node: `tallymesh-core` as a daemon with libp2p, a durable store, HTTP, the
 //! Redis protocol and a command line.
 //!
 //! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole node.
@@ -6,49 +6,38 @@
 //! replicas. The driver persists before it publishes and before it acknowledges.
 //!
 //! # Floors
-//! A module names only modules of lower floors, and no face names another face. So each floor can
-//! be read without those above it. `cargo xtask check` holds this (`xtask/src/tidy/floors.rs`).
+//! Each part is a crate of its own in a folder beside this one; here each has the path by which
+//! others name it. A crate depends only on crates of lower floors, and no face on another one. So
+//! each can be read, compiled and tested without those above it. `cargo xtask check` holds this, and
+//! the floors inside `engine` and `ground` (`xtask/src/tidy/floors.rs`).
 //!
 //! ```text
-//!  cli                            commands: to a running node over HTTP, or on a data folder
-//!  node                           starts and stops all parts
-//!  config                         settings as they are written, and what they mean
+//!  cli                       commands: to a running node over HTTP, or on a data folder
 //!  ──────────────────────────────────────────────────────────────────────────────────────
-//!  http    resp    gossip         faces: programs and pages, Redis clients, other nodes
+//!  server                    node: starts and stops all parts
+//!                            config: settings as they are written, and what they mean
 //!  ──────────────────────────────────────────────────────────────────────────────────────
-//!  driver                         replicas, sync machines, the commit gate
+//!  http    resp    gossip    faces: programs and pages, Redis clients, other nodes
 //!  ──────────────────────────────────────────────────────────────────────────────────────
-//!  metrics contain network        figures; the boundary of a panic; who is connected
-//!  access  store   browser  tls   who may do what; the disk; the rule for browsers; TLS
+//!  engine                    driver: replicas, sync machines, the commit gate
+//!                            metrics, contain, network: figures; the boundary of a panic; who
+//!                            is connected
+//!                            access, browser, tls: who may do what; the rule for browsers; TLS
 //!  ──────────────────────────────────────────────────────────────────────────────────────
-//!  api                            the table of calls: fields, refusals, roles, names
-//!  problems                       the codes and texts of refusals
-//!  model                          plain data: spaces, operations, rows, events, refusals
-//!  identity rate clock ...        keys and addresses; token buckets; time, text and the log
+//!  store                     the disk
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  ground                    api: the table of calls: fields, refusals, roles, names
+//!                            problems: the codes and texts of refusals
+//!                            model: plain data: spaces, operations, rows, events, refusals
+//!                            identity, rate, clock, ...: keys and addresses; token buckets;
+//!                            time, text and the log
 //! ```
 
-pub mod access;
-mod api;
-pub mod browser;
-pub mod cli;
-pub mod clock;
-pub mod config;
-mod contain;
-mod descriptors;
-pub mod driver;
-mod escape;
-pub mod gossip;
-pub mod http;
-pub mod identity;
-mod listen;
-mod logging;
-pub mod metrics;
-pub mod model;
-pub mod network;
-pub mod node;
-pub mod problems;
-pub mod rate;
-mod ready_file;
-pub mod resp;
-pub mod store;
-pub mod tls;
+pub use tallymesh_node_cli as cli;
+pub use tallymesh_node_engine::{access, browser, driver, metrics, network, tls};
+pub use tallymesh_node_gossip as gossip;
+pub use tallymesh_node_ground::{clock, identity, model, problems, rate};
+pub use tallymesh_node_http as http;
+pub use tallymesh_node_resp as resp;
+pub use tallymesh_node_server::{config, node};
+pub use tallymesh_node_store as store;

@@ -5,10 +5,28 @@ use std::collections::BTreeSet;
 /// The tests that a changed file of the node runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTests {
-    /// Prefixes of unit tests.
-    pub(super) units: BTreeSet<String>,
+    /// Unit tests: a crate of the node, and the beginning of their names.
+    pub(super) units: BTreeSet<Units>,
     /// Modules of node/tests/suite.
     pub(super) suite: BTreeSet<String>,
+}
+
+/// Unit tests of a crate of the node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Units {
+    /// The name of the package.
+    pub(super) package: String,
+    /// The module with its `::`, or nothing for all of the package.
+    pub(super) module: String,
+}
+
+impl Units {
+    pub(super) fn of(folder: &str, module: &str) -> Units {
+        Units {
+            package: format!("tallymesh-node-{folder}"),
+            module: module.to_owned(),
+        }
+    }
 }
 
 /// Test files of tests/tests that start nodes or need the npm package. They take minutes. `common` is a part of
@@ -37,8 +55,12 @@ const HELPERS: [&str; 5] = ["liar", "main", "process", "redis", "swarm"];
 /// each face and stop.
 const SMOKE: [&str; 3] = ["fresh", "http", "resp"];
 
-/// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path below
-/// node/src. Of several, the longest counts.
+/// Crates of the node with several modules that are parts of their own. Each other crate is one part.
+const OF_PARTS: [&str; 3] = ["engine", "ground", "server"];
+
+/// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path: of
+/// the path in `src` for the crates [`OF_PARTS`], and of the path below node/ without `src` for the others. Of
+/// several, the longest counts.
 const FACES: [(&str, &[&str]); 40] = [
     ("access", &["roles", "tickets", "token"]),
     ("api", &["api", "cli", "http", "resp", "tickets"]),
@@ -97,20 +119,38 @@ pub(super) fn tests_of(file: &str) -> NodeTests {
         found.suite.insert("data".to_owned());
         return found;
     }
-    let path = file.strip_prefix("node/src/").unwrap_or_default();
-    let rows = FACES.iter().filter(|(part, _)| is_in(path, part));
+    let (folder, path) = part_of(file);
+    let rows = FACES.iter().filter(|(part, _)| is_in(&path, part));
     let row = rows.max_by_key(|(part, _)| part.len());
     found.suite = row
         .map_or(&SMOKE[..], |(_, modules)| modules)
         .iter()
         .map(|&module| module.to_owned())
         .collect();
-    match first(path) {
+    match first(&path) {
         // A change of Cargo.toml, of the build script, or of what has all modules in it.
         "" | "lib" | "main" => {}
-        module => _ = found.units.insert(format!("{module}::")),
+        module if OF_PARTS.contains(&folder) => {
+            found
+                .units
+                .insert(Units::of(folder, &format!("{module}::")));
+        }
+        _ => _ = found.units.insert(Units::of(folder, "")),
     }
     found
+}
+
+/// The crate of a file of the node, and its path as the table of parts has it.
+fn part_of(file: &str) -> (&str, String) {
+    let path = file.strip_prefix("node/").unwrap_or_default();
+    let Some((folder, rest)) = path.split_once("/src/") else {
+        return ("", String::new());
+    };
+    match (OF_PARTS.contains(&folder), rest) {
+        (true, _) => (folder, rest.to_owned()),
+        (false, "lib.rs") => (folder, format!("{folder}.rs")),
+        (false, _) => (folder, format!("{folder}/{rest}")),
+    }
 }
 
 /// The first name of a path, without the end of a Rust file.
@@ -138,24 +178,28 @@ mod tests {
     #[test]
     fn the_longest_part_counts() {
         assert_eq!(
-            suite_of("node/src/http/budgets.rs"),
+            suite_of("node/http/src/budgets.rs"),
             ["budgets", "http", "leases"]
         );
         assert_eq!(
-            suite_of("node/src/cli/doctor/checks/faults.rs"),
+            suite_of("node/cli/src/doctor/checks/faults.rs"),
             ["operation"]
         );
         assert_eq!(
-            suite_of("node/src/resp.rs"),
-            suite_of("node/src/resp/protocol/counters.rs")
+            suite_of("node/resp/src/lib.rs"),
+            suite_of("node/resp/src/protocol/counters.rs")
         );
-        let units = tests_of("node/src/http/budgets.rs").units;
-        assert_eq!(units, BTreeSet::from(["http::".to_owned()]));
+        let units = |file: &str| tests_of(file).units;
+        let http = BTreeSet::from([Units::of("http", "")]);
+        assert_eq!(units("node/http/src/budgets.rs"), http);
+        let driver = BTreeSet::from([Units::of("engine", "driver::")]);
+        assert_eq!(units("node/engine/src/driver/roles.rs"), driver);
+        assert_eq!(units("node/engine/src/driver.rs"), driver);
     }
 
     #[test]
     fn a_part_without_a_row_starts_nodes() {
-        assert_eq!(suite_of("node/src/contain.rs"), SMOKE);
+        assert_eq!(suite_of("node/engine/src/contain.rs"), SMOKE);
         assert_eq!(suite_of("node/Cargo.toml"), SMOKE);
         assert!(tests_of("node/src/main.rs").units.is_empty());
     }
@@ -174,7 +218,10 @@ mod tests {
         let is_there =
             |path: String| repo.path(format!("{path}.rs")).is_file() || repo.path(&path).is_dir();
         for (part, modules) in FACES {
-            assert!(is_there(format!("node/src/{part}")), "node/src/{part}");
+            let (folder, rest) = part.split_once('/').unwrap_or((part, "lib"));
+            let mut places = vec![format!("node/{folder}/src/{rest}")];
+            places.extend(OF_PARTS.map(|folder| format!("node/{folder}/src/{part}")));
+            assert!(places.into_iter().any(is_there), "{part}");
             for module in modules {
                 assert!(is_there(format!("node/tests/suite/{module}")), "{module}");
             }

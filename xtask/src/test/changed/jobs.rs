@@ -1,12 +1,12 @@
 //! The jobs of a run: what its plan asks for, as commands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::faces::{LONG, PROCESSES};
+use super::faces::{LONG, PROCESSES, Units};
 use super::plan::Plan;
 use crate::repo::Repo;
 use crate::run::step;
@@ -37,9 +37,9 @@ pub(super) enum Job {
     Members,
     /// The build of the node with its unit tests and its suite. Two of its parts take longest, and are compiled
     /// side by side.
-    Node,
-    /// Unit tests of the node, by the beginning of their names.
-    Units(BTreeSet<String>),
+    Node(BTreeSet<String>),
+    /// Unit tests of one crate of the node, of some modules or of all.
+    Units(String, BTreeSet<String>),
     /// Modules of node/tests/suite.
     Suite(BTreeSet<String>),
     /// A type check of packages with all their targets.
@@ -67,14 +67,35 @@ pub(super) fn of(plan: Plan, repo: &Repo) -> Result<Vec<Job>> {
     add(!scenarios.is_empty(), Job::Scenarios(scenarios));
     add(plan.members, Job::Members);
     let both = !plan.units.is_empty() && !plan.suite.is_empty();
-    add(both, Job::Node);
-    add(!plan.units.is_empty(), Job::Units(plan.units));
+    let units = by_package(plan.units);
+    add(both, Job::Node(units.keys().cloned().collect()));
+    for (package, modules) in units {
+        add(true, Job::Units(package, modules));
+    }
     add(!plan.suite.is_empty(), Job::Suite(plan.suite));
     add(!plan.checked.is_empty(), Job::Types(plan.checked));
     add(plan.package, Job::Package);
     add(plan.page, Job::Page);
     add(plan.bindings, Job::Bindings);
     Ok(jobs)
+}
+
+/// The modules of each package whose tests run; none if all of them do.
+fn by_package(units: BTreeSet<Units>) -> BTreeMap<String, BTreeSet<String>> {
+    let whole = |unit: &Units| unit.module.is_empty();
+    let all: BTreeSet<String> = units
+        .iter()
+        .filter(|it| whole(it))
+        .map(|it| it.package.clone())
+        .collect();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for unit in units {
+        let modules = found.entry(unit.package.clone()).or_default();
+        if !all.contains(&unit.package) {
+            modules.insert(unit.module);
+        }
+    }
+    found
 }
 
 /// All test files of tests/tests but those with processes, the long ones, and the trace.
@@ -93,12 +114,20 @@ fn scenarios(repo: &Repo) -> Result<BTreeSet<String>> {
 }
 
 /// Our packages with tests, and how far they are optimised: as far as tests take longer without it.
-const OPTIMISED: [(&str, u8); 5] = [
+const OPTIMISED: [(&str, u8); 13] = [
     ("tallymesh-core", 1),
     ("tallymesh-tests", 1),
     ("tallymesh-state-alone", 1),
     ("tallymesh-demo-members", 1),
     ("tallymesh-node", 0),
+    ("tallymesh-node-ground", 0),
+    ("tallymesh-node-store", 0),
+    ("tallymesh-node-engine", 0),
+    ("tallymesh-node-gossip", 0),
+    ("tallymesh-node-http", 0),
+    ("tallymesh-node-resp", 0),
+    ("tallymesh-node-server", 0),
+    ("tallymesh-node-cli", 0),
 ];
 
 /// Cargo with the profile of these runs. It is the release profile, so that the packages of others are those of
@@ -137,8 +166,8 @@ impl Job {
             Job::Scenarios(_) => "scenarios",
             Job::Trace => "trace",
             Job::Members => "members",
-            Job::Node => "node",
-            Job::Units(_) => "units",
+            Job::Node(_) => "node",
+            Job::Units(..) => "units",
             Job::Suite(_) => "suite",
             Job::Types(_) => "types",
             Job::Bindings => "bindings",
@@ -163,8 +192,13 @@ impl Job {
             }
             Job::Trace => "the first seeds of each scenario against tests/trace.txt".into(),
             Job::Members => "the tests of web-demo/members".into(),
-            Job::Node => "the build of the node and of its tests".into(),
-            Job::Units(names) => format!("unit tests of the node: {}", list(names)),
+            Job::Node(_) => "the build of the node and of its tests".into(),
+            Job::Units(package, modules) if modules.is_empty() => {
+                format!("unit tests of {package}")
+            }
+            Job::Units(package, modules) => {
+                format!("unit tests of {package}: {}", list(modules))
+            }
             Job::Suite(names) => format!("node/tests/suite: {}", list(names)),
             Job::Types(names) => format!("a type check of {}", list(names)),
             Job::Bindings => "the bindings in Node".into(),
@@ -185,8 +219,8 @@ impl Job {
             Job::Core
             | Job::Scenarios(_)
             | Job::Members
-            | Job::Node
-            | Job::Units(_)
+            | Job::Node(_)
+            | Job::Units(..)
             | Job::Suite(_) => "native",
         }
     }
@@ -240,16 +274,19 @@ impl Job {
                     .args(["--test", "trace"]),
             ),
             Job::Members => rust(quick(repo, "test").args(["--package", "tallymesh-demo-members"])),
-            Job::Node => {
+            Job::Node(packages) => {
                 let mut build = quick(repo, "test");
                 build.args(["--package", "tallymesh-node", "--no-run"]);
+                build.args(packages.iter().flat_map(|name| ["--package", name]));
                 step(repo, &label, build.args(["--lib", "--test", "suite"]))?;
                 Ok(Tally::pass())
             }
-            Job::Units(names) => {
+            Job::Units(package, modules) => {
+                // With the whole node beside it, features are always the same.
                 let mut command = quick(repo, "test");
-                command.args(["--package", "tallymesh-node", "--lib", "--"]);
-                rust(command.args(names).env("RUST_TEST_THREADS", TEST_THREADS))
+                command.args(["--package", "tallymesh-node", "--package", package]);
+                command.args(["--lib", "--"]).args(modules);
+                rust(command.env("RUST_TEST_THREADS", TEST_THREADS))
             }
             Job::Suite(names) => {
                 let mut command = quick(repo, "test");

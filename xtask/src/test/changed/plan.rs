@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::faces;
+use super::faces::{self, Units};
 use super::graph::Graph;
 
 /// What a run does, in its order, and what it leaves out. The tidy rules are checked in any case.
@@ -22,8 +22,8 @@ pub(super) struct Plan {
     pub(super) members: bool,
     /// The packages whose types are checked.
     pub(super) checked: BTreeSet<String>,
-    /// Filters of the unit tests of the node.
-    pub(super) units: BTreeSet<String>,
+    /// Unit tests of crates of the node.
+    pub(super) units: BTreeSet<Units>,
     /// Modules of node/tests/suite.
     pub(super) suite: BTreeSet<String>,
     /// The bindings in Node.
@@ -202,7 +202,7 @@ impl Plan {
             Area::Members => self.members = true,
             Area::Page => self.page = true,
             Area::Deploy => {
-                self.units.insert("config::".to_owned());
+                self.units.insert(Units::of("server", "config::"));
                 self.suite.extend(faces::DEPLOYED.map(str::to_owned));
             }
             Area::Tools => self.tools = true,
@@ -236,13 +236,14 @@ impl Plan {
             (self.scenarios, "tallymesh-tests"),
             (self.tools, "xtask"),
             (self.members, "tallymesh-demo-members"),
-            (
-                !self.units.is_empty() && !self.suite.is_empty(),
-                "tallymesh-node",
-            ),
         ];
         for (_, name) in compiled.iter().filter(|(compiled, _)| *compiled) {
             self.checked.remove(*name);
+        }
+        if !self.units.is_empty() && !self.suite.is_empty() {
+            // The suite compiles each crate of the node.
+            self.checked
+                .retain(|name| !name.starts_with("tallymesh-node"));
         }
         let whole = [
             (self.tools, "tools"),
@@ -287,13 +288,16 @@ mod tests {
         let plan = plan(&["core/src/state/join.rs"]);
         assert!(plan.core && plan.scenarios && plan.format);
         assert!(plan.units.is_empty() && plan.suite.is_empty() && !plan.package);
-        let rest = [
+        for rest in [
             "tallymesh-bench",
             "tallymesh-demo-members",
             "tallymesh-node",
+            "tallymesh-node-http",
             "tallymesh-wasm",
-        ];
-        assert_eq!(plan.checked, names(rest));
+        ] {
+            assert!(plan.checked.contains(rest), "{rest}");
+        }
+        assert!(!plan.checked.contains("tallymesh-core") && !plan.checked.contains("xtask"));
         for stage in ["check", "native", "wasm-core", "size", "e2e", "interop"] {
             assert!(plan.left_out.contains(stage), "{stage}");
         }
@@ -302,14 +306,14 @@ mod tests {
 
     #[test]
     fn a_face_of_the_node_runs_its_tests() {
-        let route = plan(&["node/src/http/budgets.rs"]);
-        assert_eq!(route.units, names(["http::"]));
+        let route = plan(&["node/http/src/budgets.rs"]);
+        assert_eq!(route.units, BTreeSet::from([Units::of("http", "")]));
         assert_eq!(route.suite, names(["budgets", "http", "leases"]));
         assert!(!route.core && !route.scenarios);
         assert!(route.checked.is_empty());
         assert!(route.left_out.contains("native") && !route.left_out.contains("wasm-core"));
-        let command = plan(&["node/src/resp/protocol/counters.rs"]);
-        assert_eq!(command.units, names(["resp::"]));
+        let command = plan(&["node/resp/src/protocol/counters.rs"]);
+        assert_eq!(command.units, BTreeSet::from([Units::of("resp", "")]));
         assert_eq!(command.suite, names(["resp", "retries"]));
     }
 

@@ -1,0 +1,552 @@
+//! One open space: its replica, its sync machine, and how far the store has followed.
+
+mod existing;
+mod faults;
+mod levels;
+mod members;
+mod reading;
+mod rights;
+mod window;
+mod writes;
+
+pub(super) use levels::{Ended, VolatileState};
+pub(super) use rights::Write;
+
+use super::expiries::Expiries;
+use super::nonces::{Nonce, Nonces};
+use super::origins::Origins;
+use super::replay::Replay;
+use super::watchers::Watchers;
+use existing::Existing;
+use members::Part;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tallymesh_core::{
+    Encode, Error, Input, KeyId, KeyedBounds, Link, LinkStatus, Mark, Output, Party, Replica,
+    ScopeError, Space, SyncConfig, SyncMachine, WriterId,
+};
+use tallymesh_node_ground::model::{
+    Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
+};
+use tallymesh_node_store::{Kind, Record, Store, StoreError};
+use window::Window;
+
+/// Most changed counters that are listed for the store. With more changes, a search of the replica
+/// costs little in comparison.
+const UNSAVED_MAX: usize = 1 << 16;
+
+/// How often a slow start reports its progress.
+pub const TELL_PROGRESS: Duration = Duration::from_secs(1);
+
+/// A space that this node has open.
+pub struct OpenSpace {
+    pub replica: Replica,
+    /// The public key under which writer ids are minted.
+    owner: [u8; 32],
+    /// How often the node has changed its writer id here since the start.
+    renewals: u64,
+    /// A random number that distinguishes positions of this start and space from all others.
+    start: u64,
+    /// Readers of events.
+    pub(super) watchers: Watchers,
+    /// The events that they are to receive.
+    news: Vec<News>,
+    sync: SyncMachine,
+    sync_config: SyncConfig,
+    /// The state that was given to the store.
+    given: Mark,
+    /// The state that is durable in the store.
+    stored: Mark,
+    /// Counters that changed since the last look.
+    changed: Vec<KeyId>,
+    /// Counters that changed since the store was last given a record, perhaps with duplicates.
+    /// `None` if there are too many to list.
+    unsaved: Option<Vec<KeyId>>,
+    /// The events of counters since then, if any Redis client subscribes.
+    events: Vec<(KeyId, Event)>,
+    listening: bool,
+    expiries: Expiries,
+    /// Tracks which counters exist. `looked` is how many entries of `changed` it has already seen.
+    existing: Existing,
+    looked: usize,
+    /// Whether local transactions were made since the sync machine was last informed.
+    wrote: bool,
+    /// The wall clock of the present batch, in milliseconds since 1970.
+    unix_ms: u64,
+    part: Part,
+    /// The role of this node here: by its tickets, where it is no member.
+    role: Role,
+    /// How long idempotency keys are remembered.
+    window: Window,
+    told: faults::Told,
+    /// Requests that wait for a level, or for the state on which a session depends.
+    waits: Vec<levels::Wait>,
+    /// Writes that wait for rights, the longest waiting first.
+    shorts: Vec<Write>,
+    /// Commands of Redis clients that wait for rights.
+    commands: Vec<rights::Short>,
+}
+
+impl OpenSpace {
+    /// Sets how many idempotency keys are remembered.
+    pub(super) fn set_keyed_bounds(&mut self, bounds: KeyedBounds) {
+        self.replica.keyed_mut().set_bounds(bounds);
+    }
+
+    /// Replays the stored records of `space` under a fresh writer id. So no start can repeat a
+    /// clock, whatever happened to the files.
+    pub(super) fn load(
+        space: Space,
+        owner: &[u8; 32],
+        guest_timeout_ms: u32,
+        key_window: Duration,
+        store: &mut dyn Store,
+        durable: bool,
+        nonces: &mut Nonces,
+    ) -> Result<OpenSpace, StoreError> {
+        let (writer, nonce) = mint(&space, owner)?;
+        let mut replay = Replay::new(space.clone(), writer);
+        let mut told = Instant::now();
+        store.load(&space, &mut |kept, bytes| {
+            if told.elapsed() >= TELL_PROGRESS {
+                told = Instant::now();
+                let (done, total) = (kept.done, kept.total);
+                tracing::info!(%space, done, total, "reading what is kept, in bytes");
+            }
+            replay.take(kept.kind, bytes)
+        })?;
+        let mut replica = replay.end();
+        if replica.consistency().unconfirmed() == 0 {
+            // Otherwise some writers that the replica does not list may still be announced.
+            let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();
+            nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
+        }
+        nonces.note(replica.space(), nonce);
+        let config = SyncConfig {
+            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
+            owner: durable.then_some(*owner),
+            guest_timeout_ms,
+            ..SyncConfig::default()
+        };
+        // Everything that was replayed is already stored.
+        let stored = replica.mark();
+        let mut expiries = Expiries::default();
+        // At the initial time 0 nothing has expired, so all counters are listed with their
+        // expiries.
+        for (counter, _) in replica.counters() {
+            expiries.note(counter, replica.expiry_at(counter));
+        }
+        let mut existing = Existing::default();
+        existing.recount(&replica, 0);
+        Ok(OpenSpace {
+            replica,
+            owner: *owner,
+            renewals: 0,
+            start: u64::from_le_bytes(random()?),
+            watchers: Watchers::default(),
+            news: Vec::new(),
+            sync: SyncMachine::new(config.clone(), u64::from_le_bytes(random()?)),
+            sync_config: config,
+            given: stored.clone(),
+            stored,
+            changed: Vec::new(),
+            unsaved: Some(Vec::new()),
+            events: Vec::new(),
+            listening: false,
+            expiries,
+            existing,
+            looked: 0,
+            wrote: false,
+            unix_ms: 0,
+            part: Part::new((writer, nonce), durable),
+            role: Role::Member,
+            window: Window::new(key_window),
+            told: faults::Told::default(),
+            waits: Vec::new(),
+            shorts: Vec::new(),
+            commands: Vec::new(),
+        })
+    }
+
+    /// The writer under which this node writes here.
+    pub(super) fn writer(&self) -> WriterId {
+        self.replica.writer()
+    }
+
+    pub fn name(&self) -> &Space {
+        self.replica.space()
+    }
+
+    /// Sets the time by which counters expire, in milliseconds since 1970. It may go back.
+    pub(super) fn set_time(&mut self, unix_ms: u64) {
+        if unix_ms < self.unix_ms {
+            self.existing.forget(); // What had expired may be there again.
+        }
+        self.unix_ms = unix_ms;
+        self.replica.set_time(unix_ms);
+    }
+
+    /// Sets the mean interval of digests to peers. Call it before there are links.
+    pub(super) fn set_interval(&mut self, interval_ms: u32) -> Result<(), StoreError> {
+        self.sync_config.interval_ms = interval_ms;
+        let seed = u64::from_le_bytes(random()?);
+        self.sync = SyncMachine::new(self.sync_config.clone(), seed);
+        Ok(())
+    }
+
+    /// Makes the sync machine prove the node's writers to peers that accept no others. Call it
+    /// before there are links.
+    pub(super) fn prove(&mut self, nonces: &[Nonce]) {
+        for nonce in nonces {
+            let writer = WriterId::mint(self.replica.space(), &self.owner, nonce);
+            let nonce = *nonce;
+            self.handle(0, Input::Own { writer, nonce });
+        }
+    }
+
+    /// The role of this node here.
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Sets the role of this node here.
+    pub(super) fn set_role(&mut self, role: Role) {
+        let before = std::mem::replace(&mut self.role, role);
+        tracing::info!(space = self.name().as_str(), %before, now = %role, "this node's role");
+        let only_adds = role < Role::Editor;
+        if self.replica.is_adds_only() && !only_adds {
+            // At time 0 nothing has expired, so all counters are listed.
+            self.replica.set_time(0);
+            for (counter, _) in self.replica.counters() {
+                self.expiries.note(counter, self.replica.expiry_at(counter));
+            }
+            self.replica.set_time(self.unix_ms);
+        }
+        self.replica.members_mut().set_adds_only(only_adds);
+        self.existing.forget();
+    }
+
+    /// The replica for a write. The node of a reader may not write.
+    ///
+    /// # Errors
+    /// [`ScopeError::BeyondRole`].
+    #[inline]
+    pub fn writable(&mut self) -> Result<&mut Replica, Error> {
+        match self.role {
+            Role::Reader => Err(Error::Scope(ScopeError::BeyondRole)),
+            _ => Ok(&mut self.replica),
+        }
+    }
+
+    /// Sets whether Redis clients receive events from now on.
+    pub(super) fn set_listening(&mut self, listening: bool) {
+        self.listening = listening;
+    }
+
+    /// Whether it has nothing that a peer could need.
+    pub(super) fn is_blank(&self) -> bool {
+        self.replica.vector().is_empty() && self.replica.members().configuration().is_none()
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        now: u64,
+        link: Link,
+        broadcast: bool,
+        (limits, party): (Option<PeerScope>, Party),
+    ) {
+        self.handle(
+            now,
+            match limits {
+                // A node that accepts nothing from others accepts no broadcast.
+                None => {
+                    let broadcast = broadcast && self.role == Role::Member;
+                    Input::Connected { link, broadcast }
+                }
+                Some(PeerScope { owner, role }) => {
+                    let owner = owner.0;
+                    Input::Limited { link, owner, role }
+                }
+            },
+        );
+        self.sync.set_party(link, party);
+    }
+
+    pub(super) fn disconnected(&mut self, now: u64, link: Link) {
+        self.note_heard(link);
+        self.handle(now, Input::Disconnected { link });
+    }
+
+    pub(super) fn frame(&mut self, now: u64, link: Link, bytes: &[u8]) {
+        self.handle(now, Input::Frame { link, bytes });
+    }
+
+    pub(super) fn broadcast(&mut self, now: u64, from: Option<Link>, bytes: &[u8]) {
+        self.handle(now, Input::Broadcast { from, bytes });
+    }
+
+    /// Does the duties of a member and drops keys older than the window. Then informs the sync
+    /// machine of local writes, and of the time if it is due. Returns whether there is something to
+    /// store.
+    pub(super) fn tick(&mut self, now: u64) -> bool {
+        self.drop_keys(now);
+        self.tend(now);
+        let wrote = std::mem::take(&mut self.wrote);
+        if wrote {
+            self.handle(now, Input::Changed);
+        }
+        if self
+            .sync
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            self.handle(now, Input::Tick);
+        }
+        wrote
+    }
+
+    fn handle(&mut self, now: u64, input: Input<'_>) {
+        self.sync.handle(now, &mut self.replica, input);
+    }
+
+    fn tell_renewal(&mut self, was: String, writer: String) {
+        let renewal = Renewal { was, writer };
+        self.news.push(News::Renewed(Arc::new(renewal)));
+    }
+
+    /// Takes the events for readers, once their content may be shown.
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let own = [
+            self.tend_due(),
+            self.waits_due(),
+            self.shorts_due(),
+            self.keys_due(),
+        ];
+        let deadlines = own.into_iter().chain([self.sync.next_deadline()]);
+        deadlines.flatten().min()
+    }
+
+    /// When the next counter expires, in milliseconds since 1970.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.expiries.next()
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Output> {
+        self.sync.poll()
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkStatus> {
+        self.sync.links()
+    }
+
+    /// The record of the changes that the store lacks.
+    pub(super) fn record(&mut self) -> Option<Record> {
+        let adds = self.adds();
+        // In each case the store lacks no earlier change after this record.
+        self.unsaved.get_or_insert_default().clear();
+        let (kind, bytes) = match adds {
+            Some(adds) => (Kind::Adds, adds),
+            None => {
+                let changes = self.replica.since(&mut self.given)?;
+                let kind = match changes.is_whole() {
+                    true => Kind::Whole,
+                    false => Kind::Change,
+                };
+                (kind, changes.encode_stored())
+            }
+        };
+        Some(Record {
+            space: self.name().clone(),
+            kind,
+            bytes,
+        })
+    }
+
+    /// The record of the changes that the store lacks, if they are only adds to listed counters.
+    fn adds(&mut self) -> Option<Vec<u8>> {
+        let unsaved = self.unsaved.as_mut()?;
+        unsaved.sort_unstable();
+        unsaved.dedup();
+        self.replica.adds_since(&mut self.given, unsaved)
+    }
+
+    /// Records that all records given so far are durable.
+    pub(super) fn stored(&mut self) {
+        self.stored.clone_from(&self.given);
+    }
+
+    /// Records that a local transaction changed a counter.
+    #[inline]
+    pub fn wrote(&mut self, counter: KeyId, event: Event) {
+        self.wrote = true;
+        self.note(counter, event);
+    }
+
+    /// Records that a local transaction changed no counter, but is to be sent to others.
+    pub fn made(&mut self) {
+        self.wrote = true;
+    }
+
+    /// Records that a merge changed a counter.
+    pub(super) fn changed(&mut self, counter: KeyId) {
+        self.note(counter, Event::Merge);
+    }
+
+    #[inline]
+    fn note(&mut self, counter: KeyId, event: Event) {
+        self.changed.push(counter);
+        if self.listening {
+            self.events.push((counter, event));
+        }
+    }
+
+    /// The events since the last call, for subscribed Redis clients.
+    fn notices(&mut self, place: usize) -> Vec<Notice> {
+        let mut events = std::mem::take(&mut self.events);
+        // The parts of a budget change together, and are reported as one.
+        events.dedup_by(|later, before| {
+            let budget = |it: &(KeyId, Event)| self.replica.quota().budget_at(it.0);
+            later.1 == before.1 && budget(later).is_some() && budget(later) == budget(before)
+        });
+        let told = |(counter, event): (KeyId, Event)| {
+            Some(Notice::new(place, self.name_of(counter)?, event))
+        };
+        events.into_iter().filter_map(told).collect()
+    }
+
+    /// How many counters exist, and how many of these expire. The cost depends only on the counters
+    /// that changed or expired since the last call.
+    pub(super) fn sizes(&mut self) -> Sizes {
+        self.look_at_changed();
+        if !self.existing.is_of(&self.replica) {
+            self.existing.recount(&self.replica, self.unix_ms);
+        }
+        let (from, until) = self.existing.pass(self.unix_ms);
+        for counter in self.expiries.between(from, until) {
+            self.existing.look(&self.replica, counter);
+        }
+        Sizes {
+            counters: self.existing.count(),
+            expiring: self.expiries.len(),
+        }
+    }
+
+    /// Makes the next call of [`sizes`](OpenSpace::sizes) count all counters again.
+    pub(super) fn forget_sizes(&mut self) {
+        self.existing.forget();
+    }
+
+    /// Checks for each changed counter whether it exists, and when it expires.
+    fn look_at_changed(&mut self) {
+        for counter in self.changed.get(self.looked..).unwrap_or_default() {
+            self.existing.look(&self.replica, *counter);
+            let at = self.replica.effective_expiry(*counter);
+            self.expiries.note(*counter, at);
+        }
+        self.looked = self.changed.len();
+    }
+
+    /// Requests an acknowledgement from the other members at once.
+    pub(super) fn ask_for_acknowledgement(&mut self) {
+        self.replica.members_mut().request_acknowledgement();
+        self.part.due = self.part.due.min(self.part.done + self.part.rest);
+    }
+
+    /// Ends a batch. Records when the changed counters expire, and sends each change once to the
+    /// readers of events. Returns the notices for subscribers.
+    pub(super) fn settle(&mut self, place: usize, origins: &Origins) -> Vec<Notice> {
+        let notices = self.notices(place);
+        if self.looked == 0 {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+        }
+        self.look_at_changed();
+        let mut changed = std::mem::take(&mut self.changed);
+        self.looked = 0;
+        changed.sort_unstable();
+        changed.dedup();
+        if !changed.is_empty() && self.watchers.want_changes() {
+            let changes = Arc::new(self.changes(&changed));
+            let position = self.position();
+            self.news.push(News::Changed(changes, position));
+        }
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.extend_from_slice(&changed);
+            if unsaved.len() > UNSAVED_MAX {
+                self.unsaved = None;
+            }
+        }
+        changed.clear();
+        if changed.capacity() > UNSAVED_MAX {
+            changed.shrink_to(UNSAVED_MAX);
+            give_back_memory();
+        }
+        self.changed = changed;
+        self.tell_faults(origins);
+        self.tell_members();
+        notices
+    }
+
+    pub(super) fn status(&mut self, now: u64) -> SpaceStatus {
+        let sizes = self.sizes();
+        debug_assert_eq!(sizes.counters, self.replica.len(), "counters that exist");
+        let closed = self.replica.members().configuration().is_some();
+        SpaceStatus {
+            space: self.name().to_string(),
+            role: self.role.limit().map(|_| self.role),
+            writer: self.replica.writer().to_string(),
+            clock: self.replica.clock(),
+            counters: sizes.counters,
+            expiring: sizes.expiring,
+            shards: self.replica.shard_count(),
+            key_bytes: self.replica.key_bytes(),
+            writers: self.replica.writers().count(),
+            digest: hex(&self.replica.digest()),
+            contents: hex(&self.replica.forks_mut().content_digest().to_be_bytes()),
+            faults: self.replica.forks().fault_count(),
+            evidence: self.evidence(),
+            renewals: self.renewals,
+            keyed: self.replica.keyed().count(),
+            withdrawn: self.replica.keyed().withdrawn_count(),
+            membership: closed.then(|| self.membership(now)),
+        }
+    }
+}
+
+/// Makes the allocator return the memory of a large transfer to the system, where it does not do so
+/// by itself. glibc keeps up to 64 MiB of it.
+fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes a number and touches nothing but the allocator's free memory.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A fresh writer id, and the nonce with which it was minted.
+fn mint(space: &Space, owner: &[u8; 32]) -> Result<(WriterId, [u8; 16]), StoreError> {
+    let nonce = random()?;
+    Ok((WriterId::mint(space, owner, &nonce), nonce))
+}
+
+/// Fresh random bytes from the system.
+fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| StoreError::Io {
+        doing: "draw random bytes".into(),
+        problem: error.to_string(),
+    })?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

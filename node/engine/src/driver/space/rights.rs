@@ -1,0 +1,258 @@
+//! Writes that wait for rights of a budget, for room under its cap, or for numbers of a sequence.
+//! The node requests them from other members.
+
+use super::{OpenSpace, Refusal};
+use crate::driver::levels::Reply;
+use crate::driver::{Permit, Release};
+use crate::metrics::Metrics;
+use std::sync::Arc;
+use tallymesh_core::{Error, QuotaError, Stock, Supply, WantId, period_end};
+use tallymesh_node_ground::model::{
+    Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
+};
+
+/// A write with all parts of its request.
+pub(in crate::driver) struct Write {
+    pub(in crate::driver) ops: Vec<Operation>,
+    pub(in crate::driver) once: Option<Keyed>,
+    pub(in crate::driver) demand: Demand,
+    pub(in crate::driver) reply: Reply<Written<Transacted>>,
+    /// The deadline of its wait for rights, in milliseconds since the start.
+    pub(in crate::driver) until: u64,
+    /// The ticket by which it is requested, which may be invalid after a wait.
+    pub(in crate::driver) permit: Option<Arc<Permit>>,
+    /// The rights that it waits for.
+    pub(in crate::driver) want: Option<Want>,
+}
+
+/// The rights request of a waiting write or command.
+pub(in crate::driver) struct Want {
+    id: WantId,
+    shortage: Lack,
+    /// When the period ends for which it waits, in milliseconds since the start; `None` if it waits
+    /// for no period.
+    ends: Option<u64>,
+}
+
+/// A waiting command of a Redis client.
+pub(in crate::driver) struct Short {
+    want: Want,
+    until: u64,
+    /// Ends the wait, with the number of milliseconds that are left.
+    end: Box<dyn FnOnce(u64) -> Release + Send>,
+}
+
+impl OpenSpace {
+    /// Makes a write, or lets it wait for rights. Returns the answer if there is nothing to wait
+    /// for.
+    pub(in crate::driver) fn write(
+        &mut self,
+        now: u64,
+        mut write: Write,
+        metrics: &Metrics,
+    ) -> Option<Release> {
+        let permitted = self.permits(&write);
+        let checked = permitted.and_then(|()| self.check(&write.demand));
+        let mut done = checked.and_then(|()| self.transact(&write.ops, write.once));
+        let waited = write.want.take();
+        let shortage = match &done {
+            Ok(_) => None,
+            Err(refusal) => self.shortage(&write.ops, refusal),
+        };
+        if let Some(shortage) = shortage {
+            if write.until > now {
+                write.want = Some(self.want(now, waited, shortage, write.until));
+                self.shorts.push(write);
+                return None;
+            }
+            let asked = self.lacks(now, &shortage);
+            done = done.map_err(|refusal| refusal.asked(asked));
+        }
+        if let Some(want) = waited {
+            self.end_want(now, &want);
+        }
+        if done.as_ref().is_ok_and(|it| !it.again) {
+            metrics.operations(&write.ops);
+        }
+        let Write {
+            once,
+            demand,
+            reply,
+            ..
+        } = write;
+        self.reach(now, done, once.map(|it| it.once), &demand, reply)
+    }
+
+    /// Judges the ticket by which a write is requested.
+    fn permits(&self, write: &Write) -> Result<(), Refusal> {
+        let judged = |it: &Arc<Permit>| it.judge_in(self, self.unix_ms);
+        write.permit.as_ref().map_or(Ok(()), judged)
+    }
+
+    /// Continues an equal rights request, or begins a new one.
+    fn want(&mut self, now: u64, waited: Option<Want>, shortage: Lack, until: u64) -> Want {
+        match waited {
+            Some(want) if want.shortage == shortage => return want,
+            Some(other) => self.end_want(now, &other),
+            None => {}
+        }
+        self.want_of(now, shortage, until)
+    }
+
+    fn want_of(&mut self, now: u64, shortage: Lack, until: u64) -> Want {
+        let (name, amount) = (&shortage.name, shortage.amount);
+        let id = match shortage.stock {
+            Some(stock) => self.sync.want_rights(now, name, stock, amount, until),
+            None => self.sync.want_numbers(now, name, amount, until),
+        };
+        let window = Some(name).filter(|_| shortage.stock == Some(Stock::Period));
+        let ends = window.and_then(|it| period_end(it));
+        let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
+        Want { id, shortage, ends }
+    }
+
+    fn end_want(&mut self, now: u64, want: &Want) {
+        match want.shortage.stock {
+            Some(_) => self.sync.end_want(now, want.id),
+            None => self.sync.end_numbers(now, want.id),
+        }
+    }
+
+    /// Whether enough rights have arrived, or there is nothing to wait for any more.
+    fn is_supplied(&self, want: &Want) -> bool {
+        let Lack { name, amount, .. } = &want.shortage;
+        match want.shortage.stock {
+            Some(_) => {
+                let supply = self.sync.supply(&self.replica, want.id);
+                supply.is_none_or(|it| it.is_met())
+            }
+            None => self.replica.quota().numbers_here(name) >= *amount,
+        }
+    }
+
+    /// Waits for the rights for whose lack a command of a Redis client was refused.
+    pub fn wait_for_rights(
+        &mut self,
+        now: u64,
+        lack: &Lack,
+        timeout_ms: u64,
+        end: impl FnOnce(u64) -> Release + Send + 'static,
+    ) {
+        let until = now.saturating_add(timeout_ms);
+        let want = self.want_of(now, lack.clone(), until);
+        let end = Box::new(end);
+        self.commands.push(Short { want, until, end });
+    }
+
+    /// Requests the missing rights from others, for a client that was refused and does not wait.
+    /// Returns the requested amount, if the others have as much.
+    pub fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
+        let (name, amount) = (&lack.name, lack.amount);
+        let Some(stock) = lack.stock else {
+            self.sync.lack_numbers(now, name, amount);
+            return 0;
+        };
+        let supply = self.sync.supply_of(&self.replica, name, stock, amount);
+        self.sync.lack_rights(now, name, stock, amount);
+        let missing = |it: Supply| {
+            let missing = i128::from(amount) - it.holding.here;
+            u64::try_from(missing)
+                .ok()
+                .filter(|_| missing <= it.reachable)
+        };
+        supply.and_then(missing).unwrap_or(0)
+    }
+
+    /// The rights that are missing here, if a write was refused for their lack.
+    fn shortage(&self, ops: &[Operation], refusal: &Refusal) -> Option<Lack> {
+        let Refusal::Op { index, error, .. } = refusal else {
+            return None;
+        };
+        if let OperationError::Core(Error::Quota(QuotaError::NumbersShort)) = error {
+            let name = ops.get(*index)?.key();
+            let same = |it: &&Operation| matches!(it, Operation::Next { key } if key == name);
+            return Some(Lack {
+                name: name.to_owned(),
+                stock: None,
+                // The earlier draws of the same transaction need numbers, too.
+                amount: ops.get(..=*index)?.iter().filter(same).count() as u64,
+            });
+        }
+        let (short, stock) = match error {
+            OperationError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
+                (short, Stock::Rights)
+            }
+            OperationError::Core(Error::Quota(QuotaError::RoomShort(short))) => {
+                (short, Stock::Room)
+            }
+            OperationError::Core(Error::Quota(QuotaError::LimitReached(short))) => {
+                (short, Stock::Period)
+            }
+            _ => return None,
+        };
+        let name = match &ops.get(*index)? {
+            // The transfer lacked room in one of the budgets that it pays into.
+            Operation::Transfer { to, .. } if stock == Stock::Room => {
+                let full = to.iter().find(|(name, amount)| {
+                    *amount == short.asked && self.held(name, stock).is_some()
+                });
+                &full?.0
+            }
+            Operation::Allow { key, .. } => &self.replica.quota().period(key).ok()?.name,
+            operation => operation.key(),
+        };
+        // The earlier operations of the same transaction need rights, too.
+        let taken = self.held(name, stock).unwrap_or(0) - short.held.here;
+        let amount = i128::from(short.asked) + taken.max(0);
+        Some(Lack {
+            name: name.to_owned(),
+            stock: Some(stock),
+            amount: u64::try_from(amount).ok()?,
+        })
+    }
+
+    /// How much of a budget this node may use now.
+    fn held(&self, name: &str, stock: Stock) -> Option<i128> {
+        Some(self.replica.quota().stock(name, stock)?.here)
+    }
+
+    /// When the first wait for rights reaches its deadline.
+    pub(super) fn shorts_due(&self) -> Option<u64> {
+        let due = |until: u64, want: Option<&Want>| {
+            let ends = want.and_then(|want| want.ends);
+            ends.map_or(until, |ends| ends.min(until))
+        };
+        let commands = self.commands.iter().map(|it| due(it.until, Some(&it.want)));
+        let writes = self.shorts.iter().map(|it| due(it.until, it.want.as_ref()));
+        writes.chain(commands).min()
+    }
+
+    /// Removes and returns the writes whose rights have arrived, whose deadline has passed, or
+    /// whose tickets are no longer valid.
+    pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
+        let mut due = Vec::new();
+        for write in std::mem::take(&mut self.shorts) {
+            let supplied = write.want.as_ref().is_none_or(|it| self.is_supplied(it));
+            match supplied || write.until <= now || self.permits(&write).is_err() {
+                true => due.push(write),
+                false => self.shorts.push(write),
+            }
+        }
+        due
+    }
+
+    /// Ends the waits of the commands whose rights have arrived, or whose deadline has passed.
+    pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
+        let mut ended = Vec::new();
+        for short in std::mem::take(&mut self.commands) {
+            match self.is_supplied(&short.want) || short.until <= now {
+                true => {
+                    self.end_want(now, &short.want);
+                    ended.push((short.end)(short.until.saturating_sub(now)));
+                }
+                false => self.commands.push(short),
+            }
+        }
+        ended
+    }
+}

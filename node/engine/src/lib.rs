@@ -1,0 +1,13 @@
+//! The engine of a node: the driver, which owns all replicas and their sync machines, and what it
+//! needs beside the store. The faces use [`driver::Handle`] to give it requests.
+//!
+//! [`access`] says who may do what, [`network`] who is connected, [`metrics`] counts, [`contain`]
+//! is the boundary of a panic; [`browser`] and [`tls`] are shared by the faces.
+
+pub mod access;
+pub mod browser;
+pub mod contain;
+pub mod driver;
+pub mod metrics;
+pub mod network;
+pub mod tls;
