@@ -6,46 +6,38 @@ use crate::HttpRate;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use governor::clock::{Clock, DefaultClock};
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tallymesh_node_ground::problems;
-use tallymesh_node_ground::rate::client;
-
-/// After so many requests, addresses that have been silent for long enough are forgotten.
-const SWEEP_REQUESTS: u32 = 4096;
+use tallymesh_node_ground::rate::{self, Pace, client};
 
 /// The recent requests of each address.
 pub struct Rate {
     rate: HttpRate,
-    limiter: RateLimiter<IpAddr, HashMapStateStore<IpAddr>, DefaultClock>,
-    clock: DefaultClock,
-    requests: AtomicU32,
+    pace: Mutex<Pace<IpAddr>>,
 }
 
 impl Rate {
     /// A rate of which nobody has used anything.
     pub fn new(rate: HttpRate) -> Rate {
-        let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
+        let (per_second, burst) = (rate.per_second.get(), rate.burst.get());
+        let buckets = rate::Rate::new(per_second.into(), burst.into()).expect("both are above 0");
         Rate {
             rate,
-            limiter: RateLimiter::hashmap_with_clock(quota, DefaultClock::default()),
-            clock: DefaultClock::default(),
-            requests: AtomicU32::new(0),
+            pace: Mutex::new(Pace::new(buckets)),
         }
     }
 
     /// Counts a request. The error is the wait if it is too early.
     fn check(&self, from: IpAddr) -> Result<(), Duration> {
-        let requests = self.requests.fetch_add(1, Ordering::Relaxed);
-        if requests % SWEEP_REQUESTS == SWEEP_REQUESTS - 1 {
-            self.limiter.retain_recent();
+        let (from, now) = (client(from), Instant::now());
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wait) = pace.wait(&from, 1, now) {
+            return Err(wait);
         }
-        let checked = self.limiter.check_key(&client(from));
-        checked.map_err(|too_early| too_early.wait_time_from(self.clock.now()))
+        pace.spend(from, 1, now);
+        Ok(())
     }
 }
 
