@@ -21,22 +21,35 @@ const MEMORY: u64 = 8 << 20;
 
 /// Number of seeds that the tests with random histories play against each mutant. A mutant that survives them
 /// gets [`MORE`] times as many.
-const SEEDS: [(&str, u64); 9] = [
+const SEEDS: [(&str, u64); 12] = [
+    ("beginnings", 40),
     ("clones", 40),
     ("closed", 60),
     ("convergence", 20),
     ("hostile", 300),
+    ("levels", 20),
     ("meaning", 200),
     ("mesh", 4),
     ("profile", 40),
+    ("readers", 40),
     ("stores", 150),
     ("votes", 20),
 ];
 /// Tests that take a minute or more, which is too long for each of a thousand mutants. Also one that starts
 /// processes, which use the real time.
-const LONG: [&str; 4] = ["explore", "maelstrom", "retirement", "visitors"];
-/// Tests without any of the copy's core: one compares files, the others run nodes.
-const OTHERS: [&str; 3] = ["faults", "proofs", "retries"];
+const LONG: [&str; 8] = [
+    "draws",
+    "explore",
+    "maelstrom",
+    "partitions",
+    "periods",
+    "retirement",
+    "spending",
+    "visitors",
+];
+/// Tests without any of the copy's core: one compares files, the others run nodes or the package. And the trace,
+/// which finds any change, also one that is not wrong.
+const OTHERS: [&str; 5] = ["faults", "interop", "proofs", "retries", "trace"];
 pub(super) const MORE: u64 = 30;
 
 /// All tests, the fastest first.
