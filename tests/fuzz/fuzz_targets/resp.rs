@@ -5,16 +5,20 @@
 
 #![no_main]
 
-// What only the sockets call is not dead.
-#[allow(dead_code, unused_imports)]
-#[path = "../../../node/resp/src/protocol.rs"]
-mod protocol;
+#[path = "../../../node/resp/src"]
+mod resp {
+    // What only the sockets call is not dead.
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod protocol;
 
-#[path = "../../../node/resp/src/protocol/tests"]
-mod tests {
-    #[allow(dead_code)]
-    pub(crate) mod host;
-    pub(crate) mod hostile;
+    #[path = "protocol/tests"]
+    pub(crate) mod tests {
+        #[allow(dead_code)]
+        pub(crate) mod host;
+        pub(crate) mod hostile;
+    }
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tests::hostile::client(bytes));
+use resp::protocol;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| resp::tests::hostile::client(bytes));

@@ -4,18 +4,22 @@
 
 #![no_main]
 
-// Code that only the sockets call is not dead.
-#[allow(dead_code, unused_imports)]
-#[path = "../../../node/resp/src/protocol.rs"]
-mod protocol;
+#[path = "../../../node/resp/src"]
+mod resp {
+    // What only the sockets call is not dead.
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod protocol;
 
-#[path = "../../../node/resp/src/protocol/tests"]
-mod tests {
-    #[allow(dead_code)]
-    pub(crate) mod host;
-    #[allow(dead_code)]
-    pub(crate) mod hostile;
-    pub(crate) mod pipelines;
+    #[path = "protocol/tests"]
+    pub(crate) mod tests {
+        #[allow(dead_code)]
+        pub(crate) mod host;
+        #[allow(dead_code)]
+        pub(crate) mod hostile;
+        pub(crate) mod pipelines;
+    }
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tests::pipelines::pipelines(bytes));
+use resp::protocol;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| resp::tests::pipelines::pipelines(bytes));
