@@ -33,7 +33,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// The addresses of one node, each with its expiry, in milliseconds since 1970.
-pub(super) type Held = BTreeMap<Multiaddr, u64>;
+pub(super) type NodeAddresses = BTreeMap<Multiaddr, u64>;
 
 /// The key of an address in the book.
 pub(super) fn key(peer: &PeerId, address: &Multiaddr) -> String {
@@ -69,7 +69,7 @@ struct Attempt {
 
 /// The addresses of other nodes. They outlive this process if there is a folder for their file.
 pub(super) struct Addresses {
-    peers: BTreeMap<PeerId, Held>,
+    peers: BTreeMap<PeerId, NodeAddresses>,
     attempts: HashMap<PeerId, Attempt>,
     folder: Option<PathBuf>,
     /// When the file was last written, in milliseconds since 1970.
@@ -118,7 +118,7 @@ impl Addresses {
 
     /// Stores addresses from the book, which replace all earlier addresses of the same nodes, and
     /// drops the expired ones.
-    pub(super) fn heard(&mut self, heard: BTreeMap<PeerId, Held>, unix_ms: u64) {
+    pub(super) fn heard(&mut self, heard: BTreeMap<PeerId, NodeAddresses>, unix_ms: u64) {
         let before = self.peers.clone();
         for (peer, held) in heard {
             if self
@@ -140,7 +140,7 @@ impl Addresses {
         self.peers.retain(|_, held| !held.is_empty());
         let peers = &self.peers;
         self.attempts.retain(|peer, _| peers.contains_key(peer));
-        let same = |(one, other): ((&PeerId, &Held), (&PeerId, &Held))| {
+        let same = |(one, other): ((&PeerId, &NodeAddresses), (&PeerId, &NodeAddresses))| {
             one.0 == other.0 && one.1.keys().eq(other.1.keys())
         };
         let is_same = before.len() == self.peers.len() && before.iter().zip(&self.peers).all(same);
@@ -201,7 +201,7 @@ impl Addresses {
             return;
         };
         let file = folder.join(ADDRESSES_FILE);
-        let each = |(peer, held): (&PeerId, &Held)| {
+        let each = |(peer, held): (&PeerId, &NodeAddresses)| {
             let peer = *peer;
             let held = held.iter();
             held.map(move |(address, until)| (key(&peer, address), *until))
@@ -237,7 +237,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn held(ports: impl IntoIterator<Item = usize>, until: u64) -> Held {
+    fn held(ports: impl IntoIterator<Item = usize>, until: u64) -> NodeAddresses {
         ports
             .into_iter()
             .map(|port| (address(port), until))

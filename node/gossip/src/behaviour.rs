@@ -1,14 +1,14 @@
 //! The libp2p behaviours of a node, and their limits.
 
 use super::audit::{self, AuditCodec};
+use super::browser_check::BrowserCheck;
 use super::codec::{FrameCodec, PROTOCOL, REQUEST_BYTES_MAX};
 use super::connection_policy::{Classes, ConnectionPolicy};
-use super::door::Door;
-use super::figures::{Figures, Pushes, TOPIC};
 use super::frame_room::FrameRoom;
 use super::frames::Frames;
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
+use super::network_metrics::{NetworkMetrics, Pushes, TOPIC};
 use super::node_info::{self, NodeInfoCodec};
 use super::restricted::Restricted;
 use super::rights::Rights;
@@ -115,10 +115,10 @@ pub(super) fn build(
     config: &GossipConfig,
     handle: &Handle,
     rights: &Rights,
-    door: Door,
+    browser_check: BrowserCheck,
     clock: WallClock,
     metrics: &Metrics,
-    figures: &Figures,
+    network_metrics: &NetworkMetrics,
 ) -> Result<Swarm<Behaviour>, GossipError> {
     let key = identity.0.clone();
     let own = key.public().to_peer_id();
@@ -131,12 +131,12 @@ pub(super) fn build(
         }
     });
     let mdns = discovery(identity, config.mdns)?;
-    let gossipsub = broadcast(handle, figures)?;
+    let gossipsub = broadcast(handle, network_metrics)?;
     let (known, now) = (rights.clone(), clock.clone());
     let classes: Classes = Arc::new(move |peer| known.class(peer, now.now()));
     let room = FrameRoom::new(limits.frame_memory, REQUEST_BYTES_MAX, classes.clone());
     let (rights, now) = (rights.clone(), clock.clone());
-    let looked = door.clone();
+    let looked = browser_check.clone();
     // The node learns that a peer is a page only after libp2p has made the connection.
     let may_gossip: MayGossip = Box::new(move |peer, from| {
         !from.is_some_and(|from| looked.came_by_browser(from)) && rights.is_full(peer, now.now())
@@ -161,7 +161,7 @@ pub(super) fn build(
         gossipsub: Restricted::new(gossipsub, may_gossip),
         frames: Frames::new(
             request_response::Behaviour::with_codec(
-                FrameCodec::new(room.clone(), figures.clone()),
+                FrameCodec::new(room.clone(), network_metrics.clone()),
                 [(PROTOCOL, ProtocolSupport::Full)],
                 request_response::Config::default()
                     .with_request_timeout(FRAME_TIMEOUT)
@@ -193,7 +193,7 @@ pub(super) fn build(
     };
     let builder = SwarmBuilder::with_existing_identity(identity.0.clone())
         .with_tokio()
-        .with_other_transport(|key| transports::build(key, door))
+        .with_other_transport(|key| transports::build(key, browser_check))
         .map_err(|error| start("transports", error))?
         .with_relay_client(noise::Config::new, yamux::Config::default)
         .map_err(|error| start("circuits", error))?;
@@ -223,7 +223,7 @@ fn discovery(
 
 /// Pushes are not signed by their author. Links are authenticated, the peer that passes a push on
 /// is responsible for it, and any replica may pass on any shard. Equal frames are one message.
-fn broadcast(handle: &Handle, figures: &Figures) -> Result<Gossip, GossipError> {
+fn broadcast(handle: &Handle, metrics: &NetworkMetrics) -> Result<Gossip, GossipError> {
     let config = gossipsub::ConfigBuilder::default()
         .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
@@ -240,7 +240,7 @@ fn broadcast(handle: &Handle, figures: &Figures) -> Result<Gossip, GossipError> 
         MessageAuthenticity::Anonymous,
         config,
         filter,
-        Pushes::new(figures.clone(), handle.clone()),
+        Pushes::new(metrics.clone(), handle.clone()),
     )
     .map_err(|error| start("gossipsub", error))
 }

@@ -4,8 +4,8 @@
 //! A stream costs a round trip, and some tenths of a millisecond at both ends, whatever its size.
 //! So small waiting frames share a stream.
 
-use super::figures::Figures;
 use super::frame_room::{FrameRoom, Room};
+use super::network_metrics::NetworkMetrics;
 use super::refusals::Reason;
 use futures::prelude::*;
 use libp2p::request_response;
@@ -72,8 +72,8 @@ impl From<Vec<u8>> for Framed {
 
 impl Framed {
     /// The frames of a request, kept by its sender until it has arrived.
-    pub(super) fn kept(&self) -> Kept {
-        Kept {
+    pub(super) fn in_flight(&self) -> InFlightFrames {
+        InFlightFrames {
             bytes: self.bytes.clone(),
             begun: self.begun.clone(),
         }
@@ -82,12 +82,12 @@ impl Framed {
 
 /// The frames of a request that is under way.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct InFlightFrames {
     bytes: Arc<Vec<u8>>,
     begun: Arc<AtomicBool>,
 }
 
-impl Kept {
+impl InFlightFrames {
     pub(super) fn frames(&self) -> impl Iterator<Item = &[u8]> {
         frames(&self.bytes)
     }
@@ -103,7 +103,7 @@ pub(super) struct FrameCodec {
     room: FrameRoom,
     /// The peer of its connection, if it belongs to one.
     peer: Option<PeerId>,
-    figures: Figures,
+    metrics: NetworkMetrics,
 }
 
 impl Clone for FrameCodec {
@@ -112,18 +112,18 @@ impl Clone for FrameCodec {
         FrameCodec {
             room: self.room.clone(),
             peer: self.peer.or_else(|| self.room.arriving()),
-            figures: self.figures.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 }
 
 impl FrameCodec {
     /// Makes a codec that takes memory for arriving large frames from `room`.
-    pub(super) fn new(room: FrameRoom, figures: Figures) -> FrameCodec {
+    pub(super) fn new(room: FrameRoom, metrics: NetworkMetrics) -> FrameCodec {
         FrameCodec {
             room,
             peer: None,
-            figures,
+            metrics,
         }
     }
 
@@ -155,7 +155,7 @@ impl FrameCodec {
                 room.grow(step)
             });
             if !more {
-                self.figures.refused(Reason::FrameMemory);
+                self.metrics.refused(Reason::FrameMemory);
                 return Err(io::Error::other(Reason::FrameMemory));
             }
         }
@@ -262,10 +262,10 @@ mod tests {
 
     #[test]
     fn large_frames_share_a_memory_and_small_ones_need_none() {
-        let figures = Figures::register(&mut Registry::default());
+        let metrics = NetworkMetrics::register(&mut Registry::default());
         let all = FRAME_BYTES_MAX + FREE_BYTES;
         let room = FrameRoom::new(all, REQUEST_BYTES_MAX, Arc::new(|_| Class::Trusted));
-        let mut codec = FrameCodec::new(room, figures);
+        let mut codec = FrameCodec::new(room, metrics);
         codec.peer = Some(PeerId::random());
         let read = |bytes: usize| {
             let bytes = vec![7; bytes];

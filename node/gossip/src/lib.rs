@@ -11,23 +11,23 @@
 //! - `connection_policy` decides which peers may connect.
 //! - `rights` decides what a connected peer may do; `join` gives it rights by a ticket.
 //! - `limits` bounds the resources of peers.
-//! - `book` is a space of the network itself. There nodes publish their addresses, and which
-//!   tickets are revoked.
+//! - `peer_directory` is a space of the network itself. There nodes publish their addresses, and
+//!   which tickets are revoked.
 
 mod addresses;
 mod admissions;
 mod audit;
 mod behaviour;
-mod book;
+mod browser_check;
 mod codec;
 mod connection_policy;
-mod door;
-mod figures;
 mod frame_room;
 mod frames;
 mod join;
 mod limits;
+mod network_metrics;
 mod node_info;
+mod peer_directory;
 mod peers;
 mod redial;
 mod refusals;
@@ -48,8 +48,8 @@ use tallymesh_node_engine::network::{Auditor, Cuts, Directory};
 
 use axum::http::HeaderMap;
 use axum::http::uri::Authority;
-use figures::Figures;
 use libp2p::multiaddr::Protocol;
+use network_metrics::NetworkMetrics;
 use std::fmt;
 use std::path::PathBuf;
 use tallymesh_node_engine::access::Ledger;
@@ -162,7 +162,7 @@ pub struct Start<'a> {
     pub cuts: watch::Receiver<Cuts>,
     /// The wall clock of the node.
     pub clock: WallClock,
-    /// The figures of the node.
+    /// The metrics of the node.
     pub metrics: Metrics,
     /// The ledger, with the tickets with which this node joins, and the revocations.
     pub ledger: Ledger,

@@ -45,7 +45,7 @@ const WARNED_MAX: usize = 1024;
 
 /// The node info in an answer. Readers ignore unknown fields.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct NodeInfo {
     version: String,
     clock_ms: u64,
     uptime_ms: u64,
@@ -134,7 +134,7 @@ struct Sample {
 }
 
 /// The questions to one connected node.
-struct Asked {
+struct NodeQueries {
     open: Option<OutboundRequestId>,
     next: Instant,
     samples: VecDeque<Sample>,
@@ -146,7 +146,7 @@ pub(super) struct NodeInfos {
     begun: Instant,
     /// A folder on the disk of the state.
     folder: Option<PathBuf>,
-    nodes: HashMap<PeerId, Asked>,
+    nodes: HashMap<PeerId, NodeQueries>,
     warned: HashMap<PeerId, Instant>,
 }
 
@@ -163,7 +163,7 @@ impl NodeInfos {
 
     /// Adds a connected node, which is then asked.
     pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
-        let new = Asked {
+        let new = NodeQueries {
             open: None,
             next: now,
             samples: VecDeque::new(),
@@ -190,7 +190,7 @@ impl NodeInfos {
         self.close(peer, id);
     }
 
-    fn close(&mut self, peer: &PeerId, id: OutboundRequestId) -> Option<&mut Asked> {
+    fn close(&mut self, peer: &PeerId, id: OutboundRequestId) -> Option<&mut NodeQueries> {
         let asked = self.nodes.get_mut(peer)?;
         asked.open.take_if(|open| *open == id)?;
         Some(asked)
@@ -243,7 +243,7 @@ impl NodeInfos {
 
     /// The answer with this node's info.
     pub(super) fn own(&self) -> Answer {
-        let told = Told {
+        let told = NodeInfo {
             version: env!("CARGO_PKG_VERSION").into(),
             clock_ms: self.clock.now(),
             uptime_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -291,8 +291,8 @@ impl Sample {
 }
 
 /// Reads node info; `None` if it makes no sense.
-fn read(bytes: &[u8]) -> Option<Told> {
-    let mut told: Told = serde_json::from_slice(bytes).ok()?;
+fn read(bytes: &[u8]) -> Option<NodeInfo> {
+    let mut told: NodeInfo = serde_json::from_slice(bytes).ok()?;
     let version = &told.version;
     let sensible = (1..=VERSION_BYTES_MAX).contains(&version.len())
         && version.bytes().all(|byte| byte.is_ascii_graphic());

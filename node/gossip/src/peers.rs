@@ -1,6 +1,6 @@
 //! The peers that are connected, and the frames that wait for each.
 
-use super::codec::{self, BATCH_BYTES_MAX, Framed, Kept, PREFIX_BYTES};
+use super::codec::{self, BATCH_BYTES_MAX, Framed, InFlightFrames, PREFIX_BYTES};
 use super::rights::Right;
 use libp2p::request_response::{OutboundFailure, OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
@@ -74,7 +74,7 @@ pub(super) struct Peer {
     gathers_until: Instant,
     /// Whether its turn is scheduled for then.
     pub(super) gathers: bool,
-    in_flight: Option<(OutboundRequestId, Kept)>,
+    in_flight: Option<(OutboundRequestId, InFlightFrames)>,
     /// How many times in a row frames had to be sent again.
     sent_again: u32,
     connections: Vec<ConnectionId>,
@@ -100,7 +100,7 @@ pub(super) struct Peer {
     /// Whether its connections are being closed, so that its further frames are ignored.
     pub(super) dropped: bool,
     /// Requests that wait until it may send more.
-    pub(super) held: VecDeque<Held>,
+    pub(super) held: VecDeque<WaitingRequest>,
     /// Another process with the same key, which is about to take over the link.
     twin: Option<Twin>,
 }
@@ -139,17 +139,17 @@ pub(super) struct Twin {
     pub(super) frames: Vec<Vec<u8>>,
     /// Requests that arrived since, on any connection. They are not acknowledged. So their sender
     /// repeats the hellos of a connection that is closed.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<WaitingRequest>,
 }
 
 /// A request that waits unacknowledged, so that its peer sends no more.
-pub(super) struct Held {
+pub(super) struct WaitingRequest {
     pub(super) connection: ConnectionId,
     pub(super) request: Framed,
     pub(super) channel: ResponseChannel<()>,
 }
 
-impl Held {
+impl WaitingRequest {
     /// Its number of frames and bytes. An empty request counts as one frame.
     pub(super) fn size(&self) -> (u64, usize) {
         let frames = codec::frames(&self.request.bytes).count() as u64;
@@ -285,7 +285,7 @@ impl Peer {
     }
 
     /// Queues a request that has to wait. Returns false if too many wait.
-    pub(super) fn hold(&mut self, held: Held) -> bool {
+    pub(super) fn hold(&mut self, held: WaitingRequest) -> bool {
         let room = self.held.len() < HELD_FRAMES_MAX;
         if room {
             self.held.push_back(held);
@@ -294,18 +294,18 @@ impl Peer {
     }
 
     /// The request that has waited longest.
-    pub(super) fn next_held(&self) -> Option<&Held> {
+    pub(super) fn next_held(&self) -> Option<&WaitingRequest> {
         self.held.front()
     }
 
     /// Removes and returns the request that has waited longest.
-    pub(super) fn take_held(&mut self) -> Option<Held> {
+    pub(super) fn take_held(&mut self) -> Option<WaitingRequest> {
         self.held.pop_front()
     }
 
     /// Queues a request until older connections are closed for another process. Returns the request
     /// if there is no such process.
-    pub(super) fn hold_for_twin(&mut self, held: Held) -> Option<Held> {
+    pub(super) fn hold_for_twin(&mut self, held: WaitingRequest) -> Option<WaitingRequest> {
         let Some(twin) = &mut self.twin else {
             return Some(held);
         };
@@ -420,7 +420,7 @@ impl Peer {
         }
         if !batch.is_empty() {
             let request = Framed::from(batch);
-            let kept = request.kept();
+            let kept = request.in_flight();
             self.in_flight = Some((send(request), kept));
             self.gathers_until = now + gather;
         }

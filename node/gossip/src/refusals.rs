@@ -1,6 +1,6 @@
 //! Refusals of peers and strangers: all are counted, and few are logged.
 
-use super::figures::Figures;
+use super::network_metrics::NetworkMetrics;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
@@ -122,21 +122,21 @@ impl Error for Reason {}
 
 /// Counts refusals, and remembers which were logged recently.
 pub(super) struct Refusals {
-    figures: Figures,
+    metrics: NetworkMetrics,
     logged: HashMap<(Reason, String), Instant>,
 }
 
 impl Refusals {
-    pub(super) fn new(figures: Figures) -> Refusals {
+    pub(super) fn new(metrics: NetworkMetrics) -> Refusals {
         Refusals {
-            figures,
+            metrics,
             logged: HashMap::new(),
         }
     }
 
     /// Records a refusal of `who`, a peer or an address.
     pub(super) fn refused(&mut self, reason: Reason, who: &dyn fmt::Display, now: Instant) {
-        self.figures.refused(reason);
+        self.metrics.refused(reason);
         if self.is_to_be_logged(reason, who.to_string(), now) {
             let code = reason.name();
             tracing::warn!(from = %who, code, "refused: {reason}; not told again for a minute");
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn each_refusal_is_logged_once_in_a_while_and_all_together_not_often() {
-        let mut refusals = Refusals::new(Figures::register(&mut Registry::default()));
+        let mut refusals = Refusals::new(NetworkMetrics::register(&mut Registry::default()));
         let start = Instant::now();
         let mut log = |reason, who: &str, after: u64| {
             let now = start + Duration::from_secs(after);

@@ -35,13 +35,13 @@ pub(super) struct Removals {
     read: BTreeMap<String, Option<Removal>>,
     /// For each removal that this node has: the statement, and when this node signs it, unless
     /// others do before.
-    told: BTreeMap<Whom, Told>,
+    told: BTreeMap<Whom, RemovalEntry>,
     chance: Chance,
     is_new: bool,
     judge_next: Instant,
 }
 
-struct Told {
+struct RemovalEntry {
     gone: Gone,
     due: Instant,
     /// The key in the book, once the statement is signed.
@@ -142,7 +142,7 @@ impl Removals {
                 _ => {
                     let wait = self.chance.below(TELL_WAIT_SPREAD_MS) as u64;
                     let due = now + Duration::from_millis(wait);
-                    Told {
+                    RemovalEntry {
                         gone,
                         due,
                         key: None,

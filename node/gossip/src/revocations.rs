@@ -26,7 +26,7 @@ pub(super) struct Say {
 
 /// An entry that this node maintains in the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RevocationEntry {
     pub(super) key: String,
     /// The revocation in it.
     pub(super) revocation: Revocation,
@@ -43,7 +43,7 @@ pub(super) struct Revocations {
     /// twice.
     read: BTreeMap<String, Option<Revocation>>,
     /// The entries that this node maintains, at this generation of the ledger.
-    told: (u64, Arc<[Told]>),
+    told: (u64, Arc<[RevocationEntry]>),
     /// Whether a statement was read that is not judged yet.
     is_new: bool,
     judge_next: Instant,
@@ -92,7 +92,7 @@ impl Revocations {
     }
 
     /// The entries that this node maintains, and whether they have changed.
-    pub(super) fn told(&mut self) -> (Arc<[Told]>, bool) {
+    pub(super) fn told(&mut self) -> (Arc<[RevocationEntry]>, bool) {
         let changed = self.ledger.generation() != self.told.0;
         if changed {
             self.look_up_told();
@@ -102,7 +102,7 @@ impl Revocations {
 
     fn look_up_told(&mut self) {
         let generation = self.ledger.generation();
-        let told = self.ledger.revoked().into_iter().map(|it| Told {
+        let told = self.ledger.revoked().into_iter().map(|it| RevocationEntry {
             key: format!("{REVOKED_KEY}{}", it.statement),
             is_own: it.revocation.issuer == self.own,
             revocation: it.revocation,

@@ -10,10 +10,10 @@ use super::addresses::Addresses;
 use super::admissions::Admissions;
 use super::audit::Audits;
 use super::behaviour::{self, Behaviour, BehaviourEvent};
-use super::book::Book;
+use super::browser_check::BrowserCheck;
 use super::connection_policy::source;
-use super::door::Door;
 use super::node_info::NodeInfos;
+use super::peer_directory::PeerDirectory;
 use super::peers::Peers;
 use super::redial::{Chance, Redial};
 use super::refusals::{Reason, Refusals};
@@ -21,7 +21,7 @@ use super::relay::{Circuits, Relayed};
 use super::rights::Rights;
 use super::unreached::Unreached;
 use super::waiting::Waiting;
-use super::{Figures, GossipError, GossipLimits, Start};
+use super::{GossipError, GossipLimits, NetworkMetrics, Start};
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
@@ -67,7 +67,7 @@ pub(super) struct Network {
     audits: Audits,
     node_infos: NodeInfos,
     /// The address book, while it can be maintained.
-    book: Option<Book>,
+    peer_directory: Option<PeerDirectory>,
     /// The addresses from the book.
     addresses: Addresses,
     chance: Chance,
@@ -80,7 +80,7 @@ pub(super) struct Network {
     /// The tickets that were shown and have no answer yet.
     tickets_sent: HashMap<OutboundRequestId, String>,
     /// Records which connections are of browsers.
-    door: Door,
+    browser_check: BrowserCheck,
     rosters: watch::Receiver<Rosters>,
     /// The members of spaces of which this node is a member, which need links to each other.
     fellows: BTreeSet<PeerId>,
@@ -91,7 +91,7 @@ pub(super) struct Network {
     /// When to check next whether rights have ended.
     review_next: Instant,
     directory: Directory,
-    figures: Figures,
+    metrics: NetworkMetrics,
     refusals: Refusals,
     limits: GossipLimits,
     /// The peers whose pushes wait for more, and until when.
@@ -153,23 +153,23 @@ impl Network {
         directory: Directory,
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
-        let figures = start.metrics.register(Figures::register);
+        let metrics = start.metrics.register(NetworkMetrics::register);
         let mut rosters = handle.rosters();
         let known = rosters.borrow_and_update().clone();
         let public_key = start.identity.public_key();
         let ledger = start.ledger.clone();
         let (spaces, wall) = (handle.spaces(), start.clock.now());
         let rights = Rights::new(config.open, public_key, spaces, known, ledger, wall);
-        let door = Door::new(config.pages.clone(), start.admit);
+        let browser_check = BrowserCheck::new(config.pages.clone(), start.admit);
         let swarm = behaviour::build(
             start.identity,
             config,
             handle,
             &rights,
-            door.clone(),
+            browser_check.clone(),
             start.clock.clone(),
             &start.metrics,
-            &figures,
+            &metrics,
         )?;
         let held = start.ledger.held();
         let joining = held.iter().flat_map(|(_, grant)| &grant.nodes);
@@ -179,8 +179,11 @@ impl Network {
         let peers = peers.map(|address| address.0.clone());
         let (own, now) = (*swarm.local_peer_id(), Instant::now());
         let redial = Redial::new(peers, seed(&own), now);
-        let book = finds::book(&start, own, now)?;
-        let folder = start.folder.clone().filter(|_| book.has_addresses());
+        let peer_directory = finds::peer_directory(&start, own, now)?;
+        let folder = start
+            .folder
+            .clone()
+            .filter(|_| peer_directory.has_addresses());
         let addresses = Addresses::load(folder, &own, start.clock.now());
         let limits = config.limits;
         let mut network = Network {
@@ -198,7 +201,7 @@ impl Network {
             inbox: start.inbox,
             spaces_used: start.spaces_used,
             cuts: start.cuts,
-            book: Some(book),
+            peer_directory: Some(peer_directory),
             addresses,
             chance: Chance::new(seed(&own)),
             find_next: now,
@@ -206,15 +209,15 @@ impl Network {
             rights,
             admissions: Admissions::default(),
             tickets_sent: HashMap::new(),
-            door,
+            browser_check,
             rosters,
             clock: start.clock,
             revoked_seen: start.ledger.generation(),
             ledger: start.ledger,
             review_next: now,
             directory,
-            refusals: Refusals::new(figures.clone()),
-            figures,
+            refusals: Refusals::new(metrics.clone()),
+            metrics,
             limits,
             gathering: VecDeque::new(),
             frame_pace: Pace::new(limits.frames),
@@ -350,8 +353,8 @@ impl Network {
             } => {
                 // This must happen before the peer gets rights. A peer that already has some
                 // connects again with fewer.
-                let news =
-                    self.door.is_browser(&endpoint) && self.rights.set_browser(&peer_id, true);
+                let news = self.browser_check.is_browser(&endpoint)
+                    && self.rights.set_browser(&peer_id, true);
                 if news && num_established.get() > 1 {
                     return self.drop_peer(peer_id);
                 }

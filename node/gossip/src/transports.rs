@@ -1,6 +1,6 @@
 //! The transports between nodes, and from pages to this node: TCP, QUIC and WebSocket.
 
-use super::door::Door;
+use super::browser_check::BrowserCheck;
 use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::{Boxed, Transport};
 use libp2p::core::upgrade::Version;
@@ -11,8 +11,11 @@ use std::error::Error;
 type Transports = Boxed<(PeerId, StreamMuxerBox)>;
 
 /// All transports. Names are resolved for each. A secure WebSocket is dialled by name, so WebSocket
-/// comes before name resolution. Connections to its listeners pass the door first.
-pub(super) fn build(key: &Keypair, door: Door) -> Result<Transports, Box<dyn Error + Send + Sync>> {
+/// comes before name resolution. Connections to its listeners pass the browser check first.
+pub(super) fn build(
+    key: &Keypair,
+    browser_check: BrowserCheck,
+) -> Result<Transports, Box<dyn Error + Send + Sync>> {
     let tcp = || tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
     let plain = tcp()
         .upgrade(Version::V1Lazy)
@@ -25,7 +28,7 @@ pub(super) fn build(key: &Keypair, door: Door) -> Result<Transports, Box<dyn Err
         .or_transport(quic)
         .map(|either, _| either.into_inner());
     let direct = dns::tokio::Transport::system(direct.boxed())?;
-    let looked = tcp().and_then(move |stream, endpoint| door.look(stream, endpoint));
+    let looked = tcp().and_then(move |stream, endpoint| browser_check.look(stream, endpoint));
     let sockets = websocket::Config::new(dns::tokio::Transport::system(looked.boxed())?)
         .upgrade(Version::V1Lazy)
         .authenticate(noise::Config::new(key)?)

@@ -132,7 +132,7 @@ struct Row {
 }
 
 /// The state of a configured peer.
-pub(super) enum Standing {
+pub(super) enum PeerState {
     /// It is linked.
     Well,
     /// It is connected, and not linked.
@@ -179,13 +179,13 @@ impl Unreached {
     /// it.
     pub(super) fn look(
         &mut self,
-        peers: impl Iterator<Item = (Multiaddr, Standing)>,
+        peers: impl Iterator<Item = (Multiaddr, PeerState)>,
         now: Instant,
     ) -> Vec<(UnreachedRow, Instant)> {
         let mut rows = Vec::new();
-        for (address, standing) in peers {
-            match standing {
-                Standing::Well => {
+        for (address, state) in peers {
+            match state {
+                PeerState::Well => {
                     if self
                         .rows
                         .remove(&address)
@@ -195,8 +195,8 @@ impl Unreached {
                     }
                     continue;
                 }
-                Standing::Connected(why) => self.row(address.clone(), now).why = why,
-                Standing::Away => {}
+                PeerState::Connected(why) => self.row(address.clone(), now).why = why,
+                PeerState::Away => {}
             }
             let from = match self.of_tickets.contains(&address) {
                 true => "ticket",
@@ -250,7 +250,7 @@ mod tests {
                 .expect("an address")
         });
         let mut unreached = Unreached::new(BTreeSet::from([Multiaddr::clone(&ticket)]));
-        let away = [peer, ticket].map(|address| (address, Standing::Away));
+        let away = [peer, ticket].map(|address| (address, PeerState::Away));
         let rows = unreached.look(away.into_iter(), Instant::now());
         let from: Vec<&str> = rows.iter().map(|row| row.0.from).collect();
         assert_eq!(from, ["peer", "ticket"]);
@@ -263,7 +263,7 @@ mod tests {
         let mut unreached = Unreached::default();
         let at = |seconds| start + Duration::from_secs(seconds);
         let away = |unreached: &mut Unreached, seconds| {
-            let peers = [(address.clone(), Standing::Away)];
+            let peers = [(address.clone(), PeerState::Away)];
             unreached.look(peers.into_iter(), at(seconds))
         };
         assert_eq!(away(&mut unreached, 0)[0].0.code, "no_answer");
@@ -294,7 +294,7 @@ mod tests {
             Some("other_identity"),
             "another reason is news"
         );
-        let well = [(address.clone(), Standing::Well)];
+        let well = [(address.clone(), PeerState::Well)];
         assert!(unreached.look(well.into_iter(), at(1001)).is_empty());
         assert!(unreached.rows.is_empty());
     }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::codec::{FrameCodec, PROTOCOL};
 use crate::connection_policy::Class;
-use crate::figures::Figures;
 use crate::frame_room::FrameRoom;
+use crate::network_metrics::NetworkMetrics;
 use futures::executor::block_on;
 use libp2p::request_response::{self, Codec, ProtocolSupport};
 use prometheus_client::registry::Registry;
@@ -22,7 +22,7 @@ fn behaviour() -> request_response::Behaviour<FrameCodec> {
 
 fn codec() -> FrameCodec {
     let room = FrameRoom::new(0, 0, Arc::new(|_| Class::Newcomer));
-    FrameCodec::new(room, Figures::register(&mut Registry::default()))
+    FrameCodec::new(room, NetworkMetrics::register(&mut Registry::default()))
 }
 
 const DIGESTS: Digests = Digests {

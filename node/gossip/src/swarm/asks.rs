@@ -2,7 +2,7 @@
 
 use super::Network;
 use crate::audit::{Done, Next};
-use crate::figures::{Direction, Protocol, count_with};
+use crate::network_metrics::{Direction, Protocol, count_with};
 use crate::node_info::Answer;
 use libp2p::{PeerId, request_response};
 use std::time::Instant;
@@ -21,15 +21,15 @@ impl Network {
         direction: Direction,
         bytes: usize,
     ) {
-        self.figures.count(protocol, direction, bytes);
+        self.metrics.count(protocol, direction, bytes);
         let count = |row: &mut NodeRow| count_with(row, protocol, direction, bytes);
         self.directory.with(peer, count);
     }
 
     pub(super) fn audit(&mut self, next: Next) {
-        let (figures, directory) = (&self.figures, &self.directory);
+        let (metrics, directory) = (&self.metrics, &self.directory);
         let count = |peer: &PeerId, bytes| {
-            figures.count(Protocol::Audit, Direction::Out, bytes);
+            metrics.count(Protocol::Audit, Direction::Out, bytes);
             let count = |row: &mut NodeRow| count_with(row, Protocol::Audit, Direction::Out, bytes);
             directory.with(peer, count);
         };
@@ -107,9 +107,9 @@ impl Network {
     /// Asks the connected nodes that are due for their info.
     pub(super) fn ask_about(&mut self, now: Instant) {
         let node_infos = &mut self.swarm.behaviour_mut().node_infos;
-        let (figures, directory) = (&self.figures, &self.directory);
+        let (metrics, directory) = (&self.metrics, &self.directory);
         self.node_infos.ask(now, |peer| {
-            figures.count(Protocol::About, Direction::Out, 0);
+            metrics.count(Protocol::About, Direction::Out, 0);
             directory.with(peer, |row| {
                 count_with(row, Protocol::About, Direction::Out, 0)
             });

@@ -1,7 +1,7 @@
 //! Maintains the address book, and dials nodes of it while there are few links.
 
 use super::Network;
-use crate::book::{Book, Want};
+use crate::peer_directory::{PeerDirectory, Want};
 use crate::{GossipError, Start};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::DialOpts;
@@ -18,7 +18,11 @@ const LINKS_MIN: usize = 8;
 const FIND_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The address book of a node.
-pub(super) fn book(start: &Start<'_>, own: PeerId, now: Instant) -> Result<Book, GossipError> {
+pub(super) fn peer_directory(
+    start: &Start<'_>,
+    own: PeerId,
+    now: Instant,
+) -> Result<PeerDirectory, GossipError> {
     let place = |address: &Multiaddr| {
         let mut place = address.clone();
         if place.iter().last() == Some(Protocol::P2p(own)) {
@@ -31,8 +35,8 @@ pub(super) fn book(start: &Start<'_>, own: PeerId, now: Instant) -> Result<Book,
         announce.map(|address| place(&address.0)).collect()
     });
     let (clock, ledger) = (start.clock.clone(), start.ledger.clone());
-    let book = Book::new(own, start.identity, ledger, clock, announce, now);
-    book.map_err(|error| GossipError::Start {
+    let peer_directory = PeerDirectory::new(own, start.identity, ledger, clock, announce, now);
+    peer_directory.map_err(|error| GossipError::Start {
         what: "the address book",
         problem: error.to_string(),
     })
@@ -41,13 +45,13 @@ pub(super) fn book(start: &Start<'_>, own: PeerId, now: Instant) -> Result<Book,
 impl Network {
     /// Does the due work of the book, and sends its frames.
     pub(super) fn tend_book(&mut self, now: Instant) {
-        let Some(book) = &mut self.book else {
+        let Some(peer_directory) = &mut self.peer_directory else {
             return;
         };
-        let ticked = book.tick(self.swarm.listeners(), &mut self.addresses, now);
+        let ticked = peer_directory.tick(self.swarm.listeners(), &mut self.addresses, now);
         if let Err(error) = ticked {
             tracing::warn!(%error, "the address book is not kept any more");
-            self.book = None;
+            self.peer_directory = None;
         }
         self.judge_revocations(now);
         self.send_book(now);
@@ -55,17 +59,21 @@ impl Network {
 
     /// Applies the revocations and removals whose issuers are trusted.
     fn judge_revocations(&mut self, now: Instant) {
-        let Some(book) = &mut self.book else {
+        let Some(peer_directory) = &mut self.peer_directory else {
             return;
         };
-        if book.is_to_judge(now) {
-            book.judge(&self.rights.says(), now);
+        if peer_directory.is_to_judge(now) {
+            peer_directory.judge(&self.rights.says(), now);
         }
     }
 
     /// Sends the frames of the book.
     pub(super) fn send_book(&mut self, now: Instant) {
-        while let Some(Ok(Some(want))) = self.book.as_mut().map(|book| book.poll(now)) {
+        while let Some(Ok(Some(want))) = self
+            .peer_directory
+            .as_mut()
+            .map(|peer_directory| peer_directory.poll(now))
+        {
             self.order(match want {
                 Want::Send(link, bytes) => Order::Send(link, bytes),
                 Want::Close(link, error) => {
@@ -82,7 +90,10 @@ impl Network {
             return;
         }
         self.find_next = now + FIND_INTERVAL;
-        let uses = self.book.as_ref().is_some_and(Book::has_addresses);
+        let uses = self
+            .peer_directory
+            .as_ref()
+            .is_some_and(PeerDirectory::has_addresses);
         if !uses || self.cut.all {
             return;
         }

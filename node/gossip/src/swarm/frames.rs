@@ -2,10 +2,10 @@
 
 use super::Network;
 use crate::behaviour;
-use crate::book::Book;
 use crate::codec::{self, Framed};
-use crate::figures::{Direction, Figures, Protocol, TOPIC, count_with};
-use crate::peers::{Fate, Held, Peer};
+use crate::network_metrics::{Direction, NetworkMetrics, Protocol, TOPIC, count_with};
+use crate::peer_directory::PeerDirectory;
+use crate::peers::{Fate, Peer, WaitingRequest};
 use crate::refusals::Reason;
 use libp2p::PeerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
@@ -27,17 +27,17 @@ type FrameEvent = request_response::Event<Framed, ()>;
 
 /// Counts a frame of the sync machine.
 fn count(
-    figures: &Figures,
+    metrics: &NetworkMetrics,
     directory: &Directory,
     handle: &Handle,
     peer: &PeerId,
     direction: Direction,
     frame: &[u8],
 ) {
-    figures.count(Protocol::Sync, direction, frame.len());
+    metrics.count(Protocol::Sync, direction, frame.len());
     if let Ok(space) = frame_space(frame) {
         let is_open = |space: &str| handle.space(space).is_ok();
-        figures.count_space(space, direction, frame.len(), is_open);
+        metrics.count_space(space, direction, frame.len(), is_open);
     }
     directory.with(peer, |row| {
         count_with(row, Protocol::Sync, direction, frame.len())
@@ -50,10 +50,11 @@ fn fate(
     connection: ConnectionId,
     frame: Vec<u8>,
     handle: &Handle,
-    book: Option<&Book>,
+    peer_directory: Option<&PeerDirectory>,
 ) -> Fate {
     // The hello of the book is the first. So it shows that a second process has the same key.
-    let is_book = |space: &Space| book.is_some_and(|book| book.is_of(space));
+    let is_book =
+        |space: &Space| peer_directory.is_some_and(|peer_directory| peer_directory.is_of(space));
     let is_open = |space: &Space| handle.space(space.as_str()).is_ok();
     peer.frame(connection, frame, is_open, is_book)
 }
@@ -70,7 +71,7 @@ impl Network {
                     },
                 ..
             } => {
-                let held = Held {
+                let held = WaitingRequest {
                     connection: connection_id,
                     request,
                     channel,
@@ -104,16 +105,16 @@ impl Network {
 
     /// Handles received frames. They wait without an answer if their peer is above its rate. A peer
     /// that continues to send without waiting for answers is disconnected.
-    async fn arrived(&mut self, id: PeerId, held: Held) {
-        let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
+    async fn arrived(&mut self, id: PeerId, held: WaitingRequest) {
+        let (metrics, directory, handle) = (&self.metrics, &self.directory, &self.handle);
         for frame in codec::frames(&held.request.bytes) {
-            count(figures, directory, handle, &id, Direction::In, frame);
+            count(metrics, directory, handle, &id, Direction::In, frame);
         }
         self.take(id, held).await;
     }
 
     /// Passes a request on, or lets it wait.
-    pub(super) async fn take(&mut self, id: PeerId, held: Held) {
+    pub(super) async fn take(&mut self, id: PeerId, held: WaitingRequest) {
         let now = Instant::now();
         let wait = self.wait(&id, held.size(), now);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
@@ -123,7 +124,7 @@ impl Network {
             return self.deliver(id, held, now).await;
         }
         let is_held = peer.hold(held);
-        self.figures.slowed();
+        self.metrics.slowed();
         if !is_held {
             self.refusals.refused(Reason::Flood, &id, now);
             self.redial.avoid(id, now);
@@ -136,7 +137,7 @@ impl Network {
         for id in self.peers.ids() {
             loop {
                 let next = self.peers.get_mut(&id).and_then(|peer| peer.next_held());
-                let Some(size) = next.map(Held::size) else {
+                let Some(size) = next.map(WaitingRequest::size) else {
                     break;
                 };
                 if self.wait(&id, size, now).is_some() {
@@ -167,7 +168,7 @@ impl Network {
     }
 
     /// Acknowledges a request, and passes its frames on.
-    async fn deliver(&mut self, id: PeerId, held: Held, now: Instant) {
+    async fn deliver(&mut self, id: PeerId, held: WaitingRequest, now: Instant) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
@@ -187,7 +188,7 @@ impl Network {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        let (handle, book) = (&self.handle, &self.book);
+        let (handle, peer_directory) = (&self.handle, &self.peer_directory);
         let open = frame_space(&frame).ok().map(|name| handle.space(name));
         let may = match open {
             Some(Ok(space)) => peer.takes_part(space),
@@ -198,29 +199,29 @@ impl Network {
             match peer.is_stranger() {
                 // The refusal is logged when the peer is disconnected, unless it shows a ticket
                 // before.
-                true => self.figures.refused(Reason::Stranger),
+                true => self.metrics.refused(Reason::Stranger),
                 false => self.refusals.refused(Reason::Space, &id, Instant::now()),
             }
             return;
         }
-        let mut fate = fate(peer, connection, frame, handle, book.as_ref());
+        let mut fate = fate(peer, connection, frame, handle, peer_directory.as_ref());
         if let Fate::Anew(frame) = fate {
             tracing::debug!(peer = %id, "it was started again: its link begins anew");
             self.begin_anew(id, connection).await;
             let Some(peer) = self.peers.get_mut(&id) else {
                 return;
             };
-            let (handle, book) = (&self.handle, &self.book);
-            fate = self::fate(peer, connection, frame, handle, book.as_ref());
+            let (handle, peer_directory) = (&self.handle, &self.peer_directory);
+            fate = self::fate(peer, connection, frame, handle, peer_directory.as_ref());
         }
         match fate {
             // A new peer has no session.
             Fate::Anew(_) => {}
             Fate::Deliver(link, frame) => {
                 let now = Instant::now();
-                match (&mut self.book, frame_space(&frame)) {
-                    (Some(book), Ok(space)) if Book::has(space) => {
-                        book.frame(link, space, &frame, now);
+                match (&mut self.peer_directory, frame_space(&frame)) {
+                    (Some(peer_directory), Ok(space)) if PeerDirectory::has(space) => {
+                        peer_directory.frame(link, space, &frame, now);
                         self.send_book(now);
                     }
                     _ => self.handle.frame(link, frame).await,
@@ -250,10 +251,10 @@ impl Network {
         let gather = gather.min(GATHER_MAX);
         let frames = &mut self.swarm.behaviour_mut().frames;
         if let Some(peer) = self.peers.get_mut(&id) {
-            let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
+            let (metrics, directory, handle) = (&self.metrics, &self.directory, &self.handle);
             let until = peer.send_next(
                 (now, gather),
-                |frame| count(figures, directory, handle, &id, Direction::Out, frame),
+                |frame| count(metrics, directory, handle, &id, Direction::Out, frame),
                 |request| frames.send_request(&id, request),
             );
             if let Some(until) = until.filter(|_| !peer.gathers) {
@@ -283,7 +284,7 @@ impl Network {
         message: gossipsub::Message,
     ) {
         let (now, bytes) = (Instant::now(), message.data.len());
-        self.figures.fresh();
+        self.metrics.fresh();
         let count = |row: &mut NodeRow| count_with(row, Protocol::Push, Direction::In, bytes);
         self.directory.with(&source, count);
         let space = frame_space(&message.data).ok();

@@ -2,8 +2,8 @@
 //! changed.
 
 use super::Network;
-use crate::figures::{Direction, Protocol};
 use crate::join::{Answer, NAMED_MAX, Question, Removed, may_pass};
+use crate::network_metrics::{Direction, Protocol};
 use crate::refusals::Reason;
 use crate::rights::Right;
 use libp2p::PeerId;
@@ -110,8 +110,8 @@ impl Network {
             .map(|it| self.rights.to_show(it, now))
             .collect();
         self.rights.set_rosters(rosters, now);
-        if let Some(book) = &mut self.book {
-            book.members_changed();
+        if let Some(peer_directory) = &mut self.peer_directory {
+            peer_directory.members_changed();
         }
         self.learn_members();
         self.look_at_rights(Instant::now());

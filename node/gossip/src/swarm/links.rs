@@ -3,7 +3,7 @@
 use super::{Network, PEERS_LOG};
 use crate::peers::{self, Twin};
 use crate::refusals::Reason;
-use crate::unreached::{Standing, Why};
+use crate::unreached::{PeerState, Why};
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};
@@ -62,10 +62,10 @@ impl Network {
         };
         self.handle.connect(new).await;
         self.addresses.reached(&peer);
-        if let Some(book) = &mut self.book {
+        if let Some(peer_directory) = &mut self.peer_directory {
             let trusted = self.peers.get_mut(&peer).is_some_and(|it| it.is_trusted());
             let limited = owner_of(&peer).filter(|_| !trusted);
-            book.connected(link, limited, now);
+            peer_directory.connected(link, limited, now);
             self.send_book(now);
         }
     }
@@ -82,8 +82,8 @@ impl Network {
 
     async fn unlink(&mut self, peer: &PeerId, now: Instant) {
         if let Some(link) = self.peers.remove(peer) {
-            if let Some(book) = &mut self.book {
-                book.disconnected(link, now);
+            if let Some(peer_directory) = &mut self.peer_directory {
+                peer_directory.disconnected(link, now);
             }
             self.handle.disconnect(link).await;
         }
@@ -186,22 +186,22 @@ impl Network {
         }
         self.unreached_next = now + UNREACHED_INTERVAL;
         let (peers, cut) = (&self.peers, &self.cut);
-        let standing = |peer: Option<PeerId>| match peer.and_then(|peer| peers.get(&peer)) {
-            None => Standing::Away,
-            Some(peer) if peer.is_stranger() => Standing::Connected(Why::stranger()),
-            Some(peer) if !peer.greeted => Standing::Connected(Why::silent()),
-            Some(peer) if !peer.has_greeted_here() => Standing::Connected(Why::elsewhere()),
-            Some(_) => Standing::Well,
+        let state = |peer: Option<PeerId>| match peer.and_then(|peer| peers.get(&peer)) {
+            None => PeerState::Away,
+            Some(peer) if peer.is_stranger() => PeerState::Connected(Why::stranger()),
+            Some(peer) if !peer.greeted => PeerState::Connected(Why::silent()),
+            Some(peer) if !peer.has_greeted_here() => PeerState::Connected(Why::elsewhere()),
+            Some(_) => PeerState::Well,
         };
         let expected = self.redial.expected();
         let expected = expected.filter(|it| it.1.is_none_or(|it| !cut.peers.contains(&Peer(it))));
-        let expected = expected.map(|(address, peer)| (address, standing(peer)));
+        let expected = expected.map(|(address, peer)| (address, state(peer)));
         let circuits = self.circuits.iter().map(|(address, is_bound)| {
-            let standing = match is_bound {
-                true => Standing::Well,
-                false => Standing::Connected(Why::no_circuit()),
+            let state = match is_bound {
+                true => PeerState::Well,
+                false => PeerState::Connected(Why::no_circuit()),
             };
-            (address.clone(), standing)
+            (address.clone(), state)
         });
         let expected = expected.chain(circuits);
         let rows = self.unreached.look(expected, now);

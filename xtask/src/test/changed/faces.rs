@@ -76,7 +76,7 @@ const FACES: [(&str, &[&str]); 40] = [
     ("driver/spaces", &["spaces"]),
     ("driver/watchers", &["events"]),
     ("gossip", &["cluster", "join", "network"]),
-    ("gossip/book", &["book"]),
+    ("gossip/peer_directory", &["book"]),
     ("gossip/relay", &["relay"]),
     ("gossip/removals", &["removed"]),
     ("gossip/revocations", &["revoked"]),

@@ -35,7 +35,7 @@ const REFUSAL: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnecti
 
 /// The rule, and which of the connected peers are browsers. Clones share it.
 #[derive(Clone)]
-pub(super) struct Door(Arc<Shared>);
+pub(super) struct BrowserCheck(Arc<Shared>);
 
 struct Shared {
     pages: Pages,
@@ -44,10 +44,10 @@ struct Shared {
     browsers: Mutex<HashMap<SocketAddr, usize>>,
 }
 
-impl Door {
-    pub(super) fn new(pages: Pages, admit: Admit) -> Door {
+impl BrowserCheck {
+    pub(super) fn new(pages: Pages, admit: Admit) -> BrowserCheck {
         let browsers = Mutex::default();
-        Door(Arc::new(Shared {
+        BrowserCheck(Arc::new(Shared {
             pages,
             admit,
             browsers,
@@ -122,23 +122,26 @@ fn socket(address: &Multiaddr) -> Option<SocketAddr> {
 
 /// A connection of a browser, recorded while it lasts.
 struct Browser {
-    door: Door,
+    browser_check: BrowserCheck,
     address: SocketAddr,
 }
 
 impl Browser {
-    fn new(door: Door, address: SocketAddr) -> Browser {
-        let browsers = door.0.browsers.lock();
+    fn new(browser_check: BrowserCheck, address: SocketAddr) -> Browser {
+        let browsers = browser_check.0.browsers.lock();
         let mut browsers = browsers.unwrap_or_else(PoisonError::into_inner);
         *browsers.entry(address).or_default() += 1;
         drop(browsers);
-        Browser { door, address }
+        Browser {
+            browser_check,
+            address,
+        }
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let browsers = self.door.0.browsers.lock();
+        let browsers = self.browser_check.0.browsers.lock();
         let mut browsers = browsers.unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = browsers.get_mut(&self.address) {
             *count -= 1;

@@ -1,5 +1,6 @@
-//! The address book: a space that the network maintains itself. In it nodes publish their
-//! addresses, and which tickets are revoked.
+//! The peer directory, which users know as the address book: a space that the network maintains
+//! itself. In it nodes publish their addresses, and which tickets are revoked. Its docs call it the
+//! book.
 //!
 //! Each node maintains the counters `addr/<peer id><address>` there, which expire after a day and
 //! are renewed after half of it. The book is replicated as every space is, by frames on the links.
@@ -24,11 +25,11 @@
 //! nothing new from each other. A link carries one hello for each day, and one of two clocks is
 //! always ahead. So the hello of another day is stored until that day begins.
 
-use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
+use super::addresses::{self, Addresses, NodeAddresses, PEERS_MAX, PER_PEER_MAX};
 use super::peers::greeting;
 use super::redial::Chance;
 use super::removals::Removals;
-use super::revocations::{Revocations, Say, Told};
+use super::revocations::{RevocationEntry, Revocations, Say};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -79,7 +80,7 @@ pub(super) enum Want {
 }
 
 /// The book at this node.
-pub(super) struct Book {
+pub(super) struct PeerDirectory {
     own: PeerId,
     /// The public key under which writer ids are minted.
     owner: [u8; 32],
@@ -112,7 +113,7 @@ pub(super) struct Book {
     changed: bool,
 }
 
-impl Book {
+impl PeerDirectory {
     /// An empty book for this day.
     ///
     /// # Errors
@@ -124,10 +125,10 @@ impl Book {
         clock: WallClock,
         announce: Option<BTreeSet<Multiaddr>>,
         now: Instant,
-    ) -> Result<Book, getrandom::Error> {
+    ) -> Result<PeerDirectory, getrandom::Error> {
         let (day, owner) = (clock.now() / DAY_MS, identity.public_key());
         let (replica, sync) = open(day, &owner)?;
-        Ok(Book {
+        Ok(PeerDirectory {
             own,
             owner,
             clock,
@@ -273,7 +274,7 @@ impl Book {
         Ok(())
     }
 
-    /// Whether [`judge`](Book::judge) is due, with the trusted owners of each open space.
+    /// Whether [`judge`](PeerDirectory::judge) is due, with the trusted owners of each open space.
     pub(super) fn is_to_judge(&mut self, now: Instant) -> bool {
         let wall = self.clock.now();
         // Both calls are needed, even if the first result is enough.
@@ -377,9 +378,15 @@ impl Book {
 
     /// The operations that add missing revocations to the book. With `others`, it includes those of
     /// other issuers, which have had the time to do so themselves.
-    fn lacking_revocations(&self, told: &[Told], wall: u64, others: bool) -> Vec<(String, Op)> {
+    fn lacking_revocations(
+        &self,
+        told: &[RevocationEntry],
+        wall: u64,
+        others: bool,
+    ) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
-        let is_told = |told: &&Told| (told.is_own || others) && !told.revocation.is_over(wall);
+        let is_told =
+            |told: &&RevocationEntry| (told.is_own || others) && !told.revocation.is_over(wall);
         for told in told.iter().filter(is_told) {
             let wait = match told.is_own {
                 true => 0,
@@ -417,8 +424,8 @@ impl Book {
     }
 
     /// The addresses of all other nodes in the book.
-    fn read(&self, wall: u64) -> BTreeMap<PeerId, Held> {
-        let mut heard: BTreeMap<PeerId, Held> = BTreeMap::new();
+    fn read(&self, wall: u64) -> BTreeMap<PeerId, NodeAddresses> {
+        let mut heard: BTreeMap<PeerId, NodeAddresses> = BTreeMap::new();
         for (entry, key) in self.replica.counters() {
             let read = addresses::read_key(key).filter(|(peer, _)| *peer != self.own);
             let until = self.expiry(entry).filter(|until| *until > wall);

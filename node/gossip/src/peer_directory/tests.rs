@@ -7,7 +7,7 @@ use tallymesh_node_ground::identity::{Identity, OwnerKey};
 /// A node of a fully linked mesh. The number of a link is that of the other node.
 struct Node {
     peer: PeerId,
-    book: Book,
+    peer_directory: PeerDirectory,
     known: Addresses,
     listen: Vec<Multiaddr>,
     ledger: Ledger,
@@ -84,19 +84,24 @@ impl Mesh {
         let identity = identity(self.nodes.len());
         let ledger = Ledger::open(None).expect("in memory");
         let announce = self.has_addresses.then(BTreeSet::new);
-        let book = Book::new(peer, &identity, ledger.clone(), clock, announce, self.now);
+        let peer_directory =
+            PeerDirectory::new(peer, &identity, ledger.clone(), clock, announce, self.now);
         let new = self.nodes.len();
         self.nodes.push(Node {
             peer,
-            book: book.expect("random bytes"),
+            peer_directory: peer_directory.expect("random bytes"),
             known: Addresses::load(None, &peer, 0),
             listen: vec![address(port)],
             ledger,
         });
         for other in (0..new).filter(|other| !self.gone.contains(other)) {
             let link = |to: usize| Link(to as u32);
-            self.nodes[new].book.connected(link(other), None, self.now);
-            self.nodes[other].book.connected(link(new), None, self.now);
+            self.nodes[new]
+                .peer_directory
+                .connected(link(other), None, self.now);
+            self.nodes[other]
+                .peer_directory
+                .connected(link(new), None, self.now);
         }
     }
 
@@ -104,11 +109,12 @@ impl Mesh {
     fn leave(&mut self, gone: usize) {
         self.gone.insert(gone);
         for node in &mut self.nodes {
-            node.book.disconnected(Link(gone as u32), self.now);
+            node.peer_directory
+                .disconnected(Link(gone as u32), self.now);
         }
-        let links = self.nodes[gone].book.links.clone();
+        let links = self.nodes[gone].peer_directory.links.clone();
         for link in links.into_keys() {
-            self.nodes[gone].book.disconnected(link, self.now);
+            self.nodes[gone].peer_directory.disconnected(link, self.now);
         }
     }
 
@@ -120,14 +126,16 @@ impl Mesh {
                 .fetch_add(step.as_millis() as u64, Ordering::SeqCst);
             for node in &mut self.nodes {
                 let listen = node.listen.clone();
-                let ticked = node.book.tick(listen.iter(), &mut node.known, self.now);
+                let ticked = node
+                    .peer_directory
+                    .tick(listen.iter(), &mut node.known, self.now);
                 ticked.expect("random bytes");
                 let says = Say {
                     space: Space::default(),
                     owners: self.members.clone(),
                 };
-                if node.book.is_to_judge(self.now) {
-                    node.book.judge(&[says], self.now);
+                if node.peer_directory.is_to_judge(self.now) {
+                    node.peer_directory.judge(&[says], self.now);
                 }
             }
             self.deliver();
@@ -138,7 +146,11 @@ impl Mesh {
         loop {
             let mut idle = true;
             for from in 0..self.nodes.len() {
-                while let Some(want) = self.nodes[from].book.poll(self.now).expect("random") {
+                while let Some(want) = self.nodes[from]
+                    .peer_directory
+                    .poll(self.now)
+                    .expect("random")
+                {
                     idle = false;
                     let Want::Send(link, bytes) = want else {
                         panic!("nobody breaks the protocol");
@@ -146,7 +158,7 @@ impl Mesh {
                     let space = tallymesh_core::frame_space(&bytes)
                         .expect("a frame")
                         .to_owned();
-                    let to = &mut self.nodes[link.0 as usize].book;
+                    let to = &mut self.nodes[link.0 as usize].peer_directory;
                     to.frame(Link(from as u32), &space, &bytes, self.now);
                 }
             }
@@ -189,15 +201,15 @@ impl Mesh {
     /// Lets a node write any content into the book, and nothing else.
     fn scribble(&mut self, node: usize, ops: &[(String, Op)]) {
         let now = self.now;
-        let book = &mut self.nodes[node].book;
-        book.replica.transact(ops).expect("made");
-        book.settled = None;
-        book.handle(now, Input::Changed);
+        let peer_directory = &mut self.nodes[node].peer_directory;
+        peer_directory.replica.transact(ops).expect("made");
+        peer_directory.settled = None;
+        peer_directory.handle(now, Input::Changed);
     }
 
     /// How many writers the book has.
     fn writers(&self) -> usize {
-        self.nodes[0].book.replica.writers().count()
+        self.nodes[0].peer_directory.replica.writers().count()
     }
 }
 
@@ -246,7 +258,7 @@ fn two_nodes_with_one_key_do_not_take_turns_all_the_time() {
     let clocks: u64 = mesh
         .nodes
         .iter()
-        .map(|node| node.book.replica.clock())
+        .map(|node| node.peer_directory.replica.clock())
         .sum();
     assert!((5..100).contains(&clocks), "{clocks} transactions");
 }
@@ -287,7 +299,7 @@ fn what_makes_no_sense_is_passed_over() {
     mesh.scribble(1, &ops);
     mesh.run(Duration::from_secs(3));
     assert_eq!(mesh.knows(0, 1), [2, 11].map(address));
-    let held = &mesh.nodes[0].book.read(wall)[&peer];
+    let held = &mesh.nodes[0].peer_directory.read(wall)[&peer];
     assert!(
         held.values().all(|until| *until <= wall + HOLDS_MS),
         "{held:?}"
@@ -339,7 +351,7 @@ fn what_a_member_revokes_is_revoked_everywhere_and_stays_so() {
             .nodes
             .last()
             .expect("it joined")
-            .book
+            .peer_directory
             .replica
             .counters();
         let told = told.filter(|(_, key)| key.starts_with("revoked/"));
@@ -451,7 +463,7 @@ fn what_is_over_is_told_no_longer() {
     mesh.wall.fetch_add(DAY_MS + 200_000, Ordering::SeqCst);
     mesh.run(Duration::from_secs(15));
     assert_eq!(mesh.revoked(7), [false; 2]);
-    let mut told = mesh.nodes[1].book.replica.counters();
+    let mut told = mesh.nodes[1].peer_directory.replica.counters();
     assert!(!told.any(|(_, key)| key.starts_with("revoked/")));
 }
 
@@ -467,7 +479,7 @@ fn a_book_of_one_day_has_few_writers_whatever_is_revoked() {
     // Each node publishes its addresses, and one node the revocations. The same holds on the next
     // day, which begins for all at once.
     for day in 0..2 {
-        let shards = mesh.nodes[1].book.replica.shard_count();
+        let shards = mesh.nodes[1].peer_directory.replica.shard_count();
         assert_eq!(shards, 4 + 20, "day {day}");
         mesh.wall.fetch_add(DAY_MS, Ordering::SeqCst);
         mesh.run(Duration::from_secs(15));
@@ -489,7 +501,11 @@ fn a_day_that_begins_earlier_at_some_nodes_breaks_no_link() {
         .collect();
     mesh.wall.store(20_001 * DAY_MS - 5_000, Ordering::SeqCst);
     mesh.run(Duration::from_secs(20));
-    let days: BTreeSet<u64> = mesh.nodes.iter().map(|node| node.book.day).collect();
+    let days: BTreeSet<u64> = mesh
+        .nodes
+        .iter()
+        .map(|node| node.peer_directory.day)
+        .collect();
     assert_eq!(days.into_iter().collect::<Vec<_>>(), [20_001]);
     mesh.revoke(3, 1, None);
     mesh.run(Duration::from_secs(5));
@@ -497,7 +513,7 @@ fn a_day_that_begins_earlier_at_some_nodes_breaks_no_link() {
     // One clock goes back over midnight, and forward again.
     mesh.ahead.store(-60_000, Ordering::SeqCst);
     mesh.run(Duration::from_secs(5));
-    assert_eq!(mesh.nodes[3].book.day, 20_000);
+    assert_eq!(mesh.nodes[3].peer_directory.day, 20_000);
     mesh.ahead.store(0, Ordering::SeqCst);
     mesh.run(Duration::from_secs(5));
     mesh.revoke(3, 2, None);

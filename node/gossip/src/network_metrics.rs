@@ -98,7 +98,7 @@ type SpaceCounts = [Count; 2];
 
 /// The metrics of the network. Clones share them.
 #[derive(Clone)]
-pub(super) struct Figures {
+pub(super) struct NetworkMetrics {
     messages: Family<ProtocolLabels, Counter>,
     bytes: Family<ProtocolLabels, Counter>,
     space_messages: Family<SpaceLabels, Counter>,
@@ -110,10 +110,10 @@ pub(super) struct Figures {
     slowed: Counter,
 }
 
-impl Figures {
+impl NetworkMetrics {
     /// Makes metrics of zero, and adds them to the registry.
-    pub(super) fn register(registry: &mut Registry) -> Figures {
-        let figures = Figures {
+    pub(super) fn register(registry: &mut Registry) -> NetworkMetrics {
+        let metrics = NetworkMetrics {
             messages: Family::default(),
             bytes: Family::default(),
             space_messages: Family::default(),
@@ -126,39 +126,39 @@ impl Figures {
         registry.register(
             "network_messages",
             "Messages from and to nodes, by protocol; a push counts once, however many it goes to",
-            figures.messages.clone(),
+            metrics.messages.clone(),
         );
         registry.register(
             "network_bytes",
             "Bytes of those messages, without what libp2p adds",
-            figures.bytes.clone(),
+            metrics.bytes.clone(),
         );
         registry.register(
             "network_space_messages",
             "Frames and pushes from and to nodes, by space",
-            figures.space_messages.clone(),
+            metrics.space_messages.clone(),
         );
         registry.register(
             "network_space_bytes",
             "Bytes of those frames and pushes",
-            figures.space_bytes.clone(),
+            metrics.space_bytes.clone(),
         );
         registry.register(
             "network_pushes_fresh",
             "Pushes that came for the first time; all others that came were duplicates",
-            figures.fresh.clone(),
+            metrics.fresh.clone(),
         );
         registry.register(
             "network_refused",
             "What was refused to peers and strangers, by reason",
-            figures.refused.clone(),
+            metrics.refused.clone(),
         );
         registry.register(
             "network_slowed",
             "Frames that had to wait, as their peer sent more than it may",
-            figures.slowed.clone(),
+            metrics.slowed.clone(),
         );
-        figures
+        metrics
     }
 
     /// Counts a message.
@@ -230,20 +230,20 @@ pub(super) const TOPIC: &str = "/tallymesh/space/1/";
 /// changes nothing.
 #[derive(Clone)]
 pub(super) struct Pushes {
-    figures: Figures,
+    metrics: NetworkMetrics,
     handle: Handle,
 }
 
 impl Pushes {
-    pub(super) fn new(figures: Figures, handle: Handle) -> Pushes {
-        Pushes { figures, handle }
+    pub(super) fn new(metrics: NetworkMetrics, handle: Handle) -> Pushes {
+        Pushes { metrics, handle }
     }
 
     fn count(&self, topic: &TopicHash, direction: Direction, bytes: usize) {
-        self.figures.count(Protocol::Push, direction, bytes);
+        self.metrics.count(Protocol::Push, direction, bytes);
         if let Some(space) = topic.as_str().strip_prefix(TOPIC) {
             let is_open = |space: &str| self.handle.space(space).is_ok();
-            self.figures.count_space(space, direction, bytes, is_open);
+            self.metrics.count_space(space, direction, bytes, is_open);
         }
     }
 }
@@ -302,9 +302,9 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     #[test]
-    fn only_open_spaces_with_traffic_have_figures() {
+    fn only_open_spaces_with_traffic_have_metrics() {
         let mut registry = Registry::default();
-        let figures = Figures::register(&mut registry);
+        let metrics = NetworkMetrics::register(&mut registry);
         let is_open = |space: &str| space != "strange";
         for (space, direction, bytes) in [
             ("a", Direction::In, 5),
@@ -312,9 +312,9 @@ mod tests {
             ("a", Direction::Out, 1),
             ("strange", Direction::In, 100),
         ] {
-            figures.count_space(space, direction, bytes, is_open);
+            metrics.count_space(space, direction, bytes, is_open);
         }
-        figures.count(Protocol::Push, Direction::In, 3);
+        metrics.count(Protocol::Push, Direction::In, 3);
         let mut text = String::new();
         encode(&mut text, &registry).expect("text");
         for line in [
