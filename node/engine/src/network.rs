@@ -3,11 +3,11 @@
 //! and other faces show it.
 
 mod audits;
-mod directory;
+mod node_table;
 mod rows;
 
 pub use audits::{Auditor, Reply, Request, Unanswered, channel};
-pub use directory::Directory;
+pub use node_table::NodeTable;
 pub use rows::Outside;
 pub use rows::{AboutRow, Flow, NodeRow, Pushed, Traffic, UnreachedRow};
 

@@ -44,7 +44,7 @@ mod waiting;
 pub use limits::size;
 pub use limits::{GossipLimits, MemoryMax};
 pub use relay::RelayLimits;
-use tallymesh_node_engine::network::{Auditor, Cuts, Directory};
+use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
 
 use axum::http::HeaderMap;
 use axum::http::uri::Authority;
@@ -133,8 +133,8 @@ pub struct Running {
     pub reach: Vec<Address>,
     /// Sends audits to peers.
     pub auditor: Auditor,
-    /// The peer directory: traffic and node info of the connected nodes.
-    pub directory: Directory,
+    /// The node table: traffic and node info of the connected nodes.
+    pub node_table: NodeTable,
     /// The task of the network. It ends when the sender of the cuts is dropped.
     pub task: JoinHandle<()>,
 }
@@ -178,8 +178,8 @@ pub async fn start(start: Start<'_>) -> Result<Running, GossipError> {
     let own = Protocol::P2p(start.identity.0.public().to_peer_id());
     let (listen, announce) = (start.config.listen.clone(), start.config.announce.clone());
     let (auditor, questions) = network::channel();
-    let directory = Directory::default();
-    let mut network = swarm::Network::new(start, questions, directory.clone()).await?;
+    let node_table = NodeTable::default();
+    let mut network = swarm::Network::new(start, questions, node_table.clone()).await?;
     let bound = network.listen(&listen).await?;
     let bound = bound.into_iter().map(|address| address.with(own.clone()));
     let listen: Vec<Address> = bound.map(Address).collect();
@@ -198,7 +198,7 @@ pub async fn start(start: Start<'_>) -> Result<Running, GossipError> {
         reach: reach.take(REACH_MAX).collect(),
         listen: listen.iter().map(ToString::to_string).collect(),
         auditor,
-        directory,
+        node_table,
         task: tokio::spawn(network.run()),
     })
 }

@@ -34,7 +34,7 @@ use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tallymesh_node_engine::access::Ledger;
 use tallymesh_node_engine::driver::{Handle, Order};
-use tallymesh_node_engine::network::{Cuts, Directory, Request};
+use tallymesh_node_engine::network::{Cuts, NodeTable, Request};
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::{Address, relay_of};
 use tallymesh_node_ground::model::{Rosters, SpaceId};
@@ -90,7 +90,7 @@ pub(super) struct Network {
     revoked_seen: u64,
     /// When to check next whether rights have ended.
     review_next: Instant,
-    directory: Directory,
+    node_table: NodeTable,
     metrics: NetworkMetrics,
     refusals: Refusals,
     limits: GossipLimits,
@@ -150,7 +150,7 @@ impl Network {
     pub(super) async fn new(
         start: Start<'_>,
         questions: mpsc::Receiver<Request>,
-        directory: Directory,
+        node_table: NodeTable,
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
         let metrics = start.metrics.register(NetworkMetrics::register);
@@ -215,7 +215,7 @@ impl Network {
             revoked_seen: start.ledger.generation(),
             ledger: start.ledger,
             review_next: now,
-            directory,
+            node_table,
             refusals: Refusals::new(metrics.clone()),
             metrics,
             limits,

@@ -103,7 +103,7 @@ use tallymesh_node_engine::access::{Client, KnownTickets, Ledger, OperatorToken,
 use tallymesh_node_engine::contain::Panicked;
 use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
-use tallymesh_node_engine::network::{Auditor, Cuts, Directory};
+use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::{Address, Identity, OwnerKey};
 use tallymesh_node_ground::model::{Role, SpaceId};
@@ -167,7 +167,7 @@ pub struct App {
     /// Asks peers for audits.
     pub auditor: Auditor,
     /// The connected peers.
-    pub directory: Directory,
+    pub node_table: NodeTable,
     /// Sync sessions over plain requests.
     pub sessions: post::Sessions,
     /// Counts the bytes of unfinished bodies.

@@ -123,13 +123,13 @@ pub(super) async fn status(app: Serving) -> Result<Json<Status>, Problem> {
 )]
 pub(super) async fn peers(app: Serving) -> Result<Json<Peers>, Problem> {
     let links = app.handle.links().await?;
-    let nodes = app.directory.rows();
+    let nodes = app.node_table.rows();
     let peers = links.into_iter().map(|link| PeerRow {
         node: nodes.get(&link.peer).cloned(),
         link,
     });
     let peers = peers.collect();
-    let unreached = app.directory.unreached();
+    let unreached = app.node_table.unreached();
     Ok(Json(Peers { peers, unreached }))
 }
 
@@ -207,7 +207,7 @@ pub(super) async fn ready(app: Serving) -> Result<&'static str, Problem> {
             );
             Err(Problem::new(&problems::CATCHING_UP, detail))
         }
-        None => match app.directory.outside() {
+        None => match app.node_table.outside() {
             Some(it) => {
                 let kind = match it.place {
                     Place::Removed => &problems::REMOVED,

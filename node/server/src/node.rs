@@ -345,7 +345,7 @@ impl Node {
             demo: config.demo,
             rate: config.http_rules.rate.map(Rate::new),
             auditor: network.auditor,
-            directory: network.directory,
+            node_table: network.node_table,
             sessions: Sessions::new(config.http_rules.sync_idle),
             bodies: Bodies::new(metrics.clone()),
             rules: config.http_rules,

@@ -23,15 +23,15 @@ impl Network {
     ) {
         self.metrics.count(protocol, direction, bytes);
         let count = |row: &mut NodeRow| count_with(row, protocol, direction, bytes);
-        self.directory.with(peer, count);
+        self.node_table.with(peer, count);
     }
 
     pub(super) fn audit(&mut self, next: Next) {
-        let (metrics, directory) = (&self.metrics, &self.directory);
+        let (metrics, node_table) = (&self.metrics, &self.node_table);
         let count = |peer: &PeerId, bytes| {
             metrics.count(Protocol::Audit, Direction::Out, bytes);
             let count = |row: &mut NodeRow| count_with(row, Protocol::Audit, Direction::Out, bytes);
-            directory.with(peer, count);
+            node_table.with(peer, count);
         };
         let audits = &mut self.swarm.behaviour_mut().audits;
         match next {
@@ -107,10 +107,10 @@ impl Network {
     /// Asks the connected nodes that are due for their info.
     pub(super) fn ask_about(&mut self, now: Instant) {
         let node_infos = &mut self.swarm.behaviour_mut().node_infos;
-        let (metrics, directory) = (&self.metrics, &self.directory);
+        let (metrics, node_table) = (&self.metrics, &self.node_table);
         self.node_infos.ask(now, |peer| {
             metrics.count(Protocol::About, Direction::Out, 0);
-            directory.with(peer, |row| {
+            node_table.with(peer, |row| {
                 count_with(row, Protocol::About, Direction::Out, 0)
             });
             node_infos.send_request(peer, ())
@@ -159,7 +159,7 @@ impl Network {
                          take {error} ms: counters expire by these clocks. Set both by NTP"
                     );
                 }
-                self.directory.with(&peer, |node| node.about = Some(row));
+                self.node_table.with(&peer, |node| node.about = Some(row));
             }
             request_response::Event::OutboundFailure {
                 peer,

@@ -14,7 +14,7 @@ use libp2p::swarm::ConnectionId;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Space, frame_space, push_changes_writer};
 use tallymesh_node_engine::driver::{Handle, Order};
-use tallymesh_node_engine::network::{Directory, NodeRow};
+use tallymesh_node_engine::network::{NodeRow, NodeTable};
 use tallymesh_node_ground::model::SpaceId;
 
 /// A request needs a stream of its own, which costs both ends more than its frames. So pushes alone
@@ -28,7 +28,7 @@ type FrameEvent = request_response::Event<Framed, ()>;
 /// Counts a frame of the sync machine.
 fn count(
     metrics: &NetworkMetrics,
-    directory: &Directory,
+    node_table: &NodeTable,
     handle: &Handle,
     peer: &PeerId,
     direction: Direction,
@@ -39,7 +39,7 @@ fn count(
         let is_open = |space: &str| handle.space(space).is_ok();
         metrics.count_space(space, direction, frame.len(), is_open);
     }
-    directory.with(peer, |row| {
+    node_table.with(peer, |row| {
         count_with(row, Protocol::Sync, direction, frame.len())
     });
 }
@@ -106,9 +106,9 @@ impl Network {
     /// Handles received frames. They wait without an answer if their peer is above its rate. A peer
     /// that continues to send without waiting for answers is disconnected.
     async fn arrived(&mut self, id: PeerId, held: WaitingRequest) {
-        let (metrics, directory, handle) = (&self.metrics, &self.directory, &self.handle);
+        let (metrics, node_table, handle) = (&self.metrics, &self.node_table, &self.handle);
         for frame in codec::frames(&held.request.bytes) {
-            count(metrics, directory, handle, &id, Direction::In, frame);
+            count(metrics, node_table, handle, &id, Direction::In, frame);
         }
         self.take(id, held).await;
     }
@@ -251,10 +251,10 @@ impl Network {
         let gather = gather.min(GATHER_MAX);
         let frames = &mut self.swarm.behaviour_mut().frames;
         if let Some(peer) = self.peers.get_mut(&id) {
-            let (metrics, directory, handle) = (&self.metrics, &self.directory, &self.handle);
+            let (metrics, node_table, handle) = (&self.metrics, &self.node_table, &self.handle);
             let until = peer.send_next(
                 (now, gather),
-                |frame| count(metrics, directory, handle, &id, Direction::Out, frame),
+                |frame| count(metrics, node_table, handle, &id, Direction::Out, frame),
                 |request| frames.send_request(&id, request),
             );
             if let Some(until) = until.filter(|_| !peer.gathers) {
@@ -286,7 +286,7 @@ impl Network {
         let (now, bytes) = (Instant::now(), message.data.len());
         self.metrics.fresh();
         let count = |row: &mut NodeRow| count_with(row, Protocol::Push, Direction::In, bytes);
-        self.directory.with(&source, count);
+        self.node_table.with(&source, count);
         let space = frame_space(&message.data).ok();
         let topic = message.topic.as_str().strip_prefix(TOPIC);
         let place = space.and_then(|name| self.handle.space(name).ok());

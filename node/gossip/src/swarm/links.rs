@@ -32,7 +32,7 @@ impl Network {
         let link = self.handle.next_link();
         let now = Instant::now();
         self.peers.insert(peer, link, now);
-        self.directory.insert(peer);
+        self.node_table.insert(peer);
         let spaces = self.give_rights(&peer);
         self.show_tickets(&peer);
         self.tell_removed(&peer);
@@ -74,7 +74,7 @@ impl Network {
     pub(super) async fn disconnected(&mut self, peer: PeerId, now: Instant) {
         self.redial.lost(peer, now);
         self.rights.gone(&peer);
-        self.directory.remove(&peer);
+        self.node_table.remove(&peer);
         self.node_infos.disconnected(&peer);
         self.relayed.disconnected(&peer);
         self.unlink(&peer, now).await;
@@ -205,7 +205,7 @@ impl Network {
         });
         let expected = expected.chain(circuits);
         let rows = self.unreached.look(expected, now);
-        self.directory.set_unreached(rows);
+        self.node_table.set_unreached(rows);
     }
 
     /// Checks at intervals whether this node takes part in its spaces as it should.
@@ -224,7 +224,7 @@ impl Network {
         };
         let places = self.rights.places(greeted, self.clock.now());
         let outside = self.waiting.look(places.into_iter(), now);
-        self.directory.set_outside(outside);
+        self.node_table.set_outside(outside);
     }
 
     /// Puts the wanted cuts into effect.

@@ -1,4 +1,4 @@
-//! The peer directory: the traffic with each connected node, and its node info.
+//! The node table: the traffic with each connected node, and its node info.
 
 use crate::network::{NodeRow, Outside, UnreachedRow};
 use libp2p_identity::PeerId;
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// The connected nodes, and the expected ones that are not connected. The network writes it, and
 /// answers to requests are read from it.
 #[derive(Clone, Default)]
-pub struct Directory {
+pub struct NodeTable {
     nodes: Arc<Mutex<HashMap<PeerId, NodeRow>>>,
     /// Each with the time since which it is not connected.
     unreached: Arc<Mutex<Vec<(UnreachedRow, Instant)>>>,
@@ -17,7 +17,7 @@ pub struct Directory {
     outside: Arc<Mutex<Vec<Outside>>>,
 }
 
-impl Directory {
+impl NodeTable {
     /// All rows, by the peer id as text.
     pub fn rows(&self) -> HashMap<String, NodeRow> {
         let nodes = self.nodes();
