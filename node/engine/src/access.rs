@@ -11,14 +11,14 @@ mod client;
 mod credentials;
 mod known;
 mod ledger;
-mod place;
+mod own_roles;
+mod participation;
 pub mod places;
 mod removal;
 mod revocation;
 #[cfg(test)]
 pub(crate) mod samples;
 mod signing;
-mod standing;
 mod ticket;
 mod token;
 
@@ -30,11 +30,11 @@ pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
 };
 pub use ledger::{REMOVED_MAX, Seen};
-pub use place::{Flaw, Given, Place};
+pub use own_roles::OwnRoles;
+pub use participation::{Flaw, OwnTickets, Participation};
 pub use removal::{Gone, REMOVED_KEY, Removal};
 pub use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
-pub use standing::Standing;
 pub use ticket::{CLOCK_SKEW_MAX, Grant, TICKET_BYTES_MAX, TicketError, TicketId};
 pub use token::{FILE as TOKEN_FILE, PREFIX as TOKEN_PREFIX};
 pub use token::{OperatorToken, TokenError};

@@ -217,7 +217,7 @@ pub struct Start {
     pub broadcast: mpsc::Sender<Order>,
     /// The channel for spaces that come into use; each is sent at most once.
     pub used: mpsc::UnboundedSender<SpaceId>,
-    /// The figures of the node.
+    /// The metrics of the node.
     pub metrics: Metrics,
     /// The wall clock of the node.
     pub clock: WallClock,

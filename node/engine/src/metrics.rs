@@ -1,4 +1,4 @@
-//! The figures for operators, in the text format of Prometheus.
+//! The metrics for operators, in the text format of Prometheus.
 
 mod machine;
 mod requests;
@@ -26,7 +26,7 @@ pub fn resident_bytes() -> Option<u64> {
     machine::resident().map(|bytes| bytes as u64)
 }
 
-/// The figures of one node. Clones share them. Recording takes no lock that another task keeps for
+/// The metrics of one node. Clones share them. Recording takes no lock that another task keeps for
 /// long.
 #[derive(Clone)]
 pub struct Metrics {
@@ -192,12 +192,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures at zero, without routes and without a folder.
+    /// All metrics at zero, without routes and without a folder.
     pub fn new() -> Metrics {
         Metrics::of(Watched::default())
     }
 
-    /// All figures at zero.
+    /// All metrics at zero.
     pub fn of(watched: Watched) -> Metrics {
         let mut all = Registry::default();
         let health = Health::default();
@@ -372,7 +372,7 @@ impl Metrics {
         }
     }
 
-    /// All figures as text, with the spaces as they are in `spaces`.
+    /// All metrics as text, with the spaces as they are in `spaces`.
     pub fn text(&self, spaces: &[SpaceStatus]) -> String {
         for status in spaces {
             let label = SpaceLabel {
@@ -406,7 +406,7 @@ impl Metrics {
         &self.health
     }
 
-    /// The figures of requests over HTTP.
+    /// The metrics of requests over HTTP.
     #[inline]
     pub fn requests(&self) -> &Requests {
         &self.requests
@@ -423,13 +423,13 @@ impl Metrics {
         self.refusals.get_or_create(&label).inc();
     }
 
-    /// Lets another part of the node add its figures.
+    /// Lets another part of the node add its metrics.
     pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
         add(self.registry().sub_registry_with_prefix("tallymesh"))
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        // Figures that are half added are shown in that state.
+        // Metrics that are half added are shown in that state.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

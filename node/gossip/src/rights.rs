@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 use tallymesh_node_engine::access::{
-    Flaw, Given, Gone, Grant, Ledger, Place, Seen, Standing, TicketId,
+    Flaw, Gone, Grant, Ledger, OwnRoles, OwnTickets, Participation, Seen, TicketId,
 };
 #[cfg(test)]
 use tallymesh_node_engine::access::{Revocation, Revoked};
@@ -311,9 +311,9 @@ impl Rights {
         &self,
         greeted: impl Fn(&Space) -> Vec<PeerId>,
         now_ms: u64,
-    ) -> Vec<(Space, Place)> {
+    ) -> Vec<(Space, Participation)> {
         let known = self.known();
-        let given = Given {
+        let given = OwnTickets {
             own: known.own,
             ledger: &known.ledger,
             refused: &known.refused,
@@ -331,7 +331,7 @@ impl Rights {
                 roster.is_none() || owner.is_some_and(|owner| known.is_member(id, owner))
             };
             let linked = greeted(space).iter().any(counts);
-            let place = Place::of(given, space, roster.as_deref(), linked, now_ms);
+            let place = Participation::of(given, space, roster.as_deref(), linked, now_ms);
             (space.clone(), place)
         };
         spaces.map(place).collect()
@@ -536,10 +536,10 @@ impl Known {
 
     /// Updates the roles of this node by its own tickets.
     fn look_at_own(&mut self, now_ms: u64) {
-        let standing = Standing::of(self.own, &self.ledger);
+        let own_roles = OwnRoles::of(self.own, &self.ledger);
         let role = |(place, space): (usize, &Space)| {
             let roster = self.roster(SpaceId(place)).map(|it| &**it);
-            standing.role(space.as_str(), roster, now_ms)
+            own_roles.role(space.as_str(), roster, now_ms)
         };
         self.own_roles = self.spaces.iter().enumerate().map(role).collect();
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
-use tallymesh_node_engine::access::{Flaw, Place};
+use tallymesh_node_engine::access::{Flaw, Participation};
 use tallymesh_node_engine::network::Outside;
 
 /// How long a node may wait before it is logged. A lower value logs joins that just take a moment.
@@ -15,7 +15,7 @@ const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 struct Row {
-    place: Place,
+    place: Participation,
     since: Instant,
     tell_next: Instant,
     tell_wait: Duration,
@@ -30,13 +30,13 @@ impl Waiting {
     /// not take part as it should.
     pub(super) fn look(
         &mut self,
-        places: impl Iterator<Item = (Space, Place)>,
+        places: impl Iterator<Item = (Space, Participation)>,
         now: Instant,
     ) -> Vec<Outside> {
         let mut outside = Vec::new();
         for (space, place) in places {
-            if matches!(place, Place::In | Place::Alone) {
-                if self.0.remove(&space).is_some() && place == Place::In {
+            if matches!(place, Participation::In | Participation::Alone) {
+                if self.0.remove(&space).is_some() && place == Participation::In {
                     tracing::info!(%space, "the node has joined the space");
                 }
                 continue;
@@ -66,22 +66,22 @@ impl Waiting {
     }
 }
 
-fn detail(space: &Space, place: Place, waits: Duration) -> String {
+fn detail(space: &Space, place: Participation, waits: Duration) -> String {
     let seconds = waits.as_secs();
     match place {
-        Place::Removed => format!(
+        Participation::Removed => format!(
             "this node was removed from the members of the space `{space}`. To let it in again, run \
              `tallymesh members add` with its key at a member, or start it with `--join` and a new ticket"
         ),
-        Place::Admitted => format!(
+        Participation::Admitted => format!(
             "this node waits for {seconds} s until the members of the space `{space}` make it one, which \
              takes a majority of them; `tallymesh members` there tells who has not answered"
         ),
-        Place::Without(flaw) => {
+        Participation::Without(flaw) => {
             let (why, advice) = flawed(flaw);
             format!("no ticket lets this node into the space `{space}`: {why}. {advice}")
         }
-        Place::Waits | Place::In | Place::Alone => format!(
+        Participation::Waits | Participation::In | Participation::Alone => format!(
             "this node waits for {seconds} s to join the space `{space}`, and no node of its ticket has let \
              it in; `tallymesh peers` tells which it tries to reach. Start one of them, or name another \
              with `--peer`"
@@ -127,14 +127,21 @@ mod tests {
             let places = [(space.clone(), place)].into_iter();
             waiting.look(places, start + Duration::from_secs(after))
         };
-        let first = look(Place::Waits, 0);
-        assert_eq!(first[0].place, Place::Waits);
+        let first = look(Participation::Waits, 0);
+        assert_eq!(first[0].place, Participation::Waits);
         assert!(first[0].detail.contains("to join the space `shop`"));
-        assert!(look(Place::Admitted, 3)[0].detail.contains("for 3 s"));
-        assert!(look(Place::In, 4).is_empty());
-        assert_eq!(look(Place::Removed, 9)[0].place, Place::Removed);
-        let ended = &look(Place::Without(Flaw::Ended), 10)[0];
+        assert!(
+            look(Participation::Admitted, 3)[0]
+                .detail
+                .contains("for 3 s")
+        );
+        assert!(look(Participation::In, 4).is_empty());
+        assert_eq!(
+            look(Participation::Removed, 9)[0].place,
+            Participation::Removed
+        );
+        let ended = &look(Participation::Without(Flaw::Ended), 10)[0];
         assert!(ended.detail.contains("has ended") && ended.detail.contains("invite"));
-        assert!(look(Place::Alone, 11).is_empty());
+        assert!(look(Participation::Alone, 11).is_empty());
     }
 }

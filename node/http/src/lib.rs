@@ -99,7 +99,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tallymesh_node_engine::access::{Client, KnownTickets, Ledger, OperatorToken, Standing};
+use tallymesh_node_engine::access::{Client, KnownTickets, Ledger, OperatorToken, OwnRoles};
 use tallymesh_node_engine::contain::Panicked;
 use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
@@ -187,11 +187,11 @@ impl App {
 
     /// The role of this node in a space.
     fn role(&self, space: SpaceId) -> Role {
-        let standing = Standing::of(self.owner, &self.ledger);
+        let own_roles = OwnRoles::of(self.owner, &self.ledger);
         let rosters = self.node.rosters().borrow().clone();
         let roster = rosters.get(space.0).and_then(Option::as_deref);
         let name = self.node.spaces()[space.0].as_str();
-        standing.role(name, roster, self.clock.now())
+        own_roles.role(name, roster, self.clock.now())
     }
 }
 

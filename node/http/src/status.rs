@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
-use tallymesh_node_engine::access::Place;
+use tallymesh_node_engine::access::Participation;
 use tallymesh_node_engine::network::{NodeRow, UnreachedRow};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Decimal, LinkRow, SpaceStatus, WriterRow, decimal};
@@ -210,8 +210,8 @@ pub(super) async fn ready(app: Serving) -> Result<&'static str, Problem> {
         None => match app.node_table.outside() {
             Some(it) => {
                 let kind = match it.place {
-                    Place::Removed => &problems::REMOVED,
-                    Place::Without(_) => &problems::TICKET_WORTHLESS,
+                    Participation::Removed => &problems::REMOVED,
+                    Participation::Without(_) => &problems::TICKET_WORTHLESS,
                     _ => &problems::JOINING,
                 };
                 Err(Problem::new(kind, it.detail))

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn code_for_tests_alone_may_name_all() {
-        let found = |text: &str| broken(Path::new("node/engine/src/access/place.rs"), text);
+        let found = |text: &str| broken(Path::new("node/engine/src/access/places.rs"), text);
         let item = "fn one() {\n    #[cfg(test)]\n    crate::driver::one();\n}\n";
         assert_eq!(found(item), Vec::<String>::new());
         let module =
@@ -171,7 +171,7 @@ mod tests {
         let told = found(module);
         assert_eq!(told.len(), 1);
         assert!(
-            told[0].contains("place.rs:5: `access` may not name `driver`"),
+            told[0].contains("places.rs:5: `access` may not name `driver`"),
             "{told:?}"
         );
         let manifest =

@@ -1,6 +1,6 @@
 //! The tickets that connections have shown, and whether they are valid now.
 
-use crate::access::places::Held;
+use crate::access::places::PlaceGuard;
 use crate::access::{Grant, Ledger, TicketError, TicketId};
 use std::sync::Arc;
 use tallymesh_core::Space;
@@ -35,7 +35,7 @@ pub struct Credentials {
     /// The ledger, which records whether the ticket is revoked.
     ledger: Ledger,
     /// The place of its connection, if it has one.
-    pub place: Option<Held>,
+    pub place: Option<PlaceGuard>,
 }
 
 impl Credentials {

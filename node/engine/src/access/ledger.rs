@@ -163,7 +163,7 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Shared {
     /// Locked while the file is written, too, so that no older content replaces a newer one.
-    kept: Mutex<Kept>,
+    state: Mutex<LedgerState>,
     /// For each ticket, the spaces in which it is revoked, which every request reads. It is locked
     /// only while a new table replaces it.
     revoked: RwLock<HashMap<TicketId, Vec<Space>>>,
@@ -172,7 +172,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LedgerState {
     folder: Option<PathBuf>,
     issued: BTreeMap<TicketId, Issued>,
     held: BTreeMap<TicketId, (String, Grant)>,
@@ -188,22 +188,22 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`], when the file exists and can't be read.
     pub fn open(folder: Option<&Path>) -> Result<Ledger, LedgerError> {
-        let kept = match folder {
-            None => Kept::default(),
-            Some(folder) => Kept::read(folder)?,
+        let state = match folder {
+            None => LedgerState::default(),
+            Some(folder) => LedgerState::read(folder)?,
         };
         Ok(Ledger {
             shared: Arc::new(Shared {
-                revoked: RwLock::new(kept.by_ticket()),
-                kept: Mutex::new(kept),
+                revoked: RwLock::new(state.by_ticket()),
+                state: Mutex::new(state),
                 generation: watch::Sender::new(0),
             }),
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        let kept = &self.shared.kept;
-        kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
+        let state = &self.shared.state;
+        state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a ticket that this node signs.
@@ -211,24 +211,24 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Full`], [`LedgerError::Io`]: then it is not recorded, and must not be given away.
     pub fn note(&self, grant: &Grant) -> Result<(), LedgerError> {
-        let mut kept = self.kept();
-        if kept.issued.len() >= ISSUED_MAX {
+        let mut state = self.state();
+        if state.issued.len() >= ISSUED_MAX {
             return Err(LedgerError::Full {
                 what: "tickets of this node that are good",
                 limit: ISSUED_MAX,
             });
         }
-        kept.issued.insert(grant.id, Issued::from(grant));
-        let saved = kept.save();
+        state.issued.insert(grant.id, Issued::from(grant));
+        let saved = state.save();
         if saved.is_err() {
-            kept.issued.remove(&grant.id);
+            state.issued.remove(&grant.id);
         }
         saved
     }
 
     /// The tickets that this node signed, until some days after their end.
     pub fn issued(&self) -> Vec<Issued> {
-        self.kept().issued.values().cloned().collect()
+        self.state().issued.values().cloned().collect()
     }
 
     /// Stores a ticket that was given to this node, and replaces one with the same id.
@@ -236,19 +236,19 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Full`], [`LedgerError::Io`]: then it is not stored.
     pub fn hold(&self, ticket: &str, grant: &Grant) -> Result<(), LedgerError> {
-        let mut kept = self.kept();
-        if kept.held.len() >= HELD_MAX && !kept.held.contains_key(&grant.id) {
+        let mut state = self.state();
+        if state.held.len() >= HELD_MAX && !state.held.contains_key(&grant.id) {
             return Err(LedgerError::Full {
                 what: "tickets that this node was given",
                 limit: HELD_MAX,
             });
         }
         let held = (ticket.trim().to_owned(), grant.clone());
-        let before = kept.held.insert(grant.id, held);
-        let saved = kept.save();
+        let before = state.held.insert(grant.id, held);
+        let saved = state.save();
         if saved.is_err() {
-            kept.held.remove(&grant.id);
-            kept.held.extend(before.map(|it| (grant.id, it)));
+            state.held.remove(&grant.id);
+            state.held.extend(before.map(|it| (grant.id, it)));
         }
         saved
     }
@@ -256,7 +256,7 @@ impl Ledger {
     /// The tickets that were given to this node, with the content of each, including those that
     /// ended.
     pub fn held(&self) -> Vec<(String, Grant)> {
-        self.kept().held.values().cloned().collect()
+        self.state().held.values().cloned().collect()
     }
 
     /// Removes a ticket that was given to this node. Returns whether it was stored.
@@ -264,13 +264,13 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Io`]: then it is still stored.
     pub fn forget(&self, id: TicketId) -> Result<bool, LedgerError> {
-        let mut kept = self.kept();
-        let Some(before) = kept.held.remove(&id) else {
+        let mut state = self.state();
+        let Some(before) = state.held.remove(&id) else {
             return Ok(false);
         };
-        let saved = kept.save();
+        let saved = state.save();
         if saved.is_err() {
-            kept.held.insert(id, before);
+            state.held.insert(id, before);
         }
         saved.map(|()| true)
     }
@@ -296,11 +296,11 @@ impl Ledger {
     /// # Errors [`LedgerError::Full`]: the revocations without room do not count.
     /// [`LedgerError::Io`]: all count, but only while this process runs.
     pub fn revoke(&self, new: Vec<Revoked>) -> Result<bool, LedgerError> {
-        let mut kept = self.kept();
+        let mut state = self.state();
         let (mut is_new, mut full) = (false, false);
         for revoked in new {
-            let has_room = kept.revoked.len() < REVOKED_MAX;
-            match kept.revoked.get_mut(&revoked.statement) {
+            let has_room = state.revoked.len() < REVOKED_MAX;
+            match state.revoked.get_mut(&revoked.statement) {
                 Some(known) => {
                     let before = known.spaces.len();
                     known.spaces.extend(revoked.spaces);
@@ -308,14 +308,14 @@ impl Ledger {
                 }
                 None if !has_room => full = true,
                 None => {
-                    kept.revoked.insert(revoked.statement.clone(), revoked);
+                    state.revoked.insert(revoked.statement.clone(), revoked);
                     is_new = true;
                 }
             }
         }
         if is_new {
-            self.publish(&kept);
-            kept.save()?;
+            self.publish(&state);
+            state.save()?;
         }
         match full {
             false => Ok(is_new),
@@ -328,7 +328,7 @@ impl Ledger {
 
     /// All revocations that count here.
     pub fn revoked(&self) -> Vec<Revoked> {
-        self.kept().revoked.values().cloned().collect()
+        self.state().revoked.values().cloned().collect()
     }
 
     /// A number that changes when the result of [`Ledger::revoked`] does.
@@ -347,11 +347,11 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Io`]: they are removed only while this process runs.
     pub fn tend(&self, now_ms: u64) -> Result<(), LedgerError> {
-        let mut kept = self.kept();
-        let before = (kept.issued.len(), kept.revoked.len());
-        let Kept {
+        let mut state = self.state();
+        let before = (state.issued.len(), state.revoked.len());
+        let LedgerState {
             issued, revoked, ..
-        } = &mut *kept;
+        } = &mut *state;
         revoked.retain(|_, it| !it.revocation.is_over(now_ms));
         let now = now_ms / 1000;
         let ended: HashMap<TicketId, u64> = revoked
@@ -363,19 +363,19 @@ impl Ledger {
             let end = it.expires.into_iter().chain(ended.get(id).copied()).min();
             end.is_none_or(|end| end.saturating_add(LISTED_S) > now)
         });
-        let after = (kept.issued.len(), kept.revoked.len());
+        let after = (state.issued.len(), state.revoked.len());
         if after.1 != before.1 {
-            self.publish(&kept);
+            self.publish(&state);
         }
         match after == before {
             true => Ok(()),
-            false => kept.save(),
+            false => state.save(),
         }
     }
 
     /// Publishes the revocations for queries of single tickets.
-    fn publish(&self, kept: &Kept) {
-        let fresh = kept.by_ticket();
+    fn publish(&self, state: &LedgerState) {
+        let fresh = state.by_ticket();
         let revoked = &self.shared.revoked;
         *revoked.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         self.shared
@@ -433,17 +433,17 @@ struct RevokedRow {
     spaces: Vec<String>,
 }
 
-impl Kept {
+impl LedgerState {
     /// Reads the file in a folder; an empty ledger if there is none.
-    fn read(folder: &Path) -> Result<Kept, LedgerError> {
+    fn read(folder: &Path) -> Result<LedgerState, LedgerError> {
         let file = folder.join(LEDGER_FILE);
         let bytes = store::read_small(folder, LEDGER_FILE, LEDGER_BYTES_MAX);
         let bytes = match bytes {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
-                return Ok(Kept {
+                return Ok(LedgerState {
                     folder: Some(folder.to_path_buf()),
-                    ..Kept::default()
+                    ..LedgerState::default()
                 });
             }
             Err(problem) => return Err(LedgerError::Io { file, problem }),
@@ -460,13 +460,13 @@ impl Kept {
             None => return Err(damaged("it names no version".into())),
         }
         let written = serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
-        let mut kept = Kept::of(written).map_err(damaged)?;
-        kept.folder = Some(folder.to_path_buf());
-        Ok(kept)
+        let mut state = LedgerState::of(written).map_err(damaged)?;
+        state.folder = Some(folder.to_path_buf());
+        Ok(state)
     }
 
-    fn of(written: Written) -> Result<Kept, String> {
-        let mut kept = Kept::default();
+    fn of(written: Written) -> Result<LedgerState, String> {
+        let mut state = LedgerState::default();
         for row in written.issued {
             let owner = |text: &str| {
                 OwnerKey::digits(text).ok_or_else(|| format!("`{text}` is no owner's key"))
@@ -479,11 +479,11 @@ impl Kept {
                 issued: row.issued,
                 expires: row.expires,
             };
-            kept.issued.insert(issued.id, issued);
+            state.issued.insert(issued.id, issued);
         }
         for ticket in written.held {
             let grant = Grant::parse(&ticket).map_err(|error| error.to_string())?;
-            kept.held.insert(grant.id, (ticket, grant));
+            state.held.insert(grant.id, (ticket, grant));
         }
         for row in written.revoked {
             let revocation = Revocation::read(&row.statement);
@@ -496,10 +496,10 @@ impl Kept {
                 revocation,
                 spaces: spaces.map_err(|error| error.to_string())?,
             };
-            kept.revoked.insert(row.statement, revoked);
+            state.revoked.insert(row.statement, revoked);
         }
-        kept.removals = removed::Removals::of(written.members, written.removed)?;
-        Ok(kept)
+        state.removals = removed::Removals::of(written.members, written.removed)?;
+        Ok(state)
     }
 
     fn by_ticket(&self) -> HashMap<TicketId, Vec<Space>> {

@@ -150,7 +150,7 @@ impl Places {
 pub struct Shared(Arc<Mutex<Places>>);
 
 /// A place that a client has.
-pub struct Held {
+pub struct PlaceGuard {
     client: Client,
     of: Shared,
 }
@@ -162,10 +162,10 @@ impl Shared {
     }
 
     /// Takes a place for a client, if one is free.
-    pub fn begin(&self, client: Client) -> Result<Held, Full> {
+    pub fn begin(&self, client: Client) -> Result<PlaceGuard, Full> {
         self.with(|places| places.begin(client))?;
         let of = self.clone();
-        Ok(Held { client, of })
+        Ok(PlaceGuard { client, of })
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Places) -> T) -> T {
@@ -174,14 +174,14 @@ impl Shared {
     }
 }
 
-impl Held {
+impl PlaceGuard {
     /// The client that occupies the place.
     pub fn client(&self) -> Client {
         self.client
     }
 }
 
-impl Drop for Held {
+impl Drop for PlaceGuard {
     fn drop(&mut self) {
         self.of.with(|places| places.end(self.client));
     }

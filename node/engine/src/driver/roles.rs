@@ -1,7 +1,7 @@
 //! The role of this node itself in each of its spaces: by its tickets, where it is no member.
 
 use super::Driver;
-use crate::access::Standing;
+use crate::access::OwnRoles;
 use tallymesh_node_ground::identity::OwnerKey;
 
 /// How often the driver checks whether the roles have changed, in milliseconds. Tickets end, and
@@ -17,15 +17,15 @@ impl Driver {
             return;
         }
         self.roles_due = now + LOOK_MS;
-        let standing = Standing::of(OwnerKey(self.owner), &self.ledger);
-        if standing.is_free() && !self.limited {
+        let own_roles = OwnRoles::of(OwnerKey(self.owner), &self.ledger);
+        if own_roles.is_free() && !self.limited {
             return;
         }
         self.limited = false;
         let wall = self.clock.now();
         for place in 0..self.spaces.count() {
             let space = &self.spaces[place];
-            let role = standing.role(space.name().as_str(), space.roster().as_deref(), wall);
+            let role = own_roles.role(space.name().as_str(), space.roster().as_deref(), wall);
             self.limited |= role.limit().is_some();
             if role != space.role() {
                 self.spaces[place].set_role(role);

@@ -2,11 +2,11 @@
 
 mod existing;
 mod faults;
+mod key_retention;
 mod levels;
 mod members;
 mod reading;
 mod rights;
-mod window;
 mod writes;
 
 pub(super) use levels::{Ended, VolatileState};
@@ -18,6 +18,7 @@ use super::origins::Origins;
 use super::replay::Replay;
 use super::watchers::Watchers;
 use existing::Existing;
+use key_retention::KeyRetention;
 use members::Part;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +31,6 @@ use tallymesh_node_ground::model::{
     Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
 };
 use tallymesh_node_store::{Kind, Record, Store, StoreError};
-use window::Window;
 
 /// Most changed counters that are listed for the store. With more changes, a search of the replica
 /// costs little in comparison.
@@ -78,8 +78,8 @@ pub struct OpenSpace {
     /// The role of this node here: by its tickets, where it is no member.
     role: Role,
     /// How long idempotency keys are remembered.
-    window: Window,
-    told: faults::Told,
+    key_retention: KeyRetention,
+    fault_reports: faults::FaultReports,
     /// Requests that wait for a level, or for the state on which a session depends.
     waits: Vec<levels::Wait>,
     /// Writes that wait for rights, the longest waiting first.
@@ -161,8 +161,8 @@ impl OpenSpace {
             unix_ms: 0,
             part: Part::new((writer, nonce), durable),
             role: Role::Member,
-            window: Window::new(key_window),
-            told: faults::Told::default(),
+            key_retention: KeyRetention::new(key_window),
+            fault_reports: faults::FaultReports::default(),
             waits: Vec::new(),
             shorts: Vec::new(),
             commands: Vec::new(),

@@ -133,7 +133,7 @@ struct Table {
 }
 
 /// The changes of one commit, with their bytes, for each key and each prefix that has readers.
-struct Told<'c> {
+struct CommitChanges<'c> {
     table: &'c Table,
     keys: BTreeMap<&'c str, (Changes, usize)>,
     prefixes: BTreeMap<&'c str, (Changes, usize)>,
@@ -141,7 +141,7 @@ struct Told<'c> {
     bytes: usize,
 }
 
-impl<'c> Told<'c> {
+impl<'c> CommitChanges<'c> {
     /// Adds a change of a key for all readers that want it, with `put`.
     fn add(&mut self, key: &'c str, put: impl Fn(&mut Changes)) {
         let bytes = ROW_BYTES + key.len();
@@ -215,7 +215,7 @@ impl Table {
 
     /// Sends each reader the changes that it wants, as one event.
     fn changed(&self, changes: &Arc<Changes>, position: Position) {
-        let mut told = Told {
+        let mut told = CommitChanges {
             table: self,
             keys: BTreeMap::new(),
             prefixes: BTreeMap::new(),
@@ -230,7 +230,7 @@ impl Table {
         for row in &changes.sequences {
             told.add(&row.key, |to| to.sequences.push(row.clone()));
         }
-        let Told {
+        let CommitChanges {
             keys,
             prefixes,
             bytes,

@@ -1,4 +1,4 @@
-//! The resources of the process and of its disk, read when the figures are requested.
+//! The resources of the process and of its disk, read when the metrics are requested.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

@@ -27,28 +27,28 @@ const BUCKET_NANOS: u64 = 25_000;
 /// The number of buckets with a bound: up to 3.3 s. Longer requests are in one more bucket.
 const BUCKETS: usize = 18;
 
-/// The figures of all routes.
+/// The metrics of all routes.
 #[derive(Default)]
 pub struct Requests {
     router: Router<usize>,
     routes: Vec<Route>,
 }
 
-/// The figures of one route.
+/// The metrics of one route.
 struct Route {
     path: String,
-    methods: [Figures; METHODS.len()],
+    methods: [RequestMetrics; METHODS.len()],
 }
 
-/// The figures of one route and method.
+/// The metrics of one route and method.
 #[derive(Default)]
-struct Figures {
+struct RequestMetrics {
     classes: [AtomicU64; CLASSES.len()],
     buckets: [AtomicU64; BUCKETS + 1],
     nanos: AtomicU64,
 }
 
-/// The figures in which a request is counted.
+/// The metrics in which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     route: usize,
@@ -56,7 +56,7 @@ pub struct Place {
 }
 
 impl Requests {
-    /// All figures at zero. `paths` are those of the routes, with `{name}` for the variable parts.
+    /// All metrics at zero. `paths` are those of the routes, with `{name}` for the variable parts.
     pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a String>) -> Requests {
         let mut requests = Requests::default();
         for path in paths {
@@ -98,19 +98,19 @@ impl Requests {
     /// Counts a request that was answered, or whose stream has begun.
     #[inline]
     pub fn answered(&self, place: Place, status: StatusCode, took: Duration) {
-        let figures = &self.routes[place.route].methods[place.method];
+        let metrics = &self.routes[place.route].methods[place.method];
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
-        figures.classes[class].fetch_add(1, Ordering::Relaxed);
-        figures.buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        figures.nanos.fetch_add(nanos, Ordering::Relaxed);
+        metrics.classes[class].fetch_add(1, Ordering::Relaxed);
+        metrics.buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
+        metrics.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// The figures of routes with requests, with their labels.
-    fn used(&self) -> impl Iterator<Item = (&str, &'static str, &Figures)> {
+    /// The metrics of routes with requests, with their labels.
+    fn used(&self) -> impl Iterator<Item = (&str, &'static str, &RequestMetrics)> {
         let rows = self.routes.iter().flat_map(|route| {
             let methods = METHODS.iter().zip(&route.methods);
-            methods.map(|(method, figures)| (route.path.as_str(), *method, figures))
+            methods.map(|(method, metrics)| (route.path.as_str(), *method, metrics))
         });
         rows.filter(|row| {
             row.2
@@ -133,8 +133,8 @@ impl Collector for Requests {
         let help = "Requests over HTTP that were answered";
         let mut counters =
             encoder.encode_descriptor("http_requests", help, None, MetricType::Counter)?;
-        for (route, method, figures) in self.used() {
-            for (class, count) in CLASSES.iter().zip(&figures.classes) {
+        for (route, method, metrics) in self.used() {
+            for (class, count) in CLASSES.iter().zip(&metrics.classes) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
                     let labels = [("route", route), ("method", method), ("status", *class)];
@@ -146,19 +146,19 @@ impl Collector for Requests {
         let help = "How long requests took until their answer began";
         let name = "http_request_duration_seconds";
         let mut histograms = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (route, method, figures) in self.used() {
+        for (route, method, metrics) in self.used() {
             let bound = |at: usize| match at {
                 BUCKETS => f64::INFINITY,
                 at => (BUCKET_NANOS << at) as f64 / 1e9,
             };
-            let counts = figures
+            let counts = metrics
                 .buckets
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed));
             let buckets: Vec<(f64, u64)> =
                 counts.enumerate().map(|(at, n)| (bound(at), n)).collect();
             let count = buckets.iter().map(|bucket| bucket.1).sum();
-            let sum = figures.nanos.load(Ordering::Relaxed) as f64 / 1e9;
+            let sum = metrics.nanos.load(Ordering::Relaxed) as f64 / 1e9;
             let labels = [("route", route), ("method", method)];
             let mut row = histograms.encode_family(&labels)?;
             row.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;

@@ -1,5 +1,5 @@
 //! The number of tickets that the node signed or was given, by state. They are counted when the
-//! figures are requested.
+//! metrics are requested.
 
 use crate::access::{Grant, Ledger, TicketId, TicketState};
 use prometheus_client::collector::Collector;

@@ -1,6 +1,6 @@
 //! The rows that show connected nodes, and expected ones that are not connected.
 
-use crate::access::Place;
+use crate::access::Participation;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -93,7 +93,7 @@ pub struct UnreachedRow {
 #[derive(Clone, Debug)]
 pub struct Outside {
     /// The place of the node.
-    pub place: Place,
+    pub place: Participation,
     /// The state in a sentence, and what to do.
     pub detail: String,
 }

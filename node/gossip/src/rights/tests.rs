@@ -366,27 +366,27 @@ fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
     let (away, ledger) = self::rights(false);
     let held = grant(1, 1, Role::Member, Some(&["a"]));
     ledger.hold("the ticket", &held).expect("room");
-    assert_eq!(place(&away), Place::In);
+    assert_eq!(place(&away), Participation::In);
     assert_eq!(away.to_show(&peer(1), NOW), [""; 0]);
     assert!(!away.told(&peer(2), &told, NOW), "no member says so");
-    assert_eq!(place(&away), Place::In);
+    assert_eq!(place(&away), Participation::In);
     assert!(away.told(&peer(1), &told, NOW));
     assert!(!away.told(&peer(1), &told, NOW), "it is known");
-    assert_eq!(place(&away), Place::Removed);
+    assert_eq!(place(&away), Participation::Removed);
     assert_eq!(away.to_show(&peer(1), NOW), ["the ticket"]);
     let of_later = Grant {
         issued: NOW / 1000 + 1,
         ..grant(2, 1, Role::Member, Some(&["a"]))
     };
     ledger.hold("a later one", &of_later).expect("room");
-    assert_eq!(place(&away), Place::Admitted);
+    assert_eq!(place(&away), Participation::Admitted);
     // A configuration that is as new or newer overrides the report.
     away.set_rosters(rosters(2, &[0, 1]), NOW);
-    assert_eq!(place(&away), Place::Admitted);
+    assert_eq!(place(&away), Participation::Admitted);
     away.set_rosters(rosters(3, &[0, 1]), NOW);
     away.set_rosters(rosters(4, &[0, 1]), NOW);
     assert!(!away.told(&peer(1), &told, NOW), "it is over");
-    assert_eq!(place(&away), Place::In);
+    assert_eq!(place(&away), Participation::In);
 }
 
 /// Thousands of keys show one reader's ticket, and each of them disconnects again.

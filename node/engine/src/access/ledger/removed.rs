@@ -5,7 +5,7 @@
 //! that. If one follows the other, the difference is exact. Otherwise a configuration in between
 //! may have had further members. The node then receives their removals by the address book.
 
-use super::{Kept, Ledger, LedgerError};
+use super::{Ledger, LedgerError, LedgerState};
 use crate::access::{CLOCK_SKEW_MAX, Gone};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,11 +77,11 @@ impl Ledger {
         now: u64,
         signed: impl Fn(&OwnerKey) -> u64,
     ) -> (Difference, Result<(), LedgerError>) {
-        let mut kept = self.kept();
+        let mut state = self.state();
         let mut difference = Difference::default();
         let mut is_new = false;
         for seen in all {
-            let removals = &mut kept.removals;
+            let removals = &mut state.removals;
             let before = removals.seen.get(space);
             let is_later = |it: &Seen| (it.era, it.number) < (seen.era, seen.number);
             if !before.is_none_or(is_later) {
@@ -106,7 +106,7 @@ impl Ledger {
             }
         }
         match is_new {
-            true => (difference, kept.save()),
+            true => (difference, state.save()),
             false => (difference, Ok(())),
         }
     }
@@ -122,14 +122,14 @@ impl Ledger {
         now: u64,
     ) -> Result<bool, LedgerError> {
         let latest = now.saturating_add(CLOCK_SKEW_MAX.as_secs());
-        let mut kept = self.kept();
+        let mut state = self.state();
         let mut is_new = false;
         for (space, owner, gone) in removals {
             let at = gone.at.min(latest);
-            is_new |= kept.removals.note(space, *owner, Gone { at, ..*gone });
+            is_new |= state.removals.note(space, *owner, Gone { at, ..*gone });
         }
         match is_new {
-            true => kept.save().map(|()| true),
+            true => state.save().map(|()| true),
             false => Ok(false),
         }
     }
@@ -137,17 +137,17 @@ impl Ledger {
     /// Whether an owner is a member of a space, by the members that this node saw last; `None` if
     /// it has seen none.
     pub(crate) fn is_seen_member(&self, space: &Space, owner: &OwnerKey) -> Option<bool> {
-        let kept = self.kept();
-        let seen = kept.removals.seen.get(space)?;
-        let gone = kept.removals.removed.get(&(space.clone(), *owner));
+        let state = self.state();
+        let seen = state.removals.seen.get(space)?;
+        let gone = state.removals.removed.get(&(space.clone(), *owner));
         let is_out = gone.is_some_and(|it| it.by > (seen.era, seen.number));
         Some(seen.owners.contains(owner) && !is_out)
     }
 
     /// The last removal of an owner from the members of a space.
     pub fn removed(&self, space: &Space, owner: &OwnerKey) -> Option<Gone> {
-        let kept = self.kept();
-        let removed = &kept.removals.removed;
+        let state = self.state();
+        let removed = &state.removals.removed;
         if removed.is_empty() {
             return None;
         }
@@ -156,8 +156,8 @@ impl Ledger {
 
     /// All removals: the space, the owner, and the time.
     pub fn removals(&self) -> Vec<(Space, OwnerKey, Gone)> {
-        let kept = self.kept();
-        let removed = kept.removals.removed.iter();
+        let state = self.state();
+        let removed = state.removals.removed.iter();
         removed
             .map(|((space, owner), gone)| (space.clone(), *owner, *gone))
             .collect()
@@ -167,8 +167,8 @@ impl Ledger {
     /// each removal, so that the ticket counts for an owner that was removed in the same second. A
     /// removal by a clock that is far ahead does not count here.
     pub fn signing_time(&self, now: u64) -> u64 {
-        let kept = self.kept();
-        let latest = kept.removals.removed.values().map(|it| it.at).max();
+        let state = self.state();
+        let latest = state.removals.removed.values().map(|it| it.at).max();
         let after = latest.map_or(0, |at| at.saturating_add(1));
         after
             .min(now.saturating_add(CLOCK_SKEW_MAX.as_secs() / 2))
@@ -245,7 +245,7 @@ impl Removals {
     }
 }
 
-impl Kept {
+impl LedgerState {
     /// Whether there are entries that earlier builds can't read.
     pub(super) fn has_removals(&self) -> bool {
         !self.removals.seen.is_empty() || !self.removals.removed.is_empty()

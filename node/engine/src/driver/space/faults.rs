@@ -19,19 +19,19 @@ const OF_PARTY_MAX: usize = 8;
 
 /// The stored evidence, the oldest first.
 #[derive(Default)]
-pub(super) struct Told(Vec<Kept>);
+pub(super) struct FaultReports(Vec<FaultEntry>);
 
-struct Kept {
+struct FaultEntry {
     /// The peer that showed the fault, and the peer on the other side.
     parties: [String; 2],
     report: FaultReport,
 }
 
-impl Told {
+impl FaultReports {
     /// Stores a report, or counts it if the same peer has already shown this kind and writer.
     /// Returns the report if it is new.
     fn keep(&mut self, parties: [String; 2], report: FaultReport) -> Option<&FaultReport> {
-        let same = |it: &&mut Kept| {
+        let same = |it: &&mut FaultEntry| {
             let kind = |report: &FaultReport| (report.kind, report.writer.clone());
             it.parties == parties && kind(&it.report) == kind(&report)
         };
@@ -53,7 +53,7 @@ impl Told {
         if let Some(oldest) = oldest {
             self.0.remove(oldest);
         }
-        self.0.push(Kept { parties, report });
+        self.0.push(FaultEntry { parties, report });
         self.0.last().map(|it| &it.report)
     }
 }
@@ -75,7 +75,7 @@ impl OpenSpace {
                 Some(_) => [denied, first],
                 None => [first, denied],
             };
-            let Some(report) = self.told.keep(parties, report) else {
+            let Some(report) = self.fault_reports.keep(parties, report) else {
                 continue;
             };
             tell(
@@ -120,11 +120,11 @@ impl OpenSpace {
             (false, false) => {
                 let is_confirmed = owner.0 == self.owner || origins.is_linked(owner);
                 let writer = &report.writer;
-                let denies = |it: &Kept| {
+                let denies = |it: &FaultEntry| {
                     let by = it.report.side(Side::DeniedBy);
                     it.report.writer == *writer && by.is_some_and(|it| it.owner == Some(owner))
                 };
-                let is_denied = self.told.0.iter().any(denies);
+                let is_denied = self.fault_reports.0.iter().any(denies);
                 (is_confirmed && !is_denied).then_some(Side::DeniedBy)
             }
         }
@@ -132,7 +132,11 @@ impl OpenSpace {
 
     /// The stored evidence of faults.
     pub(super) fn evidence(&self) -> Vec<FaultReport> {
-        self.told.0.iter().map(|it| it.report.clone()).collect()
+        self.fault_reports
+            .0
+            .iter()
+            .map(|it| it.report.clone())
+            .collect()
     }
 }
 
@@ -188,10 +192,10 @@ mod tests {
 
     #[test]
     fn what_one_peer_shows_again_is_counted_and_what_it_shows_without_end_hides_no_other() {
-        let mut told = Told::default();
+        let mut fault_reports = FaultReports::default();
         let mut keep = |party: &str, writer| {
             let parties = [party.to_owned(), "honest".to_owned()];
-            told.keep(parties, report(writer)).is_some()
+            fault_reports.keep(parties, report(writer)).is_some()
         };
         assert!(keep("honest", 1));
         for writer in 0..60 {
@@ -199,20 +203,26 @@ mod tests {
             assert!(!keep("liar", writer), "it is the same again");
         }
         assert!(keep("other", 1));
-        let of = |told: &Told, party: &str| {
-            let its = told.0.iter().filter(|it| it.parties[0] == party);
+        let of = |fault_reports: &FaultReports, party: &str| {
+            let its = fault_reports.0.iter().filter(|it| it.parties[0] == party);
             its.map(|it| (it.report.writer.clone(), it.report.times))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(of(&told, "honest").len() + of(&told, "other").len(), 2);
-        let lies = of(&told, "liar");
+        assert_eq!(
+            of(&fault_reports, "honest").len() + of(&fault_reports, "other").len(),
+            2
+        );
+        let lies = of(&fault_reports, "liar");
         let newest = (60 - OF_PARTY_MAX as u8..60).map(|it| (report(it).writer, 2));
         assert_eq!(lies, newest.collect::<Vec<_>>());
         for party in 0..FAULTS_KEPT_MAX {
             let parties = [party.to_string(), String::new()];
-            assert!(told.keep(parties, report(1)).is_some());
+            assert!(fault_reports.keep(parties, report(1)).is_some());
         }
-        assert_eq!(told.0.len(), FAULTS_KEPT_MAX);
-        assert!(of(&told, "liar").len() <= 1, "who has most makes room");
+        assert_eq!(fault_reports.0.len(), FAULTS_KEPT_MAX);
+        assert!(
+            of(&fault_reports, "liar").len() <= 1,
+            "who has most makes room"
+        );
     }
 }

@@ -129,7 +129,7 @@ impl OpenSpace {
         Asker {
             party,
             limited,
-            settled: self.window.settled(),
+            settled: self.key_retention.settled(),
         }
     }
 

@@ -1,12 +1,12 @@
-//! The window: how long this node remembers idempotency keys.
+//! Key retention: how long this node remembers idempotency keys. Its setting is the key window.
 //!
-//! Keys have places in the order of their arrival. Each minute the window notes the place after the
-//! last key. When a note is as old as the window, the keys before its place are dropped. So each
-//! key is remembered for at least the window, and for at most one step more, unless some members
-//! have not acknowledged it yet.
+//! Keys have places in the order of their arrival. Each minute it notes the place after the last
+//! key. When a note is as old as the window, the keys before its place are dropped. So each key is
+//! remembered for at least the window, and for at most one step more, unless some members have not
+//! acknowledged it yet.
 //!
-//! The window uses the time since the start, which no change of the wall clock makes shorter. After
-//! a start, all stored keys count as new.
+//! Key retention uses the time since the start, which no change of the wall clock makes shorter.
+//! After a start, all stored keys count as new.
 
 use super::OpenSpace;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const STEP_MS: u64 = 60_000;
 const YOUNG_MS: u64 = 120_000;
 
 /// Notes of how many keys had arrived at which times.
-pub(super) struct Window {
+pub(super) struct KeyRetention {
     /// The shortest time for which a key is remembered, in milliseconds.
     length: u64,
     step: u64,
@@ -36,10 +36,10 @@ pub(super) struct Window {
     now: u64,
 }
 
-impl Window {
-    pub(super) fn new(length: Duration) -> Window {
+impl KeyRetention {
+    pub(super) fn new(length: Duration) -> KeyRetention {
         let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        Window {
+        KeyRetention {
             length,
             step: length.min(STEP_MS),
             notes: VecDeque::new(),
@@ -82,7 +82,7 @@ impl Window {
 impl OpenSpace {
     /// Drops the keys that are older than the window, if a look is due.
     pub(super) fn drop_keys(&mut self, now: u64) {
-        let Some(over) = self.window.pass(now, self.replica.keyed().end()) else {
+        let Some(over) = self.key_retention.pass(now, self.replica.keyed().end()) else {
             return;
         };
         if !self.replica.keyed_mut().drop_before(over) {
@@ -94,7 +94,7 @@ impl OpenSpace {
 
     /// When keys are next to be dropped; `None` while there are none.
     pub(super) fn keys_due(&self) -> Option<u64> {
-        (self.replica.keyed().count() > 0).then_some(self.window.due)
+        (self.replica.keyed().count() > 0).then_some(self.key_retention.due)
     }
 }
 
@@ -105,34 +105,38 @@ mod tests {
     #[test]
     fn each_key_is_known_for_the_window_and_a_step_more_at_most() {
         let minutes = |count: u64| count * 60_000;
-        let mut window = Window::new(Duration::from_secs(3_600));
+        let mut key_retention = KeyRetention::new(Duration::from_secs(3_600));
         // A key arrived just after a note was made.
-        assert_eq!(window.pass(0, 0), Some(0));
+        assert_eq!(key_retention.pass(0, 0), Some(0));
         for minute in 1..=60 {
-            assert_eq!(window.pass(minutes(minute), 1), Some(0), "{minute}");
-            assert_eq!(window.pass(minutes(minute) + 59_999, 1), None, "{minute}");
+            assert_eq!(key_retention.pass(minutes(minute), 1), Some(0), "{minute}");
+            assert_eq!(
+                key_retention.pass(minutes(minute) + 59_999, 1),
+                None,
+                "{minute}"
+            );
         }
-        assert_eq!(window.pass(minutes(61), 1), Some(1));
-        assert_eq!(window.notes.len(), 0, "nothing else came");
-        assert_eq!((window.settled(), window.over), (1, 1));
+        assert_eq!(key_retention.pass(minutes(61), 1), Some(1));
+        assert_eq!(key_retention.notes.len(), 0, "nothing else came");
+        assert_eq!((key_retention.settled(), key_retention.over), (1, 1));
         // After a long sleep all keys are noted at once, and remembered for a full window.
-        assert_eq!(window.pass(minutes(1_000), 5), Some(1));
-        assert_eq!(window.pass(minutes(1_059), 9), Some(1));
-        assert_eq!(window.pass(minutes(1_060), 9), Some(5));
-        assert_eq!(window.pass(minutes(1_119), 9), Some(9));
+        assert_eq!(key_retention.pass(minutes(1_000), 5), Some(1));
+        assert_eq!(key_retention.pass(minutes(1_059), 9), Some(1));
+        assert_eq!(key_retention.pass(minutes(1_060), 9), Some(5));
+        assert_eq!(key_retention.pass(minutes(1_119), 9), Some(9));
     }
 
     #[test]
     fn a_key_makes_room_for_others_once_it_is_two_minutes_old() {
-        let mut window = Window::new(Duration::from_secs(3_600));
+        let mut key_retention = KeyRetention::new(Duration::from_secs(3_600));
         let step = 60_000;
         for (minute, end) in [(0, 5), (1, 6), (2, 9), (3, 9), (4, 9)] {
-            window.pass(minute * step, end);
+            key_retention.pass(minute * step, end);
             let settled = [0, 0, 5, 6, 9][minute as usize];
-            assert_eq!(window.settled(), settled, "{minute}");
+            assert_eq!(key_retention.settled(), settled, "{minute}");
         }
         // If the window is shorter, that age is as short.
-        let mut short = Window::new(Duration::from_secs(1));
+        let mut short = KeyRetention::new(Duration::from_secs(1));
         short.pass(0, 5);
         assert_eq!(short.settled(), 0);
         short.pass(1_000, 6);

@@ -5,16 +5,16 @@ use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::Role;
 
 /// The tickets that this node was given, at one moment.
-pub struct Standing {
+pub struct OwnRoles {
     own: OwnerKey,
     held: Vec<Grant>,
     ledger: Ledger,
 }
 
-impl Standing {
+impl OwnRoles {
     /// The standing of the node with this key.
-    pub fn of(own: OwnerKey, ledger: &Ledger) -> Standing {
-        Standing {
+    pub fn of(own: OwnerKey, ledger: &Ledger) -> OwnRoles {
+        OwnRoles {
             own,
             held: ledger.held().into_iter().map(|it| it.1).collect(),
             ledger: ledger.clone(),
@@ -72,12 +72,12 @@ mod tests {
     fn the_greatest_good_ticket_counts_and_of_ended_ones_the_greatest() {
         let ledger = Ledger::open(None).expect("a ledger");
         let of = |held: &[Grant], space, roster: Option<&[OwnerKey]>| {
-            let standing = Standing {
+            let own_roles = OwnRoles {
                 own: OWN,
                 held: held.to_vec(),
                 ledger: ledger.clone(),
             };
-            standing.role(space, roster, NOW)
+            own_roles.role(space, roster, NOW)
         };
         let role = |held: &[Grant], space| of(held, space, Some(&[MEMBER]));
         let reader = grant(1, MEMBER, Role::Reader, None);

@@ -8,7 +8,7 @@ use tallymesh_node_ground::model::Role;
 
 /// The place of this node in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Participation {
     /// It takes part, as a member or with the role of its ticket.
     In,
     /// None of its tickets covers the space: it joins nothing.
@@ -64,7 +64,7 @@ impl Flaw {
 
 /// The tickets of this node and their state.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct OwnTickets<'a> {
     /// The owner of this node.
     pub own: OwnerKey,
     /// The revocations that this node knows.
@@ -73,20 +73,20 @@ pub struct Given<'a> {
     pub refused: &'a BTreeMap<TicketId, Flaw>,
 }
 
-impl Place {
+impl Participation {
     /// The place of a node in a space with this roster, which ascends; `None` if it is unknown.
     /// `linked` is whether a member has sent its hello in the space, or any node if the roster is
     /// unknown.
     pub fn of(
-        given: Given<'_>,
+        given: OwnTickets<'_>,
         space: &Space,
         roster: Option<&[OwnerKey]>,
         linked: bool,
         now_ms: u64,
-    ) -> Place {
+    ) -> Participation {
         let is_in = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
         if is_in(&given.own) == Some(true) {
-            return Place::In;
+            return Participation::In;
         }
         let removed = given.ledger.removed(space, &given.own);
         let flaw = |grant: &Grant| match grant.is_timely(now_ms) {
@@ -101,21 +101,21 @@ impl Place {
         let held: Vec<Grant> = held.filter(|it| it.covers(space.as_str())).collect();
         let good = held.iter().filter(|grant| flaw(grant).is_none());
         match good.map(|it| it.role).max() {
-            Some(_) if !linked && roster.is_none() => return Place::Waits,
-            Some(Role::Member) if roster.is_some() && linked => return Place::Admitted,
-            Some(Role::Member) if roster.is_some() => return Place::Waits,
-            Some(_) => return Place::In,
+            Some(_) if !linked && roster.is_none() => return Participation::Waits,
+            Some(Role::Member) if roster.is_some() && linked => return Participation::Admitted,
+            Some(Role::Member) if roster.is_some() => return Participation::Waits,
+            Some(_) => return Participation::In,
             None => {}
         }
         let flawed = held.iter().filter(|it| flaw(it) != Some(Flaw::Removed));
         let newest = flawed.max_by_key(|grant| grant.issued);
         match newest.and_then(|grant| Some((grant.role, flaw(grant)?))) {
-            None if removed.is_none() && held.is_empty() => Place::Alone,
-            None => Place::Removed,
+            None if removed.is_none() && held.is_empty() => Participation::Alone,
+            None => Participation::Removed,
             // Members that require no tickets, or have another reason, count together with this
             // node.
-            Some((role, _)) if linked && role < Role::Member => Place::In,
-            Some((_, flaw)) => Place::Without(flaw),
+            Some((role, _)) if linked && role < Role::Member => Participation::In,
+            Some((_, flaw)) => Participation::Without(flaw),
         }
     }
 }
@@ -139,17 +139,17 @@ mod tests {
         refused: &[(u8, Flaw)],
         roster: Option<&[OwnerKey]>,
         linked: bool,
-    ) -> Place {
+    ) -> Participation {
         let refused = refused
             .iter()
             .map(|(id, flaw)| (TicketId::new([*id; 16]), *flaw));
-        let given = Given {
+        let given = OwnTickets {
             own: OWN,
             ledger,
             refused: &refused.collect(),
         };
         let space = Space::new("shop").expect("a name");
-        Place::of(given, &space, roster, linked, NOW)
+        Participation::of(given, &space, roster, linked, NOW)
     }
 
     const WITHOUT: &[OwnerKey] = &[MEMBER];
@@ -160,24 +160,24 @@ mod tests {
         let space = Space::new("shop").expect("a name");
         let ledger = Ledger::open(None).expect("in memory");
         let place = |roster: Option<&[OwnerKey]>, linked| place(&ledger, &[], roster, linked);
-        assert_eq!(place(None, false), Place::Alone, "it joins nothing");
-        assert_eq!(place(Some(WITHOUT), false), Place::Alone, "a guest");
+        assert_eq!(place(None, false), Participation::Alone, "it joins nothing");
+        assert_eq!(place(Some(WITHOUT), false), Participation::Alone, "a guest");
         let hold = |id, role, issued| {
             let held = ledger.hold(&id_text(id), &ticket(id, role, issued));
             held.expect("room");
         };
         hold(1, Role::Reader, 900);
-        assert_eq!(place(None, false), Place::Waits);
-        assert_eq!(place(None, true), Place::In);
+        assert_eq!(place(None, false), Participation::Waits);
+        assert_eq!(place(None, true), Participation::In);
         assert_eq!(
             place(Some(WITHOUT), false),
-            Place::In,
+            Participation::In,
             "it was there before"
         );
         hold(2, Role::Member, 900);
-        assert_eq!(place(Some(WITHOUT), false), Place::Waits);
-        assert_eq!(place(Some(WITHOUT), true), Place::Admitted);
-        assert_eq!(place(Some(WITH), false), Place::In);
+        assert_eq!(place(Some(WITHOUT), false), Participation::Waits);
+        assert_eq!(place(Some(WITHOUT), true), Participation::Admitted);
+        assert_eq!(place(Some(WITH), false), Participation::In);
         let seen = |number, owners: &[OwnerKey]| Seen {
             era: 0,
             number,
@@ -185,9 +185,9 @@ mod tests {
         };
         let _ = ledger.see(&space, [seen(1, WITH)].into_iter(), 950, |_| 0);
         let _ = ledger.see(&space, [seen(2, WITHOUT)].into_iter(), 950, |_| 0);
-        assert_eq!(place(Some(WITHOUT), true), Place::Removed);
+        assert_eq!(place(Some(WITHOUT), true), Participation::Removed);
         hold(3, Role::Member, 951);
-        assert_eq!(place(Some(WITHOUT), true), Place::Admitted);
+        assert_eq!(place(Some(WITHOUT), true), Participation::Admitted);
     }
 
     fn id_text(id: u8) -> String {
@@ -217,11 +217,15 @@ mod tests {
             for roster in [None, Some(WITHOUT)] {
                 let without = |ledger, refused: &[_], flaw| {
                     let place = |linked| place(ledger, refused, roster, linked);
-                    assert_eq!(place(false), Place::Without(flaw), "{role:?} {roster:?}");
+                    assert_eq!(
+                        place(false),
+                        Participation::Without(flaw),
+                        "{role:?} {roster:?}"
+                    );
                     // A node that admits it in spite of that counts together with it.
                     let linked = match role {
-                        Role::Member => Place::Without(flaw),
-                        _ => Place::In,
+                        Role::Member => Participation::Without(flaw),
+                        _ => Participation::In,
                     };
                     assert_eq!(place(true), linked, "{role:?} {roster:?}");
                 };
@@ -233,13 +237,13 @@ mod tests {
                 }
             }
             let gone = place(&good, &[], Some(stranger), false);
-            assert_eq!(gone, Place::Without(Flaw::Issuer));
+            assert_eq!(gone, Participation::Without(Flaw::Issuer));
             let removed = place(&good, &[(1, Flaw::Removed)], Some(WITHOUT), false);
-            assert_eq!(removed, Place::Removed);
+            assert_eq!(removed, Participation::Removed);
             // Only a newer ticket that is valid counts.
             let newer = ticket(2, role, 850);
             revoked.hold(&id_text(2), &newer).expect("room");
-            assert_eq!(place(&revoked, &[], None, false), Place::Waits);
+            assert_eq!(place(&revoked, &[], None, false), Participation::Waits);
         }
     }
 }
