@@ -13,7 +13,7 @@ use tallymesh_node_engine::driver::replay::{self, Replay};
 use tallymesh_node_ground::escape;
 use tallymesh_node_server::config::{ConfigError, default_data};
 use tallymesh_node_store as store;
-use tallymesh_node_store::{Kept, Progress, Report, StoreError};
+use tallymesh_node_store::{Progress, RecordInfo, Report, StoreError};
 
 /// The arguments of `tallymesh check`.
 #[derive(Args, Debug)]
@@ -137,7 +137,7 @@ struct Start(BTreeMap<Space, Replay>);
 
 impl Start {
     /// Takes the next record of a space.
-    fn take(&mut self, space: &Space, kept: Kept, bytes: &[u8]) -> Result<(), StoreError> {
+    fn take(&mut self, space: &Space, kept: RecordInfo, bytes: &[u8]) -> Result<(), StoreError> {
         let replay = self.0.entry(space.clone()).or_insert_with(|| {
             let writer = WriterId::mint(space, &[0; 32], &[0; 16]);
             Replay::new(space.clone(), writer)

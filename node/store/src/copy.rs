@@ -5,10 +5,10 @@
 
 use super::files::{self, Disk, File, Folder};
 use super::log::IDENTITY;
-use super::read::{self, FORMAT_FILE, Found, Torn};
+use super::read::{self, FORMAT_FILE, LogContent, Torn};
 use super::{
-    ADDRESSES_BYTES_MAX, ADDRESSES_FILE, Kept, LEDGER_BYTES_MAX, LEDGER_FILE, Progress, StoreError,
-    WRITERS_BYTES_MAX, WRITERS_FILE, places, segment,
+    ADDRESSES_BYTES_MAX, ADDRESSES_FILE, LEDGER_BYTES_MAX, LEDGER_FILE, Progress, RecordInfo,
+    StoreError, WRITERS_BYTES_MAX, WRITERS_FILE, places, segment,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +54,7 @@ pub struct SpaceReport {
 }
 
 /// The receiver of records, each with its space. It may stop the reading with an error.
-pub type EachOfSpace<'a> = dyn FnMut(&Space, Kept, &[u8]) -> Result<(), StoreError> + 'a;
+pub type EachOfSpace<'a> = dyn FnMut(&Space, RecordInfo, &[u8]) -> Result<(), StoreError> + 'a;
 
 /// Reads all of a data folder and changes nothing. A node may have it open. `each` receives the
 /// records that a start would read, space by space.
@@ -104,7 +104,7 @@ type Files = BTreeMap<u64, Arc<dyn File>>;
 pub(super) struct Source {
     folder: Box<dyn Folder>,
     files: Files,
-    found: Found,
+    found: LogContent,
 }
 
 impl Source {
@@ -146,7 +146,7 @@ impl Source {
         folder: &dyn Folder,
         locate: bool,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<(Files, Found), StoreError> {
+    ) -> Result<(Files, LogContent), StoreError> {
         let path = folder.path();
         let reading = |problem| StoreError::io(format!("read {}", path.display()), problem);
         let numbers = segment::numbers(&folder.names().map_err(reading)?);

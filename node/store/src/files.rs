@@ -20,7 +20,7 @@ pub(super) trait Folder: Send {
     fn lock(&mut self) -> io::Result<bool>;
 
     /// Checks that the locked folder still has its name. The error says what happened to it.
-    fn standing(&self) -> Result<(), String> {
+    fn check_folder(&self) -> Result<(), String> {
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Folder for Disk {
         Ok(true)
     }
 
-    fn standing(&self) -> Result<(), String> {
+    fn check_folder(&self) -> Result<(), String> {
         check(&self.path)
     }
 

@@ -69,9 +69,9 @@ impl Health {
 
     /// Records that the store receives a request. It has answered when the returned value is
     /// dropped.
-    pub(super) fn ask(&self) -> Asked<'_> {
+    pub(super) fn ask(&self) -> RequestGuard<'_> {
         self.0.since.store(self.now() + 1, Ordering::Relaxed);
-        Asked(self)
+        RequestGuard(self)
     }
 
     /// Checks that the folder is the one that was opened.
@@ -79,11 +79,11 @@ impl Health {
     /// # Errors
     /// The text says what happened to it.
     pub(super) fn stands(&self, store: &dyn Store) -> Result<(), String> {
-        let asked = self.ask();
-        let standing = store.standing();
-        drop(asked);
+        let request = self.ask();
+        let checked = store.check_folder();
+        drop(request);
         let mut lost = self.lost();
-        match (&standing, &*lost) {
+        match (&checked, &*lost) {
             (Err(why), None) => {
                 tracing::error!(
                     why,
@@ -93,8 +93,8 @@ impl Health {
             (Ok(()), Some(_)) => tracing::info!("the data folder is this node's again"),
             _ => {}
         }
-        *lost = standing.clone().err();
-        standing
+        *lost = checked.clone().err();
+        checked
     }
 
     /// Whether the last check found that the folder is no longer the one that was opened.
@@ -129,9 +129,9 @@ impl Health {
 }
 
 /// A request to the store, from its begin to its end.
-pub(super) struct Asked<'a>(&'a Health);
+pub(super) struct RequestGuard<'a>(&'a Health);
 
-impl Drop for Asked<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         self.0.0.since.store(0, Ordering::Relaxed);
     }

@@ -148,7 +148,7 @@ pub struct Record {
 
 /// The description that [`Store::load`] passes with each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct RecordInfo {
     /// The kind of the record.
     pub kind: Kind,
     /// Bytes of the space that were passed on so far, including this record.
@@ -158,7 +158,7 @@ pub struct Kept {
 }
 
 /// The receiver of records. It may stop the reading with an error.
-pub type Each<'a> = dyn FnMut(Kept, &[u8]) -> Result<(), StoreError> + 'a;
+pub type Each<'a> = dyn FnMut(RecordInfo, &[u8]) -> Result<(), StoreError> + 'a;
 
 /// The progress of a long piece of work, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The text says what happened to the place.
-    fn standing(&self) -> Result<(), String> {
+    fn check_folder(&self) -> Result<(), String> {
         Ok(())
     }
 

@@ -300,8 +300,8 @@ impl Store for Log {
         self.write(|log| log.append(records))
     }
 
-    fn standing(&self) -> Result<(), String> {
-        self.folder.standing()?;
+    fn check_folder(&self) -> Result<(), String> {
+        self.folder.check_folder()?;
         self.check_files()
     }
 

@@ -1,6 +1,6 @@
 //! A store in memory, which a test can make fail.
 
-use super::{Each, Kept, Kind, Record, Store, StoreError};
+use super::{Each, Kind, Record, RecordInfo, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tallymesh_core::Space;
@@ -100,12 +100,12 @@ impl Store for Memory {
         let mut done = 0;
         records.needed().try_for_each(|record| {
             done += bytes(record);
-            let kept = Kept {
+            let info = RecordInfo {
                 kind: record.kind,
                 done,
                 total,
             };
-            each(kept, &record.bytes)
+            each(info, &record.bytes)
         })
     }
 
@@ -120,8 +120,8 @@ impl Store for Memory {
         contents.commits_left = contents.commits_left.map(|left| left - 1);
         contents.commits += 1;
         records.iter().try_for_each(|record| {
-            let kept = contents.spaces.entry(record.space.clone()).or_default();
-            kept.keep(record.clone())
+            let space = contents.spaces.entry(record.space.clone()).or_default();
+            space.keep(record.clone())
         })
     }
 

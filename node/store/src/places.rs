@@ -3,7 +3,7 @@
 use super::files::File;
 use super::live::Place;
 use super::segment;
-use super::{Each, Kept, StoreError};
+use super::{Each, RecordInfo, StoreError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub(super) fn read(
 ) -> Result<(), StoreError> {
     let total = places.iter().map(|place| u64::from(place.bytes)).sum();
     let mut done = 0;
-    let mut window = Window::default();
+    let mut buffer = ReadBuffer::default();
     for place in places {
         let name = || segment::name(place.segment);
-        let bytes = window.record(place, open).map_err(|problem| {
+        let bytes = buffer.record(place, open).map_err(|problem| {
             let file = folder.join(name());
             StoreError::io(format!("read {}", file.display()), problem)
         })?;
@@ -42,19 +42,19 @@ pub(super) fn read(
             });
         }
         done += u64::from(place.bytes);
-        let kept = Kept {
+        let info = RecordInfo {
             kind: place.kind,
             done,
             total,
         };
-        each(kept, bytes)?;
+        each(info, bytes)?;
     }
     Ok(())
 }
 
 /// A part of one segment in memory.
 #[derive(Default)]
-struct Window {
+struct ReadBuffer {
     file: Option<(u64, Arc<dyn File>)>,
     begin: u64,
     buffer: Vec<u8>,
@@ -62,7 +62,7 @@ struct Window {
     filled: usize,
 }
 
-impl Window {
+impl ReadBuffer {
     fn record(&mut self, place: &Place, open: &mut Opener<'_>) -> io::Result<&[u8]> {
         let bytes = place.bytes as usize;
         let is_open = |(number, _): &(u64, _)| *number == place.segment;

@@ -74,7 +74,7 @@ pub(super) struct LastFrame {
 }
 
 /// The content of a log.
-pub(super) struct Found {
+pub(super) struct LogContent {
     folder: PathBuf,
     pub(super) segments: Vec<Segment>,
     pub(super) index: Index,
@@ -141,9 +141,9 @@ pub(super) fn scan(
     locate: bool,
     open: &mut Opener<'_>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Found, StoreError> {
+) -> Result<LogContent, StoreError> {
     let run = segment::run(numbers);
-    let mut found = Found {
+    let mut found = LogContent {
         folder: folder.to_path_buf(),
         segments: Vec::with_capacity(run.len()),
         index: Index::default(),
@@ -187,7 +187,7 @@ fn read_all(file: Arc<dyn File>, buffer: &mut Vec<u8>) -> io::Result<&[u8]> {
     Ok(&buffer[..bytes])
 }
 
-impl Found {
+impl LogContent {
     fn damaged<T>(&self, problem: String) -> Result<T, StoreError> {
         Err(StoreError::Damaged {
             folder: self.folder.clone(),

@@ -22,19 +22,19 @@ pub struct Layers {
     config: Option<PathBuf>,
 
     #[command(flatten)]
-    given: Given,
+    given: CommandLineSettings,
 }
 
 /// Settings of the command line and the environment, and which of the two each is from.
 #[derive(Clone, Debug, Default)]
-struct Given {
+struct CommandLineSettings {
     args: UpArgs,
     origins: BTreeMap<String, Origin>,
 }
 
-impl FromArgMatches for Given {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Given, clap::Error> {
-        let mut given = Given::default();
+impl FromArgMatches for CommandLineSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<CommandLineSettings, clap::Error> {
+        let mut given = CommandLineSettings::default();
         given.update_from_arg_matches(matches)?;
         Ok(given)
     }
@@ -60,7 +60,7 @@ impl FromArgMatches for Given {
     }
 }
 
-impl Args for Given {
+impl Args for CommandLineSettings {
     fn augment_args(command: Command) -> Command {
         UpArgs::augment_args(command)
     }

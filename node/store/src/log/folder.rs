@@ -1,7 +1,7 @@
 //! The data folder of a log: its creation, and the repairs when it is opened.
 
 use super::super::files::{self, File, Folder, NEW};
-use super::super::read::{self, FORMAT_FILE, Found};
+use super::super::read::{self, FORMAT_FILE, LogContent};
 use super::super::segment;
 use super::super::{FORMAT, StoreError};
 use super::space::{Growing, Sizes};
@@ -74,7 +74,7 @@ pub(super) fn raise(folder: &dyn Folder) -> Result<(), StoreError> {
 /// - The pieces of a torn commit are overwritten with zeros.
 /// - Files without content are removed: segments without a commit at the end, segments before a
 ///   gap, and new files that never got their names.
-pub(super) fn settle(folder: &dyn Folder, found: &Found) -> Result<Arc<dyn File>, StoreError> {
+pub(super) fn settle(folder: &dyn Folder, found: &LogContent) -> Result<Arc<dyn File>, StoreError> {
     let settled = || -> std::io::Result<Arc<dyn File>> {
         let used = found.segments.iter().rev();
         let mut used = used.skip_while(|segment| segment.first.is_none());

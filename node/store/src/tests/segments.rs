@@ -214,7 +214,7 @@ fn a_log_notices_that_a_file_of_it_was_removed_moved_or_cut_short() {
         log.commit(&[change("one", &[commit; 1000])])
             .expect("commit");
         while log.prepare().expect("prepare") {}
-        assert_eq!(log.standing(), Ok(()));
+        assert_eq!(log.check_folder(), Ok(()));
     }
     let last = segment::name(log.segment_count() as u64);
     assert!(log.segment_count() > 2);
@@ -222,7 +222,7 @@ fn a_log_notices_that_a_file_of_it_was_removed_moved_or_cut_short() {
     for name in ["format", "identity", &segment::name(1), &last] {
         let file = at(name);
         let expect = |log: &Log, word: &str| {
-            let told = log.standing().expect_err(name);
+            let told = log.check_folder().expect_err(name);
             assert!(told.contains(name) && told.contains(word), "{told}");
         };
         fs::rename(&file, &away).expect("moved");
@@ -234,13 +234,13 @@ fn a_log_notices_that_a_file_of_it_was_removed_moved_or_cut_short() {
         expect(&log, "was replaced");
         // Under its old name it is the same file.
         fs::rename(&away, &file).expect("moved");
-        assert_eq!(log.standing(), Ok(()), "{name}");
+        assert_eq!(log.check_folder(), Ok(()), "{name}");
     }
     log.commit(&[change("one", &[9; 10])]).expect("commit");
     let length = fs::metadata(at(&last)).expect("there").len();
     let file = fs::File::options().write(true).open(at(&last));
     file.expect("open").set_len(length - 1).expect("cut");
-    let told = log.standing().expect_err("cut short");
+    let told = log.check_folder().expect_err("cut short");
     assert!(told.ends_with("has 4095 bytes, and had 4096"), "{told}");
 }
 

@@ -81,14 +81,14 @@ struct Bench {
 }
 
 #[derive(Default)]
-struct Given {
+struct BenchConfig {
     quick: Duration,
     wants: Option<Space>,
     idle: usize,
     idle_each: usize,
 }
 
-fn bench(given: Given) -> Bench {
+fn bench(given: BenchConfig) -> Bench {
     let memory = Memory::default();
     let (begin, begun) = channel();
     let (let_go, go) = channel();
@@ -157,9 +157,9 @@ impl Bench {
 
 /// A bench on which all commits are quick.
 fn quick() -> Bench {
-    let bench = bench(Given {
+    let bench = bench(BenchConfig {
         quick: Duration::MAX,
-        ..Given::default()
+        ..BenchConfig::default()
     });
     bench.first();
     bench
@@ -175,7 +175,7 @@ fn change(bytes: &[u8]) -> Record {
 
 #[test]
 fn what_the_thread_commits_is_durable_only_then() {
-    let bench = bench(Given::default());
+    let bench = bench(BenchConfig::default());
     assert_eq!(bench.durable(), 0);
     for number in 1..4 {
         assert_eq!(bench.submit("a"), number);
@@ -207,9 +207,9 @@ fn what_is_committed_at_once_is_durable_when_it_was_submitted() {
 
 #[test]
 fn a_commit_that_was_slow_leaves_the_next_one_to_the_thread() {
-    let bench = bench(Given {
+    let bench = bench(BenchConfig {
         quick: Duration::from_millis(1),
-        ..Given::default()
+        ..BenchConfig::default()
     });
     bench.submit("a");
     bench.commit();
@@ -226,10 +226,10 @@ fn a_commit_that_was_slow_leaves_the_next_one_to_the_thread() {
 
 #[test]
 fn while_the_thread_has_the_store_it_is_given_the_commit_too() {
-    let bench = bench(Given {
+    let bench = bench(BenchConfig {
         quick: Duration::MAX,
         idle_each: 1,
-        ..Given::default()
+        ..BenchConfig::default()
     });
     bench.first();
     assert_eq!(bench.begun(), Step::Idle);
@@ -244,7 +244,7 @@ fn while_the_thread_has_the_store_it_is_given_the_commit_too() {
 #[test]
 fn a_stop_finishes_what_was_submitted_and_so_does_a_drop() {
     for is_stopped in [true, false] {
-        let bench = bench(Given::default());
+        let bench = bench(BenchConfig::default());
         bench.submit("a");
         drop(bench.let_go);
         match is_stopped {
@@ -258,9 +258,9 @@ fn a_stop_finishes_what_was_submitted_and_so_does_a_drop() {
 #[test]
 fn a_failed_store_is_told_once_and_takes_nothing_more() {
     for quick in [Duration::ZERO, Duration::MAX] {
-        let bench = bench(Given {
+        let bench = bench(BenchConfig {
             quick,
-            ..Given::default()
+            ..BenchConfig::default()
         });
         bench.memory.fail_after(1);
         bench.first();
@@ -280,9 +280,9 @@ fn a_failed_store_is_told_once_and_takes_nothing_more() {
 #[test]
 fn a_snapshot_is_wanted_once() {
     let space = Space::default();
-    let bench = bench(Given {
+    let bench = bench(BenchConfig {
         wants: Some(space.clone()),
-        ..Given::default()
+        ..BenchConfig::default()
     });
     assert_eq!(bench.worker.wants_snapshot(), Some(space.clone()));
     for kind in [Kind::Change, Kind::Adds] {
@@ -308,7 +308,7 @@ fn a_snapshot_is_wanted_once() {
 
 #[test]
 fn a_store_that_panics_is_a_failed_one() {
-    let bench = bench(Given::default());
+    let bench = bench(BenchConfig::default());
     drop(bench.begun);
     bench.worker.submit(vec![change(b"a")]);
     let told = bench.done.recv_timeout(PATIENCE).expect("it is told");
@@ -326,11 +326,11 @@ fn a_store_that_panics_is_a_failed_one() {
 #[test]
 fn idle_work_is_done_to_its_end_without_any_commit_and_after_one() {
     for quick in [Duration::ZERO, Duration::MAX] {
-        let bench = bench(Given {
+        let bench = bench(BenchConfig {
             quick,
             idle: 3,
             idle_each: 2,
-            ..Given::default()
+            ..BenchConfig::default()
         });
         let steps = |count: usize| {
             for _ in 0..count {
@@ -353,7 +353,7 @@ fn idle_work_is_done_to_its_end_without_any_commit_and_after_one() {
 
 #[test]
 fn a_store_that_hangs_is_seen_without_asking_it() {
-    let bench = bench(Given::default());
+    let bench = bench(BenchConfig::default());
     assert_eq!(bench.health.trouble(), None);
     bench.submit("a");
     bench.begun.recv_timeout(PATIENCE).expect("it is committed");
