@@ -30,6 +30,8 @@ const HEAD: &str = "`POST /v1/spaces/default/counters/{key}/add` without a body,
 pub(crate) struct Plan<'a> {
     /// The program `tallymesh`.
     pub(crate) node: &'a Path,
+    /// Another build of it, in place of the peer.
+    pub(crate) before: Option<&'a Path>,
     /// Rounds of each measurement; the median counts.
     pub(crate) rounds: usize,
     /// A tenth of the time.
@@ -43,8 +45,11 @@ pub(crate) fn run(plan: &Plan<'_>, report: &Sections) -> Result<()> {
     let mut text = String::from(HEAD);
     for (name, durability) in [("memory", "memory"), ("interval 1s", "interval:1s")] {
         let ours = Server::start(Kind::Node(plan.node, durability))?;
-        let floor = Server::start(Kind::Floor(&floor))
-            .context("build it: cargo build --release --package tallymesh-bench --bins")?;
+        let floor = match plan.before {
+            Some(before) => Server::start(Kind::Node(before, durability))?,
+            None => Server::start(Kind::Floor(&floor))
+                .context("build it: cargo build --release --package tallymesh-bench --bins")?,
+        };
         for connections in [1, 16, 64] {
             for random in [false, true] {
                 let load = Load {

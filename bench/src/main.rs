@@ -42,6 +42,10 @@ struct Args {
     /// The program whose instructions are counted (core only); `cargo xtask` builds and names it
     #[arg(long, hide = true)]
     counts: Option<PathBuf>,
+    /// Another build of `tallymesh`, which takes the place of the floor and of Redis (http and the part
+    /// speed of resp); nothing is written to a report
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "report")]
+    before: Option<PathBuf>,
     /// Another revision, beside which instructions are counted (core only)
     #[arg(long, value_name = "REV", requires = "counts_base")]
     base: Option<String>,
@@ -105,6 +109,7 @@ fn main() -> Result<()> {
             let only = parts(&args.only, &resp_bench::SECTIONS)?;
             let plan = resp_bench::Plan {
                 node: &args.node,
+                before: args.before.as_deref(),
                 rounds,
                 quick: args.quick,
             };
@@ -114,6 +119,7 @@ fn main() -> Result<()> {
             parts(&args.only, &http_bench::SECTIONS)?;
             let plan = http_bench::Plan {
                 node: &args.node,
+                before: args.before.as_deref(),
                 rounds,
                 quick: args.quick,
             };

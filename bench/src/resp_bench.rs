@@ -22,6 +22,8 @@ pub(crate) const SECTIONS: [&str; 4] = ["speed", "memory", "gossip", "reopen"];
 pub(crate) struct Plan<'a> {
     /// The program `tallymesh`.
     pub(crate) node: &'a Path,
+    /// Another build of it, in place of the peer.
+    pub(crate) before: Option<&'a Path>,
     /// Rounds of each measurement; the median counts.
     pub(crate) rounds: usize,
     /// A tenth of the commands.

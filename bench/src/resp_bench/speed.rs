@@ -22,7 +22,8 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
     let mut rows = Vec::new();
     for kept in [Kept::Memory, Kept::Interval, Kept::Always] {
         let ours = Server::start(Kind::Ours(plan.node), kept)?;
-        let redis = Server::start(Kind::Redis, kept)?;
+        let peer = plan.before.map_or(Kind::Redis, Kind::Ours);
+        let redis = Server::start(peer, kept)?;
         for server in [&ours, &redis] {
             server.client()?.count_all(KEYS, 0)?;
         }
