@@ -45,7 +45,7 @@ struct Finding {
     severity: Severity,
     /// The space of the finding, if it belongs to one.
     space: Option<String>,
-    /// The facts, with figures.
+    /// The facts, with metrics.
     what: String,
     /// The advice.
     advice: &'static str,

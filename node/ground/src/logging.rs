@@ -249,9 +249,9 @@ mod tests {
         }
     }
 
-    type Told = mpsc::Sender<io::Result<usize>>;
+    type Replies = mpsc::Sender<io::Result<usize>>;
 
-    fn played() -> (Lines, Told, mpsc::Receiver<Vec<u8>>) {
+    fn played() -> (Lines, Replies, mpsc::Receiver<Vec<u8>>) {
         let (tell, told) = mpsc::channel();
         let (took, taken) = mpsc::channel();
         let lines = Lines::start(Played { told, took }).expect("a thread");

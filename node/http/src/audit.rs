@@ -2,7 +2,7 @@
 
 use super::App;
 use super::access::Serving;
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::InSpace;
 use axum::Json;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub(super) struct AuditQuery {
 pub(super) async fn page(
     app: Serving,
     Route(space): Route<String>,
-    Asked(query): Asked<AuditQuery>,
+    QueryString(query): QueryString<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
     let id = app.handle.space(&space)?;
     if let Some(peer) = query.peer {

@@ -88,7 +88,7 @@ impl From<Full> for Problem {
 
 /// The counted bytes.
 #[derive(Default)]
-struct Held {
+struct BodyBytes {
     all: usize,
     guests: usize,
     tickets: HashMap<u128, usize>,
@@ -98,7 +98,7 @@ struct Held {
 /// The counts of all unfinished bodies and messages.
 pub struct Bodies {
     bounds: Bounds,
-    held: Mutex<Held>,
+    held: Mutex<BodyBytes>,
     metrics: Metrics,
 }
 
@@ -141,7 +141,7 @@ impl Bodies {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, BodyBytes> {
         // No code panics while it has the lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

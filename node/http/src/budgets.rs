@@ -5,7 +5,7 @@ use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::operations::{Body, Key, make};
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::{
     AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
     SpendBody, TransferBody,
@@ -51,7 +51,7 @@ pub(super) async fn list(
     app: Serving,
     of: Route<String>,
     asking: Asking,
-    query: Asked<ListQuery>,
+    query: QueryString<ListQuery>,
 ) -> Answer<BudgetPage> {
     rows::list(app, of, asking, query, Handle::budgets).await
 }

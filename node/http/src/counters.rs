@@ -3,7 +3,7 @@
 use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::{Content, Fields};
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
@@ -114,7 +114,7 @@ pub(super) async fn list(
     app: Serving,
     of: Route<String>,
     asking: Asking,
-    query: Asked<ListQuery>,
+    query: QueryString<ListQuery>,
 ) -> Answer<Page> {
     rows::list(app, of, asking, query, Handle::list).await
 }

@@ -20,7 +20,7 @@
 //! other events with names.
 
 use super::access::{Caller, Serving};
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::InSpace;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -86,7 +86,7 @@ pub(super) struct EventsQuery {
 pub(super) async fn stream(
     app: Serving,
     Route(space): Route<String>,
-    Asked(query): Asked<EventsQuery>,
+    QueryString(query): QueryString<EventsQuery>,
     caller: Caller,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
@@ -130,7 +130,7 @@ pub(super) async fn stream(
 }
 
 /// One event.
-enum Told {
+enum StreamEvent {
     /// A change; with a position, if every change up to it has then been sent.
     Change(Change, Option<Position>),
     Budget(Box<BudgetRow>, Option<Position>),
@@ -145,25 +145,25 @@ enum Told {
     UpTo(Position),
 }
 
-impl Told {
+impl StreamEvent {
     fn event(&self) -> Event {
         let event = match self {
-            Told::Change(_, Some(position))
-            | Told::Budget(_, Some(position))
-            | Told::Sequence(_, Some(position)) => Event::default().id(position.to_string()),
+            StreamEvent::Change(_, Some(position))
+            | StreamEvent::Budget(_, Some(position))
+            | StreamEvent::Sequence(_, Some(position)) => Event::default().id(position.to_string()),
             _ => Event::default(),
         };
         let event = match self {
-            Told::Change(change, _) => event.json_data(change),
-            Told::Budget(budget, _) => event.event("budget").json_data(budget),
-            Told::Sequence(sequence, _) => event.event("sequence").json_data(sequence),
-            Told::Fault(report) => event.event("fault").json_data(&**report),
-            Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
-            Told::Returned(comeback) => event.event("returned").json_data(&**comeback),
-            Told::Members(members) => event.event("members").json_data(&**members),
-            Told::Absorbed(writer) => event.event("retired").json_data(&**writer),
-            Told::Skipped => event.event("skipped").json_data(json!({})),
-            Told::UpTo(position) => Ok(event.id(position.to_string())),
+            StreamEvent::Change(change, _) => event.json_data(change),
+            StreamEvent::Budget(budget, _) => event.event("budget").json_data(budget),
+            StreamEvent::Sequence(sequence, _) => event.event("sequence").json_data(sequence),
+            StreamEvent::Fault(report) => event.event("fault").json_data(&**report),
+            StreamEvent::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
+            StreamEvent::Returned(comeback) => event.event("returned").json_data(&**comeback),
+            StreamEvent::Members(members) => event.event("members").json_data(&**members),
+            StreamEvent::Absorbed(writer) => event.event("retired").json_data(&**writer),
+            StreamEvent::Skipped => event.event("skipped").json_data(json!({})),
+            StreamEvent::UpTo(position) => Ok(event.id(position.to_string())),
         };
         // Texts always make JSON. An empty event would not be wrong either.
         event.unwrap_or_default()
@@ -192,22 +192,22 @@ struct Newest {
 
 impl Newest {
     /// Its events, the last one with the position.
-    fn told(self, position: Option<Position>) -> impl Iterator<Item = Told> {
+    fn told(self, position: Option<Position>) -> impl Iterator<Item = StreamEvent> {
         let all = self.counters.len() + self.budgets.len() + self.sequences.len();
         let last = all.saturating_sub(1);
         let sequences = self.sequences.into_values();
-        let sequences = sequences.map(|it| Told::Sequence(Box::new(it), None));
+        let sequences = sequences.map(|it| StreamEvent::Sequence(Box::new(it), None));
         let budgets = self.budgets.into_values();
-        let budgets = budgets.map(|it| Told::Budget(Box::new(it), None));
+        let budgets = budgets.map(|it| StreamEvent::Budget(Box::new(it), None));
         let counters = self.counters.into_iter();
-        let counters = counters.map(|(key, now)| Told::Change(Change { key, now }, None));
+        let counters = counters.map(|(key, now)| StreamEvent::Change(Change { key, now }, None));
         let all = sequences.chain(budgets).chain(counters);
         all.enumerate().map(move |(at, told)| {
             let position = position.filter(|_| at == last);
             match told {
-                Told::Change(change, _) => Told::Change(change, position),
-                Told::Budget(budget, _) => Told::Budget(budget, position),
-                Told::Sequence(sequence, _) => Told::Sequence(sequence, position),
+                StreamEvent::Change(change, _) => StreamEvent::Change(change, position),
+                StreamEvent::Budget(budget, _) => StreamEvent::Budget(budget, position),
+                StreamEvent::Sequence(sequence, _) => StreamEvent::Sequence(sequence, position),
                 other => other,
             }
         })
@@ -220,7 +220,7 @@ struct Reader {
     handle: Handle,
     space: SpaceId,
     wanted: Wanted,
-    ready: VecDeque<Told>,
+    ready: VecDeque<StreamEvent>,
     /// Every change up to this position was sent to it.
     at: Position,
     /// Whether it was too slow for the events, so that the changes since have to be read.
@@ -253,7 +253,7 @@ impl Reader {
                 let position = self.handle.position(self.space).await.ok()?;
                 self.caught_up = Some(position);
                 self.behind = Some(Behind::All(None));
-                return Some(Told::Skipped.event());
+                return Some(StreamEvent::Skipped.event());
             }
             if let Some(behind) = self.behind.take() {
                 self.catch_up(behind).await?;
@@ -267,7 +267,7 @@ impl Reader {
             }
             if let Some(position) = self.caught_up.take() {
                 self.at = position;
-                return Some(Told::UpTo(position).event());
+                return Some(StreamEvent::UpTo(position).event());
             }
             match self.news.recv().await {
                 Ok(first) => {
@@ -324,13 +324,13 @@ impl Reader {
             News::Fault(report) => {
                 let key = report.key.as_deref();
                 if key.is_none_or(|key| self.wanted.has(key)) {
-                    self.ready.push_back(Told::Fault(report));
+                    self.ready.push_back(StreamEvent::Fault(report));
                 }
             }
-            News::Members(members) => self.ready.push_back(Told::Members(members)),
-            News::Absorbed(writer) => self.ready.push_back(Told::Absorbed(writer)),
-            News::Renewed(renewal) => self.ready.push_back(Told::Renewed(renewal)),
-            News::Returned(comeback) => self.ready.push_back(Told::Returned(comeback)),
+            News::Members(members) => self.ready.push_back(StreamEvent::Members(members)),
+            News::Absorbed(writer) => self.ready.push_back(StreamEvent::Absorbed(writer)),
+            News::Renewed(renewal) => self.ready.push_back(StreamEvent::Renewed(renewal)),
+            News::Returned(comeback) => self.ready.push_back(StreamEvent::Returned(comeback)),
         }
         None
     }
@@ -354,7 +354,8 @@ impl Reader {
                         self.tell_sequences(sequences);
                         self.tell_budgets(budgets);
                         let counters = counters.into_iter();
-                        self.ready.extend(counters.map(|it| Told::Change(it, None)));
+                        self.ready
+                            .extend(counters.map(|it| StreamEvent::Change(it, None)));
                         self.behind = part.next.map(|next| Behind::Since(position, next));
                     }
                 }
@@ -398,7 +399,7 @@ impl Reader {
                 leases,
                 ..budget
             };
-            Told::Budget(Box::new(row), None)
+            StreamEvent::Budget(Box::new(row), None)
         };
         self.ready.extend(budgets.into_iter().map(told));
     }
@@ -424,7 +425,7 @@ impl Reader {
     }
 
     fn tell_sequences(&mut self, sequences: Vec<SequenceRow>) {
-        let told = |sequence| Told::Sequence(Box::new(sequence), None);
+        let told = |sequence| StreamEvent::Sequence(Box::new(sequence), None);
         self.ready.extend(sequences.into_iter().map(told));
     }
 
@@ -459,7 +460,7 @@ impl Reader {
             let counter = self.handle.read(self.space, key.clone()).await.ok()?;
             let now = counter.map(|counter| counter.now);
             self.ready
-                .push_back(Told::Change(Change { key, now }, None));
+                .push_back(StreamEvent::Change(Change { key, now }, None));
         }
         Some(None)
     }
@@ -469,7 +470,7 @@ impl Reader {
         let page = self.handle.list(self.space, self.page(after)).await.ok()?;
         let told = |Counter { key, now }| {
             let now = Some(now);
-            Told::Change(Change { key, now }, None)
+            StreamEvent::Change(Change { key, now }, None)
         };
         self.ready.extend(page.counters.into_iter().map(told));
         Some(page.next)

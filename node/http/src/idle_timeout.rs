@@ -67,7 +67,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A listener that closes connections that never finish their requests, and accepts no more than it
 /// has places. If there is none, a new connection waits until a silent one has given way.
-pub(super) struct Patient<L> {
+pub(super) struct IdleTimeoutListener<L> {
     listener: L,
     room: Arc<Room>,
     metrics: Metrics,
@@ -81,8 +81,8 @@ struct Room {
     clients: Mutex<(u64, BTreeMap<u64, Arc<Client>>)>,
 }
 
-impl<L> Patient<L> {
-    pub(super) fn new(listener: L, clients_max: usize, metrics: Metrics) -> Patient<L> {
+impl<L> IdleTimeoutListener<L> {
+    pub(super) fn new(listener: L, clients_max: usize, metrics: Metrics) -> IdleTimeoutListener<L> {
         let clients_max = clients_max.min(Semaphore::MAX_PERMITS);
         let room = Arc::new(Room {
             begun: Instant::now(),
@@ -90,7 +90,7 @@ impl<L> Patient<L> {
             streams: Mutex::new(Places::new(clients_max - clients_max / 4)),
             clients: Mutex::default(),
         });
-        Patient {
+        IdleTimeoutListener {
             listener,
             room,
             metrics,
@@ -110,8 +110,8 @@ impl Comes for SocketAddr {
     }
 }
 
-impl<L: Listener<Addr: Comes>> Listener for Patient<L> {
-    type Io = Patience<L::Io>;
+impl<L: Listener<Addr: Comes>> Listener for IdleTimeoutListener<L> {
+    type Io = IdleTimeoutStream<L::Io>;
     type Addr = L::Addr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -129,7 +129,7 @@ impl<L: Listener<Addr: Comes>> Listener for Patient<L> {
             _figure: self.metrics.http_client(),
         };
         let client = Client::enter(&self.room, address.network());
-        (Patience::new(io, client, place), address)
+        (IdleTimeoutStream::new(io, client, place), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -364,7 +364,7 @@ impl Client {
 }
 
 /// A connection that is closed if it takes too long.
-pub(super) struct Patience<T> {
+pub(super) struct IdleTimeoutStream<T> {
     io: T,
     client: Arc<Client>,
     /// Wakes the reader. It is created at the first wait, and reused.
@@ -374,9 +374,9 @@ pub(super) struct Patience<T> {
     _place: Place,
 }
 
-impl<T> Patience<T> {
-    fn new(io: T, client: Arc<Client>, place: Place) -> Patience<T> {
-        Patience {
+impl<T> IdleTimeoutStream<T> {
+    fn new(io: T, client: Arc<Client>, place: Place) -> IdleTimeoutStream<T> {
+        IdleTimeoutStream {
             io,
             client,
             alarm: None,
@@ -415,7 +415,7 @@ impl<T> Patience<T> {
     }
 }
 
-impl<T> Drop for Patience<T> {
+impl<T> Drop for IdleTimeoutStream<T> {
     fn drop(&mut self) {
         self.client.set(Phase::Answered);
         let room = &self.client.room;
@@ -423,7 +423,7 @@ impl<T> Drop for Patience<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Patience<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for IdleTimeoutStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -468,7 +468,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patience<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patience<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for IdleTimeoutStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -88,7 +88,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
 use framing::OneLength;
 use futures::FutureExt;
-use idle_timeout::Patient;
+use idle_timeout::IdleTimeoutListener;
 use problem::Problem;
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -272,78 +272,80 @@ where
     let programs = move |request| inside(shared.clone(), request, routes.clone());
     let pages = guard::cors().layer(service_fn(programs.clone()));
     let listener = OneLength(listener);
-    let listener = Patient::new(listener, app.rules.clients_max, app.metrics.clone());
+    let listener = IdleTimeoutListener::new(listener, app.rules.clients_max, app.metrics.clone());
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
-    let clients = service_fn(move |stream: IncomingStream<'_, Patient<OneLength<L>>>| {
-        let (door, client) = (door.clone(), *stream.remote_addr());
-        let connection = stream.io().client();
-        let client = service_fn(move |mut request: Request| {
-            let (door, connection) = (door.clone(), connection.clone());
-            async move {
-                connection.asked();
-                let (app, programs, pages) = &*door;
-                request.extensions_mut().insert(connection.clone());
-                // A link stores the address of its sender, so that the sender can be named later.
-                // Keys and bodies count by the address.
-                let counts =
-                    request.headers().contains_key(asking::KEY) || !request.body().is_end_stream();
-                if counts || app.rate.is_some() || request.uri().path().ends_with("/sync") {
-                    request.extensions_mut().insert(ConnectInfo(client));
-                }
-                let writes = !request.method().is_safe();
-                let requests = app.metrics.requests();
-                let (begun, place) = (
-                    Instant::now(),
-                    requests.place(request.method(), request.uri().path()),
-                );
-                let answered = AssertUnwindSafe(async {
-                    Ok::<Response, Infallible>(match guard::judge(app, &request) {
-                        Err(refusal) => *refusal,
-                        Ok(comer) => {
-                            request.extensions_mut().insert(comer);
-                            match guard::is_of_a_page(&request) {
-                                true => pages.clone().oneshot(request).await?,
-                                false => programs(request).await?,
+    let clients = service_fn(
+        move |stream: IncomingStream<'_, IdleTimeoutListener<OneLength<L>>>| {
+            let (door, client) = (door.clone(), *stream.remote_addr());
+            let connection = stream.io().client();
+            let client = service_fn(move |mut request: Request| {
+                let (door, connection) = (door.clone(), connection.clone());
+                async move {
+                    connection.asked();
+                    let (app, programs, pages) = &*door;
+                    request.extensions_mut().insert(connection.clone());
+                    // A link stores the address of its sender, so that the sender can be named later.
+                    // Keys and bodies count by the address.
+                    let counts = request.headers().contains_key(asking::KEY)
+                        || !request.body().is_end_stream();
+                    if counts || app.rate.is_some() || request.uri().path().ends_with("/sync") {
+                        request.extensions_mut().insert(ConnectInfo(client));
+                    }
+                    let writes = !request.method().is_safe();
+                    let requests = app.metrics.requests();
+                    let (begun, place) = (
+                        Instant::now(),
+                        requests.place(request.method(), request.uri().path()),
+                    );
+                    let answered = AssertUnwindSafe(async {
+                        Ok::<Response, Infallible>(match guard::judge(app, &request) {
+                            Err(refusal) => *refusal,
+                            Ok(comer) => {
+                                request.extensions_mut().insert(comer);
+                                match guard::is_of_a_page(&request) {
+                                    true => pages.clone().oneshot(request).await?,
+                                    false => programs(request).await?,
+                                }
                             }
+                        })
+                    });
+                    let response = match answered.catch_unwind().await {
+                        Ok(answered) => answered?,
+                        Err(thrown) => {
+                            Panicked::of(&*thrown).tell(&app.metrics, "http");
+                            Problem::new(&problems::INTERNAL, INTERNAL_TEXT).into_response()
                         }
-                    })
-                });
-                let response = match answered.catch_unwind().await {
-                    Ok(answered) => answered?,
-                    Err(thrown) => {
-                        Panicked::of(&*thrown).tell(&app.metrics, "http");
-                        Problem::new(&problems::INTERNAL, INTERNAL_TEXT).into_response()
+                    };
+                    let streams = match is_stream(&response) {
+                        true => {
+                            let of = response.extensions().get().copied();
+                            connection.streams(of.unwrap_or_default())
+                        }
+                        false => Ok(()),
+                    };
+                    let response = match streams {
+                        Ok(()) => response,
+                        Err(full) => {
+                            // The connection leaves its place to others at once.
+                            let close = [(CONNECTION, HeaderValue::from_static("close"))];
+                            let detail = full.told("streams of events and sockets");
+                            (close, Problem::new(&problems::STREAMS_FULL, detail)).into_response()
+                        }
+                    };
+                    let response = guard::closed(response);
+                    if let Some(code) = problem::code(&response) {
+                        app.metrics.refused("http", code);
                     }
-                };
-                let streams = match is_stream(&response) {
-                    true => {
-                        let of = response.extensions().get().copied();
-                        connection.streams(of.unwrap_or_default())
+                    requests.answered(place, response.status(), begun.elapsed());
+                    if !is_stream(&response) {
+                        connection.answered();
                     }
-                    false => Ok(()),
-                };
-                let response = match streams {
-                    Ok(()) => response,
-                    Err(full) => {
-                        // The connection leaves its place to others at once.
-                        let close = [(CONNECTION, HeaderValue::from_static("close"))];
-                        let detail = full.told("streams of events and sockets");
-                        (close, Problem::new(&problems::STREAMS_FULL, detail)).into_response()
-                    }
-                };
-                let response = guard::closed(response);
-                if let Some(code) = problem::code(&response) {
-                    app.metrics.refused("http", code);
+                    Ok::<Response, Infallible>(problem::tell_applied(response, writes))
                 }
-                requests.answered(place, response.status(), begun.elapsed());
-                if !is_stream(&response) {
-                    connection.answered();
-                }
-                Ok::<Response, Infallible>(problem::tell_applied(response, writes))
-            }
-        });
-        ready(Ok::<_, Infallible>(client))
-    });
+            });
+            ready(Ok::<_, Infallible>(client))
+        },
+    );
     axum::serve(listener, clients)
         .with_graceful_shutdown(async move { node.stopped().await })
         .await

@@ -12,7 +12,7 @@
 
 use super::access::{Caller, Pass, SentBy, Serving};
 use super::link_pace::LinkPace;
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
 use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
@@ -195,7 +195,7 @@ impl Sessions {
 pub(super) async fn exchange(
     app: Serving,
     Route(space): Route<String>,
-    Asked(query): Asked<ExchangeQuery>,
+    QueryString(query): QueryString<ExchangeQuery>,
     caller: Caller,
     from: SentBy,
     headers: HeaderMap,

@@ -235,19 +235,19 @@ where
 }
 
 /// The query string, with this module's errors.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryString<T>(pub(super) T);
 
-impl<T, S> FromRequestParts<S> for Asked<T>
+impl<T, S> FromRequestParts<S> for QueryString<T>
 where
     T: DeserializeOwned + Send,
     S: Send + Sync,
 {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryString<T>, Problem> {
         let query: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         match query {
-            Ok(Query(asked)) => Ok(Asked(asked)),
+            Ok(Query(asked)) => Ok(QueryString(asked)),
             Err(rejection) => Err(Problem::new(&problems::QUERY, rejection.body_text())),
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Challenge {
 
 /// A challenge, as it is sent on a socket.
 #[derive(Serialize)]
-struct Asked {
+struct ChallengeMessage {
     challenge: String,
     node: String,
     /// The role of the client, which it need not try to exceed.
@@ -65,7 +65,7 @@ impl Challenge {
 
     /// The challenge in its form on a socket.
     pub(super) fn text(&self) -> String {
-        let asked = Asked {
+        let asked = ChallengeMessage {
             challenge: self.digits(),
             node: self.node.to_string(),
             role: Role::from(self.limit),

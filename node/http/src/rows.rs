@@ -2,7 +2,7 @@
 
 use super::access::Serving;
 use super::asking::{Answered, Asking};
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use axum::Json;
 use serde::Deserialize;
 use tallymesh_node_engine::driver::Handle;
@@ -67,7 +67,7 @@ pub(super) async fn list<T>(
     app: Serving,
     Route(space): Route<String>,
     asking: Asking,
-    Asked(query): Asked<ListQuery>,
+    QueryString(query): QueryString<ListQuery>,
     list: impl AsyncFnOnce(&Handle, SpaceId, Query) -> Result<T, Refusal>,
 ) -> Answer<T> {
     let space = app.handle.space(&space)?;

@@ -3,7 +3,7 @@
 use super::access::Serving;
 use super::asking::Asking;
 use super::operations::{Key, NO_BODY, make};
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
@@ -56,7 +56,7 @@ pub(super) async fn list(
     app: Serving,
     of: Route<String>,
     asking: Asking,
-    query: Asked<ListQuery>,
+    query: QueryString<ListQuery>,
 ) -> Answer<SequencePage> {
     rows::list(app, of, asking, query, Handle::sequences).await
 }

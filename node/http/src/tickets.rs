@@ -2,7 +2,7 @@
 
 use super::access::Serving;
 use super::body::Fields;
-use super::problem::{Asked, Problem, Route};
+use super::problem::{Problem, QueryString, Route};
 use super::requests::{OfTicket, TicketBody};
 use axum::Json;
 use axum::body::Bytes;
@@ -157,7 +157,7 @@ pub(super) async fn list(app: Serving) -> Json<Tickets> {
 pub(super) async fn revoke(
     app: Serving,
     Route(id): Route<String>,
-    Asked(query): Asked<RevokeQuery>,
+    QueryString(query): QueryString<RevokeQuery>,
 ) -> Result<Json<RevokedRow>, Problem> {
     let id: TicketId = id
         .parse()

@@ -39,7 +39,6 @@ mod error;
 mod expire;
 mod flow;
 mod glob;
-mod held;
 mod increx;
 mod keyspace;
 mod levels;
@@ -47,6 +46,7 @@ pub mod limits;
 mod multi;
 mod once;
 mod pubsub;
+mod received_bytes;
 mod reply;
 mod request;
 mod rights;
@@ -190,7 +190,7 @@ pub trait Host {
     fn memory_bytes(&mut self) -> u64;
 
     /// The end of the KeyIds of a space.
-    fn handles(&self, space: usize) -> Handles;
+    fn key_ids(&self, space: usize) -> KeyIdRange;
 
     /// The wall clock of the present batch, in milliseconds since 1970.
     fn unix_ms(&self) -> u64;
@@ -214,7 +214,7 @@ pub trait Host {
 
 /// The end of the KeyIds of a space, for `SCAN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handles {
+pub struct KeyIdRange {
     /// One more than the highest KeyId.
     pub end: u32,
     /// Goes up whenever an existing counter may have got another KeyId: when the replica is a new

@@ -27,13 +27,13 @@ use tallymesh_node_ground::model::Notice;
 
 use crate::protocol::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use crate::protocol::{Flow, RespConfig, Seen, Session};
-use host::{Books, Desk};
+use host::{ConnectionView, ServerState};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use news::News;
 use output::Output;
-use shares::{Footprint, Held as HeldBytes};
+use shares::{Footprint, OccupiedBytes};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};
@@ -45,7 +45,7 @@ use stream::Stream;
 use tallymesh_core::Question;
 use tallymesh_node_engine::contain::contain;
 use tallymesh_node_engine::metrics::Metrics;
-use waits::{End, Teller, Told, Waiting};
+use waits::{End, Teller, WaitEnded, Waiting};
 
 /// The token of the listener; the tokens of connections come after it.
 const LISTENER: Token = FIRST_TOKEN;
@@ -71,32 +71,32 @@ pub(crate) struct Clients {
     /// Connections with possibly more to read or to execute.
     ready: VecDeque<usize>,
     /// Output that the driver may send once its commit is durable.
-    held: VecDeque<Held>,
+    held: VecDeque<GatedOutput>,
     /// Connections that wait for members, for a pause or for their end, and so have a deadline.
     timed: Vec<usize>,
     /// Questions to members whose connections are gone, each with its space.
     unasked: Vec<(usize, Question)>,
     /// How waits for levels have ended; `teller` and `inbox` are the channel on which spaces report
     /// it.
-    told: VecDeque<Told>,
-    teller: mpsc::Sender<Told>,
-    inbox: mpsc::Receiver<Told>,
+    told: VecDeque<WaitEnded>,
+    teller: mpsc::Sender<WaitEnded>,
+    inbox: mpsc::Receiver<WaitEnded>,
     subscribers: usize,
     news: News,
     strangers: Strangers,
     /// When the driver next judges all tickets.
     judge_due: Instant,
     /// Bytes that connections occupy.
-    held_bytes: HeldBytes,
+    held_bytes: OccupiedBytes,
     /// A space that a panic may have left half changed.
     half_changed: Option<usize>,
-    books: Books,
+    server: ServerState,
     buffer: Vec<u8>,
     accepting: bool,
 }
 
 /// A part of a connection's output that depends on a commit.
-struct Held {
+struct GatedOutput {
     /// The number of the commit.
     commit: u64,
     /// The connection, and the number of its session, because another connection may get its place.
@@ -151,7 +151,7 @@ struct Connection {
     ending: Option<Instant>,
     subscribed: bool,
     /// How far it has received events.
-    news: news::Told,
+    news: news::NewsPosition,
     /// Since when it has to authenticate, if it has to.
     stranger: Option<Instant>,
     /// Whether its ticket was not valid at the last look.
@@ -216,7 +216,7 @@ impl SocketClients for Clients {
     }
 
     fn set_links(&mut self, links: usize) {
-        self.books.links = links;
+        self.server.links = links;
     }
 
     fn are_listening(&self) -> bool {
@@ -263,9 +263,9 @@ impl Clients {
             news: News::default(),
             strangers: Strangers::default(),
             judge_due: Instant::now(),
-            held_bytes: HeldBytes::default(),
+            held_bytes: OccupiedBytes::default(),
             half_changed: None,
-            books: Books::new(serve.port, serve.ledger, serve.token, serve.clients_max),
+            server: ServerState::new(serve.port, serve.ledger, serve.token, serve.clients_max),
             buffer: vec![0; READ_BYTES],
             accepting: false,
         })
@@ -349,7 +349,7 @@ impl Clients {
                 continue;
             };
             connection.queued = false;
-            let mut desk = Desk {
+            let mut view = ConnectionView {
                 spaces,
                 others: &self.connections,
                 own: (
@@ -358,7 +358,7 @@ impl Clients {
                     connection.heard,
                 ),
                 pass: connection.pass.take(),
-                books: &mut self.books,
+                server: &mut self.server,
                 metrics,
                 unix_ms,
                 since_start,
@@ -368,18 +368,18 @@ impl Clients {
                 shown: false,
             };
             let before = connection.session.commands();
-            let turn = contain(|| connection.turn((at, &self.teller), &mut self.buffer, &mut desk));
-            if desk.wrote {
+            let turn = contain(|| connection.turn((at, &self.teller), &mut self.buffer, &mut view));
+            if view.wrote {
                 gate.touch();
             }
             if turn.is_err() {
-                self.half_changed = self.half_changed.or(desk.changing);
+                self.half_changed = self.half_changed.or(view.changing);
             }
-            connection.lapsed &= !desk.shown;
-            connection.pass = desk.pass;
+            connection.lapsed &= !view.shown;
+            connection.pass = view.pass;
             work += connection.session.work();
             let commands = connection.session.commands() - before;
-            self.books.commands += commands;
+            self.server.commands += commands;
             metrics.resp_commands(commands);
             let turn = turn.unwrap_or_else(|panicked| {
                 panicked.tell(metrics, "redis");
@@ -433,7 +433,7 @@ impl Clients {
     /// Answers the clients that waited for a level, and lets the clients that waited for rights
     /// execute their command again.
     fn answer_told(&mut self, gate: &CommitGate) {
-        while let Some(Told { at, id, end }) = self.told.pop_front() {
+        while let Some(WaitEnded { at, id, end }) = self.told.pop_front() {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
             else {
                 continue;
@@ -574,8 +574,8 @@ impl Connection {
     }
 
     /// All its output so far, as a part that depends on a commit.
-    fn held(&self, at: usize, commit: u64) -> Held {
-        Held {
+    fn held(&self, at: usize, commit: u64) -> GatedOutput {
+        GatedOutput {
             commit,
             at,
             id: self.session.id(),
@@ -592,21 +592,21 @@ impl Connection {
     /// Sends the output that is free, reads up to a buffer of input, and executes it.
     fn turn(
         &mut self,
-        (at, teller): (usize, &mpsc::Sender<Told>),
+        (at, teller): (usize, &mpsc::Sender<WaitEnded>),
         buffer: &mut [u8],
-        desk: &mut Desk<'_>,
+        view: &mut ConnectionView<'_>,
     ) -> io::Result<Turn> {
         self.send()?;
         let before = self.out.end();
         let mut flow = Flow::Open;
         if self.is_ready() && std::mem::take(&mut self.again) {
-            flow = self.session.feed(&[], desk, self.out.filling());
+            flow = self.session.feed(&[], view, self.out.filling());
         }
         if flow == Flow::Open && self.readable && self.is_ready() {
             flow = match self.read(buffer)? {
                 Some(read) => {
-                    self.heard = desk.now;
-                    self.session.feed(&buffer[..read], desk, self.out.filling())
+                    self.heard = view.now;
+                    self.session.feed(&buffer[..read], view, self.out.filling())
                 }
                 // The client sends no more, but some answers may still wait to be sent.
                 None => Flow::Close,
@@ -618,12 +618,12 @@ impl Connection {
             Flow::Waits => {
                 let id = self.session.id();
                 let teller = Teller { at, id, to: teller };
-                let (session, now) = (&self.session, desk.since_start);
+                let (session, now) = (&self.session, view.since_start);
                 let wait = session.wait();
                 self.wait =
-                    wait.map(|wait| Waiting::begin(wait, session, desk.spaces, now, &teller));
+                    wait.map(|wait| Waiting::begin(wait, session, view.spaces, now, &teller));
             }
-            Flow::Close => self.ending = Some(desk.now + LINGER),
+            Flow::Close => self.ending = Some(view.now + LINGER),
         }
         Ok(Turn {
             more: (self.readable || self.again) && self.is_ready(),

@@ -65,7 +65,7 @@ const ALL_BUT: f64 = 0.95;
 
 /// The findings of each check, or that there are none.
 pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Finding)> {
-    // Without an answer of the store, only some figures and the reason of `/readyz` are available.
+    // Without an answer of the store, only some metrics and the reason of `/readyz` are available.
     let is_known = |check: &&Check| {
         !facts.status.is_null() || ["ready", "commits_slow", "files"].contains(&check.code)
     };
@@ -188,7 +188,7 @@ fn peer_clock(facts: &Facts) -> Vec<Finding> {
 }
 
 fn disk(facts: &Facts) -> Vec<Finding> {
-    let sum = |name| facts.figures.sum(name);
+    let sum = |name| facts.metrics.sum(name);
     let (Some(free), Some(size), Some(data)) = (
         sum("tallymesh_disk_free_bytes"),
         sum("tallymesh_disk_bytes"),
@@ -217,7 +217,7 @@ fn disk(facts: &Facts) -> Vec<Finding> {
 
 fn commits_slow(facts: &Facts) -> Vec<Finding> {
     let limit = facts
-        .figures
+        .metrics
         .exceeded("tallymesh_commit_seconds", 0.99, 100.0);
     let (limit, severity) = match limit {
         Some(limit) if limit > 0.8 => (limit, Severity::Problem),
@@ -270,7 +270,7 @@ fn not_announced(facts: &Facts) -> Vec<Finding> {
 }
 
 fn links(facts: &Facts) -> Vec<Finding> {
-    if facts.figures.sum("tallymesh_links") != Some(0.0) {
+    if facts.metrics.sum("tallymesh_links") != Some(0.0) {
         return Vec::new();
     }
     let advice = "Check `--peer` and the network; counting goes on, and nobody hears of it.";
@@ -335,7 +335,7 @@ fn cut(facts: &Facts) -> Vec<Finding> {
 }
 
 fn frames_dropped(facts: &Facts) -> Vec<Finding> {
-    let sum = |name| facts.figures.sum(name).unwrap_or(0.0);
+    let sum = |name| facts.metrics.sum(name).unwrap_or(0.0);
     let dropped = sum("tallymesh_frames_dropped_total");
     let all = sum("tallymesh_frames_in_total") + sum("tallymesh_frames_out_total") + dropped;
     if dropped == 0.0 {
@@ -520,7 +520,7 @@ fn keyed_full(facts: &Facts) -> Vec<Finding> {
 }
 
 fn files(facts: &Facts) -> Vec<Finding> {
-    let sum = |name| facts.figures.sum(name);
+    let sum = |name| facts.metrics.sum(name);
     let (Some(open), Some(limit)) = (sum("process_open_fds"), sum("process_max_fds")) else {
         return Vec::new();
     };
@@ -536,7 +536,7 @@ fn files(facts: &Facts) -> Vec<Finding> {
 /// The number of tickets of a kind in a state.
 fn tickets(facts: &Facts, kind: &str, state: &str) -> u64 {
     let labels = [("kind", kind), ("state", state)];
-    let count = facts.figures.with("tallymesh_tickets", labels);
+    let count = facts.metrics.with("tallymesh_tickets", labels);
     count.map_or(0, |count| count as u64)
 }
 

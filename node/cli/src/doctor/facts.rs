@@ -19,7 +19,7 @@ pub(super) struct Facts {
     /// The configured peers that are not reached.
     pub(super) unreached: Value,
     /// The answer of `/metrics`.
-    pub(super) figures: Figures,
+    pub(super) metrics: NodeMetrics,
     /// The code and the text of the reason, if the node is not ready.
     pub(super) not_ready: Option<(String, String)>,
     /// By how many milliseconds the node's clock is ahead of this machine's. The duration of the
@@ -37,7 +37,7 @@ impl Facts {
                     // A request that needs the store would not be answered.
                     return Ok(Facts {
                         version: env!("CARGO_PKG_VERSION").to_owned(),
-                        figures: Figures::parse(&client.text("/metrics")?),
+                        metrics: NodeMetrics::parse(&client.text("/metrics")?),
                         not_ready: Some((code, detail)),
                         ..Facts::default()
                     });
@@ -53,7 +53,7 @@ impl Facts {
         let mut links = client.get("/v1/peers")?;
         Ok(Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            figures: Figures::parse(&client.text("/metrics")?),
+            metrics: NodeMetrics::parse(&client.text("/metrics")?),
             ahead_ms: told.map(|told| ahead(told, before, after)),
             status,
             peers: links["peers"].take(),
@@ -92,9 +92,9 @@ fn ahead(told: u64, before: u64, after: u64) -> i64 {
     }
 }
 
-/// The figures of a node.
+/// The metrics of a node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Figures(Vec<Sample>);
+pub(super) struct NodeMetrics(Vec<Sample>);
 
 #[derive(Clone, Debug)]
 struct Sample {
@@ -103,11 +103,11 @@ struct Sample {
     value: f64,
 }
 
-impl Figures {
+impl NodeMetrics {
     /// Reads the text format, and ignores lines that it does not know.
-    pub(super) fn parse(text: &str) -> Figures {
+    pub(super) fn parse(text: &str) -> NodeMetrics {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        Figures(lines.filter_map(sample).collect())
+        NodeMetrics(lines.filter_map(sample).collect())
     }
 
     /// A figure, summed over its labels.
@@ -168,17 +168,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_with_their_labels() {
+    fn metrics_are_read_with_their_labels() {
         let text =
             "# HELP a x.\na_total 5\nb{space=\"x\"} 2\nb{space=\"y\"} 3\nc 1.5e3\nbroken\n# EOF\n";
-        let figures = Figures::parse(text);
-        let sum = |name| figures.sum(name);
+        let metrics = NodeMetrics::parse(text);
+        let sum = |name| metrics.sum(name);
         assert_eq!(
             (sum("a_total"), sum("b"), sum("c")),
             (Some(5.0), Some(5.0), Some(1500.0))
         );
         let text = "d{x=\"1\",y=\"2\"} 3\nd{x=\"1\",y=\"3\"} 4\n";
-        let with = |y| Figures::parse(text).with("d", [("x", "1"), ("y", y)]);
+        let with = |y| NodeMetrics::parse(text).with("d", [("x", "1"), ("y", y)]);
         assert_eq!(
             [with("2"), with("3"), with("4")],
             [Some(3.0), Some(4.0), None]
@@ -190,11 +190,11 @@ mod tests {
     fn a_bound_is_exceeded_by_more_than_a_share() {
         let text = "h_count 1000\nh_bucket{le=\"0.1\"} 980\nh_bucket{le=\"0.2\"} 990\n\
                     h_bucket{le=\"+Inf\"} 1000\n";
-        let figures = Figures::parse(text);
-        assert_eq!(figures.exceeded("h", 0.98, 1.0), None);
-        assert_eq!(figures.exceeded("h", 0.99, 1.0), Some(0.1));
-        assert_eq!(figures.exceeded("h", 0.999, 1.0), Some(0.2));
-        assert_eq!(figures.exceeded("h", 0.99, 1001.0), None, "too few to say");
+        let metrics = NodeMetrics::parse(text);
+        assert_eq!(metrics.exceeded("h", 0.98, 1.0), None);
+        assert_eq!(metrics.exceeded("h", 0.99, 1.0), Some(0.1));
+        assert_eq!(metrics.exceeded("h", 0.999, 1.0), Some(0.2));
+        assert_eq!(metrics.exceeded("h", 0.99, 1001.0), None, "too few to say");
     }
 
     #[test]

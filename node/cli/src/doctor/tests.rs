@@ -1,7 +1,7 @@
 //! Each check finds its own problem, and no other.
 
 use super::checks::{self, CHECKS};
-use super::facts::{Facts, Figures};
+use super::facts::{Facts, NodeMetrics};
 use super::{Finding, Severity};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ fn fine() -> Facts {
                 },
             }],
         }),
-        figures: Figures::parse(FINE),
+        metrics: NodeMetrics::parse(FINE),
         peers: json!([peer(1_999, 0), peer(-70_000, 69_000), { "peer": "a page" }]),
         not_ready: None,
         ahead_ms: Some(3),
@@ -131,7 +131,7 @@ fn each_check_finds_what_it_is_for() {
             });
             let text: String = lines.collect();
             assert_ne!(text, FINE, "{name}");
-            facts.figures = Figures::parse(&text);
+            facts.metrics = NodeMetrics::parse(&text);
         })
     };
     let status = |path: &'static str| format!("/spaces/0{path}").leak() as &'static str;
@@ -151,7 +151,7 @@ fn each_check_finds_what_it_is_for() {
                     false => format!("{line}\n"),
                 }
             });
-            facts.figures = Figures::parse(&lines.collect::<String>());
+            facts.metrics = NodeMetrics::parse(&lines.collect::<String>());
         })
     };
     let members = status("/membership/members");

@@ -35,24 +35,26 @@ impl Listener for Crowd {
     }
 }
 
-fn door(places: usize) -> (Patient<Crowd>, Metrics) {
+fn listener(places: usize) -> (IdleTimeoutListener<Crowd>, Metrics) {
     let metrics = Metrics::new();
-    let door = Patient::new(Crowd(Vec::new(), 1), places, metrics.clone());
-    (door, metrics)
+    let listener = IdleTimeoutListener::new(Crowd(Vec::new(), 1), places, metrics.clone());
+    (listener, metrics)
 }
 
 /// A connection, by both of its ends.
-async fn come(door: &mut Patient<Crowd>) -> (DuplexStream, Patience<DuplexStream>) {
-    let (node, _) = door.accept().await;
-    (door.listener.0.pop().expect("somebody came"), node)
+async fn come(
+    listener: &mut IdleTimeoutListener<Crowd>,
+) -> (DuplexStream, IdleTimeoutStream<DuplexStream>) {
+    let (node, _) = listener.accept().await;
+    (listener.listener.0.pop().expect("somebody came"), node)
 }
 
-fn gives_way(node: &Patience<DuplexStream>) -> bool {
+fn gives_way(node: &IdleTimeoutStream<DuplexStream>) -> bool {
     node.client.gives_way.load(Ordering::Relaxed)
 }
 
 /// Waits until a connection gives way, and drops it.
-async fn expect_gone(mut node: Patience<DuplexStream>) {
+async fn expect_gone(mut node: IdleTimeoutStream<DuplexStream>) {
     let mut byte = [0];
     let read = timeout(Duration::from_secs(10), node.read(&mut byte)).await;
     let error = read.expect("in time").expect_err("it gives way");
@@ -60,7 +62,7 @@ async fn expect_gone(mut node: Patience<DuplexStream>) {
 }
 
 /// How long a connection still has, in whole seconds.
-fn left(node: &Patience<DuplexStream>) -> Option<u64> {
+fn left(node: &IdleTimeoutStream<DuplexStream>) -> Option<u64> {
     let due = node.client.due()?;
     let left = due.saturating_duration_since(Instant::now());
     Some(left.as_secs_f64().round() as u64)
@@ -68,8 +70,8 @@ fn left(node: &Patience<DuplexStream>) -> Option<u64> {
 
 #[tokio::test]
 async fn each_phase_has_its_time() {
-    let (mut door, _) = door(9);
-    let (mut client, mut node) = come(&mut door).await;
+    let (mut listener, _) = listener(9);
+    let (mut client, mut node) = come(&mut listener).await;
     assert_eq!(left(&node), Some(10), "it has said nothing yet");
     for _ in 0..2 {
         client.write_all(b"ab").await.expect("write");
@@ -99,8 +101,8 @@ async fn each_phase_has_its_time() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_closed() {
-    let (mut door, _) = door(9);
-    let (_client, mut node) = come(&mut door).await;
+    let (mut listener, _) = listener(9);
+    let (_client, mut node) = come(&mut listener).await;
     assert_eq!(node.client().streams(with(1, Role::Member)), Ok(()));
     node.write_all(&[0; 64]).await.expect("there is room");
     let error = node.write_all(b"d").await.expect_err("it is closed");
@@ -109,22 +111,22 @@ async fn a_client_that_does_not_read_is_closed() {
 
 #[tokio::test]
 async fn the_most_silent_gives_way_to_newcomers() {
-    let (mut door, metrics) = door(4);
+    let (mut listener, metrics) = listener(4);
     let figure = |name: &str| {
         let text = metrics.text(&[]);
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.map(|it| it.trim().to_owned()).expect("a figure")
     };
-    let (_one, asked) = come(&mut door).await;
+    let (_one, asked) = come(&mut listener).await;
     asked.client().asked();
-    let (_two, streams) = come(&mut door).await;
+    let (_two, streams) = come(&mut listener).await;
     assert_eq!(streams.client().streams(with(1, Role::Member)), Ok(()));
-    let (_three, silent) = come(&mut door).await;
+    let (_three, silent) = come(&mut listener).await;
     sleep(GIVES_WAY / 4).await;
-    let (_four, later) = come(&mut door).await;
+    let (_four, later) = come(&mut listener).await;
     assert_eq!(figure("tallymesh_http_clients "), "4");
     assert_eq!(figure("tallymesh_http_full_total "), "0");
-    let mut fifth = Box::pin(door.accept());
+    let mut fifth = Box::pin(listener.accept());
     assert!(poll!(&mut fifth).is_pending(), "nobody was silent for long");
     assert_eq!(figure("tallymesh_http_full_total "), "1");
     let ((_fifth, _), ()) = tokio::join!(fifth, expect_gone(silent));
@@ -134,12 +136,12 @@ async fn the_most_silent_gives_way_to_newcomers() {
 
 #[tokio::test]
 async fn streams_leave_places_for_requests() {
-    let (mut door, _) = door(4);
+    let (mut listener, _) = listener(4);
     let mut nodes = Vec::new();
     for _ in 0..4 {
-        nodes.push(come(&mut door).await);
+        nodes.push(come(&mut listener).await);
     }
-    let streams = |nodes: &[(DuplexStream, Patience<DuplexStream>)], at: usize| {
+    let streams = |nodes: &[(DuplexStream, IdleTimeoutStream<DuplexStream>)], at: usize| {
         let member = with(at as u128, Role::Member);
         nodes[at].1.client().streams(member).is_ok()
     };
@@ -155,13 +157,13 @@ async fn streams_leave_places_for_requests() {
 /// connections.
 #[tokio::test]
 async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not() {
-    let (mut door, _) = door(2);
-    let (_one, member) = come(&mut door).await;
+    let (mut listener, _) = listener(2);
+    let (_one, member) = come(&mut listener).await;
     member.client().asked();
-    let (_two, guest) = come(&mut door).await;
+    let (_two, guest) = come(&mut listener).await;
     guest.client().asked();
     guest.client().is_guest();
-    let mut third = Box::pin(door.accept());
+    let mut third = Box::pin(listener.accept());
     assert!(poll!(&mut third).is_pending(), "it may take so long");
     let ((third, _), ()) = tokio::join!(third, expect_gone(guest));
     drop(third);
@@ -170,12 +172,12 @@ async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not
 
 #[tokio::test]
 async fn the_address_with_the_most_connections_gives_way_first() {
-    let (mut door, _) = door(3);
-    let (_one, alone) = come(&mut door).await;
-    door.listener.1 = 2;
-    let (_two, first) = come(&mut door).await;
-    let (_three, second) = come(&mut door).await;
+    let (mut listener, _) = listener(3);
+    let (_one, alone) = come(&mut listener).await;
+    listener.listener.1 = 2;
+    let (_two, first) = come(&mut listener).await;
+    let (_three, second) = come(&mut listener).await;
     sleep(GIVES_WAY).await;
-    let (_fourth, ()) = tokio::join!(door.accept(), expect_gone(first));
+    let (_fourth, ()) = tokio::join!(listener.accept(), expect_gone(first));
     assert!(!gives_way(&alone) && !gives_way(&second));
 }

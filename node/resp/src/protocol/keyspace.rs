@@ -10,7 +10,7 @@ use super::limits::{
 use super::reply::Reply;
 use super::request::Args;
 use super::session::Session;
-use super::{Handles, Host, budgets, sequences};
+use super::{Host, KeyIdRange, budgets, sequences};
 use std::collections::BTreeSet;
 use tallymesh_core::{KeyId, Op, Replica};
 use tallymesh_node_ground::model::Event;
@@ -44,7 +44,7 @@ impl Session {
         self.work += match command {
             Command::DbSize | Command::Scan | Command::Keys => 0,
             // They go through all counters.
-            _ => host.handles(space).end as usize,
+            _ => host.key_ids(space).end as usize,
         };
         match command {
             Command::Scan => {
@@ -69,7 +69,7 @@ impl Session {
             Command::Keys => return self.keys(args.at(1), host, reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
             _ => {
-                let (end, random) = (host.handles(space).end, host.random());
+                let (end, random) = (host.key_ids(space).end, host.random());
                 let replica = host.replica(space);
                 match pick(replica, end, random).and_then(|counter| replica.key(counter)) {
                     Some(key) => reply.bulk(key.as_bytes()),
@@ -213,7 +213,7 @@ fn scan<'a>(
 ) -> Result<usize, ReplyError<'a>> {
     let cursor = cursor(args.at(1)).ok_or(ReplyError::Cursor)?;
     let scan = Scan::parse(args)?;
-    let Handles { end, generation } = host.handles(space);
+    let KeyIdRange { end, generation } = host.key_ids(space);
     let mut at = match cursor >> 32 == u64::from(generation) {
         true => cursor as u32, // its lower half
         false => 0,
@@ -304,7 +304,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let space = self.space;
-        let Handles { end, generation } = host.handles(space);
+        let KeyIdRange { end, generation } = host.key_ids(space);
         let mut listing = match self.listing.take() {
             Some(listing) if (listing.space, listing.generation) == (space, generation) => listing,
             _ => {

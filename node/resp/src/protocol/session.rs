@@ -4,13 +4,13 @@ use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, View, Writing, amount, key, shown_key, sum};
 use super::error::{Broken, ReplyError};
 pub(super) use super::flow::{Flow, Wait};
-use super::held::Held;
 use super::keyspace::Listing;
 use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use super::multi::{Multi, Watched};
 use super::once::commit;
 use super::pubsub::Subscriptions;
+use super::received_bytes::ReceivedBytes;
 use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
 use super::rights::RightsWait;
@@ -100,7 +100,7 @@ pub struct Session {
     /// if any.
     ahead: Vec<Ready>,
     /// Received bytes that wait. Empty while they are executed.
-    held: Held,
+    held: ReceivedBytes,
     pub(super) multi: Option<Box<Multi>>,
     pub(super) watched: Vec<Watched>,
     pub(super) subscriptions: Option<Subscriptions>,
@@ -139,7 +139,7 @@ impl Session {
             guarded: false,
             closing: false,
             ahead: Vec::new(),
-            held: Held::default(),
+            held: ReceivedBytes::default(),
             multi: None,
             watched: Vec::new(),
             subscriptions: None,

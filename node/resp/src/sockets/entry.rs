@@ -122,7 +122,7 @@ impl Clients {
         };
         stream.socket().set_nodelay(true)?;
         let local = stream.socket().local_addr()?.to_string();
-        let id = self.books.next_id();
+        let id = self.server.next_id();
         let entry = self.connections.vacant_entry();
         let token = Token(CONNECTIONS + entry.key());
         registry.register(

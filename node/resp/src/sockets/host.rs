@@ -1,7 +1,7 @@
 //! The view that sessions of the Redis protocol have of the node.
 
 use super::{Connection, Ends};
-use crate::protocol::{Facts, Handles, Host, Seen};
+use crate::protocol::{Facts, Host, KeyIdRange, Seen};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use tallymesh_node_ground::problems::TOKEN_WRONG;
 const MEMORY_TIME: Duration = Duration::from_secs(1);
 
 /// Counts and records over all connections.
-pub(super) struct Books {
+pub(super) struct ServerState {
     port: u16,
     run_id: String,
     started: Instant,
@@ -42,17 +42,17 @@ pub(super) struct Books {
     memory: Option<(Instant, u64)>,
 }
 
-impl Books {
+impl ServerState {
     pub(super) fn new(
         port: u16,
         ledger: Ledger,
         token: OperatorToken,
         clients_max: usize,
-    ) -> Books {
+    ) -> ServerState {
         let mut bytes = [0; 20];
         // It only distinguishes one start from another.
         let _ = getrandom::fill(&mut bytes);
-        Books {
+        ServerState {
             port,
             ledger,
             token,
@@ -86,7 +86,7 @@ impl Books {
 }
 
 /// The view of one connection while it has its turn.
-pub(super) struct Desk<'a> {
+pub(super) struct ConnectionView<'a> {
     pub(super) spaces: &'a mut Spaces,
     /// All connections but this one.
     pub(super) others: &'a Slab<Option<Box<Connection>>>,
@@ -94,7 +94,7 @@ pub(super) struct Desk<'a> {
     pub(super) own: (u64, Arc<Ends>, Instant),
     /// The ticket of this connection.
     pub(super) pass: Option<Box<Credentials>>,
-    pub(super) books: &'a mut Books,
+    pub(super) server: &'a mut ServerState,
     pub(super) metrics: &'a Metrics,
     pub(super) unix_ms: u64,
     /// Milliseconds since the driver's start.
@@ -108,7 +108,7 @@ pub(super) struct Desk<'a> {
     pub(super) shown: bool,
 }
 
-impl Host for Desk<'_> {
+impl Host for ConnectionView<'_> {
     #[inline]
     fn executed(&mut self) {
         self.changing = None;
@@ -128,19 +128,19 @@ impl Host for Desk<'_> {
     }
 
     fn may_log_in(&mut self) -> Result<(), Duration> {
-        self.books
+        self.server
             .auth_throttle
             .may_try(self.own.1.address, self.now)
     }
 
     fn log_in_failed(&mut self, code: &'static str) -> Option<Duration> {
         let from = self.own.1.address;
-        self.books.auth_throttle.failed(from, code, self.now)
+        self.server.auth_throttle.failed(from, code, self.now)
     }
 
     fn log_in(&mut self, shown: &[u8]) -> Result<Role, Turned> {
         if shown.starts_with(TOKEN_PREFIX.as_bytes()) {
-            if !self.books.token.is(shown) {
+            if !self.server.token.is(shown) {
                 return Err(Turned {
                     code: TOKEN_WRONG.code,
                     text: "this is not the token of this node's operator; take the one in the file `token` \
@@ -152,7 +152,7 @@ impl Host for Desk<'_> {
             (self.pass, self.shown) = (None, true);
             return Ok(Role::Member);
         }
-        let mut pass = Credentials::read(shown, &self.books.ledger, self.spaces, self.unix_ms)?;
+        let mut pass = Credentials::read(shown, &self.server.ledger, self.spaces, self.unix_ms)?;
         let role = pass.role();
         let client = Client::new(Some(self.own.1.address), role, Some(pass.grant()));
         let before = self.pass.as_mut();
@@ -160,7 +160,7 @@ impl Host for Desk<'_> {
         pass.place = Some(match same {
             Some(place) => place,
             None => self
-                .books
+                .server
                 .places
                 .begin(client)
                 .map_err(|full| Turned::full(full.told("Redis connections")))?,
@@ -221,12 +221,12 @@ impl Host for Desk<'_> {
     }
 
     fn memory_bytes(&mut self) -> u64 {
-        self.books.memory_bytes(self.now)
+        self.server.memory_bytes(self.now)
     }
 
-    fn handles(&self, space: usize) -> Handles {
+    fn key_ids(&self, space: usize) -> KeyIdRange {
         let replica = &self.spaces[space].replica;
-        Handles {
+        KeyIdRange {
             end: replica.key_ids_end(),
             generation: replica.generation() as u16, // Scans are shorter than 65,536 of them.
         }
@@ -250,14 +250,14 @@ impl Host for Desk<'_> {
     fn facts(&self) -> Facts {
         Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            run_id: self.books.run_id.clone(),
+            run_id: self.server.run_id.clone(),
             process_id: std::process::id(),
-            port: self.books.port,
-            uptime_ms: u64::try_from(self.books.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            port: self.server.port,
+            uptime_ms: u64::try_from(self.server.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             connections: self.others.len(),
-            connections_total: self.books.made,
-            commands_total: self.books.commands,
-            links: self.books.links,
+            connections_total: self.server.made,
+            commands_total: self.server.commands,
+            links: self.server.links,
         }
     }
 

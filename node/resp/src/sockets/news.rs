@@ -53,7 +53,7 @@ impl News {
 
 /// How far a connection has received events.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct NewsPosition {
     /// The number of the next event.
     next: u64,
     midway: Midway,

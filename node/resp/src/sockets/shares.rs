@@ -60,13 +60,13 @@ pub(super) struct Footprint {
 
 /// The sums.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct OccupiedBytes {
     strangers: usize,
     limited: usize,
     members: usize,
 }
 
-impl Held {
+impl OccupiedBytes {
     fn of(&mut self, class: Class) -> &mut usize {
         match class {
             Class::Stranger => &mut self.strangers,

@@ -87,7 +87,7 @@ struct Bench {
 }
 
 /// A request that was sent.
-type Asked<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>>>>;
+type PendingRequest<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>>>>;
 
 impl Bench {
     /// Starts a node with peers, a reader of events, a Redis client and a subscriber.
@@ -222,21 +222,21 @@ impl Bench {
     }
 
     /// Sends a request that can't be answered yet.
-    fn ask<T: 'static, F>(&self, request: impl FnOnce(Handle) -> F) -> Asked<T>
+    fn ask<T: 'static, F>(&self, request: impl FnOnce(Handle) -> F) -> PendingRequest<T>
     where
         F: Future<Output = Result<T, Refusal>> + 'static,
     {
-        let mut asked: Asked<T> = Box::pin(request(self.handle.clone()));
+        let mut asked: PendingRequest<T> = Box::pin(request(self.handle.clone()));
         // The queue has room, so one poll sends it.
         assert!(asked.as_mut().now_or_never().is_none());
         asked
     }
 
-    fn add(&self, key: &'static str) -> Asked<Counter> {
+    fn add(&self, key: &'static str) -> PendingRequest<Counter> {
         self.ask(move |handle| async move { handle.add(SPACE, key.to_owned(), 1).await })
     }
 
-    fn read(&self, key: &'static str) -> Asked<Option<Counter>> {
+    fn read(&self, key: &'static str) -> PendingRequest<Option<Counter>> {
         self.ask(move |handle| async move { handle.read(SPACE, key.to_owned()).await })
     }
 
@@ -371,7 +371,7 @@ impl Bench {
     }
 
     /// Makes the stopped commit fail. Waiting clients learn only that the node has ended.
-    fn fail(mut self, asked: Vec<Asked<Counter>>) {
+    fn fail(mut self, asked: Vec<PendingRequest<Counter>>) {
         self.gate.fail();
         // A waiting client learns at once that the node stopped, and gets no error of the program.
         for asked in asked {

@@ -24,7 +24,7 @@ pub(super) enum Waiting {
 }
 
 /// How a wait that a space manages has ended.
-pub(super) struct Told {
+pub(super) struct WaitEnded {
     /// The connection, and the number of its session.
     pub(super) at: usize,
     pub(super) id: u64,
@@ -41,7 +41,7 @@ pub(super) enum End {
 pub(super) struct Teller<'a> {
     pub(super) at: usize,
     pub(super) id: u64,
-    pub(super) to: &'a Sender<Told>,
+    pub(super) to: &'a Sender<WaitEnded>,
 }
 
 impl Waiting {
@@ -179,7 +179,7 @@ impl Teller<'_> {
     fn tell(&self) -> impl FnOnce(End) + Send + use<> {
         let (at, id, to) = (self.at, self.id, self.to.clone());
         // The driver may have ended meanwhile.
-        move |end| _ = to.send(Told { at, id, end })
+        move |end| _ = to.send(WaitEnded { at, id, end })
     }
 }
 

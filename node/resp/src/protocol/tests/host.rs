@@ -1,6 +1,6 @@
 //! A host around real replicas.
 
-use crate::protocol::{Facts, Handles, Host, Midway, Seen, Session};
+use crate::protocol::{Facts, Host, KeyIdRange, Midway, Seen, Session};
 use std::time::Duration;
 use tallymesh_core::{Asked, KeyId, Replica, Space, SplitMix64, WriterId};
 use tallymesh_node_ground::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
@@ -217,11 +217,11 @@ impl Host for Node {
         }
     }
 
-    fn handles(&self, space: usize) -> Handles {
+    fn key_ids(&self, space: usize) -> KeyIdRange {
         let numbers = self.replicas[space]
             .counters()
             .map(|(counter, _)| counter.as_u32() + 1);
-        Handles {
+        KeyIdRange {
             end: numbers.max().unwrap_or(0),
             generation: self.generation,
         }

@@ -8,13 +8,13 @@ use super::limits::IDLE_BYTES_MAX;
 /// Always `from <= bytes.len()`. A session that executes these bytes moves the whole value out of
 /// itself. Meanwhile it reports that no bytes wait, because the commands are under way.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct ReceivedBytes {
     bytes: Vec<u8>,
     /// The bytes before this offset were executed.
     from: usize,
 }
 
-impl Held {
+impl ReceivedBytes {
     /// How many bytes wait.
     pub(super) fn len(&self) -> usize {
         self.rest().len()
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_executed_waits_no_more_and_its_memory_comes_back() {
-        let mut held = Held::default();
+        let mut held = ReceivedBytes::default();
         held.append(b"one two three");
         held.executed(4);
         assert_eq!((held.rest(), held.len()), (&b"two three"[..], 9));
