@@ -3,7 +3,7 @@ import { element, isConsole } from '../make.js';
 import { Detail, type Source } from './detail.js';
 import { Faults } from './faults.js';
 import { Grid } from './grid.js';
-import { withTicket, type Asked, type Place, type Problem, type State, type Told } from './messages.js';
+import { withTicket, type Place, type Problem, type State, type WorkerReport, type WorkerRequest } from './messages.js';
 import { Peers } from './peers.js';
 import { Asker } from './question.js';
 import type { Sort, View } from './rows.js';
@@ -48,7 +48,7 @@ export class Console {
     this.#origin = origin;
     this.#space = replica.space;
     this.#worker = new Worker(new URL(WORKER_FILE, import.meta.url), { type: 'module', name: 'counters' });
-    this.#worker.onmessage = ({ data }: MessageEvent<Told>) => this.#told(data);
+    this.#worker.onmessage = ({ data }: MessageEvent<WorkerReport>) => this.#told(data);
     this.#grid = new Grid(element('grid'), element('grid-body'), {
       choose: (key, opened) => this.#choose(key, opened),
       moved: () => this.#look(),
@@ -72,7 +72,7 @@ export class Console {
     if (looked) this.#look();
   }
 
-  #ask(asked: Asked): void {
+  #ask(asked: WorkerRequest): void {
     this.#worker.postMessage(asked);
   }
 
@@ -131,7 +131,7 @@ export class Console {
     });
   }
 
-  #told(told: Told): void {
+  #told(told: WorkerReport): void {
     // An answer that was under way when another space was opened is about the space before.
     if (told.opening !== this.#opening) return;
     if (told.kind === 'news') return this.#faults.tell(told.name, told.data, told.at);

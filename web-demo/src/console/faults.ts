@@ -1,6 +1,6 @@
 import { make } from '../make.js';
 import { short } from '../writers.js';
-import { refusals, type Reading } from './figures.js';
+import { refusals, type Reading } from './metrics.js';
 import type { SpaceStatus } from './watch.js';
 import { timeOfDay, whole } from './words.js';
 

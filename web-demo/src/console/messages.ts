@@ -21,7 +21,7 @@ export interface Look extends View {
 }
 
 /** What the page asks of the worker. */
-export type Asked =
+export type WorkerRequest =
   /** Reads a space of a node; without a place, the page tells of its own counters. `opening` numbers the answers. */
   | { readonly do: 'open'; readonly place: Place | undefined; readonly opening: number }
   | { readonly do: 'look'; readonly look: Look }
@@ -51,7 +51,7 @@ export interface Chosen extends Shown {
 }
 
 /** What the worker tells the page. */
-export type Told =
+export type WorkerReport =
   | {
       readonly kind: 'rows';
       /** The number of the opening that the rows belong to. */

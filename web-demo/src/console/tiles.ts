@@ -1,5 +1,5 @@
 import { make } from '../make.js';
-import { quantile, rate, sum, type Reading } from './figures.js';
+import { quantile, rate, sum, type Reading } from './metrics.js';
 import { Spark } from './spark.js';
 import { brief, bytes, span, whole } from './words.js';
 import type { SpaceStatus } from './watch.js';

@@ -1,5 +1,5 @@
 import { withTicket, type Problem } from './messages.js';
-import { parse, type Reading } from './figures.js';
+import { parse, type Reading } from './metrics.js';
 
 /** What the node says of a space. */
 export interface SpaceStatus {

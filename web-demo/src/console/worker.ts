@@ -1,6 +1,6 @@
 // All counters of the console, apart from the page: sorting a hundred thousand of them would hold up its hand.
 import { Feed } from './feed.js';
-import type { Asked, Chosen, Look, Shown, Told } from './messages.js';
+import type { Chosen, Look, Shown, WorkerReport, WorkerRequest } from './messages.js';
 import { Rows, type Row } from './rows.js';
 
 /** Changes within this time are told together. */
@@ -16,7 +16,7 @@ let chosen: string | undefined;
 let opening = 0;
 let pending = false;
 
-const post = (told: Told): void => postMessage(told);
+const post = (told: WorkerReport): void => postMessage(told);
 
 function show(): void {
   pending = false;
@@ -62,7 +62,7 @@ function soon(): void {
   setTimeout(show, SOON_MS);
 }
 
-onmessage = ({ data }: MessageEvent<Asked>) => {
+onmessage = ({ data }: MessageEvent<WorkerRequest>) => {
   switch (data.do) {
     case 'open':
       feed?.close();

@@ -5,14 +5,14 @@ import { shares, short, writerColour } from '../writers.js';
 import type { Vertex } from './mesh.js';
 
 /** What one replica held at one time. */
-export interface Held {
+export interface Snapshot {
   readonly value: bigint | undefined;
   readonly shards: readonly Shard[];
   readonly vector: ReadonlyMap<string, bigint>;
 }
 
 /** Reads what a replica holds of a counter by now. */
-export function held(vertex: Vertex, key: string): Held {
+export function held(vertex: Vertex, key: string): Snapshot {
   const { replica } = vertex;
   if (!replica) return { value: vertex.value, shards: [], vector: new Map() };
   return { value: replica.get(key), shards: replica.shards(key), vector: replica.status().vector };
@@ -40,7 +40,7 @@ export class Inside {
   }
 
   /** Shows one replica's copy. */
-  show(name: string, { value, shards }: Held): void {
+  show(name: string, { value, shards }: Snapshot): void {
     this.#title.textContent = name;
     const parts = shares([...shards]);
     this.#bar.replaceChildren(

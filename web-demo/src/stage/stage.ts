@@ -3,7 +3,7 @@ import { element } from '../make.js';
 import { grouped } from '../number.js';
 import { Announcer } from './announcer.js';
 import { Drawing } from './drawing.js';
-import { held, Inside, type Held } from './inside.js';
+import { held, Inside, type Snapshot } from './inside.js';
 import { arrange, neighbours, places } from './layout.js';
 import { Mesh, type Edge, type Message, type Vertex } from './mesh.js';
 import { Timeline } from './timeline.js';
@@ -31,7 +31,7 @@ export class Stage {
   /** This tab, once it takes part. */
   #tab: Vertex | undefined;
   #chosen: Vertex;
-  #held = new Map<string, Held>();
+  #held = new Map<string, Snapshot>();
   #next = 0;
   #dirty = true;
   #wrote = 0;

@@ -1,12 +1,12 @@
 import { element } from '../make.js';
 import { grouped } from '../number.js';
-import type { Held } from './inside.js';
+import type { Snapshot } from './inside.js';
 import type { Message } from './mesh.js';
 
 /** A message that arrived, and what all held right after. */
 export interface Moment {
   readonly message: Pick<Message, 'from' | 'to' | 'bytes' | 'what'>;
-  readonly held: ReadonlyMap<string, Held>;
+  readonly held: ReadonlyMap<string, Snapshot>;
 }
 
 const MOMENTS_MAX = 40;

@@ -42,7 +42,7 @@ export type Event = { readonly at: number; readonly now: number; readonly name: 
 );
 
 /** What was found in all views at all moments so far; a view is what one member sees. */
-export interface Found {
+export interface Findings {
   readonly views: number;
   readonly lowest: Readonly<Record<string, string>>;
   readonly sums: readonly string[];
@@ -57,5 +57,5 @@ export interface State {
   readonly members: readonly MemberView[];
   readonly events: readonly Event[];
   readonly eventsBefore: number;
-  readonly found: Found;
+  readonly found: Findings;
 }
