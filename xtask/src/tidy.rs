@@ -41,6 +41,9 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
         if is_code {
             broken.extend(in_file(&name, &text));
             state_lines += state::lines(&name, &text);
+            if words::has_names(&name) {
+                broken.extend(words::misnamed(&name, &text));
+            }
             if words::covers(&name) {
                 core.push((name.clone(), text.clone()));
             }

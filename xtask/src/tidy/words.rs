@@ -1,5 +1,6 @@
-//! Words that docs/glossary.md retires: they may not come back into the code of core, and the sentences of
-//! its docs begin with their subject.
+//! Words that docs/glossary.md retires. They may not come back into the code of core, and the sentences of
+//! its docs begin with their subject. They may not come back as names of types and modules in the node, the
+//! package and the demo.
 
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,38 @@ const WORDS: &[Word] = &[
     word("greeting", "hello"),
 ];
 
+/// Names of types and modules that do not say what the thing is. They are found in declarations alone, also
+/// as the small letters of a module: `Book` in `struct Book` and `mod book`.
+const NAMES: &[Word] = &[
+    word("About", "node info"),
+    word("Asked", "the request, query or question that it is"),
+    word("Book", "PeerDirectory"),
+    word("Books", "the state or the counts that it has"),
+    word("Desk", "the view that it is"),
+    word("Door", "a listener, or the check that it makes"),
+    word("Figures", "metrics"),
+    word("Found", "the content or the result that it is"),
+    word("Given", "the settings or tickets that it has"),
+    word("Handles", "KeyIds"),
+    word("Held", "the thing that is stored, or a guard"),
+    word("Kept", "a record, or the state that it is"),
+    word("Knocks", "AuthThrottle"),
+    word("Only", "ConnectionPolicy"),
+    word("Passes", "Credentials"),
+    word("Patience", "IdleTimeoutStream"),
+    word("Patient", "IdleTimeoutListener"),
+    word("Standing", "the role or state that it is"),
+    word("Told", "the entry, event or report that it is"),
+    Word {
+        // The name is the browser's.
+        but_in: &["web-demo/src/main.ts"],
+        ..word("Window", "a retention, period or buffer")
+    },
+];
+
+/// The keywords before the name of a type.
+const DECLARES: [&str; 6] = ["struct", "enum", "trait", "type", "class", "interface"];
+
 /// The first words that hide the subject of a sentence.
 const OPENERS: [&str; 5] = ["Of", "What", "Whoever", "Who", "That"];
 
@@ -68,6 +101,36 @@ pub(super) fn covers(name: &Path) -> bool {
 pub(super) fn broken(files: &[(PathBuf, String)]) -> Vec<String> {
     let mut broken: Vec<String> = WORDS.iter().flat_map(|word| retired(files, word)).collect();
     broken.extend(unclear(files));
+    broken
+}
+
+/// Whether a file has names of types to judge: it is code of the node, the package or the demo.
+pub(super) fn has_names(name: &Path) -> bool {
+    let ends = |end: &str| name.extension().is_some_and(|it| it == end);
+    let is_node = name.starts_with("node") && name.iter().nth(2).is_some_and(|it| it == "src");
+    let is_script = name.starts_with("wasm/js") || name.starts_with("web-demo");
+    !super::is_test(name) && (is_node && ends("rs") || is_script && ends("ts"))
+}
+
+/// The declarations in a file whose name is retired.
+pub(super) fn misnamed(name: &Path, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (number, line) in shipped(text) {
+        for names in identifiers(line).windows(2) {
+            let is_it = |it: &&Word| match names[0] {
+                "mod" => names[1] == it.was.to_ascii_lowercase(),
+                keyword => names[1] == it.was && DECLARES.contains(&keyword),
+            };
+            let known = NAMES.iter().find(is_it);
+            let known = known.filter(|it| it.but_in.iter().all(|but| name != Path::new(but)));
+            if let Some(Word { was, write, .. }) = known {
+                let name = name.display();
+                broken.push(format!(
+                    "{name}:{number}: `{was}` is no name for a type or a module: write {write} (docs/glossary.md)"
+                ));
+            }
+        }
+    }
     broken
 }
 
@@ -238,10 +301,50 @@ mod tests {
     }
 
     #[test]
+    fn each_retired_name_is_found_in_declarations_alone() {
+        let node = Path::new("node/store/src/one.rs");
+        for Word { was, but_in, .. } in NAMES {
+            for declared in DECLARES {
+                let text = format!("pub(super) {declared} {was}<T> {{\n");
+                assert_eq!(misnamed(node, &text).len(), 1, "{text}");
+                for place in *but_in {
+                    assert_eq!(misnamed(Path::new(place), &text).len(), 0, "{text}");
+                }
+            }
+            let module = format!("mod {};\n", was.to_ascii_lowercase());
+            assert_eq!(misnamed(node, &module).len(), 1, "{module}");
+            let low = was.to_ascii_lowercase();
+            let other = format!("Phase::{was} => {was}(1), // type {was}\nclass == {low}\n");
+            assert_eq!(misnamed(node, &other).len(), 0, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_are_judged_in_the_code_of_the_node_the_package_and_the_demo() {
+        for name in [
+            "node/store/src/one.rs",
+            "wasm/js/replica/one.ts",
+            "web-demo/src/one.ts",
+        ] {
+            assert!(has_names(Path::new(name)), "{name}");
+        }
+        for name in [
+            "core/src/one.rs",
+            "node/store/src/one/tests.rs",
+            "node/tests/suite/one.rs",
+            "web-demo/build.mjs",
+        ] {
+            assert!(!has_names(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
     fn each_word_has_one_entry() {
-        let mut words: Vec<&str> = WORDS.iter().map(|it| it.was).collect();
-        words.sort_unstable();
-        assert!(words.windows(2).all(|it| it[0] != it[1]));
+        for table in [WORDS, NAMES] {
+            let mut words: Vec<&str> = table.iter().map(|it| it.was).collect();
+            words.sort_unstable();
+            assert!(words.windows(2).all(|it| it[0] != it[1]));
+        }
     }
 
     #[test]
