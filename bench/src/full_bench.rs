@@ -7,7 +7,7 @@ mod load;
 
 use crate::measure::median_of;
 use crate::report::Sections;
-use crate::resp_bench::servers::{Kept, Kind, Server};
+use crate::resp_bench::servers::{Durability, Kind, Server};
 use anyhow::{Context, Result};
 use links::Links;
 use load::{Figure, Way};
@@ -83,8 +83,8 @@ fn measure(plan: &Plan<'_>, members: bool) -> Result<String> {
     // A member takes in who greets, so there the peers of the links are among the writers.
     let linked = if members { link_count } else { 0 };
     let writers = plan.size(WRITERS) - linked;
-    let mut empty = Server::start(Kind::Ours(plan.node), Kept::Interval)?;
-    let mut full = Server::start(Kind::Ours(plan.node), Kept::Interval)?;
+    let mut empty = Server::start(Kind::Ours(plan.node), Durability::Interval)?;
+    let mut full = Server::start(Kind::Ours(plan.node), Durability::Interval)?;
     tell(&format!("counting in {counters} counters"));
     load::make_keys(&empty)?;
     load::make_keys(&full)?;
@@ -105,7 +105,10 @@ fn measure(plan: &Plan<'_>, members: bool) -> Result<String> {
          |---|---|---:|---:|---:|---:|---:|---:|---|\n",
     );
     let mut held = String::new();
-    for (kept, name) in [(Kept::Interval, "interval 1s"), (Kept::Always, "always")] {
+    for (kept, name) in [
+        (Durability::Interval, "interval 1s"),
+        (Durability::Always, "always"),
+    ] {
         for (which, server) in [("empty", &mut empty), ("full", &mut full)] {
             server.stop_and_reopen(kept)?;
             let begun = Instant::now();
@@ -123,7 +126,7 @@ fn measure(plan: &Plan<'_>, members: bool) -> Result<String> {
             // Writing to a string does not fail.
             let _ = writeln!(table, "{line}");
         }
-        if kept == Kept::Always {
+        if kept == Durability::Always {
             others += &looks(plan, &empty, &full)?;
         }
         links.close()?;

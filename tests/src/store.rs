@@ -38,7 +38,7 @@ impl Figures {
 
 /// A finished snapshot, and the log after it.
 #[derive(Clone)]
-struct Kept {
+struct StoredSnapshot {
     /// All parts, encoded.
     parts: Vec<Vec<u8>>,
     /// The same state in one piece.
@@ -56,7 +56,7 @@ pub struct Store {
     /// removal. So the restored replica has the watermark until it merges others' messages.
     exact: bool,
     begun: Option<(Snapshot, Vec<Vec<u8>>)>,
-    kept: Option<Kept>,
+    stored: Option<StoredSnapshot>,
     /// The figures of this store.
     pub figures: Figures,
 }
@@ -68,7 +68,7 @@ impl Store {
             random: Random::new(seed),
             exact,
             begun: None,
-            kept: None,
+            stored: None,
             figures: Figures::default(),
         }
     }
@@ -110,7 +110,7 @@ impl Store {
                 let told = decoded(&parts)?;
                 let told: usize = told.iter().map(Message::shard_count).sum();
                 self.figures.changed += u64::from(told > replica.shard_count());
-                self.kept = Some(Kept {
+                self.stored = Some(StoredSnapshot {
                     parts,
                     whole: replica.snapshot().encode_stored(),
                     mark: replica.mark(),
@@ -130,25 +130,25 @@ impl Store {
 
     /// Writes the changes to the log. This has to be done before the replica collects.
     pub fn append(&mut self, replica: &mut Replica) {
-        if let Some(kept) = &mut self.kept
-            && let Some(record) = replica.since(&mut kept.mark)
+        if let Some(stored) = &mut self.stored
+            && let Some(record) = replica.since(&mut stored.mark)
         {
             self.figures.records += 1;
             match record.is_whole() {
-                true => self.kept = None, // it replaces all records before it
-                false => kept.records.push(record.encode_stored()),
+                true => self.stored = None, // it replaces all records before it
+                false => stored.records.push(record.encode_stored()),
             }
         }
     }
 
     /// Restores from the parts and from one piece, and compares the results.
     fn check(&mut self, replica: &Replica, now: u64) -> Result<(), String> {
-        let Some(kept) = &self.kept else {
+        let Some(stored) = &self.stored else {
             return Ok(());
         };
         let writer = WriterId::mint(&Space::default(), &[97; 32], &[97; 16]);
         let wrong = |error: tallymesh_core::Error| format!("it can't be taken back: {error}");
-        let mut parts = decoded(&kept.parts)?;
+        let mut parts = decoded(&stored.parts)?;
         let last = parts.pop().ok_or("there is no part")?;
         let mut restoring = Restoring::new(Space::default(), writer);
         for part in &parts {
@@ -156,9 +156,9 @@ impl Store {
         }
         let mut one = restoring.finish(&last).map_err(wrong)?;
         let mut other = Replica::new(Space::default(), writer);
-        let whole = Message::decode_stored(&kept.whole).map_err(wrong)?;
+        let whole = Message::decode_stored(&stored.whole).map_err(wrong)?;
         other.restore(&whole).map_err(wrong)?;
-        for record in &decoded(&kept.records)? {
+        for record in &decoded(&stored.records)? {
             one.restore(record).map_err(wrong)?;
             other.restore(record).map_err(wrong)?;
         }

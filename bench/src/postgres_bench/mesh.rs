@@ -2,7 +2,7 @@
 
 use super::crowd::Answer;
 use super::disk;
-use crate::resp_bench::servers::{Kept, Kind, Server};
+use crate::resp_bench::servers::{Durability, Kind, Server};
 use crate::resp_client::Client;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -51,10 +51,10 @@ pub(super) struct Mesh<'a> {
 impl<'a> Mesh<'a> {
     pub(super) fn start(program: &'a Path, count: usize) -> Result<Mesh<'a>> {
         disk()?;
-        let mut nodes = vec![Server::start(Kind::Ours(program), Kept::Always)?];
+        let mut nodes = vec![Server::start(Kind::Ours(program), Durability::Always)?];
         while nodes.len() < count {
             let others: Vec<&Server<'_>> = nodes.iter().collect();
-            let node = Server::start_beside(program, Kept::Always, &others)?;
+            let node = Server::start_beside(program, Durability::Always, &others)?;
             nodes.push(node);
         }
         let mesh = Mesh { nodes };

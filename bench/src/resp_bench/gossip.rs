@@ -1,7 +1,7 @@
 //! What it costs a node to tell two peers all that it counts, while it counts.
 
 use super::load::{CLIENTS, Load, put};
-use super::servers::{Kept, Kind, Server};
+use super::servers::{Durability, Kind, Server};
 use super::{KEYS, Plan};
 use crate::measure::median_of;
 use anyhow::Result;
@@ -38,7 +38,10 @@ struct Figure {
 /// Measures a node alone and one with two peers in turn; the table is in Markdown.
 pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
     let mut text = String::from(HEAD);
-    for (name, kept) in [("memory", Kept::Memory), ("interval 1s", Kept::Interval)] {
+    for (name, kept) in [
+        ("memory", Durability::Memory),
+        ("interval 1s", Durability::Interval),
+    ] {
         let alone = Server::start(Kind::Ours(plan.node), kept)?;
         let linked = Server::start(Kind::Ours(plan.node), kept)?;
         for server in [&alone, &linked] {

@@ -1,6 +1,6 @@
 //! How much memory a counter takes, with one writer and with each further one.
 
-use super::servers::{Kept, Kind, Server};
+use super::servers::{Durability, Kind, Server};
 use super::{KEYS, Plan};
 use crate::measure::median_of;
 use anyhow::{Result, bail};
@@ -33,7 +33,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
          | | writers | bytes a counter | lowest | peak | each further writer | lowest | target |\n\
          |---|---:|---:|---:|---:|---:|---:|---|\n"
     );
-    let redis = Server::start(Kind::Redis, Kept::Memory)?;
+    let redis = Server::start(Kind::Redis, Durability::Memory)?;
     redis.client()?.count_all(KEYS, 0)?;
     row(&mut text, "Redis", &[weight(&redis, 1, None)?], None);
     drop(redis);
@@ -52,12 +52,12 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 /// Fills a node, and lets it hear of the same counters from one further node after another.
 fn round(plan: &Plan<'_>) -> Result<Vec<Weight>> {
     let writers_max = if plan.quick { 3 } else { 4 };
-    let ours = Server::start(Kind::Ours(plan.node), Kept::Memory)?;
+    let ours = Server::start(Kind::Ours(plan.node), Durability::Memory)?;
     ours.client()?.count_all(KEYS, 0)?;
     let mut weights = vec![weight(&ours, 1, None)?];
     let mut others = Vec::new();
     for writers in 2..=writers_max {
-        let other = Server::start_beside(plan.node, Kept::Memory, &[&ours])?;
+        let other = Server::start_beside(plan.node, Durability::Memory, &[&ours])?;
         other.wait_for(&ours)?;
         other.client()?.count_all(KEYS, 0)?;
         ours.wait_for(&other)?;

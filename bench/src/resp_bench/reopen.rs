@@ -1,7 +1,7 @@
 //! How long a server that was killed takes until it answers again with all it had.
 
 use super::load::{CLIENTS, Load, put};
-use super::servers::{Kept, Kind, Server};
+use super::servers::{Durability, Kind, Server};
 use super::{KEYS, Plan};
 use crate::measure::median;
 use anyhow::{Result, bail};
@@ -71,7 +71,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 
 /// A server with all counters on its disk.
 fn filled(kind: Kind<'_>, more: usize) -> Result<Server<'_>> {
-    let server = Server::start(kind, Kept::Interval)?;
+    let server = Server::start(kind, Durability::Interval)?;
     server.client()?.count_all(KEYS, 0)?;
     if more > 0 {
         let load = Load {

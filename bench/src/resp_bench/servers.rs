@@ -24,18 +24,18 @@ const POLL_START: Duration = Duration::from_millis(1);
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum Durability {
     Memory,
     Interval,
     Always,
 }
 
-impl Kept {
+impl Durability {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kept::Memory => "memory",
-            Kept::Interval => "interval 1s, everysec",
-            Kept::Always => "always",
+            Durability::Memory => "memory",
+            Durability::Interval => "interval 1s, everysec",
+            Durability::Always => "always",
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) enum Kind<'a> {
 /// A server that listens. Dropped, it is ended.
 pub(crate) struct Server<'a> {
     kind: Kind<'a>,
-    kept: Kept,
+    kept: Durability,
     /// The addresses of the nodes that it is to be linked to.
     peers: Vec<String>,
     child: Child,
@@ -64,14 +64,14 @@ pub(crate) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    pub(crate) fn start(kind: Kind<'a>, kept: Kept) -> Result<Server<'a>> {
+    pub(crate) fn start(kind: Kind<'a>, kept: Durability) -> Result<Server<'a>> {
         Server::start_with(kind, kept, Vec::new())
     }
 
     /// Starts a node that is linked to others.
     pub(crate) fn start_beside(
         program: &'a Path,
-        kept: Kept,
+        kept: Durability,
         others: &[&Server<'_>],
     ) -> Result<Server<'a>> {
         let mut peers = Vec::new();
@@ -83,7 +83,7 @@ impl<'a> Server<'a> {
         Server::start_with(Kind::Ours(program), kept, peers)
     }
 
-    fn start_with(kind: Kind<'a>, kept: Kept, peers: Vec<String>) -> Result<Server<'a>> {
+    fn start_with(kind: Kind<'a>, kept: Durability, peers: Vec<String>) -> Result<Server<'a>> {
         // On a disk, and not in memory: durability is measured.
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
         let port = free_port()?;
@@ -124,7 +124,7 @@ impl<'a> Server<'a> {
     }
 
     /// Stops it in order, and starts it on the same folder with this durability.
-    pub(crate) fn stop_and_reopen(&mut self, kept: Kept) -> Result<()> {
+    pub(crate) fn stop_and_reopen(&mut self, kept: Durability) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
         self.child.wait()?;
@@ -321,12 +321,18 @@ fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-fn spawn(kind: Kind<'_>, kept: Kept, port: u16, peers: &[String], folder: &Path) -> Result<Child> {
+fn spawn(
+    kind: Kind<'_>,
+    kept: Durability,
+    port: u16,
+    peers: &[String],
+    folder: &Path,
+) -> Result<Child> {
     let log = File::create(folder.join("log"))?;
     let mut command = match kind {
         Kind::Ours(program) => ours(program, kept, port, peers, folder),
         Kind::Redis => redis(kept, port, folder),
-        Kind::RedisSnapshot => redis(Kept::Memory, port, folder),
+        Kind::RedisSnapshot => redis(Durability::Memory, port, folder),
     };
     command
         .stdin(Stdio::null())
@@ -336,7 +342,7 @@ fn spawn(kind: Kind<'_>, kept: Kept, port: u16, peers: &[String], folder: &Path)
         .with_context(|| format!("{:?}", command.get_program()))
 }
 
-fn ours(program: &Path, kept: Kept, port: u16, peers: &[String], folder: &Path) -> Command {
+fn ours(program: &Path, kept: Durability, port: u16, peers: &[String], folder: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .args(["up", "--http", "127.0.0.1:0", "--data"])
@@ -345,9 +351,9 @@ fn ours(program: &Path, kept: Kept, port: u16, peers: &[String], folder: &Path) 
         .arg(folder.join(READY_FILE))
         .args(["--resp", &format!("127.0.0.1:{port}")])
         .args(match kept {
-            Kept::Memory => ["--durability", "memory"],
-            Kept::Interval => ["--durability", "interval:1s"],
-            Kept::Always => ["--durability", "always"],
+            Durability::Memory => ["--durability", "memory"],
+            Durability::Interval => ["--durability", "interval:1s"],
+            Durability::Always => ["--durability", "always"],
         });
     for peer in peers {
         command.args(["--peer", peer]);
@@ -355,16 +361,16 @@ fn ours(program: &Path, kept: Kept, port: u16, peers: &[String], folder: &Path) 
     command
 }
 
-fn redis(kept: Kept, port: u16, folder: &Path) -> Command {
+fn redis(kept: Durability, port: u16, folder: &Path) -> Command {
     let mut command = Command::new("redis-server");
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--dir"])
         .arg(folder);
     let fsync = match kept {
-        Kept::Memory => return command,
-        Kept::Interval => "everysec",
-        Kept::Always => "always",
+        Durability::Memory => return command,
+        Durability::Interval => "everysec",
+        Durability::Always => "always",
     };
     command.args(["--appendonly", "yes", "--appendfsync", fsync]);
     command

@@ -1,7 +1,7 @@
 //! How many commands a second, beside Redis.
 
 use super::load::{CLIENTS, Figure, Load, put};
-use super::servers::{Kept, Kind, Server};
+use super::servers::{Durability, Kind, Server};
 use super::{KEYS, Plan};
 use crate::measure::median_of;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// A row of the table: one load at one durability.
 struct Row {
-    kept: Kept,
+    kept: Durability,
     load: Load,
     /// What ours is to be of Redis, at least.
     target: Option<f64>,
@@ -20,7 +20,7 @@ struct Row {
 /// Races the two at each durability; the table is in Markdown.
 pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
     let mut rows = Vec::new();
-    for kept in [Kept::Memory, Kept::Interval, Kept::Always] {
+    for kept in [Durability::Memory, Durability::Interval, Durability::Always] {
         let ours = Server::start(Kind::Ours(plan.node), kept)?;
         let peer = plan.before.map_or(Kind::Redis, Kind::Ours);
         let redis = Server::start(peer, kept)?;
@@ -40,13 +40,13 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 }
 
 /// The loads, and what ours is to be of Redis at least.
-fn loads(kept: Kept) -> Vec<(Load, Option<f64>)> {
+fn loads(kept: Durability) -> Vec<(Load, Option<f64>)> {
     let mut loads = Vec::new();
     for (pipeline, commands) in [(1, 300_000), (16, 3_000_000), (100, 6_000_000)] {
         for random in [false, true] {
             let target = match (pipeline, random, kept) {
                 (1, ..) => Some(0.95),
-                (100, _, Kept::Always) => Some(1.5),
+                (100, _, Durability::Always) => Some(1.5),
                 (16, true, _) => Some(1.25),
                 (100, true, _) => Some(1.3),
                 _ => None,
@@ -68,8 +68,8 @@ fn loads(kept: Kept) -> Vec<(Load, Option<f64>)> {
         command: "incr",
         commands: 30_000,
     };
-    loads.push((alone, (kept == Kept::Always).then_some(1.0)));
-    if kept == Kept::Memory {
+    loads.push((alone, (kept == Durability::Always).then_some(1.0)));
+    if kept == Durability::Memory {
         let get = Load {
             pipeline: 16,
             clients: CLIENTS,
@@ -84,7 +84,7 @@ fn loads(kept: Kept) -> Vec<(Load, Option<f64>)> {
 
 /// Both in turn, several times; the medians count.
 fn race(
-    kept: Kept,
+    kept: Durability,
     load: Load,
     target: Option<f64>,
     rounds: usize,

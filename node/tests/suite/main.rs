@@ -20,7 +20,6 @@ mod edges;
 #[cfg(target_os = "linux")]
 mod endurance;
 mod events;
-mod figures;
 #[cfg(unix)]
 mod folder;
 mod fresh;
@@ -36,6 +35,7 @@ mod links;
 #[cfg(unix)]
 mod logs;
 mod members;
+mod metrics;
 mod network;
 mod once;
 mod operation;

@@ -46,7 +46,7 @@ pub(super) const LONG: [&str; 7] = [
 ];
 
 /// Modules of the suite that read files of deploy/.
-pub(super) const DEPLOYED: [&str; 3] = ["config", "figures", "operation"];
+pub(super) const DEPLOYED: [&str; 3] = ["config", "metrics", "operation"];
 
 /// Modules of the suite without tests. The others start nodes and peers with them.
 const HELPERS: [&str; 5] = ["liar", "main", "process", "redis", "swarm"];
@@ -96,7 +96,7 @@ const FACES: [(&str, &[&str]); 40] = [
     ("http/sync", &["links", "sync"]),
     ("http/tickets", &["revoked", "tickets"]),
     ("logging", &["logs"]),
-    ("metrics", &["figures"]),
+    ("metrics", &["metrics"]),
     ("problems", &["api", "http"]),
     ("resp", &["resp", "retries"]),
     ("resp/protocol/access", &["resp", "resp_tickets"]),

@@ -111,14 +111,14 @@ fn file(path: &str) -> String {
 
 /// What a query asks for: figures, and labels of all of them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked<'a> {
+struct SampleQuery<'a> {
     figures: BTreeSet<&'a str>,
     labels: BTreeSet<&'a str>,
 }
 
-fn asked(query: &str) -> Asked<'_> {
+fn asked(query: &str) -> SampleQuery<'_> {
     let is_part = |at: char| at.is_ascii_alphanumeric() || at == '_' || at == '$';
-    let mut asked = Asked::default();
+    let mut asked = SampleQuery::default();
     let (mut rest, mut depth, mut grouping) = (query, 0, false);
     while let Some(first) = rest.chars().next() {
         if first == '"' {
