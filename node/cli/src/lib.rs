@@ -76,7 +76,7 @@ Exit codes:
 
 /// A counter that is written anywhere and adds up everywhere.
 #[derive(Debug, Parser)]
-#[command(name = "tallymesh", version, about, after_help = EXIT_CODES)]
+#[command(name = "tallymesh", version, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -297,6 +297,16 @@ pub fn run(cli: Cli) -> ExitCode {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    /// And not by what the package of the command line is.
+    #[test]
+    fn the_help_begins_with_what_the_program_is() {
+        let help = Cli::command().render_help().to_string();
+        assert!(
+            help.starts_with("A counter that is written anywhere and adds up everywhere\n"),
+            "{help}"
+        );
+    }
 
     #[test]
     fn each_call_has_its_subcommands() {
