@@ -60,7 +60,7 @@ pub enum Comer {
 pub struct Refused {
     /// The refusal in the table of problems.
     pub kind: &'static Kind,
-    /// What was refused, and why.
+    /// The reason, for people.
     pub detail: String,
 }
 

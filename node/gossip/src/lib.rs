@@ -154,7 +154,7 @@ pub struct Start<'a> {
     pub handle: Handle,
     /// The sending end of the queue of orders, which the driver uses; `inbox` is the receiving end.
     pub orders: mpsc::Sender<Order>,
-    /// What the driver broadcasts to all peers.
+    /// Frames that the driver broadcasts to all peers.
     pub inbox: mpsc::Receiver<Order>,
     /// Receives each space that comes into use.
     pub spaces_used: mpsc::UnboundedReceiver<SpaceId>,

@@ -206,7 +206,7 @@ const fn optional(name: &'static str, form: Form) -> Field {
 pub struct Call {
     /// Its name in the description of HTTP.
     pub name: &'static str,
-    /// What it is about.
+    /// The kind of thing that it is about.
     pub on: On,
     /// The method and the path below the space, with `{name}` for fields; `None` for an operation
     /// of transactions alone.

@@ -6,7 +6,7 @@
 
 #[path = "../../../node/resp/src"]
 mod resp {
-    // What only the sockets call is not dead.
+    // Code that only the sockets call is not dead.
     #[allow(dead_code, unused_imports)]
     pub(crate) mod protocol;
 

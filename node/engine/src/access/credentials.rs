@@ -86,7 +86,7 @@ impl Credentials {
         }))
     }
 
-    /// What the ticket grants.
+    /// The grant of the ticket.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }

@@ -38,7 +38,7 @@ impl From<Command> for Queued {
     }
 }
 
-/// What the driver is to do.
+/// One piece of work for the driver.
 pub(super) enum Command {
     /// Reads a space.
     Read {
