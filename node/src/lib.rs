@@ -3,13 +3,16 @@
 //!
 //! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole node.
 //! Its parts use [`driver::Handle`] to send commands to the driver, the one task that owns the
-//! replicas. The driver persists before it publishes and before it acknowledges.
+//! replicas. The driver persists before it publishes and, with durability `always`, before it
+//! acknowledges.
 //!
 //! # Floors
-//! Each part is a crate of its own in a folder beside this one; here each has the path by which
-//! others name it. A crate depends only on crates of lower floors, and no face on another one. So
-//! each can be read, compiled and tested without those above it. `cargo xtask check` holds this, and
-//! the floors inside `engine` and `ground` (`xtask/src/tidy/floors.rs`).
+//! Each part is a crate of its own in a folder beside this one; the parts that
+//! programs outside may need have a path here. A crate depends only on crates of lower floors, and no face on another one. So
+//! each can be read and compiled without those above it. `cargo xtask check` holds this, and the
+//! floors inside `ground`, `engine` and `server` (`xtask/src/tidy/floors.rs`). One test goes upward:
+//! the promises of the commit gate to Redis clients are tested in `resp`, with a store of `engine`'s
+//! tests.
 //!
 //! ```text
 //!  cli                       commands: to a running node over HTTP, or on a data folder

@@ -5,10 +5,11 @@
 //! client's own thread (`turn`).
 //!
 //! A request is a closure over one space (`command`): a read over `&OpenSpace`, a write over
-//! `&mut OpenSpace`. The driver takes everything that waits in the queue as one batch and applies
+//! `&mut OpenSpace`, and a wait over the part of a space that is not stored. The driver takes everything that waits in the queue as one batch and applies
 //! it. It then gives the changes to the store as one durable commit. Answers and frames leave the
-//! node once the commit that they depend on is durable (`commit_gate`). So a crash loses nothing
-//! that others have seen. On a slow disk a separate thread makes the commit durable while the driver
+//! node once the commit that they depend on is durable (`commit_gate`). So with
+//! durability `always` a crash loses nothing that a client was answered, and without `memory`
+//! nothing that peers have seen. On a slow disk a separate thread makes the commit durable while the driver
 //! applies the next batch.
 //!
 //! After a failed commit the driver stops. It sends no answer and no frame that depends on that
@@ -19,7 +20,7 @@
 //!
 //! | step | why it stands here |
 //! |---|---|
-//! | 1. Set the time, and wake the spaces that are due. | All later steps judge expiries and deadlines by one time. A later clock would let the requests read counters that have expired. |
+//! | 1. Set the time, and wake the spaces that are due. | All later steps judge expiries by one time. A later clock would let the requests read counters that have expired. |
 //! | 2. `update_roles` | A node whose ticket has ended may not write. After the requests, this step would let one more batch through. |
 //! | 3. Apply the batch, in the order of the queue. Put long reads aside. | So a client may send a write and a short read without a wait between them, and the read sees the write. Short requests do not wait for a long read that came before them. |
 //! | 4. `check_whole` | A panic may have left a replica half changed. No later step may use it. The check follows step 5, too. |
@@ -32,7 +33,7 @@
 //! | 11. `poll_outputs` | All steps above make outputs. It queues the frames and the events behind the commit of step 13. It also lists the changed counters, from which that commit is made. |
 //! | 12. `end_turn` | It lists the spaces whose changes step 13 takes. Without the list, the commit would lack the changes of this turn and still release their answers. |
 //! | 13. `commit` | It gives the changes to the store. Then it releases every answer and frame whose commit is durable. |
-//! | 14. `apply_one_long` | No change and no short answer of this turn waits for it. It is a read, so it needs no commit. Only the driver's thread does this step. |
+//! | 14. `apply_one_long` | No change and no short answer of this turn waits for it. It is a read: the commit behind it only releases its answer. Only the driver's thread does this step. |
 //!
 //! `work` has the steps 1 to 12. A failure in one of them ends the turn before its commit, so the turn
 //! releases no answer and no frame.

@@ -7,8 +7,8 @@
 //! into an empty replica, they give the state. [`Kind`] describes each kind of record.
 //!
 //! Stored bytes have a version of their own ([`FORMAT`]), separate from the wire's. Until 1.0 the
-//! format may change without a way to read older folders. A node that finds another version reports
-//! it, and leaves the folder unchanged. `frame` defines the bytes, and `read` defines which logs
+//! format may change without a way to read older folders. A node raises the version of a folder of
+//! [`FORMAT_MIN`]. It reports any other one, and leaves that folder unchanged. `frame` defines the bytes, and `read` defines which logs
 //! are whole, torn or damaged.
 //!
 //! # Guarantees
@@ -19,10 +19,11 @@
 //!   the device, and never while the folder is another one than was locked (`health`).
 //! - A full disk or a failed write ends the store: nothing is written after a failure.
 //!
-//! `tests/power.rs` and `tests/damage.rs` play these at each write of a simulated disk (`played`).
+//! `tests/power.rs` plays a failure and a loss of power at each write of a simulated disk (`played`),
+//! `tests/damage.rs` changes stored bytes, and `tests.rs` and `worker/tests.rs` hold the other two.
 //!
 //! # Format
-//! A folder has segments of fixed size, zeroed before use. A segment is a list of frames, and a
+//! A folder has segments whose size is set when they are made, zeroed before use. A segment is a list of frames, and a
 //! frame is one commit: its length, checksums, and its records, each with the name of its space
 //! and its kind (`segment`, `frame`). A snapshot of a space is records, too. Segments of which no
 //! record is needed any more are removed (`live`).
@@ -33,7 +34,7 @@
 //!
 //! fjall is the one to weigh. It could carry about 1,900 of the 3,900 lines here (segments, frames,
 //! reading, snapshots); it makes the same number of small commits a second, and 1.2 to 1.4 times
-//! fewer with 50 and 1,000 records in each. It would cost the tests of the two guarantees above: it
+//! fewer with 50 and 1,000 records in each. It would cost the tests of these guarantees: it
 //! opens its files by itself, and has no place for a disk that tears, lies or stops. So the log
 //! stays.
 
@@ -196,7 +197,8 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// When they could not be made durable. Whether they are stored is then unclear until the store
-    /// is opened again. Each later commit fails with the same error.
+    /// is opened again, and each later commit fails with the same error. A commit that is too large
+    /// changes nothing, and later ones may succeed.
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError>;
 
     /// Checks that the place is still the one that was opened. The caller of a commit checks before

@@ -10,7 +10,9 @@
 //! | [`Wait`](Command::Wait) | [`VolatileState`] | no | this request ends |
 //! | [`Write`](Command::Write) | `&mut OpenSpace` | yes | the node stops |
 //!
-//! So a read can't be listed as a write, or a write as a read: the compiler refuses that.
+//! So a write can't be made as a read: the compiler refuses that. A read that is made as a write
+//! costs time, and loses nothing. [`Status`](Command::Status) and [`Links`](Command::Links) are
+//! reads of all spaces and of none.
 
 use super::contained::HalfChanged;
 use super::space::VolatileState;

@@ -6,8 +6,9 @@
 //! has number 0.
 //!
 //! # Guarantees
-//! The tests of `driver/tests.rs` and `driver/tests/requests.rs` hold them, on a store that stops in
-//! the middle of a commit.
+//! Tests hold them, on a store that stops in the middle of a commit: the last row in
+//! `driver/tests/requests.rs`, the others in `sockets/tests.rs` of the Redis face, where a driver
+//! has clients of all kinds.
 //!
 //! | guarantee | test |
 //! |---|---|
@@ -19,9 +20,10 @@
 //! | A read needs no commit of its own. A refused write that changed nothing gives the store nothing. | `only_a_write_leads_to_a_commit`, `a_refused_write_that_changed_nothing_costs_the_store_nothing` |
 //!
 //! # What the caller must do
-//! [`touch`](CommitGate::touch) comes before the change, and the change before its
-//! [`answer`](CommitGate::answer). An answer that is queued before the touch has the number of an
-//! older commit, and leaves too early. A touch without a change costs no write to the disk.
+//! A change and its [`touch`](CommitGate::touch) come before the [`answer`](CommitGate::answer) or
+//! the frame that shows it, in either order. An answer that is queued before the touch has the
+//! number of an older commit, and leaves too early. A touch without a change costs no write to the
+//! disk.
 
 use super::Release;
 use crate::driver::Spaces;

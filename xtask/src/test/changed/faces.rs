@@ -127,6 +127,7 @@ pub(super) fn tests_of(file: &str) -> NodeTests {
         .iter()
         .map(|&module| module.to_owned())
         .collect();
+    found.units.extend(beside(&path));
     match first(&path) {
         // A change of Cargo.toml, of the build script, or of what has all modules in it.
         "" | "lib" | "main" => {}
@@ -138,6 +139,18 @@ pub(super) fn tests_of(file: &str) -> NodeTests {
         _ => _ = found.units.insert(Units::of(folder, "")),
     }
     found
+}
+
+/// Unit tests of other crates that are about a part: those of the driver with Redis clients, and those that
+/// compare a face with the table of calls.
+fn beside(path: &str) -> Vec<Units> {
+    match first(path) {
+        "api" => ["http", "cli", "resp"]
+            .map(|face| Units::of(face, ""))
+            .into(),
+        "driver" => vec![Units::of("resp", "sockets::")],
+        _ => Vec::new(),
+    }
 }
 
 /// The crate of a file of the node, and its path as the table of parts has it.
@@ -192,7 +205,8 @@ mod tests {
         let units = |file: &str| tests_of(file).units;
         let http = BTreeSet::from([Units::of("http", "")]);
         assert_eq!(units("node/http/src/budgets.rs"), http);
-        let driver = BTreeSet::from([Units::of("engine", "driver::")]);
+        let driver = [("engine", "driver::"), ("resp", "sockets::")];
+        let driver = BTreeSet::from(driver.map(|(folder, module)| Units::of(folder, module)));
         assert_eq!(units("node/engine/src/driver/roles.rs"), driver);
         assert_eq!(units("node/engine/src/driver.rs"), driver);
     }
