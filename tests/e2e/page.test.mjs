@@ -54,12 +54,13 @@ test('two tabs and three nodes agree before, and again after, one tab was cut of
   await click(tabs[0], 'likes', 10, 4);
   await click(tabs[0], 'likes', -1, 1);
   await click(tabs[1], 'likes', 1, 5);
-  assert.equal(await shown(tabs[0], 'likes'), expect(23 + 39), 'the cut tab counts on');
+  const shows = (tab, value) => async () => (await shown(tab, 'likes')) === expect(value);
+  await until('the cut tab to count on', shows(tabs[0], 23 + 39));
   for (const node of cluster.addresses) {
     await until('the others to go on', async () => (await read(node, 'likes')) === expect(23 + 5));
   }
-  assert.equal(await shown(tabs[1], 'likes'), expect(23 + 5), 'the other side does not hear of it');
-  assert.match(await tabs[0].locator('#tab-hint').textContent(), /5 changes wait/);
+  await until('the other side to count alone', shows(tabs[1], 23 + 5));
+  await tabs[0].locator('#tab-hint', { hasText: '5 changes wait' }).waitFor();
 
   await cutTab(tabs[0], false);
   await agree(tabs, 'likes', expect(23 + 39 + 5));
@@ -95,10 +96,10 @@ test('the table shows why the sum is right, and this tab in it', async () => {
   await tab.locator('#why-key', { hasText: 'votes' }).waitFor();
   const own = tab.locator('#shards tr', { hasText: 'this tab' });
   await own.waitFor();
-  assert.equal(await own.locator('.num').nth(1).textContent(), '2');
+  await until('the own row to show both clicks', async () => (await own.locator('.num').nth(1).textContent()) === '2');
   const totals = await tab.evaluate(() => window.tallymesh.shards('votes').map(({ total }) => String(total)));
   const sum = totals.reduce((all, total) => all + BigInt(total), 0n);
-  assert.equal(String(sum), await shown(tab, 'votes'));
+  await until('the sum of the rows to be shown', async () => (await shown(tab, 'votes')) === String(sum));
   await tab.close();
 });
 
