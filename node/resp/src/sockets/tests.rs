@@ -423,6 +423,8 @@ fn nothing_leaves_before_the_commit_that_it_tells_of() {
     let mut add = bench.add("a");
     assert_eq!(bench.gate.held(), [Some(1), None]);
     let mut read = bench.read("a");
+    // The read shares no turn with the next change, whose commit it would wait for.
+    bench.probe();
     bench.command("INCR b\r\nGET a");
     let mut later = bench.read("a");
     bench.pull();
