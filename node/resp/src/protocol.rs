@@ -119,15 +119,13 @@ pub trait Host {
     fn space_name(&self, space: usize) -> &str;
 
     /// The replica of a space. Its [time](Replica::set_time) is [`unix_ms`](Host::unix_ms).
-    fn replica(&mut self, space: usize) -> &mut Replica;
+    fn replica(&self, space: usize) -> &Replica;
 
     /// The replica of a space, for a write.
     ///
     /// # Errors
     /// When the node may not write there.
-    fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
-        Ok(self.replica(space))
-    }
+    fn writable(&mut self, space: usize) -> Result<&mut Replica, Error>;
 
     /// Reports the end of a command. The replicas that it has [asked to write](Host::writable) to
     /// are whole.

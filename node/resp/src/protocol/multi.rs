@@ -203,11 +203,32 @@ impl Session {
             reply.null_array();
             return Ok(());
         }
+        if once.is_none() && !multi.writes() {
+            self.read_all(&multi, host, reply);
+            return Ok(());
+        }
         let mut events = Vec::new();
         if let Some(changed) = self.make(&multi, once, host, &mut events, reply)? {
             self.tell(host, &changed, &events, once.is_some());
         }
         Ok(())
+    }
+
+    /// Answers all queued commands, none of which writes.
+    fn read_all(&self, multi: &Multi, host: &dyn Host, reply: &mut Reply<'_>) {
+        let now = host.unix_ms();
+        reply.array(multi.len());
+        for (spec, args) in multi.commands() {
+            let start = reply.out.len();
+            let done = match spec.kind {
+                Kind::Read => counters::read(spec, &args, host.replica(self.space), now, reply),
+                _ => self.answer(spec.command, &args, reply),
+            };
+            if let Err(error) = done {
+                reply.out.truncate(start);
+                reply.error(&error);
+            }
+        }
     }
 
     /// Makes all queued commands on one transaction. A refused command leaves it unchanged, and the
@@ -225,10 +246,7 @@ impl Session {
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));
-        let begun = match multi.writes() {
-            true => host.writable(self.space).and_then(Replica::begin),
-            false => host.replica(self.space).begin(),
-        };
+        let begun = host.writable(self.space).and_then(Replica::begin);
         let mut tx = begun.map_err(abort)?;
         let begin = reply.out.len();
         let (mut lacks, mut failed) = (Vec::new(), false);

@@ -184,8 +184,8 @@ impl Host for ConnectionView<'_> {
     }
 
     #[inline]
-    fn replica(&mut self, space: usize) -> &mut Replica {
-        &mut self.spaces[space].replica
+    fn replica(&self, space: usize) -> &Replica {
+        &self.spaces[space].replica
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use crate::protocol::{Facts, Host, KeyIdRange, Midway, Seen, Session};
 use std::time::Duration;
-use tallymesh_core::{Asked, KeyId, Replica, Space, SplitMix64, WriterId};
+use tallymesh_core::{Asked, Error, KeyId, Replica, Space, SplitMix64, WriterId};
 use tallymesh_node_ground::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
 
 /// The wall clock that tests begin at.
@@ -130,8 +130,12 @@ impl Host for Node {
         self.replicas[space].space().as_str()
     }
 
-    fn replica(&mut self, space: usize) -> &mut Replica {
-        &mut self.replicas[space]
+    fn replica(&self, space: usize) -> &Replica {
+        &self.replicas[space]
+    }
+
+    fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
+        Ok(&mut self.replicas[space])
     }
 
     fn wrote(&mut self, space: usize, changed: KeyId, event: Event) {
