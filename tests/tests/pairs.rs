@@ -5,6 +5,8 @@ use tallymesh_core::{Encode, Message, Op, Replica, Space, VersionVector, WriterI
 use tallymesh_tests::oracle::{Call, Oracle, View};
 
 const KEY: &str = "key";
+/// A counter that nothing else changes. A write to it raises the writer's clock.
+const OTHER: &str = "other";
 /// The times at which an expiry is compared: one before it, and one after all of them.
 const BEFORE: u64 = 500;
 const AFTER: u64 = 2_000;
@@ -165,9 +167,22 @@ impl Peer {
     }
 
     fn apply(&mut self, oracle: &mut Oracle, op: Op) {
+        self.apply_to(oracle, 0, op);
+    }
+
+    fn apply_to(&mut self, oracle: &mut Oracle, key: usize, op: Op) {
         let (view, replica) = (&mut self.view, &mut self.replica);
-        let made = oracle.transact(view, replica, BEFORE, &[(0, op)], Call::Single);
+        let made = oracle.transact(view, replica, BEFORE, &[(key, op)], Call::Single);
         made.unwrap_or_else(|wrong| panic!("{op:?}: {wrong}"));
+    }
+
+    /// Makes an operation with this clock, the first of its writer on the counter.
+    fn apply_at(&mut self, oracle: &mut Oracle, clock: u64, op: Op) {
+        for _ in 1..clock {
+            self.apply_to(oracle, 1, Op::Add(1));
+        }
+        self.apply(oracle, op);
+        assert_eq!(self.replica.clock(), clock);
     }
 
     /// Its whole state, encoded.
@@ -260,4 +275,29 @@ fn concurrent_pairs_on_an_existing_counter() {
 #[test]
 fn concurrent_pairs_on_an_absent_counter() {
     compare(None, ABSENT);
+}
+
+/// Of two bases one counts: by the kind, then by the clock, then by the writer id.
+#[test]
+fn of_two_bases_the_document_s_counts() {
+    let rows = documented("clocks");
+    assert_eq!(rows[0], ["clock of A", "clock of B", "A", "B", "value"]);
+    assert_eq!(rows.len(), 6);
+    let op = |text: &str| {
+        let all = ROWS.into_iter().chain(COLUMNS);
+        all.into_iter()
+            .find(|op| label(*op) == text)
+            .expect("an operation")
+    };
+    for row in &rows[1..] {
+        let [clock_a, clock_b] = [0, 1].map(|at| row[at].parse().expect("a clock"));
+        let mut oracle = Oracle::new(vec![KEY.into(), OTHER.into()]);
+        let [mut a, mut b] = [1, 2].map(Peer::new);
+        a.apply_at(&mut oracle, clock_a, op(&row[2]));
+        b.apply_at(&mut oracle, clock_b, op(&row[3]));
+        let (from_a, from_b) = (a.state(), b.state());
+        for met in [a.after(&oracle, &[&from_b]), b.after(&oracle, &[&from_a])] {
+            assert_eq!(met.cell().to_string(), row[4], "{row:?}");
+        }
+    }
 }
