@@ -2,8 +2,10 @@
 
 use crate::process::{Node, eventually};
 use crate::relay::linked;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 const BOOK: [&str; 1] = ["--address-book=on"];
 
@@ -99,4 +101,50 @@ fn what_is_announced_is_found() {
         let text = std::fs::read_to_string(&file).ok()?;
         text.contains(announced).then_some(())
     });
+}
+
+/// The clocks of three nodes pass midnight at different moments. The day's book begins at each of them
+/// then, and no link ends. The book works on the next day.
+#[test]
+fn midnight_at_different_moments_ends_no_link() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const BEFORE: Duration = Duration::from_secs(60);
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
+    let rest = DAY - Duration::from_millis((now.as_millis() % DAY.as_millis()) as u64);
+    // Where midnight is near, it is the one after that.
+    let rest = if rest > 2 * BEFORE { rest } else { rest + DAY };
+    let start = |ahead: Duration, peers: &[&Node]| {
+        let peers = peers.iter().map(|node| node.listen[0].as_str());
+        let peers: Vec<&str> = peers.flat_map(|address| ["--peer", address]).collect();
+        let mut node = Node::start_with_clock(&[&BOOK[..], &peers].concat());
+        node.put_forward(ahead);
+        node
+    };
+    let mut one = start(rest - BEFORE, &[]);
+    let mut two = start(rest - BEFORE, &[&one]);
+    let mut three = start(rest - BEFORE, &[&one, &two]);
+    all_linked(&[&one, &two, &three]);
+    let links = |node: &Node| -> Vec<Value> {
+        let peers = node.peers();
+        peers.iter().map(|it| it["link"].clone()).collect()
+    };
+    let before = [&one, &two, &three].map(links);
+    for node in [&mut two, &mut one, &mut three] {
+        node.put_forward(rest);
+        // The others look at their clocks, and are a day behind.
+        thread::sleep(Duration::from_millis(1_200));
+    }
+    one.add("likes", 1);
+    for node in [&two, &three] {
+        eventually("it counts", || node.value("likes"));
+    }
+    // A node is found by the book of the new day.
+    let four = start(rest, &[&one]);
+    all_linked(&[&one, &two, &three, &four]);
+    for (node, before) in [&one, &two, &three].into_iter().zip(before) {
+        let log = node.log();
+        assert!(!log.contains("closing a link"), "{log}");
+        let after = links(node);
+        assert!(before.iter().all(|it| after.contains(it)), "{log}");
+    }
 }
