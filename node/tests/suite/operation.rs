@@ -4,6 +4,7 @@
 use crate::durability::add_until_refused;
 use crate::process::{DEADLINE, Node, agent, eventually};
 use crate::redis::Redis;
+use redis_protocol::resp2::types::OwnedFrame;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -167,6 +168,11 @@ fn a_member_is_ready_once_it_has_caught_up() {
         ("members/remove", &*remove),
         ("budgets/gift/mint", r#"{"amount":1}"#),
         ("sequences/visits", ""),
+        ("limits/login:a/allow", ""),
+        (
+            "transactions",
+            r#"{"ops":[{"op":"add","key":"x"},{"op":"mint","key":"gift","amount":1}]}"#,
+        ),
     ] {
         let (status, problem) = node.post(&format!("/v1/spaces/default/{path}"), body);
         let told = (status, problem["code"].as_str());
@@ -180,8 +186,48 @@ fn a_member_is_ready_once_it_has_caught_up() {
         let told = redis.text(words).unwrap_or_default();
         assert!(told.starts_with("TRYAGAIN "), "{words:?}: {told}");
     }
+    let period = node.get("/v1/spaces/default/limits/login:a");
+    assert_eq!((period.0, &period.1["code"]), (503, &json!("catching_up")));
+    // Within a transaction of a Redis client, with an idempotency key and without one.
+    for (execute, begins) in [
+        (["EXEC"].as_slice(), "TRYAGAIN "),
+        (&["ONCE", "a", "EXEC"], "EXECABORT "),
+    ] {
+        assert_eq!(redis.text(&["MULTI"]), Some("OK".into()));
+        assert_eq!(
+            redis.text(&["BUDGET.MINT", "gift", "1"]),
+            Some("QUEUED".into())
+        );
+        let told = match redis.ask(execute) {
+            OwnedFrame::Array(mut told) => told.pop(),
+            told => Some(told),
+        };
+        let Some(OwnedFrame::Error(told)) = told else {
+            panic!("{execute:?}: {told:?}");
+        };
+        let why = told.starts_with(begins) && told.contains("catches up");
+        assert!(why, "{execute:?}: {told}");
+    }
     node.add("likes", 1);
     assert_eq!(node.get("/healthz").0, 200);
+    // Who waits for rights waits for that, too, and is answered as soon as it is over.
+    assert_eq!(
+        redis.text(&["CLIENT", "RIGHTS-WAIT", "20000"]),
+        Some("OK".into())
+    );
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mint = ["budget", "mint", "gift", "3", "--rights-wait", "20s"];
+            let minted = node.run(&mint, "");
+            assert!(minted.status.success(), "{minted:?}");
+            assert!(is_ready(&node).is_some());
+        });
+        assert_eq!(
+            redis.ask(&["BUDGET.MINT", "seats", "2"]),
+            OwnedFrame::Integer(2)
+        );
+        waits.join().expect("it was minted");
+    });
     eventually("it goes on alone", || is_ready(&node));
     assert_eq!(node.space()["membership"]["announced"], true);
 }

@@ -1,6 +1,7 @@
 //! Reads of rate limits and their periods.
 
 use super::space::OpenSpace;
+use tallymesh_core::{Error, MemberError};
 use tallymesh_node_ground::model::{LimitList, LimitRow, PeriodRow, Refusal};
 
 impl OpenSpace {
@@ -24,7 +25,10 @@ impl OpenSpace {
                 index: 0,
                 on: "limit of",
                 key: key.to_owned(),
-                error: error.into(),
+                error: match error {
+                    Error::Member(MemberError::NotAMember) => self.not_a_member(),
+                    error => error.into(),
+                },
             })?;
         Ok(PeriodRow::new(key, period))
     }

@@ -162,7 +162,7 @@ kinds! {
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
     CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members.")
-        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile; what only members may do is to be tried again.")
+        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
         .shown(Shown::Error("TRYAGAIN"));
     JOINING: Kind::http("joining", 503, "The node waits to join one of its spaces.")
         .advice("Start a node that its ticket names, or name another with `--peer`; once it is linked, see that a majority of the members is there. `tallymesh peers` tells which it tries to reach.");

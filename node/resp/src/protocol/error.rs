@@ -13,7 +13,7 @@ use super::limits;
 use super::request::Args;
 use super::why::Why;
 use std::io::Write;
-use tallymesh_core::{Error, QuotaError, WriteError};
+use tallymesh_core::{Error, MemberError, QuotaError, WriteError};
 use tallymesh_node_ground::model::{OperationError, Turned};
 use tallymesh_node_ground::problems;
 
@@ -632,6 +632,21 @@ fn write_unknown(args: &Args<'_>, out: &mut Vec<u8>) {
 fn show(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     // Writing to a vector can't fail.
     let _ = out.write_fmt(text);
+}
+
+impl ReplyError<'_> {
+    /// Puts this reason in the place of "only a member may do this".
+    pub(super) fn of_member(self, reason: impl FnOnce() -> OperationError) -> Self {
+        match self {
+            ReplyError::Core(Error::Member(MemberError::NotAMember)) => reason().into(),
+            error => error,
+        }
+    }
+
+    /// Whether only a member may do it, and this node is about to be one.
+    pub(super) fn is_catching_up(&self) -> bool {
+        matches!(self, ReplyError::Operation(OperationError::CatchingUp))
+    }
 }
 
 impl From<OperationError> for ReplyError<'_> {

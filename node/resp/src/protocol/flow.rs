@@ -66,4 +66,12 @@ pub enum Wait {
         /// The longest wait.
         timeout_ms: u64,
     },
+    /// For this node to be a member, because it still starts. Call [`Session::answer_rights`] once it
+    /// is, or the time is over.
+    Membership {
+        /// The space's number.
+        space: usize,
+        /// The longest wait.
+        timeout_ms: u64,
+    },
 }

@@ -218,7 +218,13 @@ impl Session {
                     None => out.extend_from_slice(&answer),
                 }
             }
-            Some(Wait::Holders { .. } | Wait::Rights { .. } | Wait::Pause { .. }) | None => {}
+            Some(
+                Wait::Holders { .. }
+                | Wait::Rights { .. }
+                | Wait::Membership { .. }
+                | Wait::Pause { .. },
+            )
+            | None => {}
         }
     }
 }

@@ -4,7 +4,8 @@
 //! A command that is refused for lack of rights is postponed. Other members are asked, and the
 //! command is executed again once there is enough here, or refused when its time is over. Meanwhile
 //! the session executes no other command. Commands of an `EXEC` never wait: the queued commands are
-//! discarded with the refusal.
+//! discarded with the refusal. A command that only a member makes waits in the same way while a member
+//! starts.
 
 use super::error::ReplyError;
 use super::reply::Reply;
@@ -63,6 +64,19 @@ impl Session {
         true
     }
 
+    /// Postpones the present command until this node is a member, if it may wait. Returns whether it
+    /// does.
+    pub(super) fn waits_for_membership(&mut self, left_ms: Option<u64>) -> bool {
+        let timeout_ms = left_ms.unwrap_or(self.rights.wait_ms);
+        if timeout_ms == 0 {
+            return false;
+        }
+        let space = self.space();
+        self.wait = Some(Wait::Membership { space, timeout_ms });
+        self.put_off = true;
+        true
+    }
+
     /// Ends a pause after failed attempts to authenticate. Feed it after that, even with no bytes.
     pub fn answer_pause(&mut self) {
         if let Some(Wait::Pause { .. }) = self.wait {
@@ -75,10 +89,10 @@ impl Session {
         self.rights.lack.as_ref()
     }
 
-    /// Ends its wait for rights, because there are enough or the time is over. `left_ms` is the
-    /// rest of the wait. Feed it after that, even with no bytes.
+    /// Ends its wait for rights or for membership, because there are enough, this node is a member, or
+    /// the time is over. `left_ms` is the rest of the wait. Feed it after that, even with no bytes.
     pub fn answer_rights(&mut self, left_ms: u64) {
-        if let Some(Wait::Rights { .. }) = self.wait {
+        if let Some(Wait::Rights { .. } | Wait::Membership { .. }) = self.wait {
             (self.wait, self.rights.lack) = (None, None);
             self.rights.left_ms = Some(left_ms);
         }

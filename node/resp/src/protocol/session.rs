@@ -17,7 +17,7 @@ use super::rights::RightsWait;
 use super::{Host, RespConfig, budgets, increx};
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::{Error, MemberError, Once, Replica, WriterId};
+use tallymesh_core::{Error, Once, Replica, WriterId};
 pub(super) use tallymesh_node_ground::model::LastWrite;
 use tallymesh_node_ground::model::{Event, Place, Role};
 
@@ -405,12 +405,10 @@ impl Session {
                 }
                 host.lacks(self.space, lacked);
             }
-            let error = match error {
-                ReplyError::Core(Error::Member(MemberError::NotAMember)) => {
-                    host.not_a_member(self.space).into()
-                }
-                error => error,
-            };
+            let error = error.of_member(|| host.not_a_member(self.space));
+            if error.is_catching_up() && self.waits_for_membership(left_ms) {
+                return;
+            }
             host.refused(error.code());
             reply.error(&error);
         }

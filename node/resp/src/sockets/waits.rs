@@ -99,6 +99,10 @@ impl Waiting {
                 }
                 Waiting::Space
             }
+            Wait::Membership { space, timeout_ms } => {
+                spaces[space].wait_for_membership(now, timeout_ms, teller.end_of_rights());
+                Waiting::Space
+            }
         }
     }
 

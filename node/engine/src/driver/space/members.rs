@@ -124,6 +124,14 @@ impl OpenSpace {
         named && self.part.durable && !self.replica.members().is_announced()
     }
 
+    /// Whether this node's owner is a member, and this writer is none: it has not announced itself,
+    /// or it is over, and the node goes on under another one. Both states pass.
+    pub(super) fn is_to_be_member(&self) -> bool {
+        let named = self.replica.members().configuration();
+        let named = named.is_some_and(|it| it.has(&self.owner));
+        named && self.part.durable && !self.replica.members().is_member()
+    }
+
     fn announce(&mut self) {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
@@ -389,7 +397,7 @@ impl OpenSpace {
     /// The reason why this node can't do what only a member may do.
     pub fn not_a_member(&self) -> OperationError {
         match self.replica.members().configuration() {
-            Some(_) if self.is_starting() => OperationError::CatchingUp,
+            Some(_) if self.is_to_be_member() => OperationError::CatchingUp,
             None if self.may_found() => OperationError::NeedsMesh,
             _ => Error::Member(MemberError::NotAMember).into(),
         }

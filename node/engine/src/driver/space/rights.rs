@@ -1,5 +1,5 @@
 //! Writes that wait for rights of a budget, for room under its cap, or for numbers of a sequence.
-//! The node requests them from other members.
+//! The node requests them from other members. While a member starts, they wait until it takes part.
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
@@ -21,7 +21,7 @@ pub(in crate::driver) struct Write {
     pub(in crate::driver) until: u64,
     /// The ticket by which it is requested, which may be invalid after a wait.
     pub(in crate::driver) permit: Option<Arc<Permit>>,
-    /// The rights that it waits for.
+    /// The rights that it waits for. `None` if it waits until this node is a member.
     pub(in crate::driver) want: Option<Want>,
 }
 
@@ -36,7 +36,8 @@ pub(in crate::driver) struct Want {
 
 /// A waiting command of a Redis client.
 pub(in crate::driver) struct Short {
-    want: Want,
+    /// `None` if it waits until this node is a member.
+    want: Option<Want>,
     until: u64,
     /// Ends the wait, with the number of milliseconds that are left.
     end: Box<dyn FnOnce(u64) -> Release + Send>,
@@ -59,6 +60,13 @@ impl OpenSpace {
             Ok(_) => None,
             Err(refusal) => self.shortage(&write.ops, refusal),
         };
+        if write.until > now && done.as_ref().is_err_and(is_too_early) {
+            if let Some(want) = waited {
+                self.end_want(now, &want);
+            }
+            self.shorts.push(write);
+            return None;
+        }
         if let Some(shortage) = shortage {
             if write.until > now {
                 write.want = Some(self.want(now, waited, shortage, write.until));
@@ -140,8 +148,27 @@ impl OpenSpace {
     ) {
         let until = now.saturating_add(timeout_ms);
         let want = self.want_of(now, lack.clone(), until);
-        let end = Box::new(end);
+        let (want, end) = (Some(want), Box::new(end));
         self.commands.push(Short { want, until, end });
+    }
+
+    /// Waits until this node is a member, for a command of a Redis client that only a member makes.
+    pub fn wait_for_membership(
+        &mut self,
+        now: u64,
+        timeout_ms: u64,
+        end: impl FnOnce(u64) -> Release + Send + 'static,
+    ) {
+        let (want, until, end) = (None, now.saturating_add(timeout_ms), Box::new(end));
+        self.commands.push(Short { want, until, end });
+    }
+
+    /// Whether the rights have arrived, or this node does not start any more, if no rights are named.
+    fn is_over(&self, want: Option<&Want>) -> bool {
+        match want {
+            Some(want) => self.is_supplied(want),
+            None => !self.is_to_be_member(),
+        }
     }
 
     /// Requests the missing rights from others, for a client that was refused and does not wait.
@@ -222,7 +249,10 @@ impl OpenSpace {
             let ends = want.and_then(|want| want.ends);
             ends.map_or(until, |ends| ends.min(until))
         };
-        let commands = self.commands.iter().map(|it| due(it.until, Some(&it.want)));
+        let commands = self
+            .commands
+            .iter()
+            .map(|it| due(it.until, it.want.as_ref()));
         let writes = self.shorts.iter().map(|it| due(it.until, it.want.as_ref()));
         writes.chain(commands).min()
     }
@@ -232,8 +262,10 @@ impl OpenSpace {
     pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
         let mut due = Vec::new();
         for write in std::mem::take(&mut self.shorts) {
-            let supplied = write.want.as_ref().is_none_or(|it| self.is_supplied(it));
-            match supplied || write.until <= now || self.permits(&write).is_err() {
+            match self.is_over(write.want.as_ref())
+                || write.until <= now
+                || self.permits(&write).is_err()
+            {
                 true => due.push(write),
                 false => self.shorts.push(write),
             }
@@ -245,14 +277,24 @@ impl OpenSpace {
     pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
         let mut ended = Vec::new();
         for short in std::mem::take(&mut self.commands) {
-            match self.is_supplied(&short.want) || short.until <= now {
+            match self.is_over(short.want.as_ref()) || short.until <= now {
                 true => {
-                    self.end_want(now, &short.want);
+                    if let Some(want) = &short.want {
+                        self.end_want(now, want);
+                    }
                     ended.push((short.end)(short.until.saturating_sub(now)));
                 }
                 false => self.commands.push(short),
             }
         }
         ended
+    }
+}
+
+/// Whether a write was refused because this node still starts.
+fn is_too_early(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Op { error, .. } => *error == OperationError::CatchingUp,
+        refusal => matches!(refusal, Refusal::CatchingUp),
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::protocol::{Facts, Host, KeyIdRange, Midway, Seen, Session};
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, KeyId, Replica, Space, SplitMix64, WriterId};
-use tallymesh_node_ground::model::{Event, Lack, LastWrite, Notice, Place, Role, Sizes, Turned};
+use tallymesh_core::{Asked, Error, KeyId, MemberError, Replica, Space, SplitMix64, WriterId};
+use tallymesh_node_ground::model::{
+    Event, Lack, LastWrite, Notice, OperationError, Place, Role, Sizes, Turned,
+};
 
 /// The wall clock that tests begin at.
 pub(crate) const NOW: u64 = 1_000_000;
@@ -34,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) judged: std::cell::Cell<usize>,
     /// The number of requests for the count of counters.
     pub(crate) sized: usize,
+    /// Whether the node is about to be a member.
+    pub(crate) starts: bool,
 }
 
 impl Session {
@@ -93,6 +97,7 @@ impl Node {
             failed: Vec::new(),
             judged: std::cell::Cell::new(0),
             sized: 0,
+            starts: false,
         }
     }
 
@@ -153,6 +158,13 @@ impl Host for Node {
 
     fn lacks(&mut self, _: usize, lacked: &Lack) {
         self.lacked.push(lacked.clone());
+    }
+
+    fn not_a_member(&self, _: usize) -> OperationError {
+        match self.starts {
+            true => OperationError::CatchingUp,
+            false => Error::Member(MemberError::NotAMember).into(),
+        }
     }
 
     fn may_log_in(&mut self) -> Result<(), Duration> {

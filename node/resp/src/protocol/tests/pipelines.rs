@@ -343,10 +343,9 @@ impl Play {
                 self.session.answer_level(met, out);
             }
             Wait::Pause { .. } => self.session.answer_pause(),
-            Wait::Rights { .. } => {
-                self.session
-                    .answer_rights(if at.is_multiple_of(2) { 0 } else { 5 })
-            }
+            Wait::Rights { .. } | Wait::Membership { .. } => self
+                .session
+                .answer_rights(if at.is_multiple_of(2) { 0 } else { 5 }),
         }
     }
 

@@ -170,3 +170,35 @@ fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
     assert!(answer.starts_with("-EXECABORT "), "{answer}");
     assert_eq!(client.node.lacked, [lack("gift", Stock::Rights, 7)]);
 }
+
+/// A member that starts is none yet. A command that only a member makes waits for that, as for rights.
+#[test]
+fn while_a_member_starts_a_command_waits_for_it() {
+    let mut client = Client::new(RespConfig::default());
+    client.node.starts = true;
+    let early = client.send("BUDGET.MINT gift 10");
+    assert!(early.starts_with("-TRYAGAIN "), "{early}");
+    assert_eq!(client.send("CLIENT RIGHTS-WAIT 700"), "+OK|");
+    let sent = request("BUDGET.MINT gift 10");
+    let wait = Wait::Membership {
+        space: 0,
+        timeout_ms: 700,
+    };
+    let waits = |client: &mut Client, sent: &[u8]| {
+        let (out, flow) = client.feed(sent);
+        assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
+        client.session.wait()
+    };
+    assert_eq!(waits(&mut client, &sent), Some(wait));
+    assert_eq!(client.go_on(0), early);
+    assert_eq!(waits(&mut client, &sent), Some(wait));
+    let mut members = client.node.replicas[0].members_mut();
+    members.found(&[7; 32], &[0; 16], NOW).expect("a member");
+    assert_eq!(client.go_on(300), ":10|");
+    // In a transaction nothing waits.
+    client.node.replicas[0] = Client::new(RespConfig::default()).node.replicas.remove(0);
+    assert_eq!(client.send("MULTI"), "+OK|");
+    assert_eq!(client.send("BUDGET.MINT gift 10"), "+QUEUED|");
+    let told = client.send("EXEC");
+    assert!(told.contains(&early), "{told}");
+}
