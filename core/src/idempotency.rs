@@ -25,6 +25,8 @@
 //!   withdrawal has arrived. The duplicate leaves no amount behind.
 //! - In a space with members, age drops a key only when its transaction is stable. So no duplicate turns up
 //!   unseen. Lack of room drops one earlier: the oldest key of the caller that has the most.
+//! - A transaction that its replica made again with less effect is marked ([`Keyed::is_weaker`]). The mark
+//!   travels with the key, among the transaction's adds.
 //!
 //! There is one gap: a guest passes transactions on without keys. Let a member alone know a key, and let its
 //! disk be lost, or let it rejoin after others took the transaction over. Then nobody can tell a retry.

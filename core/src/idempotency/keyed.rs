@@ -37,6 +37,26 @@ pub enum Asked {
     Reused,
 }
 
+/// The key of the mark among a transaction's adds which says that the transaction was made again with less
+/// effect. No counter has this key. So a replica that does not know the mark passes it on, and finds nothing
+/// to withdraw.
+const WEAKER: &str = "\0o";
+
+fn weaker_mark() -> KeyedAdd {
+    KeyedAdd {
+        key: WEAKER.into(),
+        amount: 0,
+        before: 0,
+    }
+}
+
+impl Instance {
+    /// Whether the transaction was made again, and lacks an effect that it had the first time.
+    fn is_weaker(&self) -> bool {
+        decode_adds(&self.adds).contains(&weaker_mark())
+    }
+}
+
 /// Keyed operations for a message.
 pub(crate) type KeyedOps = GuestPart<Vec<KeyedOp>>;
 
@@ -132,14 +152,20 @@ impl IdempotencyLog {
         clock: u64,
         (once, asker): (Once, Option<&Asker>),
         drafts: &[Draft],
+        weaker: bool,
     ) -> Result<(), Error> {
         let changed = drafts.iter().filter(|draft| draft.changed);
         let mut adds: Vec<KeyedAdd> = changed
             .filter_map(|it| self.keyed_add(state, clock, it))
             .collect();
         adds.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let adds = encode_adds(&adds);
-        room_for_keyed(adds.len())?;
+        let mut encoded = encode_adds(&adds);
+        room_for_keyed(encoded.len())?;
+        if weaker {
+            let at = adds.partition_point(|add| *add.key < *WEAKER);
+            adds.insert(at, weaker_mark());
+            encoded = encode_adds(&adds);
+        }
         if let Some(asker) = asker {
             self.make_room(asker)?;
         }
@@ -147,7 +173,7 @@ impl IdempotencyLog {
             once,
             writer: OWN,
             clock,
-            adds,
+            adds: encoded,
             watched: true,
             withdrawn: false,
             sole: false,
@@ -321,6 +347,13 @@ impl IdempotencyLog {
         if upto <= last {
             members.close_gap(as_writer);
         }
+    }
+
+    /// Whether an operation was made again with less effect, wherever it was made.
+    pub(crate) fn is_weaker(&self, once: &Once) -> bool {
+        let mut of_key = self.of(&once.key).map(|place| self.at(place));
+        let mut same = of_key.by_ref().filter(|it| it.once == *once).peekable();
+        same.peek().is_some() && same.all(Instance::is_weaker)
     }
 
     /// The log's answer about a keyed operation.

@@ -77,6 +77,13 @@ impl Keyed<'_> {
         }
     }
 
+    /// Whether an operation that was made before lacks an effect: its replica had to rejoin, and could not
+    /// cancel again all that the operation had cancelled, or could not make a part of it again. Another
+    /// replica may have made the same operation in full. Then it lacks nothing.
+    pub fn is_weaker(self, once: &Once) -> bool {
+        self.log.is_weaker(once)
+    }
+
     /// The writers that made an operation, with the clocks, according to this replica.
     #[cfg(any(test, feature = "explore"))]
     pub fn makers(self, once: &Once) -> Vec<(WriterId, u64)> {

@@ -36,7 +36,7 @@ impl Transaction<'_> {
     ) -> Result<(), Error> {
         Quota::check_once(&self.quota)?;
         self.replica
-            .remember_keyed(self.clock, (once, asker), &self.drafts)?;
+            .remember_keyed(self.clock, (once, asker), &self.drafts, false)?;
         self.finish(changed);
         self.replica
             .membership
@@ -57,9 +57,10 @@ impl Replica {
         clock: u64,
         (once, asker): (Once, Option<&Asker>),
         drafts: &[Draft],
+        weaker: bool,
     ) -> Result<(), Error> {
         let log = &mut self.idempotency;
-        log.remember(&self.state, clock, (once, asker), drafts)?;
+        log.remember(&self.state, clock, (once, asker), drafts, weaker)?;
         self.quota.note_once(&self.state, clock, drafts);
         if self.membership.keeps_journal() {
             self.rejoin.keep_key(clock, once);

@@ -162,25 +162,29 @@ impl RejoinMut<'_> {
         };
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
+        let mut weaker = false;
         for it in did {
             let Ok(key_id) = self.replica.state.key_id(&it.key) else {
+                weaker = true;
                 continue;
             };
             let at = self.replica.state.draft_of(&mut drafts, key_id);
             #[cfg(feature = "guests")]
             if self.replica.adds_only && matches!(it.op, Op::Reset | Op::Delete | Op::Set(_)) {
+                weaker = true;
                 continue;
             }
             match self.step_again(&mut drafts[at], clock, it, &mut again) {
                 Some(op) => {
                     changed(key_id);
+                    weaker |= op.left > 0;
                     ops.push(op);
                 }
                 None if Quota::owns(&self.replica.state, key_id) => return None, // all parts of it or none
-                None => {}
+                None => weaker = true,
             }
         }
-        self.commit_again(clock, once, drafts);
+        self.commit_again(clock, once.map(|once| (once, weaker)), drafts);
         self.replica.rejoin.keep(clock, again);
         Some(ops)
     }
@@ -245,12 +249,15 @@ impl RejoinMut<'_> {
         cancels
     }
 
-    /// Commits the drafts of a transaction that was made again.
-    fn commit_again(&mut self, clock: u64, once: Option<Once>, mut drafts: Vec<Draft>) {
+    /// Commits the drafts of a transaction that was made again. Beside its idempotency key stands whether it
+    /// has less effect now.
+    fn commit_again(&mut self, clock: u64, once: Option<(Once, bool)>, mut drafts: Vec<Draft>) {
         #[cfg(feature = "members")]
-        if let Some(once) = once {
+        if let Some((once, weaker)) = once {
             // It was small enough the first time.
-            let _ = self.replica.remember_keyed(clock, (once, None), &drafts);
+            let _ = self
+                .replica
+                .remember_keyed(clock, (once, None), &drafts, weaker);
         }
         for draft in &mut drafts {
             self.replica.commit(clock, draft);

@@ -101,7 +101,7 @@ const READING: [&str; 6] = [
 ];
 
 /// The codes with which any write of counters may be refused.
-const WRITING: [&str; 20] = [
+const WRITING: [&str; 21] = [
     "beyond_role",
     "clock_exhausted",
     "counters_full",
@@ -114,6 +114,7 @@ const WRITING: [&str; 20] = [
     "keyed_too_large",
     "level",
     "level_not_reached",
+    "made_weaker",
     "millis",
     "needs_centre",
     "no_members",

@@ -21,6 +21,11 @@ use tallymesh_core::{Error, MemberError, ScopeError};
 pub const INTERNAL_TEXT: &str = "a fault of the program ended this, and whether it was done is not known; \
      read before you try again, and report what the node's log says";
 
+/// The text where an operation was made before under its idempotency key, with less effect.
+pub const MADE_WEAKER_TEXT: &str = "this was made before under its idempotency key, at a node that had to begin \
+     again; not all that it had cancelled of others could be cancelled again, so read the counters, and make \
+     what is still wanted under a new key";
+
 /// The effect of a refused write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]

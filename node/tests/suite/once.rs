@@ -1,7 +1,8 @@
 //! Operations under idempotency keys, and levels, over HTTP on real nodes.
 
-use crate::members::{close, nodes};
+use crate::members::{close, nodes, owner, peers_of};
 use crate::process::{Node, agent, eventually, read};
+use crate::redis::Redis;
 use serde_json::{Value, json};
 
 const LIKES: &str = "/v1/spaces/default/counters/likes";
@@ -270,4 +271,88 @@ fn a_level_is_asked_for_and_a_session_goes_on_elsewhere() {
         let ((status, problem), _) = read_at(all[0], &[(header, value)]);
         assert_eq!((status, &problem["code"]), (400, &json!(code)));
     }
+}
+
+/// A member resets and deletes while it is cut off, is killed, and is taken out. Meanwhile the one whose
+/// part it had cancelled starts again, so that this part can't be told apart any more. A retry says that,
+/// at each member and over each protocol.
+#[test]
+fn a_retry_of_what_could_not_be_carried_over_says_so() {
+    let one = Node::start(&[]);
+    let mut two = Node::start(&["--demo", "--resp", "127.0.0.1:0", "--peer", &one.listen[0]]);
+    let mut three = Node::start(&["--peer", &one.listen[0], &two.listen[0]]);
+    close(&[&one, &two, &three]);
+    for key in ["likes", "votes", "stars"] {
+        three.add(key, 9);
+    }
+    eventually("all have it", || {
+        let there = |node: &&Node| node.value("stars") == Some(9);
+        [&one, &two].iter().all(there).then_some(())
+    });
+    let cut = json!({"cut": true}).to_string();
+    assert_eq!(two.post("/v1/demo/cut", &cut).0, 200);
+    let reset = |node: &Node| {
+        let headers = [
+            ("idempotency-key", "a"),
+            ("tallymesh-level", "quorum"),
+            ("tallymesh-wait-ms", "300"),
+        ];
+        let (status, answer, _) = post(node, &format!("{LIKES}/reset"), &headers, "");
+        (status, answer["code"].clone(), answer["applied"].clone())
+    };
+    let here = json!("here");
+    assert_eq!(reset(&two), (503, json!("level_not_reached"), here.clone()));
+    let mut redis = Redis::connect(&two);
+    redis.ask(&["ONCE", "b", "DEL", "votes"]);
+    let command = ["reset", "stars", "--once", "c"];
+    assert!(two.run(&command, "").status.success());
+    assert_eq!((two.value("likes"), two.value("votes")), (Some(0), None));
+    let out = json!({ "owner": owner(&two), "wait_ms": 20_000 }).to_string();
+    two.kill();
+    let change = |path: &str| {
+        let (status, answer) = one.post(&format!("/v1/spaces/default/members/{path}"), &out);
+        assert_eq!(status, 200, "{answer}");
+    };
+    change("remove");
+    three.kill();
+    three.start_again_with(peers_of(&[&one]));
+    eventually("earlier writers were taken over", || {
+        let told = one.get("/v1/spaces/default/writers").1;
+        let rows = told["writers"].as_array()?.clone();
+        let living = rows.iter().all(|it| it["fate"] == "living");
+        (living && rows.len() == 2).then_some(())
+    });
+    let mut arguments = peers_of(&[&one, &three]);
+    arguments.extend(["--resp", "127.0.0.1:0"].map(str::to_owned));
+    two.start_again_with(arguments);
+    change("add");
+    // Before that a retry is made anew, with all of its effect.
+    eventually("it has made them again", || {
+        two.log().contains("weaker=3").then_some(())
+    });
+    eventually("all have heard of it", || {
+        let digest = |node: &Node| node.space()["digest"].clone();
+        let same = [&one, &three]
+            .iter()
+            .all(|node| digest(node) == digest(&two));
+        same.then_some(())
+    });
+    let weaker = (409, json!("made_weaker"), here);
+    for node in [&two, &one, &three] {
+        eventually("the retry says so", || {
+            (reset(node) == weaker).then_some(())
+        });
+        assert_eq!(node.value("likes"), Some(9));
+    }
+    let output = one.run(&command, "");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && told.contains("begin again"),
+        "{told}"
+    );
+    let mut redis = Redis::connect(&two);
+    let told = redis
+        .text(&["ONCE", "b", "DEL", "votes"])
+        .unwrap_or_default();
+    assert!(told.starts_with("MADEWEAKER "), "{told}");
 }

@@ -71,6 +71,9 @@ pub enum Refusal {
     NeedsCentre(Centre),
     /// Another request was made under the same idempotency key.
     KeyReused,
+    /// The operation was made before under its idempotency key, and had to be made again with less
+    /// effect.
+    MadeWeaker,
     /// The adds under an idempotency key, with the keys of the counters, take too many bytes to be
     /// stored with it. Nothing was changed.
     KeyedTooLarge {
@@ -128,6 +131,7 @@ impl Refusal {
             Refusal::TokenNotReached { .. } => "token_not_reached",
             Refusal::NeedsCentre(_) => "needs_centre",
             Refusal::KeyReused => "key_reused",
+            Refusal::MadeWeaker => "made_weaker",
             Refusal::KeyedTooLarge { .. } => "keyed_too_large",
             Refusal::Ticket { code, .. } => code,
             Refusal::Stopped => "stopped",

@@ -86,6 +86,7 @@ impl fmt::Display for Refusal {
                 "something else was made under this idempotency key; give each operation a key of its \
                  own, and retry it with the same",
             ),
+            Refusal::MadeWeaker => f.write_str(super::MADE_WEAKER_TEXT),
             Refusal::KeyedTooLarge { bytes, max } => write!(
                 f,
                 "what is added under this idempotency key takes {bytes} bytes with the keys of the \

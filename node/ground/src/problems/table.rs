@@ -151,6 +151,10 @@ kinds! {
     KEY_REUSED: Kind::http("key_reused", 422, "Something else was made under this idempotency key.")
         .advice("Give each operation a key of its own, and retry it with the same.")
         .shown(Shown::Error("KEYREUSED"));
+    MADE_WEAKER: Kind::http("made_weaker", 409, "This was made before under its idempotency key, at a node that was taken over by others and began again. What it had cancelled of others could not be cancelled again in full, or a part of it could not be made again.")
+        .advice("Read the counters, and make what is still wanted under a new key.")
+        .shown(Shown::Error("MADEWEAKER"))
+        .here();
     KEYED_TOO_LARGE: Kind::http("keyed_too_large", 400, "What is added under an idempotency key takes too many bytes, with the keys of the counters.")
         .advice("Send it in several parts, each under a key of its own.")
         .both();

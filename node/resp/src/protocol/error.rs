@@ -135,6 +135,8 @@ pub enum ReplyError<'a> {
     OnceInMulti,
     /// Another request was made under this idempotency key.
     KeyReused,
+    /// The command was made before under its idempotency key, and lacks a part of its effect.
+    MadeWeaker,
     /// The adds under an idempotency key have this many bytes with their keys.
     OnceTooLarge {
         /// The number of bytes.
@@ -270,6 +272,7 @@ impl ReplyError<'_> {
             ReplyError::NotOnce(_) => "not_once",
             ReplyError::OnceInMulti => "once_in_multi",
             ReplyError::KeyReused => "key_reused",
+            ReplyError::MadeWeaker => "made_weaker",
             ReplyError::OnceTooLarge { .. } => "keyed_too_large",
             ReplyError::Replayed(_) => "replayed",
             ReplyError::NoMembers => "no_members",
@@ -561,6 +564,7 @@ impl ReplyError<'_> {
                 "something else was made under this idempotency key; give each operation a key of \
                  its own, and retry it with the same"
             }
+            ReplyError::MadeWeaker => problems::MADE_WEAKER_TEXT,
             ReplyError::NoMembers => {
                 "the space has no members that could reach a level above local, so nothing was done; \
                  CLIENT LEVEL local, or make a node the first member with `tallymesh members init`"

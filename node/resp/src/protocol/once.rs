@@ -63,6 +63,9 @@ impl Session {
             Asked::Reused => Err(ReplyError::KeyReused),
             Asked::Before(maker) => {
                 let replica = host.replica(space);
+                if replica.keyed().is_weaker(once) {
+                    return Err(ReplyError::MadeWeaker);
+                }
                 if !self.levels.is_local() && replica.keyed().written_before(once).is_none() {
                     return Err(Error::Admission(AdmissionError::Outdated).into());
                 }

@@ -37,6 +37,39 @@ fn what_another_has_made_is_not_made_again() {
     assert_eq!(two.keyed().makers(&once("b")), [(FRESH, 1)]);
 }
 
+/// A reset that was made again without one of the writers that it had cancelled. Replicas that hear of it and
+/// a store know that, until somebody makes it in full.
+#[test]
+fn what_was_made_again_with_less_effect_is_known_to_all() {
+    let [mut one, mut two, mut tab] = space();
+    tab.add("n", 9).unwrap();
+    tell(&tab, &mut one);
+    tell(&one, &mut two);
+    let told = two.clock();
+    make(&mut two, "full", &[("m", Op::Reset)]);
+    make(&mut two, "a", &[("n", Op::Reset)]);
+    assert!(!two.keyed().is_weaker(&once("a")));
+    one.members_mut().fence(&tab.writer()).unwrap();
+    let journal = again(&mut two, &one);
+    let returned = two
+        .rejoin_mut()
+        .make_again(journal, Some(told), told + 2, &mut |_| ());
+    assert_eq!(returned.again[1].ops[0].left, 1);
+    assert_eq!(two.value("n"), Some(9));
+    let weaker =
+        |replica: &Replica| ["full", "a", "none"].map(|key| replica.keyed().is_weaker(&once(key)));
+    assert_eq!(weaker(&two), [false, true, false]);
+    let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([78; 16]));
+    stored.restore(&two.snapshot()).unwrap();
+    assert_eq!(weaker(&stored), [false, true, false]);
+    let message = two.delta(&one.keyed().vector());
+    let message = Message::decode(&message.encode()).unwrap();
+    assert!(message.keyed.iter().any(|it| it.adds.len() == 1));
+    make(&mut one, "a", &[("n", Op::Reset)]);
+    assert_eq!(weaker(&one), [false; 3]);
+    assert_eq!(one.value("n"), Some(0));
+}
+
 #[test]
 fn who_lost_a_withdrawal_makes_it_again() {
     let [mut one, mut two] = members();

@@ -16,6 +16,7 @@ impl Handle {
     /// As [`transact`](Handle::transact), and:
     ///
     /// - [`Refusal::KeyReused`]: another request was made under the idempotency key.
+    /// - [`Refusal::MadeWeaker`]: the request was made before, and lacks a part of its effect.
     /// - [`Refusal::NoMembers`]: the level is above local, and the space has no members. Nothing is
     ///   applied.
     /// - `token_full`: the session depends on too many writers. Nothing is applied.

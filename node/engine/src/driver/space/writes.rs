@@ -37,6 +37,9 @@ impl OpenSpace {
             None | Some(Asked::New) => {}
             Some(Asked::Before(_)) => {
                 self.part.tally.replayed += 1;
+                if once.is_some_and(|it| self.replica.keyed().is_weaker(&it.once)) {
+                    return Err(Refusal::MadeWeaker);
+                }
                 return Ok(self.transacted_before(ops));
             }
             Some(Asked::Reused) => {

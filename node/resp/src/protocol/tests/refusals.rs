@@ -261,6 +261,7 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::NotOnce("get"),
         ReplyError::OnceInMulti,
         ReplyError::KeyReused,
+        ReplyError::MadeWeaker,
         ReplyError::OnceTooLarge { bytes: 200_000 },
         ReplyError::Replayed("getdel"),
         ReplyError::MultiNested,
