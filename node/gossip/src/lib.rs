@@ -36,6 +36,7 @@ mod removals;
 mod restricted;
 mod revocations;
 mod rights;
+mod silence;
 mod swarm;
 mod transports;
 mod unreached;

@@ -12,6 +12,7 @@ mod clock;
 mod cluster;
 mod config;
 mod data;
+mod dead_links;
 #[cfg(unix)]
 mod descriptors;
 mod durability;

@@ -61,7 +61,7 @@ const OF_PARTS: [&str; 3] = ["engine", "ground", "server"];
 /// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path: of
 /// the path in `src` for the crates [`OF_PARTS`], and of the path below node/ without `src` for the others. Of
 /// several, the longest counts.
-const FACES: [(&str, &[&str]); 40] = [
+const FACES: [(&str, &[&str]); 41] = [
     ("access", &["roles", "tickets", "token"]),
     ("api", &["api", "cli", "http", "resp", "tickets"]),
     ("browser", &["browsers"]),
@@ -81,6 +81,7 @@ const FACES: [(&str, &[&str]); 40] = [
     ("gossip/removals", &["removed"]),
     ("gossip/revocations", &["revoked"]),
     ("gossip/rights", &["roles"]),
+    ("gossip/silence", &["dead_links"]),
     ("gossip/swarm", &["cluster", "races"]),
     ("http", &["api", "events", "http", "operations"]),
     ("http/access", &["browsers", "http", "tickets"]),
