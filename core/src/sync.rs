@@ -248,6 +248,8 @@ struct Session {
     /// Whether the next pull requests everything of some writer.
     all: bool,
     heal: MemberPart<forks::Heal>,
+    /// The owner whose key the link has authenticated, if the driver has told it.
+    owner: MemberPart<Option<Owner>>,
     /// Its scope, if it has fewer rights than a member.
     scope: MemberPart<Option<scope::Scope>>,
     /// The writers that it has proved to be its owner's, the latest last.

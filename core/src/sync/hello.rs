@@ -107,6 +107,7 @@ impl SyncMachine {
             whole: MemberPart::default(),
             all: false,
             heal: MemberPart::default(),
+            owner: MemberPart::default(),
             scope: MemberPart::default(),
             proved: MemberPart::default(),
             #[cfg(feature = "members")]

@@ -153,8 +153,18 @@ impl SyncMachine {
         replica.members().configuration().is_some_and(named) && !replica.members().is_announced()
     }
 
+    /// Sets the owner whose key a link has authenticated. A member's start is known by that before it announces
+    /// itself. Without this, such a start is nobody's.
+    pub fn set_owner(&mut self, link: Link, owner: Owner) {
+        if let Some(peer) = self.peer_mut(link) {
+            peer.owner.set(Some(owner));
+        }
+    }
+
     /// Whether this replica has caught up with all linked members since their links opened or it began again.
-    /// These members and itself must be a majority.
+    /// These members and itself must be a majority. A member whose start has not announced itself yet counts
+    /// if its link has [its owner](SyncMachine::set_owner). So members that start together wait for nobody
+    /// else.
     ///
     /// A replica that begins from its store should wait for this before it
     /// [announces](crate::MembersMut::announce) itself. Its store may be an old copy, and each other member
@@ -167,7 +177,10 @@ impl SyncMachine {
         for peer in self.open_sessions() {
             let writer = self.writer_of(peer.link);
             let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
-            if let Some((owner, _)) = writer.and_then(|it| replica.members().incarnation(&it)) {
+            let counted = writer.and_then(|it| replica.members().incarnation(&it));
+            let is_other = |owner: &Owner| self.config.owner != Some(*owner);
+            let begins = peer.owner.filter(|it| members.has(it) && is_other(it));
+            if let Some(owner) = counted.map(|it| it.0).or(begins) {
                 if !peer.level {
                     return false;
                 }

@@ -99,9 +99,14 @@ impl Node {
         self.listen = listen.iter().map(text).collect();
     }
 
+    /// Sets the arguments of the next start.
+    pub(crate) fn arguments_are(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments;
+    }
+
     /// Starts a node that stopped, on the same folder and with other arguments.
     pub(crate) fn start_again_with(&mut self, arguments: Vec<String>) {
-        self.arguments = arguments;
+        self.arguments_are(arguments);
         self.start_again();
     }
 

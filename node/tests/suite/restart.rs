@@ -1,11 +1,14 @@
 //! Disks that are not what they were: lost tails, backups, copies, empty ones. Every node must come to
 //! the right number, whatever its peers know of its former starts.
 
+use crate::members::{close, nodes};
 use crate::network::figure;
 use crate::process::{Node, eventually, up};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Waits until all nodes hold the same, and this of the counter.
 fn converged(nodes: &[&Node], key: &str, value: i128) {
@@ -176,4 +179,45 @@ fn a_file_that_is_cut_short_is_refused_with_advice() {
     fs::remove_dir_all(node.data()).expect("empty the folder");
     node.start_again();
     converged(&[&peer, &node], "likes", 5);
+}
+
+/// No member is there that the others could wait for. Each one waits only until it has caught up with the
+/// others that start.
+#[test]
+fn members_that_all_start_at_once_are_ready_at_once() {
+    /// Below the 5 s for which a member waits that finds nobody.
+    const READY_MAX: Duration = Duration::from_secs(3);
+    let mut all = nodes(3);
+    close(&all.iter().collect::<Vec<_>>());
+    for node in &all {
+        node.add("likes", 1);
+    }
+    converged(&all.iter().collect::<Vec<_>>(), "likes", 3);
+    // They come back where the others look for them.
+    let places: Vec<String> = all.iter().map(|it| it.listen[0].clone()).collect();
+    for (at, node) in all.iter_mut().enumerate() {
+        node.kill();
+        let others = (0..3).filter(|it| *it != at).map(|it| places[it].clone());
+        let own = places[at].split("/p2p/").next().expect("an address");
+        let mut arguments = vec!["--listen".to_owned(), own.to_owned(), "--peer".to_owned()];
+        arguments.extend(others);
+        node.arguments_are(arguments);
+    }
+    let begun = thread::scope(|scope| {
+        let starts: Vec<_> = all
+            .iter_mut()
+            .map(|node| scope.spawn(|| node.start_again()))
+            .collect();
+        starts
+            .into_iter()
+            .for_each(|it| it.join().expect("it starts"));
+        Instant::now()
+    });
+    eventually("all are ready", || {
+        let ready = all.iter().all(|node| node.get("/readyz").0 == 200);
+        ready.then_some(())
+    });
+    let took = begun.elapsed();
+    assert!(took < READY_MAX, "{took:?}\n{}", all[0].log());
+    println!("all are ready after {took:?}");
 }

@@ -1,6 +1,7 @@
 //! The links: which spaces each carries, where the hello is still to be sent, and the frames on
 //! their way to the transport.
 
+use super::space::LinkEnd;
 use super::{Driver, Order, SYNC};
 use crate::access;
 use crate::driver::NewLink;
@@ -8,6 +9,7 @@ use crate::metrics::Metrics;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 use tallymesh_core::{Error, Link, Party};
+use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Carried, LinkRow, LinkState, PeerKind, PeerScope, SpaceId};
 use tallymesh_node_ground::rate::LogPace;
 use tokio::sync::mpsc;
@@ -37,6 +39,8 @@ pub(super) struct Peer {
     broadcast: bool,
     /// The party that the writers of the peer count for.
     party: Party,
+    /// The owner whose key it has proved.
+    owner: Option<OwnerKey>,
     /// The spaces in which the hello is still to be sent.
     ungreeted: BTreeSet<SpaceId>,
     outbox: mpsc::Sender<Order>,
@@ -87,6 +91,14 @@ impl Peer {
         found.ok().map(|at| &spaces[at])
     }
 
+    fn seen_in(&self, space: SpaceId) -> LinkEnd {
+        LinkEnd {
+            limits: self.limits(space),
+            party: self.party,
+            owner: self.owner,
+        }
+    }
+
     /// The peer scope in a space that the link carries, if the peer may do less than a member.
     fn limits(&self, space: SpaceId) -> Option<PeerScope> {
         self.carried(space).and_then(|it| it.limits)
@@ -102,6 +114,7 @@ impl Driver {
             spaces: new.spaces,
             broadcast: new.broadcast,
             party: access::of_sender(&new.from),
+            owner: new.from.owner,
             ungreeted: BTreeSet::new(),
             outbox: new.outbox,
             backlog: VecDeque::new(),
@@ -147,8 +160,8 @@ impl Driver {
                 && let Some(space) = peer.ungreeted.pop_first()
             {
                 left -= 1;
-                let (broadcast, limits, party) = (peer.broadcast, peer.limits(space), peer.party);
-                self.spaces[space.0].connected(now, link, broadcast, (limits, party));
+                let (broadcast, from) = (peer.broadcast, peer.seen_in(space));
+                self.spaces[space.0].connected(now, link, broadcast, from);
             }
             if peer.ungreeted.is_empty() {
                 self.ungreeted.remove(&link);
@@ -165,8 +178,8 @@ impl Driver {
         if let Some(peer) = self.peers.get_mut(&link)
             && peer.ungreeted.remove(&space)
         {
-            let (broadcast, limits, party) = (peer.broadcast, peer.limits(space), peer.party);
-            self.spaces[space.0].connected(now, link, broadcast, (limits, party));
+            let (broadcast, from) = (peer.broadcast, peer.seen_in(space));
+            self.spaces[space.0].connected(now, link, broadcast, from);
         }
     }
 
@@ -176,15 +189,15 @@ impl Driver {
             return;
         }
         let now = self.now();
-        let mut links: Vec<(Link, bool, (Option<PeerScope>, Party))> = self
+        let mut links: Vec<(Link, bool, LinkEnd)> = self
             .peers
             .iter()
             .filter(|(_, peer)| peer.carries(space))
-            .map(|(link, peer)| (*link, peer.broadcast, (peer.limits(space), peer.party)))
+            .map(|(link, peer)| (*link, peer.broadcast, peer.seen_in(space)))
             .collect();
         links.sort_unstable_by_key(|it| it.0);
-        for (link, broadcast, limits) in links {
-            self.spaces[space.0].connected(now, link, broadcast, limits);
+        for (link, broadcast, from) in links {
+            self.spaces[space.0].connected(now, link, broadcast, from);
         }
         // Without a network part there is no receiver.
         let _ = self.used.send(space);

@@ -27,6 +27,7 @@ use tallymesh_core::{
     Encode, Error, Input, KeyId, KeyedBounds, Link, LinkStatus, Mark, Output, Party, Replica,
     ScopeError, Space, SyncConfig, SyncMachine, WriterId,
 };
+use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
     Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
 };
@@ -38,6 +39,16 @@ const UNSAVED_MAX: usize = 1 << 16;
 
 /// How often a slow start reports its progress.
 pub const TELL_PROGRESS: Duration = Duration::from_secs(1);
+
+/// The peer at the other end of a link, as a space sees it.
+#[derive(Clone, Copy)]
+pub(super) struct LinkEnd {
+    /// Its scope, if it may do less than a member.
+    pub(super) limits: Option<PeerScope>,
+    pub(super) party: Party,
+    /// The owner whose key the link has authenticated.
+    pub(super) owner: Option<OwnerKey>,
+}
 
 /// A space that this node has open.
 pub struct OpenSpace {
@@ -249,13 +260,12 @@ impl OpenSpace {
         self.replica.vector().is_empty() && self.replica.members().configuration().is_none()
     }
 
-    pub(super) fn connected(
-        &mut self,
-        now: u64,
-        link: Link,
-        broadcast: bool,
-        (limits, party): (Option<PeerScope>, Party),
-    ) {
+    pub(super) fn connected(&mut self, now: u64, link: Link, broadcast: bool, from: LinkEnd) {
+        let LinkEnd {
+            limits,
+            party,
+            owner,
+        } = from;
         self.handle(
             now,
             match limits {
@@ -271,6 +281,9 @@ impl OpenSpace {
             },
         );
         self.sync.set_party(link, party);
+        if let Some(OwnerKey(owner)) = owner.filter(|_| limits.is_none()) {
+            self.sync.set_owner(link, owner);
+        }
     }
 
     pub(super) fn disconnected(&mut self, now: u64, link: Link) {

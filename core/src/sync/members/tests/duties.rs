@@ -223,6 +223,33 @@ fn one_has_caught_up_with_all_who_are_there_if_they_are_most() {
     assert!(up(&End::of(open)));
 }
 
+/// All members start at once, so none of them has announced itself.
+#[test]
+fn members_that_start_together_wait_for_nobody_else() {
+    const THIRD: Owner = [3; 32];
+    let (mut end, _) = three();
+    let up = |end: &End| end.sync.has_caught_up(&end.replica);
+    let link = end.link(1, id(70));
+    end.sync.is_level(link);
+    assert!(!up(&end), "it is not known whose start that is");
+    end.sync.set_owner(link, [77; 32]);
+    assert!(!up(&end), "that is no member");
+    end.sync.set_owner(link, OTHER);
+    assert!(!up(&end), "that is another process with the own key");
+    end.sync.set_owner(link, THIRD);
+    assert!(up(&end));
+    let second = end.link(2, id(71));
+    end.sync.set_owner(second, THIRD);
+    assert!(!up(&end), "it has not caught up with each start");
+    end.sync.is_level(second);
+    assert!(up(&end));
+    end.replica
+        .members_mut()
+        .force(&[OWNER, OTHER, THIRD, [4; 32]])
+        .unwrap();
+    assert!(!up(&end), "two links of one owner are one member");
+}
+
 #[test]
 fn a_member_that_may_have_forgotten_some_asks_each_other_once() {
     let ask = |end: &mut End| {
