@@ -1,7 +1,9 @@
 //! Several nodes over libp2p.
 
+use crate::members::close;
 use crate::process::{Node, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::thread;
 
 /// Waits until all nodes hold the same, and checks a counter.
 fn converged(nodes: &[&Node], key: &str, value: i128) {
@@ -89,4 +91,44 @@ fn a_node_that_was_away_catches_up_by_itself() {
     two.start_again();
     two.add("likes", 1);
     converged(&[&one, &two], "likes", 3);
+}
+
+/// Members acknowledge plain adds when somebody asks for it. After each split the mesh is quiet, and
+/// they do all the same, so that an operator sees when a member has caught up.
+#[test]
+fn a_quiet_mesh_acknowledges_after_each_split() {
+    const ADDS: usize = 200;
+    let one = Node::start(&["--demo"]);
+    let two = Node::start(&["--demo", "--peer", &one.listen[0]]);
+    let three = Node::start(&["--demo", "--peer", &one.listen[0], &two.listen[0]]);
+    let nodes = [&one, &two, &three];
+    close(&nodes);
+    for round in 1..=3 {
+        for node in nodes {
+            cut(node, json!({"cut": true}));
+        }
+        thread::scope(|scope| {
+            for node in nodes {
+                scope.spawn(|| (0..ADDS).for_each(|_| node.add("likes", 1)));
+            }
+        });
+        for node in nodes {
+            cut(node, json!({"cut": false}));
+        }
+        converged(&nodes, "likes", (round * 3 * ADDS) as i128);
+        eventually("all is acknowledged but a few", || {
+            let few = |node: &&Node| {
+                let told = node.get("/v1/spaces/default/members").1;
+                let rows = told["members"].as_array().cloned().unwrap_or_default();
+                let few = |row: &Value| {
+                    row["behind"]
+                        .as_str()
+                        .and_then(|it| it.parse().ok())
+                        .is_some_and(|it: u64| it < 30)
+                };
+                rows.len() == 3 && rows.iter().all(few)
+            };
+            nodes.iter().all(few).then_some(())
+        });
+    }
 }

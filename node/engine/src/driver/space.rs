@@ -5,6 +5,7 @@ mod faults;
 mod key_retention;
 mod levels;
 mod members;
+mod quiet;
 mod reading;
 mod rights;
 mod writes;

@@ -1,6 +1,7 @@
 //! The part of a node in a space with members: it announces its start, does its regular duties, and
 //! changes the members on request.
 
+use super::quiet::Quiet;
 use super::{OpenSpace, mint};
 use crate::driver::nonces::{Nonce, Nonces};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,7 @@ pub(super) struct Part {
     pub(super) rest: u64,
     /// When something last arrived from each member, beside the open links.
     heard: BTreeMap<Owner, Heard>,
+    quiet: Quiet,
     /// The configuration that readers of events received last.
     told: Option<Configuration>,
     absorbed: BTreeSet<WriterId>,
@@ -95,6 +97,7 @@ impl Part {
             done: 0,
             rest: TEND_SOON_MS,
             heard: BTreeMap::new(),
+            quiet: Quiet::default(),
             told: None,
             absorbed: BTreeSet::new(),
             tally: Tally::default(),
@@ -244,9 +247,13 @@ impl OpenSpace {
         self.part.absorbed = now;
     }
 
-    /// Records from which members something arrived.
+    /// Records from which members something arrived. Requests acknowledgements if the mesh is quiet.
     fn look_at_members(&mut self, now: u64) {
-        for member in self.replica.members().list() {
+        let members = self.replica.members().list();
+        if self.part.quiet.look(&members, now) {
+            self.replica.members_mut().request_acknowledgement();
+        }
+        for member in members {
             let seen = (member.writer, member.clock);
             let heard = self.part.heard.entry(member.owner);
             heard.or_insert(Heard { seen, at: None }).look(seen, now);
