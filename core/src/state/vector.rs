@@ -21,6 +21,12 @@ impl VersionVector {
         VersionVector(entries)
     }
 
+    /// The vector without the writers for which `keeps` is false.
+    pub fn restricted(self, mut keeps: impl FnMut(&WriterId) -> bool) -> VersionVector {
+        let entries = self.0.into_iter();
+        VersionVector(entries.filter(|it| keeps(&it.0)).collect())
+    }
+
     /// The vector that covers one writer up to a clock.
     pub fn of(writer: WriterId, clock: u64) -> VersionVector {
         let entry = [(writer, clock)].into_iter();
@@ -108,6 +114,13 @@ mod tests {
         let id = |byte| WriterId::from_bytes([byte; 16]);
         let entries = entries.iter().map(|(byte, clock)| (id(*byte), *clock));
         VersionVector::from_sorted(entries.collect())
+    }
+
+    #[test]
+    fn a_restricted_vector_has_the_other_writers() {
+        let it = vector(&[(2, 5), (4, 7), (6, 1)]);
+        let rest = it.restricted(|writer| *writer != WriterId::from_bytes([4; 16]));
+        assert_eq!(rest, vector(&[(2, 5), (6, 1)]));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use super::failure::Failure;
 use super::output::Output;
 use clap::Args;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{RESERVED, Replica, Space, WriterId, budget_name};
+use tallymesh_core::{Fate, RESERVED, Replica, Space, WriterId, budget_name};
 use tallymesh_node_engine::driver::replay::Replay;
 use tallymesh_node_ground::escape;
 use tallymesh_node_store as store;
@@ -76,7 +76,9 @@ pub(super) fn run(
     }
     if let Some(folder) = client.data() {
         let name = folder.display().to_string();
-        audit.compare(&name, |_| kept(folder, space, scope).map(Some))?;
+        audit.compare(&name, |digest| {
+            kept(folder, space, scope, client, digest).map(Some)
+        })?;
     }
     if args.with.is_empty() && client.data().is_none() {
         audit.compare_peers(space)?;
@@ -336,8 +338,16 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The counters that result from a data folder's last snapshot and the records after it.
-fn kept(folder: &Path, space: &str, scope: Scope<'_>) -> Result<Side, Failure> {
+/// The counters that result from a data folder's last snapshot and the records after it. A node forgets
+/// writers of which nothing is left, and its folder keeps them until the next snapshot. So they are left
+/// out if the folder then has the expected version vector of the node.
+fn kept(
+    folder: &Path,
+    space: &str,
+    scope: Scope<'_>,
+    client: &Client,
+    expected: &str,
+) -> Result<Side, Failure> {
     let mut replay = None;
     let read = store::check(
         folder,
@@ -356,18 +366,41 @@ fn kept(folder: &Path, space: &str, scope: Scope<'_>) -> Result<Side, Failure> {
     read.map_err(failed)?;
     let replica = replay.map(Replay::end);
     let mut shown = Shown::new();
-    let digest = replica.as_ref().map_or([0; 16], Replica::digest);
+    let hex =
+        |digest: [u8; 16]| -> String { digest.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let mut digest = hex(replica.as_ref().map_or([0; 16], Replica::digest));
+    let mut forgotten = BTreeSet::new();
+    if let Some(replica) = replica.as_ref().filter(|_| digest != expected) {
+        let gone = forgotten_writers(replica, &client.get_in_space("writers")?);
+        let rest = replica.vector().restricted(|writer| !gone.contains(writer));
+        if hex(rest.digest()) == expected {
+            (digest, forgotten) = (expected.to_owned(), gone);
+        }
+    }
     if let Some(replica) = &replica {
         let counters = replica.counters().filter(|_| scope.counters);
         let all = counters.chain(replica.quota().budget_parts());
         for (counter, key) in all.filter(|it| scope.has(it.1)) {
             let shards = replica.shards(counter);
+            let shards = shards.filter(|it| !forgotten.contains(&it.writer));
             let parts = shards.map(|it| (it.writer.to_string(), it.total.to_string()));
             note(&mut shown, key.to_owned(), parts);
         }
     }
-    let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Side { digest, shown })
+}
+
+/// The writers in a folder that were taken over, and that the node does not list any more.
+fn forgotten_writers(replica: &Replica, listed: &Value) -> BTreeSet<WriterId> {
+    let rows = listed["writers"].as_array().into_iter().flatten();
+    let listed: BTreeSet<String> = rows.map(|it| text(&it["writer"])).collect();
+    let table = replica.members().writer_table();
+    let absorbed = table
+        .filter(|it| it.fate == Fate::Absorbed)
+        .map(|it| it.writer);
+    absorbed
+        .filter(|it| !listed.contains(&it.to_string()))
+        .collect()
 }
 
 fn replay_of(space: &Space) -> Replay {

@@ -1,10 +1,15 @@
 //! Comparing replicas, of which one tells something else than it heard.
 
 use crate::liar::Liar;
+use crate::members::{close, nodes};
 use crate::process::{Node, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage};
 use tallymesh_core::{Encode, Replica, Shard, Space, VersionVector, WriterId};
 use tallymesh_node::store::{Kind, Log, Record, Store};
@@ -286,4 +291,51 @@ fn a_peer_is_told_no_more_than_it_may_ask_for() {
     let refused = answers.iter().filter(|it| **it == busy).count();
     assert!(pages >= 1 && pages + refused == 3, "{answers:?}");
     assert_eq!(node.value("a"), Some(1));
+}
+
+/// A member's folder holds what the member shows, so it is compared while nothing is written, and while
+/// little is.
+#[test]
+fn a_member_s_folder_is_compared_idle_and_under_light_load() {
+    let mut alone = Node::start(&[]);
+    close(&[&alone]);
+    // Its folder has a writer that the node has forgotten.
+    assert!(alone.terminate().success());
+    alone.start_again();
+    eventually("its earlier start is forgotten", || {
+        let told = alone.get("/v1/spaces/default/writers").1;
+        (told["writers"].as_array().map(Vec::len) == Some(1)).then_some(())
+    });
+    let all = nodes(3);
+    let all: Vec<&Node> = all.iter().collect();
+    close(&all);
+    let stopped = AtomicBool::new(false);
+    let compared = |node: &Node| {
+        let folder = node.data();
+        let folder = folder.to_str().expect("a path");
+        let (code, lines, said) = audit(node, &["--data", folder]);
+        assert_eq!(code, Some(0), "{lines:?} {said}");
+        assert_eq!(lines.last().map(|it| &it["compared"]), Some(&json!(true)));
+    };
+    for node in all.iter().chain([&&alone]) {
+        node.add("x", 1);
+        compared(node);
+    }
+    thread::scope(|scope| {
+        for node in all.iter().chain([&&alone]) {
+            scope.spawn(|| {
+                while !stopped.load(Ordering::SeqCst) {
+                    node.add("x", 1);
+                    thread::sleep(Duration::from_millis(200));
+                }
+            });
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            all.iter().chain([&&alone]).for_each(|node| compared(node));
+        }));
+        stopped.store(true, Ordering::SeqCst);
+        if let Err(panic) = result {
+            resume_unwind(panic);
+        }
+    });
 }
