@@ -361,8 +361,10 @@ impl Network {
                 if self.redial.reached(connection_id, peer_id, now) {
                     self.swarm.behaviour_mut().policy.reserve(peer_id);
                 }
+                let (address, dialled) = (endpoint.get_remote_address(), endpoint.is_dialer());
+                self.node_table
+                    .note_address(&peer_id, address.to_string(), dialled);
                 if num_established.get() == 1 {
-                    let address = endpoint.get_remote_address();
                     self.connected(peer_id, Some(address)).await;
                 }
                 if let Some(peer) = self.peers.get_mut(&peer_id) {

@@ -4,6 +4,7 @@ use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Problem, Route};
 use super::requests::{ForceBody, InSpace, MemberBody, RetireBody};
+use super::status::place;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -52,7 +53,9 @@ pub(super) async fn list(
     Route(space): Route<String>,
 ) -> Result<Json<Membership>, Problem> {
     let space = app.handle.space(&space)?;
-    Ok(Json(app.handle.members(space).await?))
+    let mut membership = app.handle.members(space).await?;
+    place(&app, &mut membership);
+    Ok(Json(membership))
 }
 
 /// Makes this node the first member

@@ -10,6 +10,7 @@ use faults::faults;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tallymesh_core::bounds::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
+use tallymesh_node_ground::escape;
 use tallymesh_node_ground::problems::{
     CATCHING_UP, JOINING, REMOVED, STORE_LOST, STORE_WAITS, TICKET_WORTHLESS,
 };
@@ -109,6 +110,15 @@ fn rows(value: &Value) -> impl Iterator<Item = &Value> {
 /// The first 8 digits of a key, by which people distinguish members.
 fn short(key: &Value) -> String {
     key.as_str().unwrap_or("?").chars().take(8).collect()
+}
+
+/// How people tell a member: by the address of its node, and the first digits of its key.
+fn named(row: &Value) -> String {
+    let key = short(&row["owner"]);
+    match row["address"].as_str() {
+        Some(address) => format!("{key}… at {}", escape::value(address)),
+        None => format!("{key}…"),
+    }
 }
 
 fn seconds(millis: u64) -> String {
@@ -369,12 +379,12 @@ fn member_silent(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (space, membership) in facts.closed() {
         for row in rows(&membership["members"]).filter(|row| !is_there(row)) {
-            let (key, behind) = (short(&row["owner"]), number(&row["behind"]).unwrap_or(0));
+            let (member, behind) = (named(row), number(&row["behind"]).unwrap_or(0));
             let heard = match row["last_heard_ms"].as_u64() {
                 Some(ms) => format!("was heard {} ago", seconds(ms)),
                 None => "was not heard since the node started".to_owned(),
             };
-            let what = format!("member {key}… {heard}, {behind} transactions are unacknowledged");
+            let what = format!("member {member} {heard}, {behind} transactions are unacknowledged");
             found.push(in_space(space, Severity::Warning, what, advice));
         }
     }
@@ -392,8 +402,8 @@ fn member_behind(facts: &Facts) -> Vec<Finding> {
                 10_000..100_000 => Severity::Notice,
                 _ => Severity::Warning,
             };
-            let key = short(&row["owner"]);
-            let what = format!("member {key}… has not acknowledged {behind} transactions");
+            let member = named(row);
+            let what = format!("member {member} has not acknowledged {behind} transactions");
             found.push(in_space(space, severity, what, advice));
         }
     }
@@ -453,8 +463,16 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
     let advice =
         "It takes effect when a majority has answered; repeat the command, or bring them back.";
     let told = |(space, membership): (&Value, &Value)| {
-        let silent: Vec<String> = rows(&membership["unanswered"]).map(short).collect();
-        let what = format!("a change of members waits for {}…", silent.join("…, "));
+        let of = |key: &Value| {
+            rows(&membership["members"])
+                .find(|row| row["owner"] == *key)
+                .map(named)
+        };
+        let silent = rows(&membership["unanswered"]);
+        let silent: Vec<String> = silent
+            .map(|key| of(key).unwrap_or_else(|| short(key) + "…"))
+            .collect();
+        let what = format!("a change of members waits for {}", silent.join(", "));
         let waits = !membership["proposal"].is_null() && !silent.is_empty();
         waits.then(|| in_space(space, Severity::Notice, what, advice))
     };

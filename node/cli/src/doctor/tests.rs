@@ -469,3 +469,23 @@ fn what_to_do_about_a_node_that_is_not_ready_fits_the_reason() {
         assert!(ready.1.advice.contains(words), "{code}: {}", ready.1.advice);
     }
 }
+
+/// A writer id that was left without a fault is not told as a fault that occurred 0 times.
+#[test]
+fn no_finding_counts_to_zero() {
+    for membership in [
+        Value::Null,
+        fine().status["spaces"][0]["membership"].clone(),
+    ] {
+        let mut facts = fine();
+        facts.status["spaces"][0]["renewals"] = json!(2);
+        facts.status["spaces"][0]["membership"] = membership;
+        for (code, finding) in checks::all(&facts) {
+            assert!(
+                !finding.what.contains("0 times"),
+                "{code}: {}",
+                finding.what
+            );
+        }
+    }
+}

@@ -2,9 +2,20 @@
 
 use crate::network::{NodeRow, Outside, UnreachedRow};
 use libp2p_identity::PeerId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tallymesh_node_ground::identity::{OwnerKey, owner_of};
+
+/// Most owners whose addresses are remembered. Members are few; what goes beyond is of guests.
+const ADDRESSES_MAX: usize = 4096;
+
+/// The last known address of a node.
+struct Place {
+    address: String,
+    /// Whether this node reached it there. The port of a connection that came in is not one to dial.
+    dialled: bool,
+}
 
 /// The connected nodes, and the expected ones that are not connected. The network writes it, and
 /// answers to requests are read from it.
@@ -13,6 +24,8 @@ pub struct NodeTable {
     nodes: Arc<Mutex<HashMap<PeerId, NodeRow>>>,
     /// Each with the time since which it is not connected.
     unreached: Arc<Mutex<Vec<(UnreachedRow, Instant)>>>,
+    /// The last address of each owner's node, whether or not it is connected.
+    addresses: Arc<Mutex<BTreeMap<OwnerKey, Place>>>,
     /// The spaces in which this node does not take part as it should.
     outside: Arc<Mutex<Vec<Outside>>>,
 }
@@ -60,6 +73,31 @@ impl NodeTable {
             .unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
+    /// Records the address of a connection to a peer. An address that was dialled goes before one that
+    /// the peer came from.
+    pub fn note_address(&self, peer: &PeerId, address: String, dialled: bool) {
+        let Some(owner) = owner_of(peer) else {
+            return;
+        };
+        let mut addresses = self.addresses();
+        let before = addresses.get(&owner);
+        let is_full = before.is_none() && addresses.len() >= ADDRESSES_MAX;
+        if !is_full && (dialled || !before.is_some_and(|it| it.dialled)) {
+            addresses.insert(owner, Place { address, dialled });
+        }
+    }
+
+    /// The last known address of an owner's node.
+    pub fn address_of(&self, owner: &OwnerKey) -> Option<String> {
+        self.addresses().get(owner).map(|it| it.address.clone())
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, BTreeMap<OwnerKey, Place>> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a connected peer.
     pub fn insert(&self, peer: PeerId) {
         self.nodes().insert(peer, NodeRow::default());
@@ -80,5 +118,28 @@ impl NodeTable {
     fn nodes(&self) -> MutexGuard<'_, HashMap<PeerId, NodeRow>> {
         // No code panics while it has the lock. Even then the rows would be whole.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tallymesh_node_ground::identity::Identity;
+
+    #[test]
+    fn the_last_address_that_was_dialled_is_known() {
+        let table = NodeTable::default();
+        let identity = Identity::from_secret([1; 32]);
+        let peer: PeerId = identity.peer_id().parse().expect("a peer id");
+        let owner = OwnerKey(identity.public_key());
+        let note = |address: &str, dialled| {
+            table.note_address(&peer, address.to_owned(), dialled);
+            table.address_of(&owner).expect("an address")
+        };
+        assert_eq!(note("in 1", false), "in 1");
+        assert_eq!(note("in 2", false), "in 2");
+        assert_eq!(note("out 1", true), "out 1");
+        assert_eq!(note("in 3", false), "out 1");
+        assert_eq!(note("out 2", true), "out 2");
     }
 }

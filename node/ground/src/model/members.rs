@@ -148,6 +148,11 @@ pub struct MemberRow {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub behind: u64,
+    /// The last address at which this node reached the member's node, or from which that came; left out if
+    /// there was none since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub address: Option<String>,
     /// Whether some other member may not have received its newest start yet.
     pub unsure: bool,
     /// Whether it is this node.

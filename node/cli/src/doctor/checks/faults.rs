@@ -54,9 +54,14 @@ fn of_space(space: &Value) -> Option<Finding> {
         0 => Severity::Warning,
         _ => Severity::Problem,
     };
-    let mut what = format!(
-        "{faults} times two wrote under one writer id; this node left its own {renewals} times"
-    );
+    let mut what = match faults {
+        0 => format!(
+            "this node left its writer id {renewals} times, as another process wrote under it"
+        ),
+        _ => format!(
+            "{faults} times two wrote under one writer id; this node left its own {renewals} times"
+        ),
+    };
     let is_suspect = |report: &&Value| report["suspect"].is_string();
     let has = |side: &'static str| move |report: &&Value| report[side].is_object();
     // The newest first. Reports with a known suspect come before others.

@@ -525,6 +525,7 @@ impl OpenSpace {
                 writer: member.writer.map(|writer| writer.to_string()),
                 clock: member.clock,
                 behind: member.behind,
+                address: None, // The network knows it.
                 unsure: member.unsure,
                 own: member.own,
                 last_heard_ms: last.map(|at| now.saturating_sub(at)),
