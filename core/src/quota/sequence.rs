@@ -197,7 +197,7 @@ impl<'a> QuotaRef<'a> {
 
     /// The writer with the rest of a sequence, according to this replica. `None` if there is no rest, or more
     /// than one.
-    pub(crate) fn rest_holder(self, name: &str) -> Option<WriterId> {
+    pub fn rest_holder(self, name: &str) -> Option<WriterId> {
         let mut holders = self.pieces(name).filter_map(|(key, _)| match key.piece {
             Piece::Rest(holder) => Some(holder),
             _ => None,

@@ -242,6 +242,24 @@ fn member(row: &Value) -> String {
 }
 
 /// A line about the members, from the status of a space.
+/// What a member holds that is away, and the command that frees it.
+pub(super) fn stuck(row: &Value) -> String {
+    let owner = text(&row["owner"]);
+    let silent = match row["silent_ms"].as_u64() {
+        Some(ms) => format!("for {} s", ms / 1000),
+        None => "since this node started".to_owned(),
+    };
+    let more = if row["more"] == true { " or more" } else { "" };
+    format!(
+        "{} rights of {} budgets{more}, and all further numbers of {} sequences, are with member {owner}, of \
+         which nothing was heard {silent}: if it is gone for good, `tallymesh members remove {owner}` frees \
+         them",
+        text(&row["rights"]),
+        text(&row["budgets"]),
+        text(&row["sequences"]),
+    )
+}
+
 pub(super) fn summary(membership: &Value) -> Option<String> {
     let configuration = &membership["configuration"];
     if configuration.is_null() {

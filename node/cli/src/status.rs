@@ -50,6 +50,8 @@ fn describe(status: &Value) -> String {
             text(&space["renewals"]),
         ));
         lines.extend(members::summary(&space["membership"]));
+        let stuck = space["stuck"].as_array().into_iter().flatten();
+        lines.extend(stuck.map(|row| format!("         {}", members::stuck(row))));
     }
     lines.join("\n")
 }

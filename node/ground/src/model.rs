@@ -25,6 +25,7 @@ mod role;
 mod sequences;
 mod session;
 mod space;
+mod stuck;
 
 pub use access::{Place, Turned};
 pub use budgets::{BudgetPage, BudgetRow, HolderRow, HoldingRow, LeaseRow};
@@ -54,3 +55,4 @@ pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub use session::{Lack, LastWrite};
 pub use space::{RESERVED, Tally};
 pub use space::{Sizes, SpaceId, SpaceStatus, WriterRow};
+pub use stuck::{StuckPart, StuckRow, StuckShare};

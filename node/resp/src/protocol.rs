@@ -62,7 +62,7 @@ pub use pubsub::Midway;
 pub use request::Args;
 pub use session::Session;
 use tallymesh_node_ground::model::{
-    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned,
+    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, StuckPart, Turned,
 };
 pub use why::Why;
 
@@ -148,6 +148,11 @@ pub trait Host {
 
     /// Reports that a command was refused because this node has too little of a budget.
     fn lacks(&mut self, _space: usize, _lacked: &Lack) {}
+
+    /// What members hold that are away, of what a refused command lacks.
+    fn stuck(&self, _space: usize, _lacked: &Lack) -> Vec<StuckPart> {
+        Vec::new()
+    }
 
     /// The reason why the node can't do in a space what only a member may do.
     fn not_a_member(&self, _space: usize) -> OperationError {

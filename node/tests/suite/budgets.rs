@@ -1,5 +1,7 @@
 //! Budgets over HTTP and on the command line, on real nodes.
 
+mod stuck;
+
 use crate::events::Stream;
 use crate::members::{close, nodes, owner};
 use crate::once::post;

@@ -5,6 +5,7 @@ mod faults;
 
 use super::facts::Facts;
 use super::{Finding, Severity};
+use crate::members;
 use exposure::{open_http, open_network, open_resp};
 use faults::faults;
 use serde_json::Value;
@@ -40,6 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "member_silent", fine: "all members are heard of", judge: member_silent },
     Check { code: "member_behind", fine: "all members keep up", judge: member_behind },
     Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
+    Check { code: "stuck", fine: "no rights and numbers are with members that are away", judge: stuck },
     Check { code: "undecided", fine: "no change of members waits", judge: undecided },
     Check { code: "faults", fine: "no writer id was used twice", judge: faults },
     Check { code: "keys_full", fine: "the key tables have room", judge: keys_full },
@@ -457,6 +459,16 @@ fn majority(facts: &Facts) -> Vec<Finding> {
         found.push(in_space(space, severity, what, advice));
     }
     found
+}
+
+fn stuck(facts: &Facts) -> Vec<Finding> {
+    let advice = "Nobody else can use them meanwhile. Start that node, if it is not gone for good.";
+    let told = |space: &Value| -> Vec<Finding> {
+        let rows = rows(&space["stuck"]);
+        rows.map(|row| in_space(space, Severity::Warning, members::stuck(row), advice))
+            .collect()
+    };
+    facts.spaces().flat_map(told).collect()
 }
 
 fn undecided(facts: &Facts) -> Vec<Finding> {

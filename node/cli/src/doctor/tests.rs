@@ -59,7 +59,7 @@ fn fine() -> Facts {
             "listen_open": true,
             "time": "1000000", "started": "0",
             "spaces": [{
-                "space": "default", "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
+                "space": "default", "stuck": [], "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
                 "membership": {
                     "configuration": { "number": "1" }, "announced": true, "members": members,
                     "proposal": null, "unanswered": [],
@@ -234,6 +234,14 @@ fn each_check_finds_what_it_is_for() {
             set(
                 members,
                 json!([member(true, None, "0"), member(false, Some(1), "0")]),
+            ),
+        ),
+        (
+            "stuck",
+            Warning,
+            set(
+                status("/stuck"),
+                json!([{ "owner": "ab", "rights": "40", "budgets": 1, "sequences": 0, "more": false }]),
             ),
         ),
         ("faults", Problem, set(status("/faults"), json!(1))),

@@ -8,6 +8,7 @@ mod members;
 mod quiet;
 mod reading;
 mod rights;
+mod stuck;
 mod writes;
 
 pub(super) use levels::{Ended, VolatileState};
@@ -98,6 +99,8 @@ pub struct OpenSpace {
     shorts: Vec<Write>,
     /// Commands of Redis clients that wait for rights.
     commands: Vec<rights::Short>,
+    /// What members hold that are away.
+    stuck: stuck::Stuck,
 }
 
 impl OpenSpace {
@@ -178,6 +181,7 @@ impl OpenSpace {
             waits: Vec::new(),
             shorts: Vec::new(),
             commands: Vec::new(),
+            stuck: stuck::Stuck::default(),
         })
     }
 
@@ -527,6 +531,7 @@ impl OpenSpace {
             renewals: self.renewals,
             keyed: self.replica.keyed().count(),
             withdrawn: self.replica.keyed().withdrawn_count(),
+            stuck: self.stuck(now),
             membership: closed.then(|| self.membership(now)),
         }
     }

@@ -1,6 +1,6 @@
 //! The reasons why an operation is refused.
 
-use super::Recipient;
+use super::{Recipient, StuckPart};
 use tallymesh_core::{DecodeError, Error, Holding, Limited, MemberError, QuotaError};
 
 /// The reason why an operation was not made.
@@ -14,6 +14,13 @@ pub enum OperationError {
         error: Error,
         /// The requested amount.
         asked: u64,
+    },
+    /// This node has too little of a budget or a sequence, and members that are away hold some.
+    Stuck {
+        /// The refusal.
+        error: Box<OperationError>,
+        /// What they hold.
+        parts: Vec<StuckPart>,
     },
     /// Rights can move only to the present writer of another member, and this is none.
     NoRecipient(Recipient),
@@ -37,6 +44,7 @@ impl OperationError {
     pub fn code(&self) -> &'static str {
         match self {
             OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
+            OperationError::Stuck { error, .. } => error.code(),
             OperationError::NoRecipient(_) => "no_recipient",
             OperationError::BudgetName(_) => "budget_name",
             OperationError::LeasedName(_) => "leased_name",
@@ -49,8 +57,10 @@ impl OperationError {
 
     /// How much of the budget this node and others have, if this node has too little.
     pub fn held(&self) -> Option<Holding> {
-        let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
-            return None;
+        let error = match self {
+            OperationError::Core(error) | OperationError::Asked { error, .. } => error,
+            OperationError::Stuck { error, .. } => return error.held(),
+            _ => return None,
         };
         match error {
             Error::Quota(
@@ -66,7 +76,21 @@ impl OperationError {
     pub fn asked(&self) -> Option<u64> {
         match self {
             OperationError::Asked { asked, .. } => Some(*asked),
+            OperationError::Stuck { error, .. } => error.asked(),
             _ => None,
+        }
+    }
+}
+
+impl OperationError {
+    /// Adds what members hold that are away, if it is anything.
+    pub fn stuck(self, parts: Vec<StuckPart>) -> OperationError {
+        match parts.is_empty() {
+            true => self,
+            false => OperationError::Stuck {
+                error: Box::new(self),
+                parts,
+            },
         }
     }
 }

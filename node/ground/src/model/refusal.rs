@@ -1,6 +1,6 @@
 //! The reasons for which the node refuses a request.
 
-use super::{Centre, OperationError, Unreached};
+use super::{Centre, OperationError, StuckPart, Unreached};
 use crate::identity::OwnerKey;
 
 /// The reason for which the node refused a request.
@@ -110,6 +110,24 @@ impl Refusal {
                 on,
                 key,
                 error: OperationError::Asked { error, asked },
+            },
+            other => other,
+        }
+    }
+
+    /// Adds what members hold that are away, of what an operation lacks.
+    pub fn stuck(self, parts: Vec<StuckPart>) -> Refusal {
+        match self {
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error,
+            } => Refusal::Op {
+                index,
+                on,
+                key,
+                error: error.stuck(parts),
             },
             other => other,
         }

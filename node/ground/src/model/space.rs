@@ -1,6 +1,6 @@
 //! A space that is open at this node, by its place in the configuration, and its state.
 
-use super::{Decimal, FaultReport, Membership, Role, decimal};
+use super::{Decimal, FaultReport, Membership, Role, StuckRow, decimal};
 use crate::identity::OwnerKey;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -55,6 +55,11 @@ pub struct SpaceStatus {
     /// How many adds this node has withdrawn since it started, because another node had made them
     /// under the same idempotency key.
     pub withdrawn: u64,
+    /// What members hold of budgets and sequences that are away. Nobody can use it until they are back or
+    /// removed. It is up to some seconds old.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub stuck: Vec<StuckRow>,
     /// The members, if the space has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub membership: Option<Membership>,

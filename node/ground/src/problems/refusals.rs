@@ -111,6 +111,10 @@ impl fmt::Display for OperationError {
                 "{error}; {asked} more are asked for of other members: try again, or let the write \
                  wait for them: `--rights-wait` of commands, `tallymesh-rights-wait-ms` over HTTP"
             ),
+            OperationError::Stuck { error, parts } => {
+                error.fmt(f)?;
+                parts.iter().try_for_each(|part| write!(f, "; {part}"))
+            }
             OperationError::NoRecipient(to) => write!(
                 f,
                 "{to} is no other member, or none of which a start is known here; rights move to \

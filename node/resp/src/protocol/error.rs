@@ -14,7 +14,7 @@ use super::request::Args;
 use super::why::Why;
 use std::io::Write;
 use tallymesh_core::{Error, MemberError, QuotaError, WriteError};
-use tallymesh_node_ground::model::{OperationError, Turned};
+use tallymesh_node_ground::model::{OperationError, StuckPart, Turned};
 use tallymesh_node_ground::problems;
 
 /// The reason why a command was refused. Names in it come from the client, or are a command's own.
@@ -643,6 +643,16 @@ impl ReplyError<'_> {
     pub(super) fn of_member(self, reason: impl FnOnce() -> OperationError) -> Self {
         match self {
             ReplyError::Core(Error::Member(MemberError::NotAMember)) => reason().into(),
+            error => error,
+        }
+    }
+
+    /// Adds what members hold that are away, of what the command lacks.
+    pub(super) fn with_stuck(self, parts: Vec<StuckPart>) -> Self {
+        match self {
+            ReplyError::Core(error) if !parts.is_empty() => {
+                ReplyError::Operation(OperationError::Core(error).stuck(parts))
+            }
             error => error,
         }
     }

@@ -405,6 +405,8 @@ impl Session {
                 }
                 host.lacks(self.space, lacked);
             }
+            let stuck = lacked.map(|it| host.stuck(self.space, &it));
+            let error = error.with_stuck(stuck.unwrap_or_default());
             let error = error.of_member(|| host.not_a_member(self.space));
             if error.is_catching_up() && self.waits_for_membership(left_ms) {
                 return;

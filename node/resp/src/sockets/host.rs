@@ -12,7 +12,7 @@ use tallymesh_node_engine::access::{
 use tallymesh_node_engine::driver::Spaces;
 use tallymesh_node_engine::metrics::{Metrics, resident_bytes};
 use tallymesh_node_ground::model::{
-    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, Turned,
+    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, StuckPart, Turned,
 };
 use tallymesh_node_ground::problems::TOKEN_WRONG;
 
@@ -117,6 +117,10 @@ impl Host for ConnectionView<'_> {
     fn lacks(&mut self, space: usize, lacked: &Lack) {
         self.changing = Some(space);
         self.spaces[space].lacks(self.since_start, lacked);
+    }
+
+    fn stuck(&self, space: usize, lacked: &Lack) -> Vec<StuckPart> {
+        self.spaces[space].stuck_of(self.since_start, lacked)
     }
 
     fn not_a_member(&self, space: usize) -> OperationError {

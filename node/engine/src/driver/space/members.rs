@@ -105,6 +105,14 @@ impl Part {
     }
 }
 
+impl Part {
+    /// How long nothing was heard from a member, in milliseconds; `None` if nothing was since the start.
+    pub(super) fn silent_ms(&self, owner: &Owner, now: u64) -> Option<u64> {
+        let at = self.heard.get(owner).and_then(|it| it.at);
+        at.map(|at| now.saturating_sub(at))
+    }
+}
+
 /// How long the duties rest after they took this long, in milliseconds.
 fn rest_after(took: Duration) -> u64 {
     let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -74,7 +74,8 @@ impl OpenSpace {
                 return None;
             }
             let asked = self.lacks(now, &shortage);
-            done = done.map_err(|refusal| refusal.asked(asked));
+            let stuck = self.stuck_of(now, &shortage);
+            done = done.map_err(|refusal| refusal.asked(asked).stuck(stuck));
         }
         if let Some(want) = waited {
             self.end_want(now, &want);

@@ -1,0 +1,147 @@
+//! Rights and numbers that are with members that are away. Nobody else can use them until such a member is
+//! back, or is removed.
+
+use super::OpenSpace;
+use std::collections::{BTreeSet, HashMap};
+use tallymesh_core::{Stock, WriterId};
+use tallymesh_node_ground::identity::OwnerKey;
+use tallymesh_node_ground::model::{Lack, StuckPart, StuckRow, StuckShare};
+
+/// How long nothing may be heard from a member that no link leads to, in milliseconds. A restart takes
+/// less.
+const AWAY_MS: u64 = 10_000;
+
+/// For how long the answer is given again, in milliseconds. The status is asked for often.
+const FRESH_MS: u64 = 5_000;
+
+/// Most budgets, and most sequences, that are looked at for it. Other requests wait meanwhile.
+const LOOKED_AT_MAX: usize = 1_000;
+
+/// The last answer, with its time.
+#[derive(Default)]
+pub(super) struct Stuck {
+    looked: Option<u64>,
+    rows: Vec<StuckRow>,
+}
+
+/// A member that is away, and for how long nothing was heard from it.
+type Away = (OwnerKey, Option<u64>);
+
+impl OpenSpace {
+    /// The members that no link leads to, and of which nothing was heard lately.
+    fn away(&self, now: u64) -> Vec<Away> {
+        if now < AWAY_MS {
+            return Vec::new();
+        }
+        let linked: BTreeSet<WriterId> = self.links().filter_map(|it| it.writer).collect();
+        let members = self.replica.members().list().into_iter();
+        let unlinked = members.filter(|member| {
+            let is_linked = member.writer.is_some_and(|it| linked.contains(&it));
+            !member.own && !is_linked
+        });
+        let away = unlinked.map(|member| {
+            let silent = self.part.silent_ms(&member.owner, now);
+            (OwnerKey(member.owner), silent)
+        });
+        away.filter(|(_, silent)| silent.is_none_or(|ms| ms >= AWAY_MS))
+            .collect()
+    }
+
+    fn owners(&self) -> HashMap<WriterId, OwnerKey> {
+        let table = self.replica.members().writer_table();
+        table
+            .filter_map(|it| Some((it.writer, OwnerKey(it.owner?))))
+            .collect()
+    }
+
+    /// What each member holds that is away, in all budgets and sequences.
+    pub(super) fn stuck(&mut self, now: u64) -> Vec<StuckRow> {
+        let is_fresh = |at: u64| now.saturating_sub(at) < FRESH_MS;
+        if !self.stuck.looked.is_some_and(is_fresh) {
+            self.stuck = Stuck {
+                looked: Some(now),
+                rows: self.look_for_stuck(now),
+            };
+        }
+        self.stuck.rows.clone()
+    }
+
+    fn look_for_stuck(&self, now: u64) -> Vec<StuckRow> {
+        let row = |(owner, silent_ms)| StuckRow {
+            owner,
+            silent_ms,
+            rights: 0,
+            budgets: 0,
+            sequences: 0,
+            more: false,
+        };
+        let mut rows: Vec<StuckRow> = self.away(now).into_iter().map(row).collect();
+        if rows.is_empty() {
+            return rows;
+        }
+        let (owners, quota) = (self.owners(), self.replica.quota());
+        let mut looked_at = 0;
+        quota.each_budget(&mut |name| {
+            looked_at += 1;
+            if looked_at > LOOKED_AT_MAX {
+                return;
+            }
+            for row in &mut rows {
+                let is_of = |writer| owners.get(&writer) == Some(&row.owner);
+                let holders = quota.holders_of(name).into_iter();
+                let rights: i128 = holders
+                    .filter(|it| is_of(it.writer))
+                    .map(|it| it.rights)
+                    .sum();
+                row.rights += rights;
+                row.budgets += usize::from(rights > 0);
+            }
+        });
+        let mut more = looked_at > LOOKED_AT_MAX;
+        looked_at = 0;
+        quota.each_sequence(&mut |name| {
+            looked_at += 1;
+            let giver = quota
+                .rest_holder(name)
+                .filter(|_| looked_at <= LOOKED_AT_MAX);
+            let giver = giver.and_then(|it| owners.get(&it));
+            for row in rows.iter_mut().filter(|row| giver == Some(&row.owner)) {
+                row.sequences += 1;
+            }
+        });
+        more |= looked_at > LOOKED_AT_MAX;
+        rows.retain(|row| row.budgets > 0 || row.sequences > 0);
+        rows.iter_mut().for_each(|row| row.more = more);
+        rows
+    }
+
+    /// What members hold that are away, of what a refused request lacks.
+    pub fn stuck_of(&self, now: u64, lack: &Lack) -> Vec<StuckPart> {
+        let away = self.away(now);
+        if away.is_empty() {
+            return Vec::new();
+        }
+        let (owners, quota) = (self.owners(), self.replica.quota());
+        let parts = away.into_iter().filter_map(|(owner, silent_ms)| {
+            let is_of = |writer: WriterId| owners.get(&writer) == Some(&owner);
+            let holders = quota.holders_of(&lack.name).into_iter();
+            let held = holders.filter(|it| is_of(it.writer));
+            let what = match lack.stock {
+                None => {
+                    quota.rest_holder(&lack.name).filter(|it| is_of(*it))?;
+                    StuckShare::Numbers(quota.sequence(&lack.name)?.next)
+                }
+                Some(Stock::Rights) => StuckShare::Rights(held.map(|it| it.rights).sum()),
+                Some(Stock::Room) => StuckShare::Room(held.map(|it| it.room).sum()),
+                Some(Stock::Period) => return None,
+            };
+            let part = StuckPart {
+                owner,
+                silent_ms,
+                what,
+            };
+            (!matches!(what, StuckShare::Rights(..=0) | StuckShare::Room(..=0))).then_some(part)
+        });
+        parts.collect()
+    }
+}
