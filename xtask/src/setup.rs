@@ -14,7 +14,7 @@ pub(crate) use npm::install as npm_install;
 pub(crate) use postgres::postgres;
 pub(crate) use redis::{openssl, redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
-pub(crate) use wasm_target::{SMALL_STD, module_build, wasm_target};
+pub(crate) use wasm_target::{SMALL_STD, WasmTarget, module_build, wasm_target};
 pub(crate) use wrk::wrk;
 
 use anyhow::Result;

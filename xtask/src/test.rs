@@ -3,6 +3,7 @@
 mod budget;
 mod changed;
 mod long;
+mod native;
 mod skips;
 mod stages;
 mod summary;

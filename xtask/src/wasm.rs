@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::repo::Repo;
 use crate::run::{say, shown, step};
-use crate::setup::{self, SMALL_STD};
+use crate::setup::{self, SMALL_STD, WasmTarget};
 use crate::stamp::{self, Stamp};
 
 /// The cargo profile of files that browsers download.
@@ -122,8 +123,22 @@ impl Module {
 /// Returns a digest that changes whenever these files do.
 pub(crate) fn build(repo: &Repo) -> Result<String> {
     setup::npm_install(repo, "wasm")?;
-    let digests = MODULES.iter().map(|module| build_one(repo, module));
-    Ok(digests.collect::<Result<Vec<_>>>()?.concat())
+    // Whatever is missing is installed for one after the other.
+    let builds =
+        MODULES.map(|module| setup::module_build(repo, module.target, module.std_features));
+    // The optimisation of a whole module has one thread, so the modules are made side by side.
+    let digests = thread::scope(|scope| {
+        let running = MODULES.iter().zip(builds);
+        let running = running.map(|(module, build)| {
+            let made = move || build_one(repo, module, build?);
+            scope.spawn(made)
+        });
+        let running: Vec<_> = running.collect();
+        let ended = running.into_iter().map(|it| it.join());
+        let ended = ended.map(|it| it.expect("a build that ends"));
+        ended.collect::<Result<Vec<_>>>()
+    });
+    Ok(digests?.concat())
 }
 
 /// The first module with the names of its functions, for analysis. It is otherwise the shipped one.
@@ -149,8 +164,11 @@ pub(crate) fn named(repo: &Repo) -> Result<PathBuf> {
     Ok(output)
 }
 
-fn build_one(repo: &Repo, module: &Module) -> Result<String> {
-    let (mut cargo, target) = setup::module_build(repo, module.target, module.std_features)?;
+fn build_one(
+    repo: &Repo,
+    module: &Module,
+    (mut cargo, target): (Command, WasmTarget),
+) -> Result<String> {
     shown(
         cargo
             .args([

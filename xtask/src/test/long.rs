@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::Tally;
-use super::stages::{interop_with, native, tests, trace_with};
+use super::native;
+use super::stages::{interop_with, tests, trace_with};
 use super::summary::Runner;
 use crate::mutants;
 use crate::pass_on;
@@ -113,7 +114,7 @@ fn native_with(repo: &Repo, seeds: u64) -> Result<Tally> {
         ("TALLYMESH_TIMES", times.to_string()),
         ("TALLYMESH_KILLS", KILLS.to_string()),
     ];
-    native(repo, &more)
+    native::run(repo, &more)
 }
 
 fn soak(repo: &Repo, seeds: u64) -> Result<Tally> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::native;
 use super::summary::{Runner, Tally};
 use crate::pack::Tarball;
 use crate::repo::Repo;
@@ -107,20 +108,6 @@ const fn stage(name: &'static str, what: &'static str, body: fn(&Repo) -> Result
     }
 }
 
-/// The packages with native tests: all except the wasm package, the benchmarks with their large peers, and
-/// xtask with its part.
-const NATIVE: [&str; 9] = [
-    "--workspace",
-    "--exclude",
-    "tallymesh-wasm",
-    "--exclude",
-    "tallymesh-bench",
-    "--exclude",
-    "xtask",
-    "--exclude",
-    "tallymesh-reports",
-];
-
 /// Tests with real nodes wait most of the time, so more of them run at once than there are cores.
 pub(super) const TEST_THREADS: &str = "6";
 
@@ -198,26 +185,8 @@ pub(super) fn page(repo: &Repo) -> Result<Tally> {
     Ok(Tally::default())
 }
 
-/// Runs the native tests, and builds the `tallymesh` binary with the same features, so that no dependency is
-/// compiled twice.
 fn native_tests(repo: &Repo) -> Result<Tally> {
-    native(repo, &[])
-}
-
-/// Runs the native tests with more environment variables.
-pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
-    build_native(repo)?;
-    tests(
-        repo,
-        "native tests",
-        Runner::Rust,
-        repo.cargo()
-            .args(["test", "--release", "--no-fail-fast"])
-            .args(NATIVE)
-            .env("TALLYMESH_BIN", repo.node_binary())
-            .env("RUST_TEST_THREADS", TEST_THREADS)
-            .envs(environment.iter().map(|(name, value)| (name, value))),
-    )
+    native::run(repo, &[])
 }
 
 /// Compares the hash of the first block of each scenario with tests/trace.txt.
@@ -230,20 +199,10 @@ pub(super) fn trace_with(repo: &Repo, environment: &[(&str, String)]) -> Result<
     let mut command = repo.cargo();
     command
         .args(["test", "--release"])
-        .args(NATIVE)
+        .args(native::PACKAGES)
         .args(["--test", "trace"])
         .envs(environment.iter().map(|(name, value)| (name, value)));
     tests(repo, "trace", Runner::Rust, &mut command)
-}
-
-fn build_native(repo: &Repo) -> Result<()> {
-    step(
-        repo,
-        "native build",
-        repo.cargo()
-            .args(["build", "--release", "--bins", "--lib", "--tests"])
-            .args(NATIVE),
-    )
 }
 
 fn wasm_core(repo: &Repo) -> Result<Tally> {
@@ -298,13 +257,13 @@ fn weigh(repo: &Repo) -> Result<Tally> {
 
 fn converge(repo: &Repo) -> Result<Tally> {
     web::build(repo)?;
-    build_native(repo)?;
+    native::build(repo)?;
     demo::check(repo)?;
     Ok(Tally::pass())
 }
 
 fn clients(repo: &Repo) -> Result<Tally> {
-    build_native(repo)?;
+    native::build(repo)?;
     setup::redis_tools(repo)?;
     setup::openssl(repo)?;
     setup::npm_install(repo, "tests/clients")?;
@@ -321,7 +280,7 @@ fn clients(repo: &Repo) -> Result<Tally> {
 
 fn end_to_end(repo: &Repo) -> Result<Tally> {
     let site = site::build(repo)?;
-    build_native(repo)?;
+    native::build(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
     say(&format!("using {}", browser.chrome.display()));
@@ -355,7 +314,7 @@ pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Resul
     let mut command = repo.cargo();
     command
         .args(["test", "--release"])
-        .args(NATIVE)
+        .args(native::PACKAGES)
         .args(["--test", "interop", "--", "--nocapture"])
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .envs(ready.iter().map(|(name, value)| (name, value)));
@@ -370,7 +329,7 @@ pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Resul
 /// share the browser and the nodes with the tests of the pages.
 fn runtimes_ready(repo: &Repo) -> Result<Vec<(&'static str, PathBuf)>> {
     web::build(repo)?;
-    build_native(repo)?;
+    native::build(repo)?;
     let tarball = pack::build(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;

@@ -1,16 +1,16 @@
 //! The jobs of a run: what its plan asks for, as commands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::faces::{LONG, PROCESSES, Units};
 use super::plan::Plan;
 use crate::repo::Repo;
 use crate::run::step;
 use crate::test::Tally;
+use crate::test::native::{crossing, quick};
 use crate::test::stages::{self, TEST_THREADS, tests};
 use crate::test::summary::Runner;
 use crate::{pack, tidy};
@@ -100,49 +100,10 @@ fn by_package(units: BTreeSet<Units>) -> BTreeMap<String, BTreeSet<String>> {
 
 /// All test files of tests/tests but those with processes, the long ones, and the trace.
 fn scenarios(repo: &Repo) -> Result<BTreeSet<String>> {
-    let folder = repo.path("tests/tests");
-    let entries = fs::read_dir(&folder).context("cannot list tests/tests")?;
-    let mut names = BTreeSet::new();
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        names.insert(name.trim_end_matches(".rs").to_owned());
-    }
-    // `rights` is a file and the folder of its modules; the others have one of the two.
+    let mut names = crossing(repo)?;
     let apart = ["trace"].iter().chain(&PROCESSES).chain(&LONG);
     apart.for_each(|name| _ = names.remove(*name));
     Ok(names)
-}
-
-/// Our packages with tests, and how far they are optimised: as far as tests take longer without it.
-const OPTIMISED: [(&str, u8); 13] = [
-    ("tallymesh-core", 1),
-    ("tallymesh-tests", 1),
-    ("tallymesh-state-alone", 1),
-    ("tallymesh-demo-members", 1),
-    ("tallymesh-node", 0),
-    ("tallymesh-node-ground", 0),
-    ("tallymesh-node-store", 0),
-    ("tallymesh-node-engine", 0),
-    ("tallymesh-node-gossip", 0),
-    ("tallymesh-node-http", 0),
-    ("tallymesh-node-resp", 0),
-    ("tallymesh-node-server", 0),
-    ("tallymesh-node-cli", 0),
-];
-
-/// Cargo with the profile of these runs. It is the release profile, so that the packages of others are those of
-/// the whole run. Ours are compiled in parts, of which only the changed ones are compiled again.
-fn quick(repo: &Repo, verb: &str) -> Command {
-    let mut cargo = repo.cargo();
-    cargo.args([verb, "--release", "--config"]);
-    cargo.arg("profile.release.incremental=true");
-    for (package, level) in OPTIMISED {
-        for setting in [format!("opt-level={level}"), "codegen-units=64".to_owned()] {
-            let place = format!("profile.release.package.{package}.{setting}");
-            cargo.arg("--config").arg(place);
-        }
-    }
-    cargo
 }
 
 /// The packages of core and of what plays it, always together, so that features are always the same.
