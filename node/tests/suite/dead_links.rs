@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest time until a dead connection is replaced.
-const REPLACED_MAX: Duration = Duration::from_secs(6);
+/// The longest time until a dead connection is replaced. It takes less than 6 s, and some more where many
+/// tests share few processors. Two pings without an answer took 25 s.
+const REPLACED_MAX: Duration = Duration::from_secs(12);
 
 /// Directions, as bits.
 const TO_DIALLER: u8 = 1;
@@ -73,8 +74,8 @@ fn connections(node: &Node) -> usize {
     node.log().matches(" connected ").count()
 }
 
-#[test]
-fn a_connection_that_carries_nothing_is_replaced_in_seconds() {
+/// Two nodes with a proxy between them, whose connection is dead in these directions after a while.
+fn is_replaced(directions: u8) {
     let one = Node::start(&["--listen", "/ip4/127.0.0.1/tcp/0"]);
     let mut parts = one.listen[0].split('/');
     let port = parts.nth(4).and_then(|it| it.parse().ok()).expect("a port");
@@ -83,25 +84,30 @@ fn a_connection_that_carries_nothing_is_replaced_in_seconds() {
     let listen = ["--listen", "/ip4/127.0.0.1/tcp/0", "--address-book=off"];
     let two = Node::start(&[&listen[..], &["--peer", &address]].concat());
     close(&[&one, &two]);
-    let mut total = 0;
-    for directions in [TO_DIALLER | TO_LISTENER, TO_LISTENER, TO_DIALLER] {
-        total += 1;
-        one.add("likes", 1);
-        eventually("it is linked", || {
-            (two.value("likes") == Some(total)).then_some(())
+    one.add("likes", 1);
+    eventually("it is linked", || {
+        (two.value("likes") == Some(1)).then_some(())
+    });
+    proxy.kill(directions);
+    let begun = Instant::now();
+    one.add("likes", 1);
+    two.add("likes", 1);
+    for node in [&one, &two] {
+        eventually("all count", || {
+            (node.value("likes") == Some(3)).then_some(())
         });
-        proxy.kill(directions);
-        let begun = Instant::now();
-        total += 2;
-        one.add("likes", 1);
-        two.add("likes", 1);
-        for node in [&one, &two] {
-            eventually("all count", || {
-                (node.value("likes") == Some(total)).then_some(())
-            });
-        }
-        let took = begun.elapsed();
-        assert!(took < REPLACED_MAX, "{directions}: {took:?}\n{}", two.log());
     }
-    assert!(connections(&two) <= 5, "{}", two.log());
+    let took = begun.elapsed();
+    println!("directions {directions}: replaced after {took:?}");
+    assert!(took < REPLACED_MAX, "{directions}: {took:?}\n{}", two.log());
+    assert!(connections(&two) <= 3, "{}", two.log());
+}
+
+#[test]
+fn a_connection_that_carries_nothing_is_replaced_in_seconds() {
+    thread::scope(|scope| {
+        for directions in [TO_DIALLER | TO_LISTENER, TO_LISTENER, TO_DIALLER] {
+            scope.spawn(move || is_replaced(directions));
+        }
+    });
 }
