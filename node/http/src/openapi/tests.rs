@@ -10,8 +10,9 @@ use tallymesh_node_ground::problems;
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 28] = [
+const SMALL: [&str; 31] = [
     "attached_count",
+    "budgets",
     "bytes_in",
     "bytes_out",
     "clock_error_ms",
@@ -33,7 +34,9 @@ const SMALL: [&str; 28] = [
     "op",
     "renewals",
     "rtt_us",
+    "sequences",
     "shards",
+    "silent_ms",
     "stuck",
     "uptime_ms",
     "waiting_count",
