@@ -262,6 +262,7 @@ pub use ledger::period::period_end;
 #[cfg(feature = "budgets")]
 pub use ledger::{Holding, Stock};
 pub use membership::listing::{Fate, Listed, Member, Members};
+pub use membership::place::Predecessor;
 pub use message::Message;
 pub use message::journal::Journal;
 pub use message::records::{Configuration, Limit, Owner};

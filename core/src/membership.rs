@@ -18,6 +18,7 @@
 //! | [`stability`] | acknowledgements, what is stable by them, and [what may be collected](stability#collection) |
 //! | [`retire`], [`forget`] | which writer takes over from one that is gone; what is remembered of it |
 //! | [`votes`] | how members agree on the next configuration |
+//! | [`place`] | which start continues the votes of the one before |
 //! | [`gaps`] | how far a writer may be acknowledged while idempotency keys are missing |
 //! | [`room`] | the bounds of writers, judged at one place; those of keys are in `state/keys.rs` |
 //! | [`index`], [`listing`], [`none`] | finding writers fast; what a user can see; the empty table of an open space |
@@ -49,6 +50,7 @@ pub(crate) mod listing;
 mod local;
 pub(crate) mod members;
 pub(crate) mod none;
+pub(crate) mod place;
 mod records;
 pub(crate) mod retire;
 pub(crate) mod room;

@@ -2,6 +2,7 @@
 
 use super::Membership;
 use crate::layers::{Optional, State};
+use crate::membership::place::Predecessor;
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Limit, Owner};
 use crate::state::page::OWN;
@@ -134,6 +135,24 @@ impl<'a> Members<'a> {
     #[inline]
     pub fn is_established(self) -> bool {
         self.membership.is_established()
+    }
+
+    /// Whether this replica may vote, and counts for the levels `quorum` and `all`.
+    pub fn has_vote(self) -> bool {
+        self.membership.has_vote(self.state)
+    }
+
+    /// Whether this start continues the votes of the one before in its place, as far as others have said by
+    /// now.
+    pub fn follows(self) -> bool {
+        self.membership.follows(self.state)
+    }
+
+    /// The only living start of an owner here, if there is just one. A program asks this right after it has
+    /// restored its store: a start in the place of that one may [follow
+    /// it](crate::MembersMut::announce_after).
+    pub fn only_start(self, owner: &Owner) -> Option<Predecessor> {
+        self.membership.only_start(self.state, owner)
     }
 
     /// The members that were proposed here and are not decided on yet.

@@ -24,6 +24,8 @@ impl Membership {
             prospect,
             established,
             early,
+            follows,
+            linked,
             proposal,
             asked,
             vouched,
@@ -65,7 +67,7 @@ impl Membership {
         });
         let (stable, collected) = (clocks(stable), clocks(collected));
         format!(
-            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {proposal:?} \
+            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

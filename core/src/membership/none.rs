@@ -21,6 +21,8 @@ impl Empty for WriterTable {
         prospect: None,
         established: false,
         early: false,
+        follows: None,
+        linked: 0,
         proposal: None,
         asked: false,
         vouched: Vec::new(),

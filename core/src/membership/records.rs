@@ -113,8 +113,9 @@ impl Membership {
         let writer_state = &mut table.writer_states[record.writer as usize];
         let news = writer_state.merge(&record.statement, state.ids());
         table.changed(record.writer, state.epoch());
-        if news && matches!(record.statement, Statement::Announce(_)) {
+        if news && let Statement::Announce(announce) = &record.statement {
             table.prospect = None;
+            self.note_other_start(&announce.owner);
         }
         news && matches!(record.statement, Statement::Retired(_))
     }

@@ -3,6 +3,7 @@
 //! It is plain data. The other files of this folder own the rules.
 
 use super::index::Index;
+use super::place::Predecessor;
 use super::stability::Prospect;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Configuration, Owner, Ruling};
@@ -49,6 +50,10 @@ pub(crate) struct WriterTable {
     pub(crate) established: bool,
     /// Whether this is a member's start that has not announced itself yet.
     pub(crate) early: bool,
+    /// The start that this one follows in its place, with the clock up to which the store had it.
+    pub(crate) follows: Option<Predecessor>,
+    /// How many other members are linked, as the sync machine last said.
+    pub(crate) linked: usize,
     /// The ruling that was proposed here.
     pub(crate) proposal: Option<Ruling>,
     /// Whether that ruling was put to the vote.

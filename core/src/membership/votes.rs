@@ -5,9 +5,11 @@
 //! ballot that it promised, and what it accepted last. The register travels with the state, so a replica
 //! reads all votes that it has seen, and nobody sends a promise to one receiver.
 //!
-//! It departs from the paper where a member has lost its disk. A new incarnation has
+//! It departs from the paper where a member may have lost its disk. A new incarnation has
 //! [no vote](Membership::has_vote) until enough others have acknowledged it: one of each majority that an
-//! earlier incarnation can have been part of. Then it takes over the vote that they know of.
+//! earlier incarnation can have been part of. Then it takes over the vote that they know of. An incarnation
+//! in the [place](super::place) of the one before, whose store is whole, is no such case: it votes as soon as
+//! half of the others have acknowledged it.
 
 use super::Membership;
 use crate::bounds::MEMBERS_MAX;
@@ -62,7 +64,8 @@ impl Membership {
     ///
     /// A member's new incarnation may have lost a promise of the one before, if its disk was put back. It
     /// votes once enough others have acknowledged it: one of each majority that the one before can have been
-    /// part of. By then they no longer count the old vote.
+    /// part of. By then they no longer count the old vote. A start that [follows](super::place) the one before
+    /// in its place has lost nothing, and needs fewer.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
         let members = self.configuration().map_or(0, |it| it.members.len());
         let writer_state = &self.table.writer_states[OWN as usize];
@@ -78,7 +81,7 @@ impl Membership {
                     .is_some_and(|ack| ack.of(OWN) >= announce.clock)
         };
         let heard = (0..state.ids().len() as u32).filter(|number| knows(*number));
-        let needed = members - (members / 2 + 1) + 1;
+        let needed = self.acks_needed(state, members);
         let stable = self.table.stable.first().copied().unwrap_or(0);
         stable >= announce.clock || members == 1 || heard.count() >= needed
     }

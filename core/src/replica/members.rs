@@ -3,6 +3,7 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::{Error, MemberError};
+use crate::membership::place::Predecessor;
 use crate::membership::votes::checked;
 use crate::message::records::{Ack, Configuration, Owner, Statement};
 use crate::state::page::OWN;
@@ -41,6 +42,25 @@ impl MembersMut<'_> {
     /// # Errors
     /// [`MemberError::NotAMember`].
     pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
+        self.announce_after(owner, nonce, unix_ms, None)
+    }
+
+    /// As [`announce`](MembersMut::announce), by a start that follows an earlier one [in its
+    /// place](crate::Predecessor). `before` is that one, as [`Members::only_start`](crate::Members::only_start)
+    /// told right after the store was restored. Name it only if all of this holds:
+    /// - It ran where this process runs, and a lock proves that it has ended.
+    /// - It had its vote, or itself followed a start that had.
+    /// - The store has everything that the earlier start ever published.
+    ///
+    /// # Errors
+    /// [`MemberError::NotAMember`].
+    pub fn announce_after(
+        &mut self,
+        owner: &Owner,
+        nonce: &[u8; 16],
+        unix_ms: u64,
+        before: Option<Predecessor>,
+    ) -> Result<(), Error> {
         let Replica {
             state,
             membership,
@@ -52,6 +72,7 @@ impl MembersMut<'_> {
         }
         let clock = membership.next_clock(state)?;
         let begins = state.clock() == 0;
+        membership.follow(state, owner, before);
         let earlier: Vec<u32> = membership.incarnations(owner).collect();
         let announce = membership.announcement(clock, owner, nonce, unix_ms);
         let vote = membership.inherited_vote(owner, clock);

@@ -21,7 +21,8 @@
 //!   does not count.
 //!
 //! A start of a member counts once it has its vote. Then it has caught up with one member of each majority
-//! that an earlier start can have been part of. This holds for disks that were put back, too.
+//! that an earlier start can have been part of. This holds for disks that were put back, too. Or it follows the
+//! earlier start [in its place](crate::Predecessor), and has all that this one answered for on its disk.
 //!
 //! # Where it ends
 //! The argument needs members that keep what they answered for. A member that rejoins does not: it drops what

@@ -173,23 +173,38 @@ impl SyncMachine {
         let Some(members) = replica.members().configuration() else {
             return true;
         };
-        let mut owners: Vec<Owner> = Vec::new();
+        let linked = self.linked_members(replica);
+        linked.iter().all(|it| it.1) && 2 * (linked.len() + 1) > members.members.len()
+    }
+
+    /// The other members that links lead to, ascending, each with whether this replica has caught up with it.
+    fn linked_members(&self, replica: &Replica) -> Vec<(Owner, bool)> {
+        let members = replica.members().configuration();
+        let is_member = |owner: &Owner| members.is_some_and(|it| it.has(owner));
+        let mut linked: Vec<(Owner, bool)> = Vec::new();
         for peer in self.open_sessions() {
             let writer = self.writer_of(peer.link);
             let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
             let counted = writer.and_then(|it| replica.members().incarnation(&it));
             let is_other = |owner: &Owner| self.config.owner != Some(*owner);
-            let begins = peer.owner.filter(|it| members.has(it) && is_other(it));
+            let begins = peer.owner.filter(|it| is_member(it) && is_other(it));
             if let Some(owner) = counted.map(|it| it.0).or(begins) {
-                if !peer.level {
-                    return false;
-                }
-                owners.push(owner);
+                linked.push((owner, peer.level));
             }
         }
-        owners.sort_unstable();
-        owners.dedup();
-        2 * (owners.len() + 1) > members.members.len()
+        linked.sort_unstable();
+        linked.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 &= next.1 || !same;
+            same
+        });
+        linked
+    }
+
+    /// How many other members links lead to.
+    #[cfg(feature = "members")]
+    pub fn linked_member_count(&self, replica: &Replica) -> usize {
+        self.linked_members(replica).len()
     }
 
     /// Admits a peer that has written nothing yet, unless it is a reader.
@@ -600,6 +615,8 @@ impl SyncMachine {
         // Guests do so, too: a page may have stored transactions that no member received.
         self.look_back(now, replica)?;
         if MEMBERS {
+            let linked = self.linked_members(replica).len();
+            replica.membership.note_linked(linked);
             replica.members_mut().vote()?;
             replica.members_mut().fence_strays()?;
             replica.members_mut().retire()?;

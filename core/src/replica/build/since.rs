@@ -123,6 +123,12 @@ impl Replica {
         message.earlier.set(writers);
     }
 
+    /// Whether this replica has made and merged no transaction since a mark.
+    #[cfg(feature = "members")]
+    pub fn is_at(&self, mark: &Mark) -> bool {
+        self.state.clocks() == mark.state.clocks
+    }
+
     /// The present place in this replica's history, for a caller that keeps nothing of it.
     pub fn mark(&mut self) -> Mark {
         let mut mark = Mark::default();

@@ -5,7 +5,8 @@ use crate::Replica;
 use crate::bounds::MEMBERS_MAX;
 use crate::error::MemberError;
 use crate::layers::Optional;
-use crate::message::records::{Ack, Announce, Ballot, Fence, Vote};
+use crate::membership::place::Predecessor;
+use crate::message::records::{Ack, Announce, Ballot, Fence, MembershipRecord, Statement, Vote};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::{Space, WriterId};
@@ -318,6 +319,116 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
     new.membership.table_mut().stored().stable.clear();
     vote(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.members_mut().vote(), own(&new)), (Ok(false), None));
+}
+
+/// A member's new start that follows the one before in its place, and that others have acknowledged up to its
+/// announcement.
+fn following(count: u8, heard: usize) -> (Replica, u32) {
+    let mut replica = member(count);
+    replica.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
+    replica.membership.table_mut().stored().stable.clear();
+    let before = incarnation(&mut replica, 0) as u32;
+    replica.state.set_clock(before, 7);
+    let follows = replica.members().only_start(&owner(0));
+    let writer = replica.state.id(before);
+    let generation = replica.generation();
+    let clock = 7;
+    assert_eq!(
+        follows,
+        Some(Predecessor {
+            writer,
+            clock,
+            generation
+        })
+    );
+    replica
+        .members_mut()
+        .announce_after(&owner(0), &[1; 16], 5, follows)
+        .unwrap();
+    let clock = replica.clock();
+    for other in 1..=heard {
+        replica.membership.table_mut().stored().writer_states[other].ack = Some(Box::new(Ack {
+            clock: 5,
+            want: 0,
+            seen: vec![(OWN, clock)],
+        }));
+    }
+    (replica, before)
+}
+
+#[test]
+fn a_start_in_the_place_of_the_one_before_votes_once_half_of_the_others_have_taken_it_in() {
+    for (count, needed) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (7, 3)] {
+        for heard in 0..usize::from(count) {
+            let (replica, _) = following(count, heard);
+            assert!(replica.members().follows());
+            assert_eq!(
+                replica.members().has_vote(),
+                heard >= needed,
+                "{heard} of {count}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_start_waits_for_one_more_where_so_many_are_linked() {
+    for (linked, heard, votes) in [(0, 1, true), (1, 1, true), (2, 1, false), (2, 2, true)] {
+        let (mut replica, _) = following(3, heard);
+        replica.membership.note_linked(linked);
+        assert_eq!(replica.members().has_vote(), votes, "{linked}, {heard}");
+    }
+}
+
+#[test]
+fn a_start_of_whose_earlier_one_others_know_more_follows_none() {
+    let (mut replica, before) = following(3, 1);
+    replica.state.set_clock(before, 8);
+    assert!(!replica.members().follows() && !replica.members().has_vote());
+    let (mut all, before) = following(3, 2);
+    all.state.set_clock(before, 8);
+    assert!(!all.members().follows() && all.members().has_vote());
+}
+
+#[test]
+fn a_start_of_whose_owner_others_know_another_one_follows_none() {
+    let (mut replica, _) = following(3, 1);
+    let copy = replica.membership.number(&mut replica.state, id(200));
+    let statement = Statement::Announce(announce(0, 1).unwrap());
+    let writer = copy;
+    let record = MembershipRecord { writer, statement };
+    let Replica {
+        state, membership, ..
+    } = &mut replica;
+    membership.merge_record(state, &record);
+    assert!(!replica.members().follows() && !replica.members().has_vote());
+}
+
+#[test]
+fn what_is_named_is_followed_only_if_nobody_knows_more_by_then() {
+    let begin = |change: &dyn Fn(&mut Replica, usize)| {
+        let mut replica = member(3);
+        replica.membership.table_mut().stored().writer_states[OWN as usize].announce = None;
+        let before = incarnation(&mut replica, 0);
+        let follows = replica.members().only_start(&owner(0));
+        change(&mut replica, before);
+        replica
+            .members_mut()
+            .announce_after(&owner(0), &[1; 16], 5, follows)
+            .unwrap();
+        replica.members().follows()
+    };
+    assert!(begin(&|_, _| ()));
+    assert!(!begin(&|it, before| it.state.set_clock(before as u32, 1)));
+    assert!(!begin(&|it, before| fence(it, before)));
+    assert!(!begin(&|it, _| {
+        let other = it.membership.number(&mut it.state, id(200)) as usize;
+        it.membership.table_mut().stored().writer_states[other].announce = announce(0, 4);
+    }));
+    // Two starts of an owner are not one that a next one may follow.
+    let mut two = member(3);
+    incarnation(&mut two, 0);
+    assert_eq!(two.members().only_start(&owner(0)), None);
 }
 
 #[test]
