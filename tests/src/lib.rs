@@ -14,6 +14,7 @@ pub mod hostile;
 pub mod ledger;
 pub mod levels;
 pub mod maelstrom;
+pub mod majority;
 pub mod meaning;
 pub mod mesh;
 pub mod open;

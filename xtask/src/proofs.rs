@@ -126,6 +126,7 @@ pub(crate) fn explored(repo: &Repo, args: &ExploreArgs) -> Result<Tally> {
     for (name, title) in [
         ("explore", "Open spaces"),
         ("retirement", "Spaces with members"),
+        ("majority", "Majorities of members"),
     ] {
         let done = program(repo, name, &only)?;
         // This program has no configuration of this name.

@@ -4,7 +4,13 @@
 use super::QuotaHooks;
 use super::Replica;
 #[cfg(feature = "explore")]
-use alloc::{format, string::String};
+use crate::consistency::newest;
+#[cfg(feature = "explore")]
+use crate::message::records::Owner;
+#[cfg(feature = "explore")]
+use crate::state::vector::VersionVector;
+#[cfg(feature = "explore")]
+use alloc::{format, string::String, vec::Vec};
 
 /// The private state of a replica as text. Let two replicas of one writer in a space with members have equal
 /// texts and equal [`canonical_bytes`](Replica::canonical_bytes). Then they behave the same, except for
@@ -18,6 +24,52 @@ pub fn local_text(replica: &Replica) -> String {
         .keyed_text(&replica.state, &replica.membership);
     let keyed = keyed + &replica.quota.local_text(&replica.state);
     format!("{own} {collected} {members} {keyed}")
+}
+
+/// A replica's answer to a question about these transactions, in a space with members.
+#[cfg(feature = "explore")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Era and number of its configuration.
+    pub present: (u64, u64),
+    /// The same of the newest one that it has or has accepted.
+    pub newest: (u64, u64),
+    /// Whether its answer counts.
+    pub counts: bool,
+    /// Whether it vouches for the transactions.
+    pub vouches: bool,
+}
+
+/// The answer of a replica to a question about these transactions; `None` while the space is open.
+#[cfg(feature = "explore")]
+pub fn said(replica: &Replica, upto: &VersionVector) -> Option<Said> {
+    let footing = replica.consistency().footing()?;
+    Some(Said {
+        present: footing.present,
+        newest: newest(footing.present, footing.accepted),
+        counts: footing.counts,
+        vouches: replica.consistency().vouches(upto),
+    })
+}
+
+/// Whether a replica has all that counts among these transactions.
+#[cfg(feature = "explore")]
+pub fn sees(replica: &Replica, held: &VersionVector) -> bool {
+    replica.consistency().sees(held)
+}
+
+/// The votes on the next configuration that a replica counts: of each owner the ballot under which it accepted
+/// something, and that as text.
+#[cfg(feature = "explore")]
+pub fn accepted(replica: &Replica) -> Vec<(Owner, (u64, u64), (u64, Owner), String)> {
+    let Some((era, number)) = replica.membership.next_number() else {
+        return Vec::new();
+    };
+    let votes = replica.membership.votes(era, number).into_iter();
+    let votes = votes.filter_map(|(owner, vote)| Some((owner, vote.accepted?)));
+    votes
+        .map(|(owner, (ballot, ruling))| (owner, (era, number), ballot, format!("{ruling:?}")))
+        .collect()
 }
 
 /// Bounds the bytes of all keys, in place of

@@ -37,10 +37,11 @@ const SEEDS: [(&str, u64); 12] = [
 ];
 /// Tests that take a minute or more, which is too long for each of a thousand mutants. Also one that starts
 /// processes, which use the real time.
-const LONG: [&str; 8] = [
+const LONG: [&str; 9] = [
     "draws",
     "explore",
     "maelstrom",
+    "majority",
     "partitions",
     "periods",
     "retirement",
