@@ -57,6 +57,7 @@ mod nonces;
 mod origins;
 mod outputs;
 mod permit;
+mod places;
 pub mod replay;
 mod roles;
 mod sequences;
@@ -87,6 +88,7 @@ use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
 use nonces::Nonces;
 use origins::Origins;
+use places::Places;
 pub use space::TELL_PROGRESS;
 use space::{OpenSpace, VolatileState};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -159,6 +161,8 @@ pub(crate) struct Driver {
     /// The public key under which writer ids are minted, and the nonces that they were minted with.
     owner: [u8; 32],
     nonces: Nonces,
+    /// The starts that a next start of this node may follow.
+    starts: Places,
     /// The tickets of this node. `roles_due` is when the driver next looks at the roles that they
     /// give, in milliseconds since the start. `limited` is whether a role is less than member in
     /// any space.
@@ -242,7 +246,8 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         ..
     } = start;
     let names: Arc<[Space]> = start.spaces.clone().into();
-    let mut nonces = Nonces::open(start.folder)?;
+    let mut nonces = Nonces::open(start.folder.clone())?;
+    let mut starts = Places::open(start.folder, store.place());
     let mut spaces = Vec::new();
     for space in start.spaces {
         let durable = durability != Durability::Memory && store.is_durable();
@@ -254,11 +259,14 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
             store.as_mut(),
             durable,
             &mut nonces,
+            &mut starts,
         )?;
         open.set_keyed_bounds(start.keyed_bounds);
         spaces.push(open);
     }
     nonces.save()?;
+    starts.save()?;
+    starts.tell();
     let doing = "start the driver's poll";
     let poll = Poll::new().map_err(|error| io(doing, &error))?;
     let registry = poll.registry().try_clone();
@@ -314,6 +322,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         writers,
         owner,
         nonces,
+        starts,
         ledger: start.ledger,
         roles_due: 0,
         limited: false,

@@ -19,6 +19,21 @@ pub(super) trait Folder: Send {
     /// another process has the lock.
     fn lock(&mut self) -> io::Result<bool>;
 
+    /// The identity of the locked lock file, where the system supports it. A copy has another one.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
+    /// The number of the last commit, as the lock file has it. It is 0 if nobody has noted any.
+    fn noted_commit(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    /// Notes in the lock file the number of a commit that is durable. The note itself need not be.
+    fn note_commit(&self, _number: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Checks that the locked folder still has its name. The error says what happened to it.
     fn check_folder(&self) -> Result<(), String> {
         Ok(())
@@ -91,8 +106,63 @@ pub(super) struct Disk {
 /// folder itself. A lock on the file alone is lost when someone removes the file.
 struct Lock {
     /// Dropping it releases the lock.
-    _file: fs::File,
+    file: fs::File,
     _folder: Option<fs::File>,
+    place: Option<String>,
+}
+
+/// The bytes of a lock file: a random number, where the file has no time of creation, and the number of the
+/// last commit. A folder of an earlier build has an empty lock file.
+const LOCK_RANDOM: std::ops::Range<usize> = 0..16;
+const LOCK_COMMIT: std::ops::Range<usize> = 16..24;
+
+impl Lock {
+    fn read(file: &fs::File) -> io::Result<[u8; LOCK_COMMIT.end]> {
+        let mut bytes = [0; LOCK_COMMIT.end];
+        let whole = file.metadata()?.len() >= bytes.len() as u64;
+        if whole {
+            file.read_at(0, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// The identity of a file that no copy of it has: its device, its number there, and when it was created.
+/// `None` where the system does not tell these.
+#[cfg(unix)]
+fn lasting_identity(facts: &fs::Metadata) -> Option<String> {
+    let (device, number) = identity(facts);
+    let born = facts.created().ok()?;
+    let born = born.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(format!("{device}-{number}-{}", born.as_nanos()))
+}
+
+#[cfg(not(unix))]
+fn lasting_identity(_: &fs::Metadata) -> Option<String> {
+    None
+}
+
+/// The identity of a lock file. Where it has no time of creation, a random number in it stands for that.
+fn place_of(file: &fs::File) -> io::Result<Option<String>> {
+    let facts = file.metadata()?;
+    if let Some(place) = lasting_identity(&facts) {
+        return Ok(Some(place));
+    }
+    if cfg!(not(unix)) {
+        return Ok(None);
+    }
+    let mut bytes = Lock::read(file)?;
+    if bytes[LOCK_RANDOM].iter().all(|byte| *byte == 0) {
+        getrandom::fill(&mut bytes[LOCK_RANDOM]).map_err(io::Error::other)?;
+        file.write_at(0, &bytes)?;
+        file.sync()?;
+    }
+    let random: String = bytes[LOCK_RANDOM]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let (device, number) = identity(&facts);
+    Ok(Some(format!("{device}-{number}-r{random}")))
 }
 
 /// The identity of a file under any name.
@@ -264,11 +334,36 @@ impl Folder for Disk {
         let itself = fs::metadata(&self.path)?;
         let ids = [identity(&file.metadata()?), identity(&itself)];
         held().insert(self.path.clone(), ids);
+        // A lock without a known place is a lock, too.
+        let place = place_of(&file).ok().flatten();
         self.lock = Some(Lock {
-            _file: file,
+            file,
             _folder: folder,
+            place,
         });
         Ok(true)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.lock.as_ref()?.place.clone()
+    }
+
+    fn noted_commit(&self) -> io::Result<u64> {
+        let Some(lock) = &self.lock else {
+            return Ok(0);
+        };
+        let bytes = Lock::read(&lock.file)?;
+        let number = bytes[LOCK_COMMIT].try_into();
+        Ok(number.map_or(0, u64::from_le_bytes))
+    }
+
+    fn note_commit(&self, number: u64) -> io::Result<()> {
+        match &self.lock {
+            Some(lock) => lock
+                .file
+                .write_at(LOCK_COMMIT.start as u64, &number.to_le_bytes()),
+            None => Ok(()),
+        }
     }
 
     fn check_folder(&self) -> Result<(), String> {
@@ -378,6 +473,45 @@ pub(super) fn write_small(folder: &dyn Folder, name: &str, bytes: &[u8]) -> io::
     folder.sync()
 }
 
+/// The identity of a small file that [`write_own`] writes. Where it has no time of creation, its number alone
+/// tells it from most copies.
+fn own_identity(facts: &fs::Metadata) -> String {
+    let (device, number) = identity(facts);
+    lasting_identity(facts).unwrap_or(format!("{device}-{number}"))
+}
+
+/// Writes a small file as [`write_small`] does. The file receives its own identity, which no copy of it has.
+/// So a reader can tell the file from a copy, and from an older one that was written over it.
+pub(super) fn write_own(
+    folder: &Path,
+    name: &str,
+    bytes: &dyn Fn(&str) -> Vec<u8>,
+) -> io::Result<()> {
+    let new = folder.join(format!("{name}{NEW}"));
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = open_regular(to_write().create_new(true), &new)?;
+    file.write_at(0, &bytes(&own_identity(&file.metadata()?)))?;
+    file.sync()?;
+    fs::rename(&new, folder.join(name))?;
+    sync_folder(folder)
+}
+
+/// Reads such a file, with its identity.
+pub(super) fn read_own(
+    folder: &Path,
+    name: &str,
+    bytes_max: u64,
+) -> io::Result<Option<(Vec<u8>, String)>> {
+    let Some(bytes) = read_small(&Disk::at(folder), name, bytes_max)? else {
+        return Ok(None);
+    };
+    let facts = fs::symlink_metadata(folder.join(name))?;
+    Ok(Some((bytes, own_identity(&facts))))
+}
+
 /// The suffix of files that are not whole yet.
 pub(super) const NEW: &str = ".new";
 
@@ -391,7 +525,7 @@ mod tests {
         let mut one = Disk::at(folder.path());
         assert!(one.lock().expect("lock"));
         // A child process has this descriptor until it becomes another program.
-        let kept = one.lock.as_ref().expect("locked")._file.try_clone();
+        let kept = one.lock.as_ref().expect("locked").file.try_clone();
         let kept = kept.expect("a second descriptor");
         drop(one);
         let mut two = Disk::at(folder.path());

@@ -99,6 +99,38 @@ pub const ADDRESSES_FILE: &str = "addresses.json";
 /// Largest file of addresses that is read.
 pub const ADDRESSES_BYTES_MAX: u64 = 16 << 20;
 
+/// The file in the data folder that names the starts which ran in this place. It is in no backup.
+pub const PLACE_FILE: &str = "place.json";
+
+/// Largest such file that is read. A file with the most possible spaces is smaller.
+pub const PLACE_BYTES_MAX: u64 = 128 << 20;
+
+/// The place of a store, and what it knows of its own end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The identity of the lock file, which this process has locked. No copy of the folder has it.
+    pub lock: String,
+    /// Whether nothing is missing at the end of the log, as far as the log and the lock file say. A commit
+    /// that was under way at the last stop may have been durable.
+    pub whole: bool,
+}
+
+/// Writes a small file that receives its own identity, so that no copy of it passes for it. Afterwards the file
+/// is either whole and durable, or unchanged.
+pub fn write_own(folder: &Path, name: &str, bytes: &dyn Fn(&str) -> Vec<u8>) -> io::Result<()> {
+    files::check(folder).map_err(io::Error::other)?;
+    files::write_own(folder, name, bytes)
+}
+
+/// Reads such a file, with its present identity. Returns `None` if it is missing.
+pub fn read_own(
+    folder: &Path,
+    name: &str,
+    bytes_max: u64,
+) -> io::Result<Option<(Vec<u8>, String)>> {
+    files::read_own(folder, name, bytes_max)
+}
+
 /// Reads a small file beside the store's own. Returns `None` if it is missing, and an error if it
 /// is longer than `bytes_max`.
 pub fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
@@ -181,6 +213,11 @@ pub trait Store: Send {
     /// Whether the records outlive the process. A node without such a store is never a member of a
     /// space.
     fn is_durable(&self) -> bool;
+
+    /// The place of the store, where it has one that no copy shares.
+    fn place(&self) -> Option<Place> {
+        None
+    }
 
     /// Passes on the parts of the last finished snapshot of `space`, if there is one, and then the
     /// changes after it, oldest first. It stops at the first error of `each`.

@@ -12,7 +12,7 @@ use super::files::{self, Disk, File, Folder};
 use super::live::Index;
 use super::read::{self, Segment, Torn};
 use super::segment::{self, HEADER_BYTES};
-use super::{COMMIT_BYTES_MAX, Each, Progress, Record, Store, StoreError, frame, places};
+use super::{COMMIT_BYTES_MAX, Each, Place, Progress, Record, Store, StoreError, frame, places};
 pub(super) use folder::format_text;
 use marks::Marks;
 use space::Growing;
@@ -50,6 +50,8 @@ pub struct Log {
     /// The oldest needed commit, according to the last commit.
     oldest: u64,
     torn: Option<Torn>,
+    /// Whether the log ends where the last process said that it ended.
+    whole: bool,
     failed: Option<StoreError>,
     frame: Vec<u8>,
 }
@@ -111,10 +113,13 @@ impl Log {
             marks: Marks::default(),
             last: found.last.map_or(0, |last| last.number),
             oldest: found.last.map_or(1, |last| last.oldest),
+            whole: false,
             torn: found.torn,
             failed: None,
             frame: Vec::new(),
         };
+        let noted = log.folder.noted_commit();
+        log.whole = log.torn.is_none() && noted.is_ok_and(|noted| noted <= log.last);
         log.mark_all();
         Ok(log)
     }
@@ -188,6 +193,8 @@ impl Log {
             segment.end += bytes;
         }
         (self.last, self.oldest) = (number, oldest);
+        // Without the note, a later start can't tell that the end of the log was put back.
+        let _ = self.folder.note_commit(number);
         Ok(())
     }
 
@@ -275,6 +282,14 @@ impl Store for Log {
 
     fn is_durable(&self) -> bool {
         true
+    }
+
+    fn place(&self) -> Option<Place> {
+        let whole = self.whole;
+        Some(Place {
+            lock: self.folder.place()?,
+            whole,
+        })
     }
 
     fn load(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError> {

@@ -422,3 +422,38 @@ fn progress_is_told_while_the_log_is_read() {
     let last = told.last().expect("some");
     assert_eq!(last.done, last.total);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_log_whose_end_was_put_back_is_not_whole() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let open = || Log::open(folder.path(), &mut |_| {}).expect("opened");
+    let place = |log: &Log| log.place().expect("a place");
+    let first = folder.path().join("log-0000000000000001");
+    let mut log = open();
+    log.commit(&[change("a", b"one")]).expect("commit");
+    let before = std::fs::read(&first).expect("a segment");
+    let lock = place(&log).lock;
+    drop(log);
+    let mut log = open();
+    assert!(place(&log).whole);
+    assert_eq!(place(&log).lock, lock, "the same file");
+    log.commit(&[change("a", b"two")]).expect("commit");
+    drop(log);
+    assert!(place(&open()).whole);
+    std::fs::write(&first, before).expect("put back");
+    let mut log = open();
+    assert!(!place(&log).whole);
+    log.commit(&[change("a", b"three")]).expect("commit");
+    drop(log);
+    // From now on it is the log that this place has.
+    assert!(place(&open()).whole);
+    let copied = tempfile::tempdir().expect("temporary folder");
+    for entry in std::fs::read_dir(folder.path()).expect("a folder") {
+        let entry = entry.expect("a file");
+        let to = copied.path().join(entry.file_name());
+        std::fs::copy(entry.path(), to).expect("copied");
+    }
+    let copied = Log::open(copied.path(), &mut |_| {}).expect("opened");
+    assert_ne!(place(&copied).lock, lock);
+}

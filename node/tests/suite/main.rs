@@ -35,6 +35,8 @@ mod limits;
 mod links;
 #[cfg(unix)]
 mod logs;
+#[cfg(unix)]
+mod majority;
 mod members;
 mod metrics;
 mod network;

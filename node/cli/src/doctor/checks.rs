@@ -423,19 +423,21 @@ fn majority(facts: &Facts) -> Vec<Finding> {
             .filter(|row| is_there(row))
             .count();
         let needed = all / 2 + 1;
-        // A restarted member has a vote once all members have learned of the start, and so also
-        // those that are away.
-        let votes = rows(&membership["members"])
+        // A member that restarted in its place has a vote. One whose disk was replaced or put back
+        // has none while others are away, and this node can't tell the two apart.
+        let sure = rows(&membership["members"])
             .filter(|row| is_there(row) && row["unsure"] != true)
             .count();
-        if there < all && there >= needed && votes < needed {
+        if there < all && there >= needed && sure < needed {
+            let restarted = there - sure;
             let what = format!(
-                "{there} of {all} members are there, but only {votes} of them have a vote, and {needed} are a \
-                 majority: the others were restarted, and a member that is away has not heard of it"
+                "{there} of {all} members are there, and {needed} are a majority; {restarted} of them restarted, \
+                 and a member that is away has not heard of it"
             );
-            let advice = "Bring back who is away. If it is gone for good, and only then, run `tallymesh members \
-                          force` with the keys of the others.";
-            found.push(in_space(space, Severity::Problem, what, advice));
+            let advice = "Take out who is gone for good: `tallymesh members remove`. That is decided unless the \
+                          disk of a restarted member was replaced, put back or copied, as its log says. Then \
+                          bring back who is away.";
+            found.push(in_space(space, Severity::Warning, what, advice));
             continue;
         }
         let (severity, advice) = match (all, there) {

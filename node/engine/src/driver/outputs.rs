@@ -30,6 +30,12 @@ impl Driver {
                     other => self.output(SpaceId(place), other),
                 }
             }
+            if let Some(followed) = self.spaces[place].take_followed() {
+                // Before the commit that takes the right away, and before anybody hears of it.
+                let name = self.spaces[place].name().clone();
+                self.starts.set(&name, followed);
+                self.starts.save()?;
+            }
             let notices = self.spaces[place].settle(place, &self.origins);
             let writer = self.spaces[place].writer();
             if self.writers.borrow()[place] != writer {

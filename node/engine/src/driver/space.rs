@@ -5,6 +5,7 @@ mod faults;
 mod key_retention;
 mod levels;
 mod members;
+mod place;
 mod quiet;
 mod reading;
 mod rights;
@@ -17,11 +18,13 @@ pub(super) use rights::Write;
 use super::expiries::Expiries;
 use super::nonces::{Nonce, Nonces};
 use super::origins::Origins;
+use super::places::Places;
 use super::replay::Replay;
 use super::watchers::Watchers;
 use existing::Existing;
 use key_retention::KeyRetention;
 use members::Part;
+use place::InPlace;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,6 +74,9 @@ pub struct OpenSpace {
     given: Mark,
     /// The state that is durable in the store.
     stored: Mark,
+    /// How many records the store was given, and how many of them are durable.
+    given_record: u64,
+    durable_record: u64,
     /// Counters that changed since the last look.
     changed: Vec<KeyId>,
     /// Counters that changed since the store was last given a record, perhaps with duplicates.
@@ -119,6 +125,7 @@ impl OpenSpace {
         store: &mut dyn Store,
         durable: bool,
         nonces: &mut Nonces,
+        starts: &mut Places,
     ) -> Result<OpenSpace, StoreError> {
         let (writer, nonce) = mint(&space, owner)?;
         let mut replay = Replay::new(space.clone(), writer);
@@ -138,6 +145,10 @@ impl OpenSpace {
             nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
         }
         nonces.note(replica.space(), nonce);
+        let follows = replica.members().only_start(owner);
+        let follows = follows.filter(|it| starts.may_follow(replica.space(), *it));
+        let place = InPlace::after(follows);
+        starts.set(replica.space(), place.followed(writer));
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
             owner: durable.then_some(*owner),
@@ -165,6 +176,8 @@ impl OpenSpace {
             sync_config: config,
             given: stored.clone(),
             stored,
+            given_record: 0,
+            durable_record: 0,
             changed: Vec::new(),
             unsaved: Some(Vec::new()),
             events: Vec::new(),
@@ -174,7 +187,7 @@ impl OpenSpace {
             looked: 0,
             wrote: false,
             unix_ms: 0,
-            part: Part::new((writer, nonce), durable),
+            part: Part::new((writer, nonce), durable, place),
             role: Role::Member,
             key_retention: KeyRetention::new(key_window),
             fault_reports: faults::FaultReports::default(),
@@ -378,6 +391,8 @@ impl OpenSpace {
                 (kind, changes.encode_stored())
             }
         };
+        self.given_record += 1;
+        self.part.place.given(self.given_record);
         Some(Record {
             space: self.name().clone(),
             kind,
@@ -396,6 +411,7 @@ impl OpenSpace {
     /// Records that all records given so far are durable.
     pub(super) fn stored(&mut self) {
         self.stored.clone_from(&self.given);
+        self.durable_record = self.given_record;
     }
 
     /// Records that a local transaction changed a counter.

@@ -1,6 +1,7 @@
 //! The part of a node in a space with members: it announces its start, does its regular duties, and
 //! changes the members on request.
 
+use super::place::InPlace;
 use super::quiet::Quiet;
 use super::{OpenSpace, mint};
 use crate::driver::nonces::{Nonce, Nonces};
@@ -30,10 +31,6 @@ const TEND_SOON_MS: u64 = 50;
 /// long. They go through all writers, which may be tens of thousands.
 const TEND_PART: u64 = 20;
 
-/// How long after its start a member waits for others to catch up with, in milliseconds. A longer
-/// time helps if they are slow to reach; a shorter one helps if they are gone.
-const ANNOUNCE_MS: u64 = 5_000;
-
 /// Paces the log lines about retired writers, one for each guest.
 static RETIRED_LOG: LogPace = LogPace::new();
 
@@ -56,6 +53,8 @@ pub(super) struct Part {
     /// The configuration that readers of events received last.
     told: Option<Configuration>,
     absorbed: BTreeSet<WriterId>,
+    /// Which start this one follows, and whether a next one may follow it.
+    pub(super) place: InPlace,
     /// The work done since the metrics last took it.
     pub(super) tally: Tally,
 }
@@ -89,8 +88,9 @@ impl Heard {
 }
 
 impl Part {
-    pub(super) fn new(minted: (WriterId, [u8; 16]), durable: bool) -> Part {
+    pub(super) fn new(minted: (WriterId, [u8; 16]), durable: bool, place: InPlace) -> Part {
         Part {
+            place,
             minted: vec![minted],
             durable,
             due: 0,
@@ -120,14 +120,6 @@ fn rest_after(took: Duration) -> u64 {
 }
 
 impl OpenSpace {
-    /// Announces this start if the owner is a member and has not announced the present writer. It
-    /// does so once the node has caught up with the others, because the store may be an old copy.
-    fn take_part(&mut self, now: u64) {
-        if now >= ANNOUNCE_MS || self.sync.has_caught_up(&self.replica) {
-            self.announce();
-        }
-    }
-
     /// Whether this node is to be a member, and has not announced this start yet.
     pub(in crate::driver) fn is_starting(&self) -> bool {
         let named = self.replica.members().configuration();
@@ -143,21 +135,20 @@ impl OpenSpace {
         named && self.part.durable && !self.replica.members().is_member()
     }
 
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
         if !named || !self.part.durable || self.replica.members().is_announced() {
             return;
         }
         let (owner, nonce) = (self.owner, self.nonce());
-        match self
-            .replica
-            .members_mut()
-            .announce(&owner, &nonce, self.unix_ms)
-        {
+        let follows = self.part.place.follows();
+        let mut members = self.replica.members_mut();
+        match members.announce_after(&owner, &nonce, self.unix_ms, follows) {
             Ok(()) => {
                 self.wrote = true;
                 self.part.due = 0;
+                self.look_at_place();
             }
             Err(error) => {
                 let (space, code) = (self.name().as_str(), error.code());
@@ -207,8 +198,9 @@ impl OpenSpace {
             return;
         }
         let begun = Instant::now();
+        let due = self.announce_due(now).unwrap_or(now + TEND_MS);
         let part = &mut self.part;
-        (part.due, part.done) = (now + TEND_MS, now);
+        (part.due, part.done) = (due, now);
         if !part.durable {
             self.stored = self.replica.mark(); // Nothing outlives the process.
         }
@@ -220,6 +212,7 @@ impl OpenSpace {
                 tracing::error!(space, code, %error, "can't do a member's duties");
             }
         }
+        self.look_at_place();
         self.look_at_writers();
         self.look_at_members(now);
         self.part.rest = rest_after(begun.elapsed());
@@ -630,6 +623,8 @@ impl OpenSpace {
     ) -> Result<(), StoreError> {
         let (space, was) = (self.name().to_string(), self.replica.writer().to_string());
         let (writer, nonce) = self.mint(nonces)?;
+        // It begins from a state of others, which may lack a vote of its own.
+        self.part.place.end();
         self.handle(now, Input::Own { writer, nonce });
         self.handle(now, Input::Renew { writer });
         self.renewals += 1;
