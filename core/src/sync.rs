@@ -91,7 +91,6 @@ pub use wants::{Supply, WantId};
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::SplitMix64;
 use crate::layers::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
-#[cfg(feature = "members")]
 use crate::message::records::Owner;
 use crate::rejoin::Returned;
 use crate::replica::{Mark, Replica};

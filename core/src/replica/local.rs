@@ -58,10 +58,13 @@ pub fn sees(replica: &Replica, held: &VersionVector) -> bool {
     replica.consistency().sees(held)
 }
 
-/// The votes on the next configuration that a replica counts: of each owner the ballot under which it accepted
-/// something, and that as text.
+/// What a member accepted: its owner, the era and the number, the ballot, and the ruling as text.
 #[cfg(feature = "explore")]
-pub fn accepted(replica: &Replica) -> Vec<(Owner, (u64, u64), (u64, Owner), String)> {
+pub type Accepted = (Owner, (u64, u64), (u64, Owner), String);
+
+/// The votes on the next configuration that a replica counts.
+#[cfg(feature = "explore")]
+pub fn accepted(replica: &Replica) -> Vec<Accepted> {
     let Some((era, number)) = replica.membership.next_number() else {
         return Vec::new();
     };

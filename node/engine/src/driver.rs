@@ -258,8 +258,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
             key_window,
             store.as_mut(),
             durable,
-            &mut nonces,
-            &mut starts,
+            (&mut nonces, &mut starts),
         )?;
         open.set_keyed_bounds(start.keyed_bounds);
         spaces.push(open);

@@ -116,7 +116,8 @@ impl OpenSpace {
     }
 
     /// Replays the stored records of `space` under a fresh writer id. So no start can repeat a
-    /// clock, whatever happened to the files.
+    /// clock, whatever happened to the files. The last argument is what the folder knows of earlier
+    /// starts.
     pub(super) fn load(
         space: Space,
         owner: &[u8; 32],
@@ -124,8 +125,7 @@ impl OpenSpace {
         key_window: Duration,
         store: &mut dyn Store,
         durable: bool,
-        nonces: &mut Nonces,
-        starts: &mut Places,
+        (nonces, starts): (&mut Nonces, &mut Places),
     ) -> Result<OpenSpace, StoreError> {
         let (writer, nonce) = mint(&space, owner)?;
         let mut replay = Replay::new(space.clone(), writer);

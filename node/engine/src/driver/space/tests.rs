@@ -25,8 +25,7 @@ impl Followed {
             WINDOW,
             &mut store,
             false,
-            &mut Nonces::default(),
-            &mut Places::default(),
+            (&mut Nonces::default(), &mut Places::default()),
         );
         Followed {
             space: load.expect("an empty store"),
@@ -124,8 +123,7 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
         WINDOW,
         &mut store,
         false,
-        &mut Nonces::default(),
-        &mut Places::default(),
+        (&mut Nonces::default(), &mut Places::default()),
     );
     let mut next = load.expect("what was kept");
     for minute in 0..60 {
