@@ -58,7 +58,7 @@ pub fn sees(replica: &Replica, held: &VersionVector) -> bool {
     replica.consistency().sees(held)
 }
 
-/// What a member accepted: its owner, the era and the number, the ballot, and the ruling as text.
+/// A ruling that a member accepted: the owner, the era and the number, the ballot, and the ruling as text.
 #[cfg(feature = "explore")]
 pub type Accepted = (Owner, (u64, u64), (u64, Owner), String);
 
