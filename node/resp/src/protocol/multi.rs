@@ -195,7 +195,7 @@ impl Session {
         if let Some(once) = &once
             && self.is_made(once, host)?
         {
-            self.replay_all(&multi, host, reply);
+            self.answer_all(&multi, host, reply);
             return Ok(());
         }
         let mut watched = watched.iter();
@@ -204,7 +204,7 @@ impl Session {
             return Ok(());
         }
         if once.is_none() && !multi.writes() {
-            self.read_all(&multi, host, reply);
+            self.answer_all(&multi, host, reply);
             return Ok(());
         }
         let mut events = Vec::new();
@@ -212,23 +212,6 @@ impl Session {
             self.tell(host, &changed, &events, once.is_some());
         }
         Ok(())
-    }
-
-    /// Answers all queued commands, none of which writes.
-    fn read_all(&self, multi: &Multi, host: &dyn Host, reply: &mut Reply<'_>) {
-        let now = host.unix_ms();
-        reply.array(multi.len());
-        for (spec, args) in multi.commands() {
-            let start = reply.out.len();
-            let done = match spec.kind {
-                Kind::Read => counters::read(spec, &args, host.replica(self.space), now, reply),
-                _ => self.answer(spec.command, &args, reply),
-            };
-            if let Err(error) = done {
-                reply.out.truncate(start);
-                reply.error(&error);
-            }
-        }
     }
 
     /// Makes all queued commands on one transaction. A refused command leaves it unchanged, and the

@@ -80,8 +80,8 @@ impl Session {
         }
     }
 
-    /// Answers all queued commands, which were made before.
-    pub(super) fn replay_all(&self, multi: &Multi, host: &mut dyn Host, reply: &mut Reply<'_>) {
+    /// Answers all queued commands and makes none of them: they only read, or were made before.
+    pub(super) fn answer_all(&self, multi: &Multi, host: &dyn Host, reply: &mut Reply<'_>) {
         let now = host.unix_ms();
         let replica = host.replica(self.space);
         reply.array(multi.len());
