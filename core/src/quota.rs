@@ -33,7 +33,8 @@
 //! transactions. Joins, the wire, stores and collection treat these counters like any other. Three
 //! rules go beyond bounded counters:
 //!
-//! - **Inheritance** ([`inherit`]). A writer that ends leaves its rights to the writer that absorbs it.
+//! - **Inheritance** ([`inherit`]). A writer that ends leaves its rights to the writer that absorbs it. A start
+//!   that follows another one in its place has them before that.
 //! - **Pending amounts** ([`pending`]). A replica may spend an amount that came in under an idempotency key
 //!   only once it is stable. Until then the amount can still be withdrawn as a duplicate.
 //! - **Rejoin** (`again`). A replica that rejoins makes operations of the earlier writer again, as far as its

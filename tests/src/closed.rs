@@ -286,7 +286,7 @@ impl World {
         self.exchange(member, at)?;
         if let Some((owner, nonce)) = self.actors[at].member {
             let now = self.now;
-            return self.announce(at, owner, nonce, now);
+            return self.announce(at, owner, nonce, now, None);
         }
         Ok(())
     }
@@ -662,6 +662,7 @@ impl World {
             return Ok(());
         };
         let (state, view) = self.restored(at);
+        let before = self.predecessor(at, owner, &state);
         self.actors[at].alive = false;
         let new = self.start(Some(owner));
         self.note(|| format!("{at} starts again as {new}"));
@@ -673,28 +674,6 @@ impl World {
         self.check(new)?;
         let nonce = self.actors[new].member.map_or([0; 16], |it| it.1);
         let now = self.now;
-        self.announce(new, owner, nonce, now)
-    }
-
-    fn announce(
-        &mut self,
-        at: usize,
-        owner: Owner,
-        nonce: [u8; 16],
-        now: u64,
-    ) -> Result<(), String> {
-        match self.actors[at]
-            .replica
-            .members_mut()
-            .announce(&owner, &nonce, now)
-        {
-            Ok(()) => self.settle(at),
-            // The member was taken out of the configuration meanwhile.
-            Err(Error::Member(MemberError::NotAMember)) => {
-                self.actors[at].alive = false;
-                Ok(())
-            }
-            Err(error) => Err(error.to_string()),
-        }
+        self.announce(new, owner, nonce, now, before)
     }
 }

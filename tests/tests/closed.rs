@@ -33,6 +33,7 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             total.leaves,
             total.fences,
             total.restarts,
+            total.follows,
             total.absorbed,
             total.collections,
             total.refusals,

@@ -21,6 +21,10 @@ use crate::state::sheet::Sheet;
 use crate::state::slot::Stamp;
 use crate::wire::{decode_adds, encode_adds, room_for_keyed};
 use crate::writer_id::WriterId;
+#[cfg(feature = "budgets")]
+use alloc::boxed::Box;
+#[cfg(feature = "budgets")]
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Approximate size in bytes of an encoded keyed operation, without its adds.
@@ -250,6 +254,34 @@ impl IdempotencyLog {
     ) -> bool {
         let last = self.of_writer.get(&writer);
         last.is_none_or(|&(_, clock)| members.is_stable(quorum, Stamp { writer, clock }))
+    }
+
+    /// The amounts that a writer's keyed operations added to counters and that a duplicate may still withdraw,
+    /// by key. Amounts that they took are left out.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn uncertain_of(
+        &self,
+        members: &Membership,
+        quorum: &Quorum,
+        writer: u32,
+    ) -> BTreeMap<Box<str>, i128> {
+        let mut uncertain: BTreeMap<Box<str>, i128> = BTreeMap::new();
+        if self.is_keyed_stable(members, quorum, writer) {
+            return uncertain;
+        }
+        let open = |it: &&Instance| {
+            let clock = it.clock;
+            it.writer == writer
+                && !it.withdrawn
+                && !members.is_stable(quorum, Stamp { writer, clock })
+        };
+        for instance in self.instances.values().filter(open) {
+            let adds = decode_adds(&instance.adds);
+            for add in adds.into_iter().filter(|it| it.amount > 0) {
+                *uncertain.entry(add.key).or_default() += add.amount;
+            }
+        }
+        uncertain
     }
 
     /// Whether the log has any keyed operation.

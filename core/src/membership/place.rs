@@ -68,6 +68,16 @@ impl Membership {
         self.table.follows.is_some_and(is_whole)
     }
 
+    /// The start that this one follows, by local number, if this one has its vote and that one is not retired
+    /// yet.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn followed(&self, state: &State) -> Option<u32> {
+        let before = self.table.follows.filter(|_| self.follows(state))?;
+        let number = state.number_of(&before.writer)?;
+        let is_left = self.writer(number).retired.is_none();
+        (is_left && self.has_vote(state)).then_some(number)
+    }
+
     /// Notes how many other members are linked.
     pub(crate) fn note_linked(&mut self, members: usize) {
         self.table.update(|it| it.linked = members);

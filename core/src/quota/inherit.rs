@@ -7,6 +7,11 @@
 //! Amounts that other members were still sending to the retired writer are moved when they arrive. A writer
 //! whose accounts are not empty is not forgotten. A member that has acknowledged the retirement gives the
 //! retired writer nothing more, so nothing arrives too late.
+//!
+//! A start that follows another one [in its place](crate::Predecessor) does not wait for that retirement, which
+//! all members have to acknowledge. The earlier start has ended, and everything that it made is here. So once
+//! this start has its vote, it gives itself what the earlier one held, as that one could have done. What the
+//! earlier one received under idempotency keys stays until it is stable, because a duplicate may withdraw it.
 
 use super::period::is_over;
 use super::{QuotaMut, QuotaRef};
@@ -22,11 +27,19 @@ use crate::state::keys::KeyId;
 use crate::state::operation::Op;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Maximum number of accounts that one transaction empties.
 const AT_ONCE: usize = 1000;
+
+/// What a move leaves of an account.
+#[derive(Clone, Copy)]
+enum Leaves {
+    /// The account is deleted.
+    Nothing,
+    /// The rest stays, with the operations that made it.
+    Rest,
+}
 
 impl QuotaRef<'_> {
     /// Whether this replica is the successor of a writer, directly or through a chain of successors.
@@ -82,8 +95,44 @@ impl QuotaMut<'_> {
         let left: Vec<KeyId> = accounts
             .filter(|key_id| self.replica.value_at(*key_id).is_some() && !over(*key_id))
             .collect();
-        left.chunks(AT_ONCE)
-            .try_for_each(|some| self.empty_accounts(some, self.replica.writer()))
+        self.empty_all(&left, self.replica.writer())?;
+        self.inherit_followed()
+    }
+
+    /// Moves the accounts of the start that this one follows, if any, to accounts of this writer.
+    fn inherit_followed(&mut self) -> Result<(), Error> {
+        let Replica {
+            state,
+            membership,
+            idempotency,
+            ..
+        } = &*self.replica;
+        let Some(number) = membership.followed(state) else {
+            return Ok(());
+        };
+        let held = state.index().held_by(state.id(number));
+        let held = held.filter(|key_id| state.value_at(*key_id) > Some(0));
+        let is_sequence = |key_id: &KeyId| {
+            let key = state.keys().get(*key_id);
+            key.and_then(SequenceKey::parse).is_some()
+        };
+        let (whole, parts): (Vec<KeyId>, Vec<KeyId>) = held.partition(is_sequence);
+        if whole.is_empty() && parts.is_empty() {
+            return Ok(());
+        }
+        let uncertain = idempotency.uncertain_of(membership, &membership.quorum(state), number);
+        let parts = parts.into_iter().filter_map(|key_id| {
+            let key = state.keys().get(key_id)?;
+            let held = state.value_at(key_id)? - uncertain.get(key).copied().unwrap_or(0);
+            let part = i64::try_from(held).ok().filter(|part| *part > 0)?;
+            Some((key_id, part))
+        });
+        let parts: Vec<(KeyId, i64)> = parts.collect();
+        let to = self.replica.writer();
+        self.empty_all(&whole, to)?;
+        parts
+            .chunks(AT_ONCE)
+            .try_for_each(|some| self.move_amounts(some, to, Leaves::Rest))
     }
 
     /// Moves the budget accounts of this writer to another writer. This replica is about to continue as that
@@ -104,17 +153,37 @@ impl QuotaMut<'_> {
         let free = |key_id: &KeyId| !self.replica.quota.pending.contains_key(key_id);
         let full = |key_id: &KeyId| self.replica.value_at(*key_id) > Some(0);
         let own: Vec<KeyId> = own.into_iter().filter(free).filter(full).collect();
-        own.chunks(AT_ONCE)
-            .try_for_each(|some| self.empty_accounts(some, to))
+        self.empty_all(&own, to)
     }
 
     /// Deletes accounts, and adds their amounts to the same accounts of another writer. A delete cancels
-    /// exactly what this replica has observed of an account. An amount that does not fit there stays.
-    fn empty_accounts(&mut self, accounts: &[KeyId], to: WriterId) -> Result<(), Error> {
+    /// exactly what this replica has observed of an account.
+    fn empty_all(&mut self, accounts: &[KeyId], to: WriterId) -> Result<(), Error> {
+        accounts.chunks(AT_ONCE).try_for_each(|some| {
+            let held = |key_id: &KeyId| {
+                let held = i64::try_from(self.replica.value_at(*key_id)?).ok()?;
+                Some((*key_id, held))
+            };
+            let amounts: Vec<(KeyId, i64)> = some.iter().filter_map(held).collect();
+            self.move_amounts(&amounts, to, Leaves::Nothing)
+        })
+    }
+
+    /// Moves amounts of accounts to the same accounts of another writer, by one transaction. An amount that
+    /// does not fit there stays.
+    fn move_amounts(
+        &mut self,
+        amounts: &[(KeyId, i64)],
+        to: WriterId,
+        leaves: Leaves,
+    ) -> Result<(), Error> {
+        if amounts.is_empty() {
+            return Ok(());
+        }
         let clock = self.replica.membership.next_clock(&self.replica.state)?;
         let mut drafts = Vec::new();
         let mut did = Dids::default();
-        for key_id in accounts {
+        for (key_id, amount) in amounts.iter().copied() {
             let successor = |key: &str| {
                 if let Some(period) = PeriodKey::parse(key) {
                     return Some(rights_key(to, period.name));
@@ -124,26 +193,25 @@ impl QuotaMut<'_> {
                     None => SequenceKey::parse(key)?.left_to(to),
                 })
             };
-            let successor: Option<String> =
-                self.replica.state.keys().get(*key_id).and_then(successor);
-            let (Some(key), Some(held)) = (successor, self.replica.value_at(*key_id)) else {
-                continue;
-            };
-            let Ok(held) = i64::try_from(held) else {
+            let key = self.replica.state.keys().get(key_id).and_then(successor);
+            let Some(key) = key else {
                 continue;
             };
             let successor = self.replica.state.key_id(&key)?;
             let at = self.replica.state.draft_of(&mut drafts, successor);
-            let moved = match held {
+            let moved = match amount {
                 0 => Ok(false),
-                held => self
+                amount => self
                     .replica
-                    .step(&mut drafts[at], clock, Op::Add(held), &mut did),
+                    .step(&mut drafts[at], clock, Op::Add(amount), &mut did),
             };
             if moved.is_ok() {
-                let at = self.replica.state.draft_of(&mut drafts, *key_id);
-                self.replica
-                    .step(&mut drafts[at], clock, Op::Delete, &mut did)?;
+                let taken = match leaves {
+                    Leaves::Nothing => Op::Delete,
+                    Leaves::Rest => Op::Add(-amount),
+                };
+                let at = self.replica.state.draft_of(&mut drafts, key_id);
+                self.replica.step(&mut drafts[at], clock, taken, &mut did)?;
             }
         }
         for draft in &mut drafts {

@@ -89,6 +89,20 @@ fn writes(node: &Node, key: &str) -> Duration {
     begun.elapsed()
 }
 
+/// Uses what a member holds until it may, and returns how long that took: units of a budget, or a number.
+fn uses(node: &Node, path: &str, body: &str) -> Duration {
+    let begun = Instant::now();
+    eventually("the use of what a member holds", || {
+        let (status, answer) = node.post(&format!("{SPACE}/{path}"), body);
+        if status != 200 {
+            let late = begun.elapsed() > Duration::from_secs(20);
+            assert!(!late, "{answer}\n{}", node.log());
+        }
+        (status == 200).then_some(())
+    });
+    begun.elapsed()
+}
+
 /// Changes the members, and returns how long that took.
 fn change(node: &Node, path: &str, owner: &str) -> Duration {
     let begun = Instant::now();
@@ -112,6 +126,10 @@ fn within(most: Duration, what: &str, took: Duration) {
 fn one_dead_and_one_restarted(how: End) {
     let mut nodes = members(3);
     nodes[0].add("likes", 1);
+    let ten = r#"{"amount":10}"#;
+    uses(&nodes[1], "budgets/gift/mint", ten);
+    uses(&nodes[1], "sequences/visits", "");
+    uses(&nodes[1], "sequences/visits/next", "");
     let dead = owner(&nodes[2]);
     nodes[2].kill();
     end(&mut nodes[1], how);
@@ -119,6 +137,10 @@ fn one_dead_and_one_restarted(how: End) {
     let begun = Instant::now();
     writes(&nodes[1], "written");
     soon("a quorum write at the restarted member", begun.elapsed());
+    uses(&nodes[1], "budgets/gift/spend", ten);
+    soon("a spend of what it held", begun.elapsed());
+    uses(&nodes[1], "sequences/visits/next", "");
+    soon("a number of its sequence", begun.elapsed());
     soon("a quorum write at the other", writes(&nodes[0], "written"));
     soon("the removal", change(&nodes[0], "remove", &dead));
     // The replacement of its disk is a new node with a key of its own.

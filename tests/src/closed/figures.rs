@@ -21,6 +21,8 @@ pub struct Figures {
     pub fences: u64,
     /// Members started again.
     pub restarts: u64,
+    /// Starts that followed the one before in its place.
+    pub follows: u64,
     /// Writers retired.
     pub absorbed: u64,
     /// Replicas that rejoined.
@@ -47,6 +49,7 @@ impl Figures {
         self.leaves += other.leaves;
         self.fences += other.fences;
         self.restarts += other.restarts;
+        self.follows += other.follows;
         self.absorbed += other.absorbed;
         self.returns += other.returns;
         self.again += other.again;

@@ -2,7 +2,10 @@
 
 use super::{Actor, World};
 use crate::oracle::{Dot, View};
-use tallymesh_core::{Encode, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Encode, Error, Journal, MemberError, Message, Owner, Predecessor, Replica, Space,
+    VersionVector, WriterId,
+};
 
 impl World {
     /// The state from which a member starts again: mostly its newest one, sometimes a backup.
@@ -15,6 +18,43 @@ impl World {
         }
         let actor = &self.actors[at];
         (actor.replica.snapshot().encode_stored(), actor.view.clone())
+    }
+
+    /// The start that a next one from this stored state follows in its place: that of `at`, if the state has
+    /// all of it, and if it followed another one or had its vote.
+    pub(super) fn predecessor(&self, at: usize, owner: Owner, state: &[u8]) -> Option<Predecessor> {
+        let replica = &self.actors[at].replica;
+        let members = replica.members();
+        let is_whole = replica.snapshot().encode_stored() == state;
+        let may = is_whole && (members.follows() || members.has_vote());
+        members
+            .only_start(&owner)
+            .filter(|it| may && it.writer == replica.writer())
+    }
+
+    /// A start announces itself.
+    pub(super) fn announce(
+        &mut self,
+        at: usize,
+        owner: Owner,
+        nonce: [u8; 16],
+        now: u64,
+        before: Option<Predecessor>,
+    ) -> Result<(), String> {
+        let mut members = self.actors[at].replica.members_mut();
+        match members.announce_after(&owner, &nonce, now, before) {
+            Ok(()) => {
+                let follows = self.actors[at].replica.members().follows();
+                self.figures.follows += u64::from(follows);
+                self.settle(at)
+            }
+            // The member was taken out of the configuration meanwhile.
+            Err(Error::Member(MemberError::NotAMember)) => {
+                self.actors[at].alive = false;
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// A replica that cannot go on takes the next step to rejoin.
@@ -180,7 +220,7 @@ impl World {
         self.settle(at)?;
         if let Some(owner) = owner {
             let now = self.now;
-            self.announce(at, owner, nonce, now)?;
+            self.announce(at, owner, nonce, now, None)?;
         }
         Ok(journal)
     }

@@ -244,3 +244,118 @@ fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
     let debt = fresh.quota().budget("debt").unwrap();
     assert_eq!((debt.value, debt.floor, debt.rights.here), (0, -5, 5));
 }
+
+/// Three members that know of each other.
+fn three() -> [Replica; 3] {
+    let owners = [[1; 32], [2; 32], [3; 32]];
+    let [mut one, mut two, mut three] = [1_u8, 2, 3].map(|byte| {
+        let space = Space::default();
+        let writer = WriterId::mint(&space, &[byte; 32], &[byte; 16]);
+        Replica::new(space, writer)
+    });
+    one.members_mut().found(&owners[0], &[1; 16], 1).unwrap();
+    one.members_mut().force(&owners).unwrap();
+    for (at, it) in [&mut two, &mut three].into_iter().enumerate() {
+        pass(&one, it);
+        let byte = at as u8 + 2;
+        it.members_mut()
+            .announce(&[byte; 32], &[byte; 16], 1)
+            .unwrap();
+    }
+    let mut all = [one, two, three];
+    settle(&mut all);
+    all
+}
+
+/// A member ends, and starts again in its place, with all that it had.
+fn follow(old: &Replica, owner: Owner, nonce: u8) -> Replica {
+    let space = Space::default();
+    let writer = WriterId::mint(&space, &owner, &[nonce; 16]);
+    let mut new = Replica::new(space, writer);
+    let stored = old.snapshot().encode_stored();
+    new.restore(&Message::decode_stored(&stored).unwrap())
+        .unwrap();
+    let before = new.members().only_start(&owner);
+    assert!(before.is_some());
+    new.members_mut()
+        .announce_after(&owner, &[nonce; 16], u64::from(nonce), before)
+        .unwrap();
+    new
+}
+
+#[test]
+fn a_start_in_place_of_the_one_before_gets_its_rights_though_a_member_is_dead() {
+    let [mut one, mut two, _dead] = three();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    two.quota_mut().flow("seats", Flow::RaiseCap(7)).unwrap();
+    flow_once(&mut two, "spent", &[("gift", Flow::Spend(1))]);
+    flow_once(&mut two, "paid", &[("gift", Flow::Mint(5))]);
+    pass(&two, &mut one);
+    let old = two.writer();
+    let mut two = follow(&two, [2; 32], 8);
+    // Nobody has said yet that this is not an older copy.
+    two.members_mut().retire().unwrap();
+    assert_eq!(rights(&two, "gift"), (0, 0, 14));
+    // And somebody has not heard of the end.
+    one.quota_mut().flow("gift", Flow::Mint(3)).unwrap();
+    one.quota_mut()
+        .flow("gift", Flow::Grant { to: old, amount: 3 })
+        .unwrap();
+    let mut both = [one, two];
+    settle(&mut both);
+    let [one, two] = &mut both;
+    assert!(knows(two, old), "the dead member may still withdraw");
+    // What came in under a key may be a duplicate.
+    assert_eq!(rights(two, "gift"), (12, 0, 5));
+    assert_eq!(two.quota().budget("seats").unwrap().room.unwrap().here, 7);
+    two.quota_mut().flow("gift", Flow::Spend(9)).unwrap();
+    check_sums(two);
+    // Nobody waits for the dead one any more.
+    one.members_mut().force(&[[1; 32], [2; 32]]).unwrap();
+    settle(&mut both);
+    let [one, two] = &mut both;
+    assert!(!knows(one, old) && !knows(two, old));
+    assert_eq!(rights(two, "gift"), (8, 0, 0));
+    check_sums(one);
+    assert_eq!(one.canonical_bytes(), two.canonical_bytes());
+}
+
+/// The dead member comes back, and has made the same operations.
+#[test]
+fn what_a_start_in_place_gave_itself_stays_right_when_a_duplicate_comes() {
+    let [mut one, mut two, mut dead] = three();
+    flow_once(&mut two, "mint", &[("gift", Flow::Mint(10))]);
+    let mut all = [one, two, dead];
+    settle(&mut all);
+    [one, two, dead] = all;
+    flow_once(&mut two, "spent", &[("gift", Flow::Spend(4))]);
+    flow_once(&mut two, "paid", &[("gift", Flow::Mint(5))]);
+    flow_once(&mut dead, "paid", &[("gift", Flow::Mint(5))]);
+    pass(&two, &mut one);
+    let mut two = follow(&two, [2; 32], 8);
+    let (stable, seen) = (one.members().stable(), one.vector());
+    two.members_mut().accept_stable(&stable, &seen);
+    let mut both = [one, two];
+    settle(&mut both);
+    assert_eq!(rights(&both[1], "gift"), (6, 0, 5));
+    let [one, two] = both;
+    let mut all = [one, two, dead];
+    settle(&mut all);
+    for it in &all {
+        assert_eq!(value(it, "gift"), 11, "the mint counts once");
+        check_sums(it);
+    }
+}
+
+#[test]
+fn a_start_of_whose_earlier_one_others_know_more_gets_nothing_before_all_know_of_it() {
+    let [mut one, mut two, _dead] = three();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    pass(&two, &mut one);
+    let backup = two.clone();
+    two.quota_mut().flow("gift", Flow::Spend(7)).unwrap();
+    pass(&two, &mut one);
+    let mut both = [one, follow(&backup, [2; 32], 8)];
+    settle(&mut both);
+    assert_eq!(rights(&both[1], "gift"), (0, 0, 3));
+}
