@@ -182,7 +182,7 @@ pub(super) fn lacked(
     let is_told = command != Some(Command::BudgetTransfer) || stock == Some(Stock::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
     let name = match stock {
-        Some(Stock::Period) => view.period(name)?.name,
+        Some(Stock::Period) => view.period(name).ok()??.name,
         _ => name.to_owned(),
     };
     Some(Lack {

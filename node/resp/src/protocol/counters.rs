@@ -9,7 +9,7 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use super::server::help;
 use tallymesh_core::{
-    Budget, Error, Op, Period, QuotaError, RESERVED, Replica, Transaction, WriteError,
+    Budget, Error, MemberError, Op, Period, QuotaError, RESERVED, Replica, Transaction, WriteError,
 };
 use tallymesh_node_ground::model::{Event, Role, Turned};
 
@@ -20,7 +20,19 @@ pub(super) trait View {
     fn expiry(&self, key: &str) -> Option<u64>;
     fn budget(&self, name: &str) -> Option<Budget>;
     /// The present period of a key, if a limit covers it.
-    fn period(&self, key: &str) -> Option<Period>;
+    ///
+    /// # Errors
+    /// [`MemberError::NotAMember`] if this replica has never met the members, so that it knows no
+    /// limit. The errors of [`QuotaRef::period`](tallymesh_core::QuotaRef::period) for a key that a
+    /// limit covers.
+    fn period(&self, key: &str) -> Result<Option<Period>, Error>;
+}
+
+/// Whether a limit covers a key, as far as the members' configuration is known here.
+fn is_limited(replica: &Replica, key: &str) -> Result<bool, Error> {
+    let present = replica.members().configuration();
+    let present = present.ok_or(Error::Member(MemberError::NotAMember))?;
+    Ok(present.limit_of(key).is_some())
 }
 
 impl View for Replica {
@@ -36,8 +48,9 @@ impl View for Replica {
         self.quota().budget(name)
     }
 
-    fn period(&self, key: &str) -> Option<Period> {
-        self.quota().period(key).ok()
+    fn period(&self, key: &str) -> Result<Option<Period>, Error> {
+        let period = is_limited(self, key)?.then(|| self.quota().period(key));
+        period.transpose()
     }
 }
 
@@ -54,8 +67,9 @@ impl View for Transaction<'_> {
         self.quota().budget(name)
     }
 
-    fn period(&self, key: &str) -> Option<Period> {
-        self.quota().period(key).ok()
+    fn period(&self, key: &str) -> Result<Option<Period>, Error> {
+        let period = is_limited(self.replica(), key)?.then(|| self.quota().period(key));
+        period.transpose()
     }
 }
 

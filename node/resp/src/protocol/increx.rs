@@ -9,6 +9,9 @@
 //!   cap, or they are left out.
 //! - **Otherwise it is a counter**, which accepts an expiry and no bounds.
 //!
+//! The kind must be known. A node that has never met the members knows no limit, so it refuses the
+//! command. A key that a limit covers and that is too long for a period is refused, too.
+//!
 //! Only a centre could keep other bounds and expiries. They are refused, with the alternative. A
 //! change that would leave a bound is answered as in Redis: with the value at this node, and 0.
 
@@ -187,9 +190,9 @@ impl<'a> Writing<'_, '_, 'a> {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let (key, asked) = (key(args.at(1))?, Bounded::parse(args)?);
-        if let Some(period) = View::period(&*self.tx, key) {
+        if let Some(period) = View::period(&*self.tx, key)? {
             let by = self.allow(key, &asked, period)?;
-            let used = View::period(&*self.tx, key).map_or(0, |it| it.used());
+            let used = View::period(&*self.tx, key)?.map_or(0, |it| it.used());
             reply.changed(used, by);
             return Ok(());
         }
@@ -330,7 +333,11 @@ pub(super) fn replay<'a>(
     if asked.saturates {
         return Err(ReplyError::Replayed("increx"));
     }
-    let period = view.period(key).map(|it| it.used());
+    // A limit may cover the key only since then, or may be unknown here. The amount has counted.
+    let Ok(period) = view.period(key) else {
+        return Err(ReplyError::Replayed("increx"));
+    };
+    let period = period.map(|it| it.used());
     let value = period.or_else(|| view.budget(key).map(|it| it.value));
     let value = value.or_else(|| view.value(key)).unwrap_or(0);
     reply.changed(value, asked.by);

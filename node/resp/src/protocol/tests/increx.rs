@@ -43,7 +43,7 @@ fn play_as_member(rows: &[(&str, &str)]) {
 /// counters.
 #[test]
 fn a_counter_is_added_to_and_expires() {
-    play_same(&[
+    play_as_member(&[
         ("INCREX n", "*2|:1|:1|"),
         ("increx n byint 5", "*2|:6|:5|"),
         ("INCREX n BYINT -10", "*2|:-4|:-10|"),
@@ -135,7 +135,61 @@ fn what_is_no_increx_is_refused_as_by_redis() {
         ),
         ("EXISTS n", ":0|"),
     ]);
-    play_same(&rows);
+    play_as_member(&rows);
+}
+
+#[test]
+fn a_covered_key_that_is_too_long_for_a_period_is_refused() {
+    let mut client = client();
+    let long = format!("api:{}", "x".repeat(442));
+    let refused = "-ERR a key that a limit covers in bytes: 446 is over the limit of 445|";
+    assert_eq!(client.send(&format!("INCREX {long}")), refused);
+    assert_eq!(client.send(&format!("ONCE k INCREX {long}")), refused);
+    assert_eq!(client.send("MULTI"), "+OK|");
+    assert_eq!(client.send(&format!("INCREX {long}")), "+QUEUED|");
+    assert_eq!(client.send("EXEC"), format!("*1|{refused}"));
+    assert_eq!(client.send(&format!("EXISTS {long}")), ":0|");
+    // The longest key of a counter, which no limit covers.
+    let free = "y".repeat(512);
+    assert_eq!(client.send(&format!("INCREX {free}")), "*2|:1|:1|");
+}
+
+#[test]
+fn a_retry_is_told_that_it_counted_where_a_limit_covers_the_key_by_now() {
+    let mut client = client();
+    let long = format!("new:{}", "x".repeat(442));
+    let sent = format!("ONCE k INCREX {long}");
+    assert_eq!(client.send(&sent), "*2|:1|:1|");
+    let limit = |name: &str| Limit {
+        name: name.into(),
+        limit: 10,
+        period_ms: PERIOD_MS,
+        since: 0,
+    };
+    let mut quota = client.node.replicas[0].quota_mut();
+    let proposed = quota.propose_limits(&[limit("api"), limit("new")]);
+    proposed.expect("it is decided");
+    assert_eq!(
+        client.send(&sent),
+        "-REPLAYED 'increx' was made before under this idempotency key, and counts once; what it answered then is not kept, so GET the counter|"
+    );
+    assert_eq!(client.send(&format!("GET {long}")), "$1|1|");
+}
+
+/// The members may have limits, of which such a node knows nothing.
+#[test]
+fn a_node_that_never_met_the_members_counts_nothing_by_it() {
+    let mut client = client();
+    client.send("SELECT 1");
+    let told = "-ERR Only a member of the space may do this, and this node is none: ask the node of a member, such as the one that gave you the ticket|";
+    assert_eq!(client.send("INCREX api:ann"), told);
+    assert_eq!(client.send("INCREX n EX 60"), told);
+    assert_eq!(client.send("ONCE k INCREX n"), told);
+    assert_eq!(client.send("EXISTS n api:ann"), ":0|");
+    client.send("CLIENT RIGHTS-WAIT 700");
+    client.node.starts = true;
+    let (out, flow) = client.feed(&request("INCREX n"));
+    assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
 }
 
 #[test]
