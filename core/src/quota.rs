@@ -118,6 +118,20 @@ pub(crate) struct Noted {
     draws: Vec<Draw>,
 }
 
+impl Noted {
+    /// The present place in the notes.
+    pub(crate) fn place(&self) -> (usize, bool, usize) {
+        (self.uses.len(), self.leases, self.draws.len())
+    }
+
+    /// Goes back to a place in the notes.
+    pub(crate) fn go_back(&mut self, (uses, leases, draws): (usize, bool, usize)) {
+        self.uses.truncate(uses);
+        self.leases = leases;
+        self.draws.truncate(draws);
+    }
+}
+
 /// Reads of budgets, leases, sequences and rate limits in a replica: see
 /// [`Replica::quota`](crate::Replica::quota).
 #[derive(Clone, Copy)]

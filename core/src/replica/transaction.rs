@@ -25,6 +25,9 @@ pub struct Transaction<'a> {
     ops: usize,
     /// The notes that the quota receives at the commit.
     pub(super) quota: Noted,
+    /// The place to which the present [attempt](Transaction::attempt) goes back if it fails.
+    #[cfg(feature = "budgets")]
+    attempt: Option<Savepoint>,
 }
 
 impl Replica {
@@ -41,6 +44,8 @@ impl Replica {
             did: Dids::default(),
             ops: 0,
             quota: Noted::default(),
+            #[cfg(feature = "budgets")]
+            attempt: None,
         })
     }
 }
@@ -54,8 +59,17 @@ impl Transaction<'_> {
     /// transaction is as it was before and may go on.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         let ops = self.room_for(1)?;
+        #[cfg(feature = "budgets")]
+        let before = self.attempt.is_some().then(|| self.draft_of(key));
         let (replica, drafts) = (&mut *self.replica, &mut self.drafts);
-        let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;
+        let told = replica.step_key(drafts, self.clock, key, op, &mut self.did);
+        #[cfg(feature = "budgets")]
+        if let (Some(attempt), Some(before)) = (&mut self.attempt, before)
+            && let Some(key_id) = replica.state.keys().find(key)
+        {
+            attempt.drafts.push((key_id, before));
+        }
+        let told = told?;
         self.ops = ops;
         Ok(told)
     }
@@ -138,6 +152,32 @@ pub(crate) struct Savepoint {
 
 #[cfg(feature = "budgets")]
 impl Transaction<'_> {
+    /// Makes some operations, all or none. If `make` fails, the transaction is as it was before and may go
+    /// on. An attempt within another one is a part of that one, and does not go back alone.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn attempt<T, E>(&mut self, make: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        if self.attempt.is_some() {
+            return make(self);
+        }
+        let noted = self.quota.place();
+        self.attempt = Some(self.savepoint());
+        let made = make(self);
+        if let (Some(saved), Err(_)) = (self.attempt.take(), &made) {
+            self.roll_back(saved);
+            self.quota.go_back(noted);
+        }
+        made
+    }
+
+    /// A copy of a counter's draft, if there is one.
+    fn draft_of(&self, key: &str) -> Option<Draft> {
+        let key_id = self.replica.state.keys().find(key)?;
+        let at = self.drafts.binary_search_by_key(&key_id, |it| it.key_id);
+        Some(self.drafts[at.ok()?].clone())
+    }
+
     /// The present place.
     pub(crate) fn savepoint(&self) -> Savepoint {
         Savepoint {
@@ -158,6 +198,9 @@ impl Transaction<'_> {
         let key_id = replica.state.key_id(key)?;
         let known = self.drafts.binary_search_by_key(&key_id, |it| it.key_id);
         let draft = known.ok().map(|at| self.drafts[at].clone());
+        if let Some(attempt) = &mut self.attempt {
+            attempt.drafts.push((key_id, draft.clone()));
+        }
         saved.drafts.push((key_id, draft));
         let at = replica.state.draft_of(&mut self.drafts, key_id);
         let done = replica.step(&mut self.drafts[at], self.clock, op, &mut self.did);
@@ -240,5 +283,44 @@ mod tests {
         one.state.set_clock(OWN, u64::MAX);
         let told = Message::decode(&one.snapshot().encode());
         assert_eq!(told, Err(DecodeError::Number.into()));
+    }
+
+    #[cfg(feature = "budgets")]
+    #[test]
+    fn a_failed_attempt_leaves_the_transaction_as_it_was() {
+        let begun = || Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        let (mut one, mut other) = (begun(), begun());
+        for replica in [&mut one, &mut other] {
+            replica.add("old", 7).unwrap();
+        }
+        let steps = [
+            ("old", Op::Delete),
+            ("a", Op::Add(5)),
+            ("new", Op::Set(2)),
+            ("new", Op::Expire(9)),
+            ("", Op::Add(1)),
+        ];
+        let mut transaction = one.begin().unwrap();
+        transaction.apply("a", Op::Add(1)).unwrap();
+        let made = transaction.attempt(|it| {
+            it.attempt(|it| it.apply("inner", Op::Add(1)))?;
+            assert_eq!(it.value("inner"), Some(1));
+            for (key, op) in steps {
+                it.apply(key, op)?;
+            }
+            Ok(())
+        });
+        let refused = Error::Write(WriteError::KeyLength { bytes: detail(0) });
+        assert_eq!(made, Err(refused));
+        let values = ["old", "a", "new", "inner"].map(|key| transaction.value(key));
+        assert_eq!(values, [Some(7), Some(1), None, None]);
+        let made = transaction.attempt(|it| it.apply("b", Op::Add(3)));
+        assert_eq!(made, Ok(false));
+        transaction.commit(&mut Vec::new());
+        other
+            .transact(&[("a", Op::Add(1)), ("b", Op::Add(3))])
+            .unwrap();
+        assert_eq!(one.snapshot(), other.snapshot());
+        assert_eq!(one.key_ids_end(), other.key_ids_end());
     }
 }

@@ -215,6 +215,13 @@ pub(super) fn check_sub<'a>(
     }
 }
 
+/// Whether a command that writes is one operation, so that it is made whole or not at all. These are
+/// nearly all commands.
+pub(super) fn is_one_step(spec: &Spec) -> bool {
+    use Command::{Decr, DecrBy, Incr, IncrBy};
+    matches!(spec.command, Incr | Decr | IncrBy | DecrBy)
+}
+
 /// Most operations of a transaction that a command needs.
 pub(super) fn ops_max(spec: &Spec, args: &Args<'_>) -> usize {
     match spec.command {
@@ -247,8 +254,9 @@ impl<'a> Writing<'_, '_, 'a> {
     /// Makes a command that writes, and answers it.
     ///
     /// # Errors
-    /// When it is refused. Its arguments are checked before anything is done. Only a full replica
-    /// can stop a command on several counters in its middle.
+    /// When it is refused. Its arguments are checked before anything is done. The replica may still
+    /// refuse one of several steps, for example for a counter that a budget's name has. Then the
+    /// caller drops the transaction, or makes the command as an [attempt](Transaction::attempt).
     pub(super) fn run(
         &mut self,
         spec: &'static Spec,

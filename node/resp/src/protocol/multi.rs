@@ -11,7 +11,7 @@ use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
 use super::{Host, budgets};
-use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica, WriteError};
+use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica, Transaction, WriteError};
 use tallymesh_node_ground::model::Event;
 
 /// The commands that `MULTI` has queued, with their arguments in one buffer.
@@ -214,8 +214,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes all queued commands on one transaction. A refused command leaves it unchanged, and the
-    /// others are made, as in Redis. Under a key, one refusal refuses all, and there is no further
+    /// Makes all queued commands on one transaction. A refused command leaves nothing of its steps,
+    /// and the others are made, as in Redis. Under a key, one refusal refuses all, and there is no further
     /// answer. The reason is that a retry must be able to tell what was made.
     fn make<'m>(
         &self,
@@ -236,24 +236,30 @@ impl Session {
         let (mut lacks, mut failed) = (Vec::new(), false);
         reply.array(multi.len());
         for (spec, args) in multi.commands() {
-            let start = reply.out.len();
+            let (start, told) = (reply.out.len(), events.len());
             let done = match spec.kind {
                 Kind::Read => counters::read(spec, &args, &tx, now, reply),
                 Kind::Write => {
-                    let mut writing = Writing {
-                        tx: &mut tx,
-                        now,
-                        strict,
-                        role: self.role,
-                        events: &mut *events,
+                    let mut run = |tx: &mut Transaction<'_>| {
+                        let mut writing = Writing {
+                            tx,
+                            now,
+                            strict,
+                            role: self.role,
+                            events: &mut *events,
+                        };
+                        writing.run(spec, &args, reply)
                     };
-                    writing.run(spec, &args, reply)
+                    match counters::is_one_step(spec) {
+                        true => run(&mut tx),
+                        false => tx.attempt(run),
+                    }
                 }
                 _ => self.answer(spec.command, &args, reply),
             };
             match done {
                 Ok(()) => {}
-                // These may occur in the middle of a command, whose first half must not stay.
+                // The replica has no room for a transaction like this one.
                 Err(ReplyError::Core(
                     error @ Error::Write(
                         WriteError::CountersFull { .. } | WriteError::TransactionTooLarge { .. },
@@ -268,6 +274,7 @@ impl Session {
                         failed = true;
                         break;
                     }
+                    events.truncate(told);
                     reply.out.truncate(start);
                     reply.error(&error);
                 }

@@ -297,3 +297,55 @@ fn a_replica_that_can_make_no_more_refuses_the_whole_transaction() {
     assert_eq!(client.node.replicas[0].len(), 10_000);
     assert_eq!(client.node.replicas[0].clock(), 1);
 }
+
+/// A client at a member with a budget and two counters.
+fn at_a_member(adds_only: bool) -> Client {
+    let mut client = Client::new(RespConfig::default());
+    let replica = &mut client.node.replicas[0];
+    let founded = replica.members_mut().found(&[7; 32], &[0; 16], NOW);
+    founded.expect("a member");
+    for sent in ["BUDGET.MINT bud 10", "INCR old", "INCRBY h1 6"] {
+        client.send(sent);
+    }
+    let replica = &mut client.node.replicas[0];
+    replica.members_mut().set_adds_only(adds_only);
+    client.node.told();
+    client
+}
+
+/// A command on several counters, or of several steps, is refused whole. The commands before it and
+/// after it in the same transaction are made.
+#[test]
+fn a_refused_command_leaves_nothing_of_its_first_steps() {
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
+    let role = "the role does not allow this: writers only add";
+    for (before, sent, refused) in [
+        ("SET h1 7", "MSET h1 1 bud 2 h2 3", wrong),
+        ("DEL h1", "MSET h1 1 bud 2 h2 3", wrong),
+        ("SET h3 1", "MSET h1 4 h3 5 h1 6 bud 2", wrong),
+        (
+            "BUDGET.SPEND bud 1",
+            "BUDGET.TRANSFER bud other 3 old 4",
+            wrong,
+        ),
+        ("INCR h1", "INCREX old EX 60", role),
+        ("INCR h1", "INCREX new EX 60", role),
+    ] {
+        let mut client = at_a_member(refused == role);
+        let mut wanted = at_a_member(refused == role);
+        for it in ["MULTI", before, sent, "INCR after"] {
+            client.send(it);
+        }
+        let answer = client.send("EXEC");
+        assert!(answer.contains(refused), "{sent}: {answer}");
+        assert!(answer.ends_with("|:1|"), "{sent}: {answer}");
+        for it in ["MULTI", before, "INCR after", "EXEC"] {
+            wanted.send(it);
+        }
+        let [made, wanted_made] = [&client, &wanted].map(|it| it.node.replicas[0].snapshot());
+        assert_eq!(made, wanted_made, "{sent}");
+        assert_eq!(client.node.told(), wanted.node.told(), "{sent}");
+        let keys = |client: &Client| client.node.replicas[0].key_ids_end();
+        assert_eq!(keys(&client), keys(&wanted), "{sent}");
+    }
+}
