@@ -13,6 +13,7 @@ use super::limits;
 use super::request::Args;
 use super::why::Why;
 use std::io::Write;
+use tallymesh_core::bounds::SEQUENCE_NUMBER_MAX;
 use tallymesh_core::{Error, MemberError, QuotaError, WriteError};
 use tallymesh_node_ground::model::{OperationError, StuckPart, Turned};
 use tallymesh_node_ground::problems;
@@ -96,6 +97,8 @@ pub enum ReplyError<'a> {
     Operation(OperationError),
     /// An amount of a budget is below 0.
     Quantity,
+    /// A number of a sequence is below 0.
+    Number(i64),
     /// The recipient of a grant is neither a member's key nor a writer.
     Recipient(&'a [u8]),
     /// The session has to authenticate first.
@@ -255,6 +258,7 @@ impl ReplyError<'_> {
             ReplyError::Core(error) => error.code(),
             ReplyError::Operation(error) => error.code(),
             ReplyError::Quantity => "amount_range",
+            ReplyError::Number(_) => "number_range",
             ReplyError::Recipient(_) => "recipient",
             ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
             ReplyError::WrongPass => "wrong_pass",
@@ -400,6 +404,12 @@ impl ReplyError<'_> {
                     "held_full: this connection holds {bytes} bytes of commands, answers and \
                      subscriptions, and its ticket or address {sum}, more than any other; {who} are \
                      over the limit of {limit} together; send less at a time, and read the answers"
+                ),
+            ),
+            ReplyError::Number(number) => show(
+                out,
+                format_args!(
+                    "numbers go from 1 to {SEQUENCE_NUMBER_MAX}, and {number} is none of them"
                 ),
             ),
             ReplyError::Unmet(unmet) => put(&[unmet.text.as_bytes()]),

@@ -46,8 +46,8 @@ impl<'a> Writing<'_, '_, 'a> {
 /// A number of a sequence.
 fn of_sequence(text: &[u8]) -> Result<u64, ReplyError<'_>> {
     let number = number(text).ok_or(ReplyError::NotInteger)?;
-    // A number that is outside of a sequence is refused where it is used.
-    Ok(u64::try_from(number).unwrap_or(0))
+    // Other numbers that are outside of a sequence are refused where they are used.
+    u64::try_from(number).map_err(|_| ReplyError::Number(number))
 }
 
 /// Answers `SEQUENCE.GET`. It gives the lowest number that no member was given, how many were

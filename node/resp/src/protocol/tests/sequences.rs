@@ -43,6 +43,16 @@ fn sequences_are_begun_read_watched_and_listed() {
             "",
         ),
         (
+            "SEQUENCE.WATCH visits -1",
+            "-ERR numbers go from 1 to 9223372036854775806, and -1 is none of them|",
+            "",
+        ),
+        (
+            "SEQUENCE.UNWATCH visits -9223372036854775808",
+            "-ERR numbers go from 1 to 9223372036854775806, and -9223372036854775808 is none of them|",
+            "",
+        ),
+        (
             "SEQUENCE.WATCH visits x",
             "-ERR value is not an integer or out of range|",
             "",
