@@ -415,7 +415,7 @@ pub(super) struct OperationBody {
     /// For an `expire`: the time from now, in milliseconds.
     #[schema(required = false)]
     in_ms: Millis,
-    /// For an operation on a budget, except a `transfer`: the amount.
+    /// For an operation on a budget, except a `transfer` and an `end_lease`: the amount.
     #[schema(required = false)]
     amount: Quantity,
     /// For an `allow`: the amount; 1 if it is left out.
@@ -436,6 +436,15 @@ pub(super) enum OperationName {
     Reset,
     Delete,
     Expire,
+    /// For a `lease` or `end_lease`: the lease's id, as 32 hex digits.
+    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
+    id: String,
+    /// For a `lease`: how long the holder may spend from it, in milliseconds.
+    #[schema(required = false)]
+    lease_ms: Millis,
+    /// For a `spend`: the lease that it is spent from, as 32 hex digits.
+    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
+    lease: String,
     Persist,
     Mint,
     Spend,
@@ -457,6 +466,8 @@ pub(super) struct MemberBody {
     /// The owner's key, as `tallymesh id` shows it.
     #[schema(pattern = "^[0-9A-Fa-f]{64}$")]
     owner: String,
+    Lease,
+    EndLease,
     /// How long to wait for the decision, at most 20,000; 10,000 if it is left out.
     #[schema(required = false)]
     wait_ms: Millis,

@@ -400,3 +400,18 @@ fn numbers_of_64_bits_are_texts_in_answers_and_either_in_requests() {
         assert!(seen.contains_key(name), "{name} was not looked at");
     }
 }
+
+/// The forms of operations have the names and the fields of all calls that can be one.
+#[test]
+fn each_operation_of_a_transaction_has_its_form() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let ops = || TABLE.iter().filter(|it| it.op.is_some());
+    let names = schemas["OperationName"]["enum"].as_array().expect("names");
+    let names: BTreeSet<&str> = names.iter().filter_map(Value::as_str).collect();
+    assert_eq!(names, ops().filter_map(|it| it.op).collect());
+    let fields = schemas["OperationBody"]["properties"].as_object();
+    let fields: BTreeSet<&str> = fields.expect("fields").keys().map(String::as_str).collect();
+    let expected = ops().flat_map(|it| it.fields.iter().map(|it| it.name));
+    assert_eq!(fields, expected.chain(["op"]).collect());
+}
