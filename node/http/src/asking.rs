@@ -15,6 +15,7 @@
 //! An answer to an operation that was made before has `idempotent-replayed: true`.
 
 use super::access::{Caller, Serving};
+use super::body::digits;
 use super::problem::Problem;
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
@@ -219,7 +220,8 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 }
 
 fn millis(name: &HeaderName, wait: &str) -> Result<Duration, Problem> {
-    let millis: u64 = wait.parse().map_err(|_| {
+    let millis = digits(wait).and_then(|it| it.parse().ok());
+    let millis: u64 = millis.ok_or_else(|| {
         let shown: String = wait.chars().take(40).collect();
         let detail =
             format!("`{name}` is `{shown}` and must be a whole number of milliseconds from 0 on");

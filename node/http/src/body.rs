@@ -101,8 +101,8 @@ impl Fields {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => {
-                let amount = text.parse().map_err(|_| not_an_amount(&text))?;
-                Ok(Some(amount))
+                let amount = integer(&text).and_then(|it| it.parse().ok());
+                Ok(Some(amount.ok_or_else(|| not_an_amount(&text))?))
             }
             Some(other) => match other.as_i64() {
                 Some(amount) => Ok(Some(amount)),
@@ -118,9 +118,10 @@ impl Fields {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        match text.parse::<i128>() {
-            Err(_) => Err(not_an_amount(&text)),
-            Ok(amount) => u64::try_from(amount)
+        match integer(&text).and_then(|it| it.parse::<i128>().ok()) {
+            Some(0) if digits(&text).is_none() => Err(not_an_amount(&text)),
+            None => Err(not_an_amount(&text)),
+            Some(amount) => u64::try_from(amount)
                 .ok()
                 .filter(|amount| *amount <= AMOUNT_MAX)
                 .ok_or_else(|| {
@@ -150,7 +151,10 @@ impl Fields {
         };
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.parse().map_err(|_| wrong(&text))?)),
+            Some(Value::String(text)) => {
+                let millis = digits(&text).and_then(|it| it.parse().ok());
+                Ok(Some(millis.ok_or_else(|| wrong(&text))?))
+            }
             Some(other) => match other.as_u64() {
                 Some(millis) => Ok(Some(millis)),
                 None => Err(wrong(&other.to_string())),
@@ -174,6 +178,18 @@ impl Fields {
     pub(super) fn invalid(&self, problem: &str) -> Problem {
         invalid(problem, self.advice)
     }
+}
+
+/// A text of decimal digits only. Rust's parsers also take a plus sign, which the description of
+/// this interface excludes.
+pub(super) fn digits(text: &str) -> Option<&str> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(text)
+}
+
+/// The same with a minus sign, perhaps.
+fn integer(text: &str) -> Option<&str> {
+    digits(text.strip_prefix('-').unwrap_or(text)).map(|_| text)
 }
 
 fn invalid(problem: &str, advice: &str) -> Problem {

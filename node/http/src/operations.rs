@@ -323,6 +323,21 @@ mod tests {
             ),
         ] {
             let problem = ops(body.as_bytes(), 0).expect_err(&body);
+            (
+                r#"{"ops":[{"op":"add","key":"a","by":"+5"}]}"#.to_owned(),
+                "amount",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"spend","key":"a","amount":"+5"}]}"#.to_owned(),
+                "amount",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"expire","key":"a","at":"+5"}]}"#.to_owned(),
+                "millis",
+                Some(0),
+            ),
             assert_eq!((problem.code(), problem.at_op()), (code, index), "{body}");
         }
         let many = vec![good; TRANSACTION_OPS_MAX + 1].join(",");

@@ -5,6 +5,7 @@
 
 #![expect(dead_code, reason = "these types are described and never made")]
 
+use tallymesh_node_ground::api::AMOUNT_MAX;
 use tallymesh_node_ground::model::Role;
 use utoipa::openapi::{
     ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
@@ -195,6 +196,7 @@ impl PartialSchema for Amount {
 
 /// An amount of a budget in a request.
 pub(super) struct Quantity;
+            None,
 
 impl ToSchema for Quantity {}
 
@@ -210,6 +212,7 @@ impl PartialSchema for Quantity {
 
 /// The recipients of an operation on a budget.
 pub(super) struct Recipients;
+            Some(AMOUNT_MAX),
 
 impl ToSchema for Recipients {}
 
@@ -254,16 +257,19 @@ impl PartialSchema for Millis {
     }
 }
 
-fn number(about: &str, pattern: &str, minimum: Option<i32>) -> RefOr<Schema> {
+fn number(about: &str, pattern: &str, minimum: Option<i32>, maximum: Option<u64>) -> RefOr<Schema> {
     let text = ObjectBuilder::new()
+            None,
         .schema_type(Type::String)
         .pattern(Some(pattern));
     let number = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-        .minimum(minimum);
+        .minimum(minimum)
+        .maximum(maximum.map(utoipa::Number::UInt));
     let either = OneOfBuilder::new().item(text).item(number);
     either.description(Some(about)).into()
+    let maximum = maximum.and_then(|it| usize::try_from(it).ok());
 }
 
 /// The amount to add.

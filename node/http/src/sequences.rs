@@ -148,7 +148,7 @@ async fn set_watch(
     watched: bool,
 ) -> Answer<SequenceRow> {
     let space = app.handle.space(&space)?;
-    let number = text.parse().ok();
+    let number = text.parse().ok().filter(|it: &u64| it.to_string() == text);
     let number = number.filter(|it| (1..=SEQUENCE_NUMBER_MAX).contains(it));
     let number = number.ok_or_else(|| {
         let detail = format!("a number is from 1 to {SEQUENCE_NUMBER_MAX}, not `{text}`");

@@ -415,3 +415,12 @@ fn each_operation_of_a_transaction_has_its_form() {
     let expected = ops().flat_map(|it| it.fields.iter().map(|it| it.name));
     assert_eq!(fields, expected.chain(["op"]).collect());
 }
+
+#[test]
+fn amounts_have_their_bounds() {
+    use tallymesh_node_ground::api;
+    let document = document();
+    let number = &document["components"]["schemas"]["Quantity"]["oneOf"][1];
+    assert_eq!(number["minimum"], 0);
+    assert_eq!(number["maximum"], api::AMOUNT_MAX);
+}
