@@ -75,7 +75,7 @@ pub enum Options {
     None,
     /// Those of a read: a level, and the token of a session.
     Read,
-    /// Those of a write: these, an idempotency key, and a wait for rights.
+    /// Those of a write: these, and a wait for rights.
     Write,
 }
 
@@ -101,20 +101,15 @@ const READING: [&str; 6] = [
 ];
 
 /// The codes with which any write of counters may be refused.
-const WRITING: [&str; 21] = [
+const WRITING: [&str; 16] = [
     "beyond_role",
     "clock_exhausted",
     "counters_full",
     "expired",
-    "idempotency_key",
     "key_length",
     "key_reserved",
-    "key_reused",
-    "keyed_full",
-    "keyed_too_large",
     "level",
     "level_not_reached",
-    "made_weaker",
     "millis",
     "needs_centre",
     "no_members",
@@ -123,6 +118,39 @@ const WRITING: [&str; 21] = [
     "token",
     "token_full",
     "wrong_kind",
+];
+
+/// Whether a call takes an idempotency key, under which it counts once (RIFL, Lee et al., 2015).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idempotency {
+    /// It takes a key.
+    UnderAKey,
+    /// It takes no key, because each request has a result of its own. A request with a key is
+    /// refused with this code.
+    Never(&'static str),
+    /// A key is not looked at, because the call changes nothing or is harmless to repeat.
+    NotNeeded,
+}
+
+impl Idempotency {
+    /// The codes with which a call may be refused because of its key.
+    pub fn refusals(self) -> impl Iterator<Item = &'static str> {
+        let (keyed, never): (&[&str], _) = match self {
+            Idempotency::UnderAKey => (&KEYED, None),
+            Idempotency::Never(code) => (&[], Some(code)),
+            Idempotency::NotNeeded => (&[], None),
+        };
+        keyed.iter().copied().chain(never)
+    }
+}
+
+/// The codes with which a call may be refused because of its idempotency key.
+const KEYED: [&str; 5] = [
+    "idempotency_key",
+    "key_reused",
+    "keyed_full",
+    "keyed_too_large",
+    "made_weaker",
 ];
 
 /// The form of a field, with its bounds.
@@ -152,7 +180,7 @@ pub enum Form {
     Keys(usize),
     /// Lines, each with a key and an integer. They are the whole body.
     Lines,
-    /// Operations of a transaction.
+    /// Operations of a transaction. They are refused with the codes of the calls that they are.
     Operations,
 }
 
@@ -220,6 +248,8 @@ pub struct Call {
     refusals: &'static [&'static str],
     /// The options that it takes.
     pub options: Options,
+    /// Whether it takes an idempotency key.
+    pub idempotency: Idempotency,
     /// The role that it needs. A call that changes anything needs more than the role reader.
     pub role: Role,
     /// The subcommands that make it.
@@ -239,6 +269,7 @@ impl Call {
             fields: &[],
             refusals: &[],
             options: Options::Read,
+            idempotency: Idempotency::NotNeeded,
             role: Role::Reader,
             subcommands: &[],
             commands: &[],
@@ -250,6 +281,7 @@ impl Call {
         Call {
             route: Some((method, path)),
             options: Options::Write,
+            idempotency: Idempotency::UnderAKey,
             role: Role::Writer,
             ..Call::read(name, on, path)
         }
@@ -277,8 +309,16 @@ impl Call {
         self
     }
 
-    const fn options(mut self, options: Options) -> Call {
-        self.options = options;
+    /// The same without options, for a call that is harmless to repeat.
+    const fn without_options(mut self) -> Call {
+        self.options = Options::None;
+        self.idempotency = Idempotency::NotNeeded;
+        self
+    }
+
+    /// The same, never under an idempotency key.
+    const fn never_keyed(mut self, code: &'static str) -> Call {
+        self.idempotency = Idempotency::Never(code);
         self
     }
 
@@ -322,11 +362,22 @@ impl Call {
         format!("/v1/spaces/{{space}}/{}", self.below_space())
     }
 
-    /// The codes with which it may be refused.
+    /// The codes with which it may be refused. A code may occur twice.
     pub fn codes(&self) -> impl Iterator<Item = &'static str> {
+        let takes_ops = self.fields.iter().any(|it| it.form == Form::Operations);
+        let ops = TABLE.iter().filter(move |it| takes_ops && it.op.is_some());
+        // In a transaction, the result of an operation on an absent counter says so.
+        let of_ops = ops.flat_map(|it| it.own_codes());
+        let of_ops = of_ops.filter(|code| *code != "absent");
+        self.own_codes().chain(of_ops)
+    }
+
+    /// The codes without those of its operations.
+    fn own_codes(&self) -> impl Iterator<Item = &'static str> {
         let of_fields = self.fields.iter().flat_map(|it| it.form.refusals());
         let own = self.refusals.iter().chain(self.options.refusals());
-        of_fields.chain(own).copied()
+        let own = of_fields.chain(own).copied();
+        own.chain(self.idempotency.refusals())
     }
 
     /// Whether a path below a space, in its parts, is this call's.

@@ -3,7 +3,7 @@
 //!
 //! | header | meaning |
 //! |---|---|
-//! | `idempotency-key` | the operation counts once, however often and at whichever member it is requested |
+//! | `idempotency-key` | the operation counts once, however often and at whichever member it is requested; a read does not look at it |
 //! | `tallymesh-level` | `local`, `quorum` or `all`: how many members store a write before it is answered, or are asked by a read |
 //! | `tallymesh-wait-ms` | the longest wait for that, 5000 by default, at most 20000 |
 //! | `tallymesh-rights-wait-ms` | the longest wait of a write for rights of a budget, or room, 0 by default, at most 20000 |
@@ -23,8 +23,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Token};
+use tallymesh_core::{Error, Level, Once, QuotaError, Token};
 use tallymesh_node_engine::access::Client;
+use tallymesh_node_ground::api::{Call, Idempotency};
 use tallymesh_node_ground::model::bounds::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use tallymesh_node_ground::model::{Centre, Demand, Done, Operation, Refusal, SpaceId, Transacted};
 use tallymesh_node_ground::problems;
@@ -48,8 +49,9 @@ const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 /// The options of a request beside its operation.
 #[derive(Default)]
 pub(super) struct Asking {
-    /// The idempotency key, with the method and the path, which are part of the request under it.
-    key: Option<(String, String)>,
+    /// The idempotency key as it was sent, with the method and the path, which are part of the
+    /// request under it. A read does not look at it.
+    key: Option<(HeaderValue, String)>,
     /// The client that the key counts for.
     client: Client,
     demand: Demand,
@@ -72,6 +74,16 @@ impl Asking {
         self.key.is_none() && self.demand == Demand::default() && !self.conditional
     }
 
+    /// Refuses an idempotency key if the call takes none.
+    pub(super) fn check_key(&self, call: &Call, refusal: QuotaError) -> Result<(), Problem> {
+        match call.idempotency {
+            Idempotency::Never(_) if self.key.is_some() => {
+                Err(Problem::from(&Error::Quota(refusal)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes operations with these options. `body` is the body of the request, by which a retry is
     /// recognized.
     pub(super) async fn transact(
@@ -84,10 +96,13 @@ impl Asking {
         if self.conditional {
             return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
         }
-        let once = self.key.as_ref().map(|(key, what)| {
-            let content = [what.as_bytes(), b"\0", body].concat();
-            self.client.keyed(Once::new(key.as_bytes(), &content))
-        });
+        let once = match &self.key {
+            Some((key, what)) => {
+                let content = [what.as_bytes(), b"\0", body].concat();
+                Some(self.client.keyed(Once::new(key_bytes(key)?, &content)))
+            }
+            None => None,
+        };
         let written = app.handle.write(space, ops, once, self.demand).await?;
         let Transacted { done, again } = written.done;
         Ok(Answered {
@@ -188,7 +203,7 @@ impl<S: Sync> FromRequestParts<S> for Asking {
         let client = caller.map(|it| it.client(address.map(|it| it.0.ip())));
         Ok(Asking {
             client: client.unwrap_or_default(),
-            key: key(&parts.headers)?.map(|key| (key, what())),
+            key: parts.headers.get(KEY).map(|key| (key.clone(), what())),
             demand: demand(&parts.headers)?,
             conditional: conditions.iter().any(|it| parts.headers.contains_key(it)),
         })
@@ -201,13 +216,11 @@ fn is_asking(name: &HeaderName) -> bool {
         || [&header::IF_MATCH, &header::IF_NONE_MATCH].contains(&name)
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(KEY) else {
-        return Ok(None);
-    };
+/// The bytes of an idempotency key, if it is a valid one.
+fn key_bytes(value: &HeaderValue) -> Result<&[u8], Problem> {
     let text = value.to_str().ok();
     match text.filter(|text| (1..=ONCE_KEY_BYTES_MAX).contains(&text.len())) {
-        Some(text) => Ok(Some(text.to_owned())),
+        Some(text) => Ok(text.as_bytes()),
         None => Err(Problem::new(
             &problems::IDEMPOTENCY_KEY,
             format!(

@@ -7,8 +7,8 @@ use super::body::Fields;
 use super::operations::{Body, Key, make};
 use super::problem::{Problem, QueryString, Route};
 use super::requests::{
-    AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
-    SpendBody, TransferBody,
+    AmountBody, AskingOnce, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget,
+    OfLease, SpendBody, TransferBody,
 };
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
@@ -62,7 +62,7 @@ pub(super) async fn list(
 /// has.
 #[utoipa::path(
     post, path = api::MINT.path(), operation_id = api::MINT.name, tag = "budgets",
-    params(InSpace, OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingOnce, AskingWrite),
     request_body(content = AmountBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
@@ -80,7 +80,7 @@ pub(super) async fn mint(app: Serving, of: Key, asking: Asking, body: Body) -> A
 /// is over or was given elsewhere.
 #[utoipa::path(
     post, path = api::SPEND.path(), operation_id = api::SPEND.name, tag = "budgets",
-    params(InSpace, OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingOnce, AskingWrite),
     request_body(content = SpendBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
@@ -110,6 +110,7 @@ pub(super) async fn lease(
     body: Body,
 ) -> Answer<Done> {
     let (space, body) = (app.handle.space(&space)?, body?);
+    asking.check_key(&api::LEASE, QuotaError::LeaseOnce)?;
     let id = lease_id(&id)?;
     let mut fields = Fields::parse(&body, LEASE)?;
     let operation = lease_op(&mut fields, key, id)?;
@@ -123,7 +124,7 @@ pub(super) async fn lease(
 /// The rest of it comes back at once. The holder has reported all its spending, and spends no more.
 #[utoipa::path(
     delete, path = api::END_LEASE.path(), operation_id = api::END_LEASE.name, tag = "budgets",
-    params(InSpace, OfLease, AskingWrite),
+    params(InSpace, OfLease, AskingOnce, AskingWrite),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
 pub(super) async fn end_lease(
@@ -141,7 +142,7 @@ pub(super) async fn end_lease(
 /// Moves rights of a budget to another member
 #[utoipa::path(
     post, path = api::GRANT.path(), operation_id = api::GRANT.name, tag = "budgets",
-    params(InSpace, OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingOnce, AskingWrite),
     request_body(content = GrantBody, description = "To whom, and how much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
 )]
@@ -154,7 +155,7 @@ pub(super) async fn grant(app: Serving, of: Key, asking: Asking, body: Body) -> 
 /// Each replica applies either all of it or nothing, so the sum over the budgets stays the same.
 #[utoipa::path(
     post, path = api::TRANSFER.path(), operation_id = api::TRANSFER.name, tag = "budgets",
-    params(InSpace, OfBudget, AskingWrite),
+    params(InSpace, OfBudget, AskingOnce, AskingWrite),
     request_body(content = TransferBody, description = "Which others, and how much each gets."),
     responses((status = 200, description = "The budgets.", body = Done)),
 )]

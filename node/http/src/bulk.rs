@@ -4,7 +4,7 @@ use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
-use super::requests::{AskingWrite, InSpace};
+use super::requests::{AskingOnce, AskingWrite, InSpace};
 use super::rows::Answer;
 use axum::Json;
 use axum::body::Bytes;
@@ -31,7 +31,7 @@ pub(super) struct Acknowledged {
 /// One add a line: `key`, `key n`, or, for keys with blanks, `key`, a tab, `n`.
 #[utoipa::path(
     post, path = api::ADD_MANY.path(), operation_id = api::ADD_MANY.name, tag = "counters",
-    params(InSpace, AskingWrite),
+    params(InSpace, AskingOnce, AskingWrite),
     request_body(
         content = String, content_type = "text/plain",
         description = "The lines, at most 8 MiB.", example = "likes 5\nviews",

@@ -4,7 +4,7 @@ use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::{Content, Fields};
 use super::problem::{Problem, QueryString, Route};
-use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
+use super::requests::{AddBody, AskingOnce, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
 use axum::body::Bytes;
@@ -59,7 +59,7 @@ pub(super) async fn read(
 /// Without a body it adds 1.
 #[utoipa::path(
     post, path = api::ADD.path(), operation_id = api::ADD.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     request_body(content = Option<AddBody>, description = "How much."),
     responses((
         status = 200, description = "The counter.", body = Counter,

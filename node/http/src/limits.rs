@@ -6,7 +6,9 @@ use super::body::Fields;
 use super::members::{WAIT_DEFAULT, wait};
 use super::operations::{Body, Key, make};
 use super::problem::{Problem, Route};
-use super::requests::{AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod};
+use super::requests::{
+    AskingOnce, AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod,
+};
 use super::rows::Answer;
 use axum::Json;
 use tallymesh_node_ground::api;
@@ -110,7 +112,7 @@ pub(super) async fn remove(
 /// A refusal has the status 429, and `retry-after` has the time until the next period.
 #[utoipa::path(
     post, path = api::ALLOW.path(), operation_id = api::ALLOW.name, tag = "limits",
-    params(InSpace, OfPeriod, AskingWrite),
+    params(InSpace, OfPeriod, AskingOnce, AskingWrite),
     request_body(content = Option<CostBody>, description = "How much; 1 if it is left out."),
     responses((status = 200, description = "It is allowed; what is left.", body = PeriodRow)),
 )]

@@ -11,7 +11,7 @@ use axum::http::{HeaderName, Method, header};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use tallymesh_node_ground::api::{self, Call, Options};
+use tallymesh_node_ground::api::{self, Call, Idempotency, Options};
 use tallymesh_node_ground::problems::{self, Kind};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
@@ -116,7 +116,9 @@ pub fn document() -> Value {
         for (method, operation) in operations {
             let call = operation["operationId"].as_str().and_then(api::named);
             write_problems(operation, path, method, call);
-            write_headers(operation, call.map_or(Options::None, |it| it.options));
+            if let Some(call) = call {
+                write_headers(operation, call);
+            }
         }
     }
     document["components"]["examples"] = examples();
@@ -177,16 +179,16 @@ fn write_problems(operation: &mut Value, path: &str, method: &str, call: Option<
 }
 
 /// Adds their headers to the successful answers of requests with a key or a level.
-fn write_headers(operation: &mut Value, options: Options) {
+fn write_headers(operation: &mut Value, call: &Call) {
     let mut headers = Map::new();
-    if options != Options::None {
+    if call.options != Options::None {
         let token = json!({
             "description": "What the session depends on by now, if the request had a token.",
             "schema": { "type": "string" },
         });
         headers.insert("tallymesh-token".to_owned(), token);
     }
-    if options == Options::Write {
+    if call.idempotency == Idempotency::UnderAKey {
         let replayed = json!({
             "description": "That this had been made before, under its idempotency key.",
             "schema": { "type": "string", "enum": ["true"] },

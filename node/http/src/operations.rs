@@ -6,7 +6,9 @@ use super::body::Fields;
 use super::budgets;
 use super::counters::{absent, deleted_since};
 use super::problem::{Problem, Route};
-use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
+use super::requests::{
+    AskingOnce, AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody,
+};
 use super::rows::Answer;
 use axum::Json;
 use axum::body::Bytes;
@@ -53,7 +55,7 @@ pub(super) const NO_BODY: (Body, &str) = (Ok(Bytes::new()), "");
 /// Cancels everything that this node has observed of it, and nothing else.
 #[utoipa::path(
     put, path = api::SET.path(), operation_id = api::SET.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     request_body(content = SetBody, description = "The value."),
     responses((
         status = 200, description = "What became of it.", body = Done,
@@ -70,7 +72,7 @@ pub(super) async fn set(app: Serving, of: Key, asking: Asking, body: Body) -> An
 /// Changes that this node has not observed survive.
 #[utoipa::path(
     delete, path = api::DELETE.path(), operation_id = api::DELETE.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     responses((
         status = 200, description = "Whether it existed.", body = Deleted,
         example = json!({"key": "likes", "existed": true}),
@@ -88,7 +90,7 @@ pub(super) async fn delete(app: Serving, of: Key, asking: Asking) -> Answer<Dele
 /// Sets a counter to 0
 #[utoipa::path(
     post, path = api::RESET.path(), operation_id = api::RESET.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
@@ -104,7 +106,7 @@ pub(super) async fn reset(app: Serving, of: Key, asking: Asking) -> Answer<Done>
 /// The longest of concurrent expiries counts.
 #[utoipa::path(
     post, path = api::EXPIRE.path(), operation_id = api::EXPIRE.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     request_body(content = ExpireBody, description = "When."),
     responses((
         status = 200, description = "What became of it.", body = Done,
@@ -122,7 +124,7 @@ pub(super) async fn expire(app: Serving, of: Key, asking: Asking, body: Body) ->
 /// Removes the expiry of a counter
 #[utoipa::path(
     post, path = api::PERSIST.path(), operation_id = api::PERSIST.name, tag = "counters",
-    params(InSpace, OfCounter, AskingWrite),
+    params(InSpace, OfCounter, AskingOnce, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
@@ -142,7 +144,7 @@ pub(super) async fn persist(app: Serving, of: Key, asking: Asking) -> Answer<Don
 /// Each replica applies either all of them or none.
 #[utoipa::path(
     post, path = api::TRANSACT.path(), operation_id = api::TRANSACT.name, tag = "counters",
-    params(InSpace, AskingWrite),
+    params(InSpace, AskingOnce, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
 )]
@@ -321,8 +323,6 @@ mod tests {
                 "millis",
                 Some(0),
             ),
-        ] {
-            let problem = ops(body.as_bytes(), 0).expect_err(&body);
             (
                 r#"{"ops":[{"op":"add","key":"a","by":"+5"}]}"#.to_owned(),
                 "amount",
@@ -338,6 +338,8 @@ mod tests {
                 "millis",
                 Some(0),
             ),
+        ] {
+            let problem = ops(body.as_bytes(), 0).expect_err(&body);
             assert_eq!((problem.code(), problem.at_op()), (code, index), "{body}");
         }
         let many = vec![good; TRANSACTION_OPS_MAX + 1].join(",");

@@ -106,10 +106,10 @@ pub(super) struct OfTicket {
     id: String,
 }
 
-/// Options of a write beside its operation.
+/// The idempotency key of a write that takes one.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(super) struct AskingWrite {
+pub(super) struct AskingOnce {
     /// The operation counts once, however often and at whichever member it is requested: 1 to 255
     /// bytes of ASCII. The answer to a retry has `idempotent-replayed: true`.
     #[param(
@@ -120,6 +120,12 @@ pub(super) struct AskingWrite {
         required = false
     )]
     key: String,
+}
+
+/// Options of a write beside its operation and its idempotency key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct AskingWrite {
     /// How many members store the write before it is answered: `local`, `quorum` or `all`; `local`
     /// if it is left out.
     #[param(
@@ -190,13 +196,13 @@ impl PartialSchema for Amount {
             "A 64-bit integer, as a decimal string or as a number.",
             "^-?[0-9]+$",
             None,
+            None,
         )
     }
 }
 
 /// An amount of a budget in a request.
 pub(super) struct Quantity;
-            None,
 
 impl ToSchema for Quantity {}
 
@@ -206,13 +212,13 @@ impl PartialSchema for Quantity {
             "A whole number from 0 to 2^63 - 1, as a decimal string or as a number.",
             "^[0-9]+$",
             Some(0),
+            Some(AMOUNT_MAX),
         )
     }
 }
 
 /// The recipients of an operation on a budget.
 pub(super) struct Recipients;
-            Some(AMOUNT_MAX),
 
 impl ToSchema for Recipients {}
 
@@ -253,15 +259,16 @@ impl PartialSchema for Millis {
             "Milliseconds, as a decimal string or as a number.",
             "^[0-9]+$",
             Some(0),
+            None,
         )
     }
 }
 
 fn number(about: &str, pattern: &str, minimum: Option<i32>, maximum: Option<u64>) -> RefOr<Schema> {
     let text = ObjectBuilder::new()
-            None,
         .schema_type(Type::String)
         .pattern(Some(pattern));
+    let maximum = maximum.and_then(|it| usize::try_from(it).ok());
     let number = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
@@ -269,7 +276,6 @@ fn number(about: &str, pattern: &str, minimum: Option<i32>, maximum: Option<u64>
         .maximum(maximum.map(utoipa::Number::UInt));
     let either = OneOfBuilder::new().item(text).item(number);
     either.description(Some(about)).into()
-    let maximum = maximum.and_then(|it| usize::try_from(it).ok());
 }
 
 /// The amount to add.
@@ -430,6 +436,15 @@ pub(super) struct OperationBody {
     /// For a `grant`, `grant_room` or `transfer`: the recipient, or the budgets.
     #[schema(required = false)]
     to: Recipients,
+    /// For a `lease` or `end_lease`: the lease's id, as 32 hex digits.
+    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
+    id: String,
+    /// For a `lease`: how long the holder may spend from it, in milliseconds.
+    #[schema(required = false)]
+    lease_ms: Millis,
+    /// For a `spend`: the lease that it is spent from, as 32 hex digits.
+    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
+    lease: String,
 }
 
 /// The name of an operation. Those from `mint` to `transfer` are for budgets, `next` is for
@@ -442,15 +457,6 @@ pub(super) enum OperationName {
     Reset,
     Delete,
     Expire,
-    /// For a `lease` or `end_lease`: the lease's id, as 32 hex digits.
-    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
-    id: String,
-    /// For a `lease`: how long the holder may spend from it, in milliseconds.
-    #[schema(required = false)]
-    lease_ms: Millis,
-    /// For a `spend`: the lease that it is spent from, as 32 hex digits.
-    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
-    lease: String,
     Persist,
     Mint,
     Spend,
@@ -460,6 +466,8 @@ pub(super) enum OperationName {
     RaiseFloor,
     RaiseCap,
     LowerCap,
+    Lease,
+    EndLease,
     Transfer,
     Next,
     Allow,
@@ -472,8 +480,6 @@ pub(super) struct MemberBody {
     /// The owner's key, as `tallymesh id` shows it.
     #[schema(pattern = "^[0-9A-Fa-f]{64}$")]
     owner: String,
-    Lease,
-    EndLease,
     /// How long to wait for the decision, at most 20,000; 10,000 if it is left out.
     #[schema(required = false)]
     wait_ms: Millis,

@@ -4,7 +4,7 @@ use super::access::Serving;
 use super::asking::Asking;
 use super::operations::{Key, NO_BODY, make};
 use super::problem::{Problem, QueryString, Route};
-use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
+use super::requests::{AskingOnce, AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub(super) async fn list(
 /// If two are begun under one name at the same time, at most one continues.
 #[utoipa::path(
     post, path = api::BEGIN.path(), operation_id = api::BEGIN.name, tag = "sequences",
-    params(InSpace, OfSequence, AskingWrite),
+    params(InSpace, OfSequence, AskingOnce, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn begin(
@@ -91,6 +91,7 @@ pub(super) async fn begin(
     responses((status = 200, description = "The number.", body = Number)),
 )]
 pub(super) async fn next(app: Serving, of: Key, asking: Asking) -> Answer<Number> {
+    asking.check_key(&api::NEXT, QuotaError::NumberOnce)?;
     let done = make(&app, &api::NEXT, of, asking, NO_BODY).await?;
     let number = done.answer.number;
     let number = number.ok_or_else(|| Problem::from(&Error::Quota(QuotaError::NumberOnce)))?;
@@ -114,7 +115,7 @@ pub(super) async fn next(app: Serving, of: Key, asking: Asking) -> Answer<Number
 /// exception is that members with lower numbers can't be reached for a second.
 #[utoipa::path(
     put, path = api::WATCH.path(), operation_id = api::WATCH.name, tag = "sequences",
-    params(InSpace, OfNumber, AskingWrite),
+    params(InSpace, OfNumber, AskingOnce, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn watch(
@@ -130,7 +131,7 @@ pub(super) async fn watch(
 /// It causes no notices any more. If it is not watched, nothing changes.
 #[utoipa::path(
     delete, path = api::END_WATCH.path(), operation_id = api::END_WATCH.name, tag = "sequences",
-    params(InSpace, OfNumber, AskingWrite),
+    params(InSpace, OfNumber, AskingOnce, AskingWrite),
     responses((status = 200, description = "The sequence.", body = SequenceRow)),
 )]
 pub(super) async fn end_watch(

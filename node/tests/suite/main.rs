@@ -7,6 +7,7 @@ mod book;
 mod bounds;
 mod browsers;
 mod budgets;
+mod calls;
 mod cli;
 mod clock;
 mod cluster;

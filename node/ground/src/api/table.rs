@@ -6,7 +6,7 @@ use super::Form::{
 };
 use super::Method::{Delete, Post, Put};
 use super::On::{Budgets, Counters, Limits, Sequences};
-use super::{Call, Field, Form, Options, PAGE_MAX, READ_MANY_MAX, optional, required};
+use super::{Call, Field, Form, PAGE_MAX, READ_MANY_MAX, optional, required};
 use crate::model::Role::{Editor, Member};
 use tallymesh_core::bounds::{
     BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX, LIMIT_NAME_BYTES_MAX,
@@ -105,12 +105,7 @@ calls! {
     // The role that a transaction needs is that of its operations.
     TRANSACT: Call::write("transact", Counters, Post, "transactions")
         .fields(&[required("ops", Operations)])
-        .refused(&[
-            "amount", "amount_range", "budget_name", "expiry_range", "lease_id", "lease_once",
-            "lease_range", "leased_name", "limit_key", "limit_reached", "no_budget", "no_lease",
-            "no_limit", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short",
-            "room_short", "transaction_too_large",
-        ])
+        .refused(&["transaction_too_large"])
         .told(&["txn"]);
 
     // Budgets.
@@ -127,20 +122,23 @@ calls! {
         .needs(Editor)
         .op("mint")
         .fields(&[BUDGET, AMOUNT])
-        .refused(&["budget_name", "not_a_member", "overflow", "room_short"])
+        .refused(&["budget_name", "catching_up", "not_a_member", "overflow", "room_short"])
         .told(&["budget mint", "budget give-back"])
         .redis(&["budget.mint"]);
     SPEND: Call::write("spend", Budgets, Post, "budgets/{key}/spend")
         .op("spend")
         .fields(&[BUDGET, AMOUNT, optional("lease", LeaseId)])
-        .refused(&["budget_name", "no_budget", "not_a_member", "overflow", "rights_short"])
+        .refused(&["budget_name", "catching_up", "no_budget", "not_a_member", "overflow", "rights_short"])
         .told(&["budget spend"])
         .redis(&["budget.spend"]);
     GRANT: Call::write("grant", Budgets, Post, "budgets/{key}/grant")
         .needs(Editor)
         .op("grant")
         .fields(&[BUDGET, TO, AMOUNT])
-        .refused(&["budget_name", "no_budget", "no_recipient", "not_a_member", "overflow", "rights_short"])
+        .refused(&[
+            "budget_name", "catching_up", "no_budget", "no_recipient", "not_a_member", "overflow",
+            "rights_short",
+        ])
         .told(&["budget grant"])
         .redis(&["budget.grant"]);
     GRANT_ROOM: Call::part("grant_room")
@@ -170,25 +168,26 @@ calls! {
         .redis(&["budget.cap"]);
     LEASE: Call::write("lease", Budgets, Put, "budgets/{key}/leases/{id}")
         .op("lease")
+        .never_keyed("lease_once")
         .fields(&[LEASED, LEASE_ID, AMOUNT, required("lease_ms", Millis)])
         .refused(&[
-            "lease_once", "lease_range", "leased_name", "no_budget", "not_a_member", "overflow",
-            "rights_short",
+            "budget_name", "catching_up", "lease_range", "leased_name", "no_budget",
+            "not_a_member", "overflow", "rights_short",
         ])
         .told(&["budget lease"])
         .redis(&["budget.lease"]);
     END_LEASE: Call::write("end_lease", Budgets, Delete, "budgets/{key}/leases/{id}")
         .op("end_lease")
         .fields(&[LEASED, LEASE_ID])
-        .refused(&["budget_name", "no_budget", "no_lease", "not_a_member"])
+        .refused(&["budget_name", "catching_up", "no_budget", "no_lease", "not_a_member"])
         .told(&["budget end-lease"])
         .redis(&["budget.endlease"]);
     TRANSFER: Call::write("transfer", Budgets, Post, "budgets/{key}/transfer")
         .op("transfer")
         .fields(&[BUDGET, required("to", Shares)])
         .refused(&[
-            "budget_name", "no_budget", "not_a_member", "overflow", "rights_short", "room_short",
-            "transaction_too_large",
+            "budget_name", "catching_up", "no_budget", "not_a_member", "overflow", "rights_short",
+            "room_short", "transaction_too_large",
         ])
         .told(&["budget transfer"])
         .redis(&["budget.transfer"]);
@@ -206,40 +205,41 @@ calls! {
     BEGIN: Call::write("begin_sequence", Sequences, Post, "sequences/{key}")
         .needs(Editor)
         .fields(&[SEQUENCE])
-        .refused(&["not_a_member", "sequence_exists", "sequence_name"])
+        .refused(&["catching_up", "not_a_member", "sequence_exists", "sequence_name"])
         .told(&["sequence begin"])
         .redis(&["sequence.begin"]);
-    // It takes no idempotency key: a number whose answer is lost is gone.
+    // A number whose answer is lost is gone.
     NEXT: Call::write("next_number", Sequences, Post, "sequences/{key}/next")
         .op("next")
         .fields(&[SEQUENCE])
-        .refused(&["no_sequence", "not_a_member", "number_once", "numbers_short", "sequence_name"])
+        .never_keyed("number_once")
+        .refused(&["catching_up", "no_sequence", "not_a_member", "numbers_short", "sequence_name"])
         .told(&["sequence next"])
         .redis(&["sequence.next"]);
     WATCH: Call::write("watch_number", Sequences, Put, "sequences/{key}/watches/{number}")
         .needs(Editor)
         .fields(&[SEQUENCE, NUMBER])
-        .refused(&["no_sequence", "not_a_member", "sequence_name", "watches_full"])
+        .refused(&["catching_up", "no_sequence", "not_a_member", "sequence_name", "watches_full"])
         .told(&["sequence watch"])
         .redis(&["sequence.watch"]);
     END_WATCH: Call::write("end_watch", Sequences, Delete, "sequences/{key}/watches/{number}")
         .needs(Editor)
         .fields(&[SEQUENCE, NUMBER])
-        .refused(&["no_sequence", "not_a_member", "sequence_name"])
+        .refused(&["catching_up", "no_sequence", "not_a_member", "sequence_name"])
         .told(&["sequence unwatch"])
         .redis(&["sequence.unwatch"]);
 
     // Limits.
     LIST_LIMITS: Call::read("list_limits", Limits, "limits")
-        .options(Options::None)
+        .without_options()
         .told(&["limit list"]);
     READ_LIMIT: Call::read("read_limit", Limits, "limits/{key}")
         .fields(&[PERIOD])
-        .refused(&["limit_key", "no_limit", "not_a_member"])
+        .refused(&["catching_up", "key_reserved", "limit_key", "no_limit", "not_a_member"])
         .told(&["limit show"]);
     SET_LIMIT: Call::write("set_limit", Limits, Put, "limits/{key}")
         .needs(Member)
-        .options(Options::None)
+        .without_options()
         .fields(&[
             LIMIT,
             required("limit", Amount),
@@ -253,14 +253,14 @@ calls! {
         .told(&["limit set"]);
     REMOVE_LIMIT: Call::write("remove_limit", Limits, Delete, "limits/{key}")
         .needs(Member)
-        .options(Options::None)
+        .without_options()
         .fields(&[LIMIT])
         .refused(&["catching_up", "memory_only", "no_members", "not_a_member", "undecided"])
         .told(&["limit remove"]);
     ALLOW: Call::write("allow", Limits, Post, "limits/{key}/allow")
         .op("allow")
         .fields(&[PERIOD, optional("cost", Amount)])
-        .refused(&["limit_key", "limit_reached", "no_limit", "not_a_member"])
+        .refused(&["catching_up", "limit_key", "limit_reached", "no_limit", "not_a_member"])
         .told(&["limit allow"])
         .redis(&["increx"]);
 }

@@ -5,7 +5,7 @@ use crate::access::{Needs, needs};
 use axum::http::Method;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use tallymesh_node_ground::api::{Call, Field, Form, On, Options, TABLE};
+use tallymesh_node_ground::api::{Call, Field, Form, Idempotency, On, Options, TABLE};
 use tallymesh_node_ground::problems;
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
@@ -231,12 +231,8 @@ fn each_call_has_a_route_as_its_row_says() {
             assert!(problem["examples"].get(code).is_some(), "{name}: {code}");
         }
         let takes = ["tallymesh-level", "idempotency-key"].map(|it| takes(operation, it));
-        let expected = match call.options {
-            Options::None => [false, false],
-            Options::Read => [true, false],
-            Options::Write => [true, true],
-        };
-        assert_eq!(takes, expected, "{name}");
+        let keyed = call.idempotency == Idempotency::UnderAKey;
+        assert_eq!(takes, [call.options != Options::None, keyed], "{name}");
         assert_eq!(described(&document, operation), fields(call), "{name}");
         bounds_are_told(&document, operation, call);
     }
@@ -295,7 +291,8 @@ fn bounds_are_told(document: &Value, operation: &Value, call: &Call) {
     }
 }
 
-/// Every write of counters accepts an idempotency key, and every write and read accepts a level.
+/// Every write of counters accepts an idempotency key, except those with an id or a number of their
+/// own, and every write and read accepts a level.
 #[test]
 fn all_that_touches_counters_takes_keys_and_levels() {
     let document = document();
@@ -314,8 +311,12 @@ fn all_that_touches_counters_takes_keys_and_levels() {
             || place == "limits/{key}/allow"
             || place == "limits/{key}" && method == "get";
         let writes = counters && method != "get" && place != "read";
+        let own = ["next_number", "lease"]
+            .iter()
+            .any(|it| operation["operationId"] == *it);
+        let keyed = writes && !own;
         for (header, expected) in [
-            ("idempotency-key", writes),
+            ("idempotency-key", keyed),
             ("tallymesh-level", counters),
             ("tallymesh-wait-ms", counters),
             ("tallymesh-token", counters),
@@ -325,7 +326,12 @@ fn all_that_touches_counters_takes_keys_and_levels() {
         }
         let answers = &operation["responses"];
         for (code, status, expected) in [
-            ("key_reused", "422", writes),
+            ("key_reused", "422", keyed),
+            (
+                "number_once",
+                "400",
+                place.ends_with("/next") || place == "transactions",
+            ),
             ("level_not_reached", "503", counters),
             ("token_not_reached", "503", counters && !writes),
         ] {
@@ -334,7 +340,7 @@ fn all_that_touches_counters_takes_keys_and_levels() {
             assert_eq!(refuses, expected, "{method} {path}: {code}");
         }
         let headers = &answers["200"]["headers"];
-        assert_eq!(headers.get("idempotent-replayed").is_some(), writes);
+        assert_eq!(headers.get("idempotent-replayed").is_some(), keyed);
         assert_eq!(headers.get("tallymesh-token").is_some(), counters);
         *found.entry((counters, writes)).or_insert(0) += 1;
     }
