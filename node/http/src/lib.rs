@@ -75,6 +75,7 @@ mod status;
 mod sync;
 mod tickets;
 mod try_it;
+mod unread;
 
 pub use rules::HTTP_CLIENTS;
 pub use rules::{HttpRate, HttpRules};
@@ -112,6 +113,7 @@ use tallymesh_node_ground::problems::INTERNAL_TEXT;
 use tallymesh_node_store::Durability;
 use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt, service_fn};
+use unread::Unread;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -297,6 +299,7 @@ where
                         Instant::now(),
                         requests.place(request.method(), request.uri().path()),
                     );
+                    let unread = Unread::of(&mut request);
                     let answered = AssertUnwindSafe(async {
                         Ok::<Response, Infallible>(match guard::judge(app, &request) {
                             Err(refusal) => *refusal,
@@ -332,7 +335,14 @@ where
                             (close, Problem::new(&problems::STREAMS_FULL, detail)).into_response()
                         }
                     };
-                    let response = guard::closed(response);
+                    let mut response = guard::closed(response);
+                    if let Some(unread) = unread
+                        && !is_stream(&response)
+                        && !unread.take_rest().await
+                    {
+                        let close = HeaderValue::from_static("close");
+                        response.headers_mut().insert(CONNECTION, close);
+                    }
                     if let Some(code) = problem::code(&response) {
                         app.metrics.refused("http", code);
                     }

@@ -2,7 +2,8 @@
 
 use crate::process::{Node, agent, eventually};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -54,6 +55,81 @@ fn counters_are_added_to_read_and_listed() {
         json!({"counters": [p2], "next": null})
     );
     assert_eq!(page("")["counters"].as_array().map(Vec::len), Some(5));
+}
+
+/// An answer to a request that was written as these bytes: its head and its body.
+fn answer(stream: &mut BufReader<TcpStream>) -> (String, String) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(
+            stream.read_line(&mut head).expect("a line") > 0,
+            "no answer: {head}"
+        );
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1).expect("a length");
+    let length = length.split("\r\n").next().and_then(|it| it.parse().ok());
+    let mut body = vec![0; length.expect("a number")];
+    stream.read_exact(&mut body).expect("a body");
+    (head, String::from_utf8(body).expect("text"))
+}
+
+/// A client that keeps its connection learns from the answer whether it can send the next request
+/// there.
+#[test]
+fn an_answer_before_the_body_says_whether_the_connection_goes_on() {
+    let node = Node::start(&[]);
+    let host = node.url.trim_start_matches("http://");
+    let likes = "/v1/spaces/default/counters/likes";
+    let refused = [
+        ("POST", likes, "", "method_not_allowed"),
+        (
+            "PUT",
+            likes,
+            "origin: https://stranger.example\r\n",
+            "origin",
+        ),
+        ("POST", "/v1/tickets", "", "token_needed"),
+        ("DELETE", likes, "tallymesh-level: most\r\n", "level"),
+        ("GET", "/v1/spaces/default/counters/none", "", "absent"),
+    ];
+    for (method, path, header, code) in refused {
+        for length in [3, 40_000, 10_000_000] {
+            for came in [0, 2, length.min(40_000)] {
+                let what = format!("{method} {path}: {came} of {length}");
+                let stream = TcpStream::connect(host).expect("a connection");
+                stream
+                    .set_read_timeout(Some(Duration::from_secs(20)))
+                    .expect("a limit");
+                let mut stream = BufReader::new(stream);
+                let body = "x".repeat(came);
+                let sent = format!(
+                    "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{header}content-length: {length}\r\n\r\n{body}"
+                );
+                stream
+                    .get_mut()
+                    .write_all(sent.as_bytes())
+                    .expect("it is sent");
+                let (head, problem) = answer(&mut stream);
+                assert!(problem.contains(code), "{what}: {problem}");
+                let ends = head.contains("\r\nconnection: close\r\n");
+                assert!(ends || came == length, "{what}: {head}");
+                if length == 3 {
+                    assert!(!ends || came < length, "{what}: {head}");
+                }
+                if ends {
+                    continue;
+                }
+                let sent = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n");
+                stream
+                    .get_mut()
+                    .write_all(sent.as_bytes())
+                    .expect("it is sent");
+                let (head, _) = answer(&mut stream);
+                assert!(head.starts_with("http/1.1 200"), "{what}: {head}");
+            }
+        }
+    }
 }
 
 #[test]
