@@ -15,17 +15,18 @@
 //! tests.
 //!
 //! ```text
-//!  cli                       commands: to a running node over HTTP, or on a data folder
-//!  ──────────────────────────────────────────────────────────────────────────────────────
 //!  server                    node: starts and stops all parts
-//!                            config: settings as they are written, and what they mean
 //!  ──────────────────────────────────────────────────────────────────────────────────────
 //!  http    resp    gossip    faces: programs and pages, Redis clients, other nodes
+//!  cli                       commands: to a running node over HTTP, or on a data folder
+//!  ──────────────────────────────────────────────────────────────────────────────────────
+//!  config                    settings as they are written, and what they mean
 //!  ──────────────────────────────────────────────────────────────────────────────────────
 //!  engine                    driver: replicas, sync machines, the commit gate
 //!                            metrics, contain, network: figures; the boundary of a panic; who
 //!                            is connected
 //!                            access, browser, tls: who may do what; the rule for browsers; TLS
+//!                            settings: those of each face, as plain data
 //!  ──────────────────────────────────────────────────────────────────────────────────────
 //!  store                     the disk
 //!  ──────────────────────────────────────────────────────────────────────────────────────
@@ -36,11 +37,15 @@
 //!                            time, text and the log
 //! ```
 
+mod whole_node;
+
 pub use tallymesh_node_cli as cli;
-pub use tallymesh_node_engine::{access, browser, driver, metrics, network, tls};
+pub use tallymesh_node_config as config;
+pub use tallymesh_node_engine::{access, browser, driver, metrics, network, settings, tls};
 pub use tallymesh_node_gossip as gossip;
 pub use tallymesh_node_ground::{clock, identity, model, problems, rate};
 pub use tallymesh_node_http as http;
 pub use tallymesh_node_resp as resp;
-pub use tallymesh_node_server::{config, node};
+pub use tallymesh_node_server::node;
 pub use tallymesh_node_store as store;
+pub use whole_node::WHOLE_NODE;

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tallymesh_node_config::{ConfigErrors, Layers, Origin, Row};
 use tallymesh_node_ground::escape;
-use tallymesh_node_server::config::{ConfigErrors, Layers, Origin, Row};
 
 /// The configuration with all its settings, each with its meaning, its bounds and its default.
 const EXAMPLE: &str = include_str!("../../../deploy/tallymesh.toml");

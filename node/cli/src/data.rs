@@ -8,10 +8,10 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tallymesh_core::{Space, WriterId};
+use tallymesh_node_config::{ConfigError, default_data};
 use tallymesh_node_engine::access::Ledger;
 use tallymesh_node_engine::driver::replay::{self, Replay};
 use tallymesh_node_ground::escape;
-use tallymesh_node_server::config::{ConfigError, default_data};
 use tallymesh_node_store as store;
 use tallymesh_node_store::{Progress, RecordInfo, Report, StoreError};
 

@@ -3,14 +3,14 @@
 use super::data::Data;
 use super::failure::Failure;
 use super::output::Output;
+use super::whole_node::WholeNode;
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
+use tallymesh_node_config::UpArgs;
 use tallymesh_node_ground::escape;
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::Refusal;
-use tallymesh_node_server::config::UpArgs;
-use tallymesh_node_server::node::{Node, NodeError};
 
 /// The arguments of `tallymesh init`.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ fn shell_word(text: &str) -> String {
 }
 
 /// Runs a node on the folder, which no other program can reach, for as long as needed.
-pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
+pub(super) fn run(output: &mut Output, args: InitArgs, whole: &WholeNode) -> Result<(), Failure> {
     let named = args.data.named().map(Path::to_path_buf);
     let settings = UpArgs {
         data: Some(args.data.folder()?),
@@ -52,17 +52,13 @@ pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
         problem: errors.to_string(),
     })?;
     let data = config.data.clone();
-    let failed = |error: NodeError| Failure::Local {
-        code: error.code(),
-        problem: error.to_string(),
-    };
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::Local {
         code: "runtime",
         problem: format!("can't start the runtime: {error}"),
     })?;
     let (owner, spaces) = runtime.block_on(async {
-        let node = Node::start(config).await.map_err(failed)?;
-        let handle = node.handle().clone();
+        let node = (whole.start)(config).await?;
+        let handle = node.handle;
         let mut spaces = Vec::new();
         let mut owner: Option<OwnerKey> = None;
         for space in handle.spaces() {
@@ -76,7 +72,7 @@ pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
             spaces.push(space.to_string());
         }
         // It stops at once, in order.
-        node.run(async {}).await.map_err(failed)?;
+        (node.run)(Box::pin(async {})).await?;
         Ok::<_, Failure>((owner, spaces))
     })?;
     let made = json!({ "data": data.display().to_string(), "owner": owner, "spaces": spaces });

@@ -33,6 +33,7 @@ mod time;
 mod txn;
 mod up;
 mod watch;
+mod whole_node;
 mod writers;
 
 pub use add::AddArgs;
@@ -52,6 +53,7 @@ pub use sequence::SequenceArgs;
 pub use tickets::RevokeArgs;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
+pub use whole_node::{NodeFailure, RunningNode, WholeNode};
 
 use clap::{Args, Parser, Subcommand};
 use client::{Client, Entry};
@@ -59,8 +61,8 @@ use failure::Failure;
 use output::Output;
 use std::io::Write;
 use std::process::ExitCode;
+use tallymesh_node_config::Layers;
 use tallymesh_node_ground::escape;
-use tallymesh_node_server::config::Layers;
 
 /// The text below the help: the exit codes, on which scripts rely.
 const EXIT_CODES: &str = "\
@@ -220,15 +222,15 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Runs one command.
-pub fn run(cli: Cli) -> ExitCode {
+/// Runs one command. Some commands run a whole node, by `whole`.
+pub fn run(cli: Cli, whole: &WholeNode) -> ExitCode {
     match cli.command {
         Command::Init(args) => {
             let mut output = args.output();
-            let result = init::run(&mut output, args);
+            let result = init::run(&mut output, args, whole);
             output.finish(result)
         }
-        Command::Up(args) => up::run(*args),
+        Command::Up(args) => up::run(*args, whole),
         Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),
@@ -286,7 +288,7 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Command::Openapi => {
             let mut output = Output::new(false);
-            let result = openapi::run(&mut output);
+            let result = openapi::run(&mut output, whole);
             output.finish(result)
         }
         Command::Completions(args) => completions::run(args),

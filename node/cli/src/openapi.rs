@@ -2,9 +2,9 @@
 
 use super::failure::Failure;
 use super::output::Output;
-use tallymesh_node_server::node::http_description;
+use super::whole_node::WholeNode;
 
-pub(super) fn run(output: &mut Output) -> Result<(), Failure> {
-    let document = http_description();
+pub(super) fn run(output: &mut Output, whole: &WholeNode) -> Result<(), Failure> {
+    let document = (whole.http_description)();
     output.line(&document, || format!("{document:#}"))
 }

@@ -3,16 +3,16 @@
 mod signals;
 
 use super::failure::Failure;
+use super::whole_node::WholeNode;
 use super::{log_fields, notify};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
+use tallymesh_node_config::{self as config, Effective, Layers, LogFormat};
 use tallymesh_node_ground::escape;
 use tallymesh_node_ground::logging::Lines;
-use tallymesh_node_server::config::{self, Effective, Layers, LogFormat};
-use tallymesh_node_server::node::{Node, NodeError};
 use tallymesh_node_store::Durability;
 
 /// How long the process waits for its last lines when it ends. An active reader takes them at once.
@@ -22,14 +22,14 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
 /// Runs a node, and turns its end into an exit code.
-pub(super) fn run(layers: Layers) -> ExitCode {
+pub(super) fn run(layers: Layers, whole: &WholeNode) -> ExitCode {
     let (log, told) = match (Lines::to_stderr(), Lines::to_stdout()) {
         (Ok(log), Ok(told)) => (log, told),
         // If there is no thread for the log, there is none for the node either.
         (Err(_), _) | (_, Err(_)) => return ExitCode::FAILURE,
     };
     log.be_the_log();
-    let ended = run_with(layers, &log, &told);
+    let ended = run_with(layers, whole, &log, &told);
     let code = ended.as_ref().err().map_or(0, Failure::exit_code);
     if let Err(failure) = ended {
         log.put(format!("error: {}\n", failure.text()).as_bytes());
@@ -40,7 +40,7 @@ pub(super) fn run(layers: Layers) -> ExitCode {
 }
 
 /// Runs a node with lines for standard error and for standard output. It waits for neither of them.
-fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
+fn run_with(layers: Layers, whole: &WholeNode, log: &Lines, told: &Lines) -> Result<(), Failure> {
     let effective = layers.effective().map_err(|errors| Failure::Lines {
         problem: errors.to_string(),
     })?;
@@ -66,8 +66,8 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
             code: "signals",
             problem: format!("can't listen for signals: {error}"),
         })?;
-        let node = Node::start(config).await.map_err(failed)?;
-        let mut lines = vec![format!("page     {}/", node.url())];
+        let node = (whole.start)(config).await?;
+        let mut lines = vec![format!("page     {}/", node.url)];
         match durability {
             Durability::Memory => {
                 lines.push("data     none: what is counted is gone when this ends".into())
@@ -77,9 +77,9 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
                 lines.push(format!("data     {}", escape::value(&data)));
             }
         }
-        lines.extend(node.resp().map(|address| format!("redis    {address}")));
-        lines.push(format!("peer id  {}", node.peer_id()));
-        let listen = node.listen().iter();
+        lines.extend(node.resp.map(|address| format!("redis    {address}")));
+        lines.push(format!("peer id  {}", node.peer_id));
+        let listen = node.listen.iter();
         lines.extend(listen.map(|address| format!("listen   {address}")));
         if demo {
             lines.push("demo     whoever reaches the page can cut this node's links".into());
@@ -90,17 +90,10 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
             stop.await;
             notify::tell(notify::STOPPING);
         };
-        node.run(stop).await.map_err(failed)
+        Ok((node.run)(Box::pin(stop)).await?)
     });
     runtime.shutdown_timeout(RUNTIME_END);
     ended
-}
-
-fn failed(error: NodeError) -> Failure {
-    Failure::Local {
-        code: error.code(),
-        problem: error.to_string(),
-    }
 }
 
 /// Sends the log to lines, including the messages of panics.

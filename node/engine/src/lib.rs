@@ -2,7 +2,7 @@
 //! needs beside the store. The faces use [`driver::Handle`] to give it requests.
 //!
 //! [`access`] says who may do what, [`network`] who is connected, [`metrics`] counts, [`contain`]
-//! is the boundary of a panic; [`browser`] and [`tls`] are shared by the faces.
+//! is the boundary of a panic; [`browser`] and [`tls`] are shared by the faces, and [`settings`] has those of each face.
 
 pub mod access;
 pub mod browser;
@@ -10,4 +10,5 @@ pub mod contain;
 pub mod driver;
 pub mod metrics;
 pub mod network;
+pub mod settings;
 pub mod tls;

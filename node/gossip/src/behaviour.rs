@@ -7,12 +7,12 @@ use super::connection_policy::{Classes, ConnectionPolicy};
 use super::frame_room::FrameRoom;
 use super::frames::Frames;
 use super::join::{self, JoinCodec};
-use super::limits::MemoryMax;
 use super::network_metrics::{NetworkMetrics, Pushes, TOPIC};
 use super::node_info::{self, NodeInfoCodec};
+use super::relay::relaying;
 use super::restricted::Restricted;
 use super::rights::Rights;
-use super::{GossipConfig, GossipError, transports};
+use super::{GossipError, transports};
 use libp2p::allow_block_list::{self, BlockedPeers};
 use libp2p::gossipsub::{
     self, AllowAllSubscriptionFilter, MaxCountSubscriptionFilter, MessageAuthenticity, MessageId,
@@ -33,6 +33,7 @@ use tallymesh_core::Space;
 use tallymesh_core::bounds::FRAME_BYTES_MAX;
 use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
+use tallymesh_node_engine::settings::{GossipConfig, MemoryMax};
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::Identity;
 
@@ -190,7 +191,7 @@ pub(super) fn build(
                 .with_request_timeout(JOIN_TIMEOUT)
                 .with_max_concurrent_streams(JOIN_STREAMS_MAX),
         ),
-        relay: config.relay.map(|limits| limits.behaviour(own)).into(),
+        relay: config.relay.map(|limits| relaying(limits, own)).into(),
         circuits,
     };
     let builder = SwarmBuilder::with_existing_identity(identity.0.clone())

@@ -10,7 +10,6 @@
 //! one. If there is no room, the newcomer that has waited longest gives way, at the address with
 //! the most newcomers.
 
-use super::limits::GossipLimits;
 use super::refusals::Reason;
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
@@ -27,6 +26,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tallymesh_node_engine::access::TicketId;
+use tallymesh_node_engine::settings::GossipLimits;
 use tallymesh_node_ground::rate::{Pace, client};
 
 /// Most connections that are being set up from one address, so that no address uses all of them.

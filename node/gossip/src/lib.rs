@@ -10,7 +10,6 @@
 //!
 //! - `connection_policy` decides which peers may connect.
 //! - `rights` decides what a connected peer may do; `join` gives it rights by a ticket.
-//! - `limits` bounds the resources of peers.
 //! - `peer_directory` is a space of the network itself. There nodes publish their addresses, and
 //!   which tickets are revoked.
 
@@ -24,7 +23,6 @@ mod connection_policy;
 mod frame_room;
 mod frames;
 mod join;
-mod limits;
 mod network_metrics;
 mod node_info;
 mod peer_directory;
@@ -42,9 +40,6 @@ mod transports;
 mod unreached;
 mod waiting;
 
-pub use limits::size;
-pub use limits::{GossipLimits, MemoryMax};
-pub use relay::RelayLimits;
 use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
 
 use axum::http::HeaderMap;
@@ -58,6 +53,7 @@ use tallymesh_node_engine::browser::{Comer, Pages, Refused};
 use tallymesh_node_engine::driver::{Handle, Order};
 use tallymesh_node_engine::metrics::Metrics;
 use tallymesh_node_engine::network;
+use tallymesh_node_engine::settings::GossipConfig;
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::{Address, Identity};
 use tallymesh_node_ground::model::SpaceId;
@@ -66,30 +62,6 @@ use tokio::task::JoinHandle;
 
 /// Most addresses that are given to other nodes to try, as in tickets.
 const REACH_MAX: usize = 16;
-
-/// The settings of the network part of a node.
-#[derive(Clone, Debug)]
-pub struct GossipConfig {
-    /// The addresses to listen on. Port 0 takes a free one.
-    pub listen: Vec<Address>,
-    /// The host names and pages for which a WebSocket is served.
-    pub pages: Pages,
-    /// Nodes to stay connected to.
-    pub peers: Vec<Address>,
-    /// Whether every peer that connects counts as a member of all spaces.
-    pub open: bool,
-    /// Whether to find nodes on the local network automatically.
-    pub mdns: bool,
-    /// Whether to publish this node's addresses in the address book, and to dial the nodes in it.
-    /// Revocations are published and read there in any case.
-    pub book: bool,
-    /// Addresses to publish there beside those of the listeners.
-    pub announce: Vec<Address>,
-    /// Bounds on the resources of peers and strangers.
-    pub limits: GossipLimits,
-    /// Bounds on relaying for others; `None` if this node is no relay.
-    pub relay: Option<RelayLimits>,
-}
 
 /// The reason why the network part could not start.
 #[derive(Debug)]

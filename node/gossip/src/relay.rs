@@ -7,47 +7,22 @@ use libp2p::core::transport::ListenerId;
 use libp2p::{Multiaddr, PeerId, relay};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-
-/// Bounds on relaying for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelayLimits {
-    /// Most nodes that listen here.
-    pub reservations: usize,
-    /// Most circuits at once.
-    pub circuits: usize,
-    /// Bytes after which a circuit ends, both directions together. The two peers then connect
-    /// again.
-    pub circuit_bytes: u64,
-    /// Time after which a circuit ends. The two peers then connect again.
-    pub circuit_time: Duration,
-}
-
-impl Default for RelayLimits {
-    fn default() -> RelayLimits {
-        RelayLimits {
-            reservations: 128,
-            circuits: 64,
-            circuit_bytes: 1 << 30,
-            circuit_time: Duration::from_secs(3600),
-        }
-    }
-}
+use tallymesh_node_engine::settings::RelayLimits;
 
 /// Most circuits of one peer.
 const CIRCUITS_PER_PEER_MAX: usize = 8;
 
-impl RelayLimits {
-    pub(super) fn behaviour(self, own: PeerId) -> relay::Behaviour {
-        let config = relay::Config {
-            max_reservations: self.reservations,
-            max_circuits: self.circuits,
-            max_circuits_per_peer: CIRCUITS_PER_PEER_MAX.min(self.circuits),
-            max_circuit_bytes: self.circuit_bytes,
-            max_circuit_duration: self.circuit_time,
-            ..relay::Config::default()
-        };
-        relay::Behaviour::new(own, config)
-    }
+/// The part of the swarm that relays for others.
+pub(super) fn relaying(limits: RelayLimits, own: PeerId) -> relay::Behaviour {
+    let config = relay::Config {
+        max_reservations: limits.reservations,
+        max_circuits: limits.circuits,
+        max_circuits_per_peer: CIRCUITS_PER_PEER_MAX.min(limits.circuits),
+        max_circuit_bytes: limits.circuit_bytes,
+        max_circuit_duration: limits.circuit_time,
+        ..relay::Config::default()
+    };
+    relay::Behaviour::new(own, config)
 }
 
 /// How many times each peer uses this node as a relay now.

@@ -69,17 +69,12 @@ mod proof;
 pub mod rate;
 mod requests;
 mod rows;
-mod rules;
 mod sequences;
 mod status;
 mod sync;
 mod tickets;
 mod try_it;
 mod unread;
-
-pub use rules::HTTP_CLIENTS;
-pub use rules::{HttpRate, HttpRules};
-use tallymesh_node_ground::model::bounds::BULK_BYTES_MAX;
 
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
@@ -105,8 +100,10 @@ use tallymesh_node_engine::contain::Panicked;
 use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
 use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
+use tallymesh_node_engine::settings::HttpRules;
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::{Address, Identity, OwnerKey};
+use tallymesh_node_ground::model::bounds::BULK_BYTES_MAX;
 use tallymesh_node_ground::model::{Role, SpaceId};
 use tallymesh_node_ground::problems;
 use tallymesh_node_ground::problems::INTERNAL_TEXT;

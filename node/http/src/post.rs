@@ -43,9 +43,6 @@ pub(super) const NODE: HeaderName = HeaderName::from_static("tallymesh-node");
 pub(super) const OWNER: HeaderName = HeaderName::from_static("tallymesh-owner");
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("tallymesh-signature");
 
-/// How long a link may be silent before it ends.
-pub const IDLE: Duration = Duration::from_secs(60);
-
 /// Most links over requests. Each may have as many waiting frames as a socket.
 const SESSIONS_MAX: usize = 1024;
 
@@ -435,10 +432,11 @@ async fn gather(inbox: &mut mpsc::Receiver<Order>, wait: Duration) -> Result<Vec
 mod tests {
     use super::*;
     use tallymesh_core::Party;
+    use tallymesh_node_engine::settings::SYNC_IDLE;
 
     #[test]
     fn links_of_one_ticket_leave_places_to_others() {
-        let sessions = Sessions::new(IDLE);
+        let sessions = Sessions::new(SYNC_IDLE);
         let mut held = Vec::new();
         let mut fill = |ticket: u128, role: Role| {
             let address = Some(1);

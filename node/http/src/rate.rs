@@ -2,13 +2,13 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::HttpRate;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tallymesh_node_engine::settings::HttpRate;
 use tallymesh_node_ground::problems;
 use tallymesh_node_ground::rate::{self, Pace, client};
 

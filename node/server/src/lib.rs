@@ -1,6 +1,4 @@
-//! A whole node: [`config`] has the settings as they are written, and what they mean;
-//! [`node::Node`] starts all parts of a node from them, and stops them.
+//! A whole node: [`node::Node`] starts all parts of a node from its settings, and stops them.
 
-pub mod config;
 pub mod node;
 mod ready_file;

@@ -1,6 +1,5 @@
 //! The whole node: store, driver, network and HTTP, from start to stop.
 
-use crate::config::{Config, Resp, SPACES_MAX};
 use crate::ready_file;
 use axum::serve::Listener;
 use serde_json::json;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
+use tallymesh_node_config::{Config, Resp, SPACES_MAX};
 use tallymesh_node_engine::access::{
     Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
 };

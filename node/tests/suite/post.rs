@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
 use tallymesh_node::config::{Config, UpArgs};
-use tallymesh_node::http::HttpRules;
+use tallymesh_node::settings::HttpRules;
 use tallymesh_node::store::Memory;
 
 const LINK: Link = Link(0);

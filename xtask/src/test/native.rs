@@ -31,7 +31,7 @@ pub(super) const PACKAGES: [&str; 9] = [
 ];
 
 /// Our packages with tests, and how far they are optimised: as far as tests take longer without it.
-const OPTIMISED: [(&str, u8); 13] = [
+const OPTIMISED: [(&str, u8); 14] = [
     ("tallymesh-core", 1),
     ("tallymesh-tests", 1),
     ("tallymesh-state-alone", 1),
@@ -40,6 +40,7 @@ const OPTIMISED: [(&str, u8); 13] = [
     ("tallymesh-node-ground", 0),
     ("tallymesh-node-store", 0),
     ("tallymesh-node-engine", 0),
+    ("tallymesh-node-config", 0),
     ("tallymesh-node-gossip", 0),
     ("tallymesh-node-http", 0),
     ("tallymesh-node-resp", 0),

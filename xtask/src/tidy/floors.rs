@@ -6,21 +6,24 @@ use super::arrows;
 use std::path::Path;
 
 /// Each crate of node/, with those that it may depend on, from below to above.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("ground", &[]),
     ("store", &["ground"]),
     ("engine", &["ground", "store"]),
+    ("config", &["engine", "ground", "store"]),
     // The faces: none of them names another one.
     ("gossip", &["engine", "ground", "store"]),
     ("http", &["engine", "ground", "store"]),
     ("resp", &["engine", "ground"]),
+    // It asks running nodes over HTTP, and the program hands it a whole node. So it names no face.
+    ("cli", &["config", "engine", "ground", "store"]),
     // What starts all of them.
     (
         "server",
-        &["engine", "gossip", "ground", "http", "resp", "store"],
+        &[
+            "config", "engine", "gossip", "ground", "http", "resp", "store",
+        ],
     ),
-    // It asks running nodes over HTTP, so it names no face.
-    ("cli", &["engine", "ground", "server", "store"]),
 ];
 
 /// Each module of a crate that has several floors, with those that it may name, from below to above.
@@ -42,9 +45,9 @@ const FLOORS: [(&str, &str, &[&str]); 20] = [
     ("engine", "tls", &[]),
     ("engine", "network", &["access"]),
     ("engine", "driver", &["access", "contain", "metrics"]),
+    ("engine", "settings", &["browser"]),
     ("server", "ready_file", &[]),
-    ("server", "config", &[]),
-    ("server", "node", &["config", "ready_file"]),
+    ("server", "node", &["ready_file"]),
 ];
 
 /// The floors of a crate.

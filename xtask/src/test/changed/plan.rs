@@ -202,7 +202,7 @@ impl Plan {
             Area::Members => self.members = true,
             Area::Page => self.page = true,
             Area::Deploy => {
-                self.units.insert(Units::of("server", "config::"));
+                self.units.insert(Units::of("config", ""));
                 self.suite.extend(faces::DEPLOYED.map(str::to_owned));
             }
             Area::Tools => self.tools = true,

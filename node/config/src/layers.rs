@@ -1,6 +1,7 @@
 //! Settings above each other: the command line over the environment, over the file, over the
 //! defaults.
 
+use super::args::{command, names};
 use super::error::{ConfigError, ConfigErrors, Origin};
 use super::file::{self, FileSettings};
 use super::{Config, UpArgs};
@@ -68,17 +69,6 @@ impl Args for CommandLineSettings {
     fn augment_args_for_update(command: Command) -> Command {
         UpArgs::augment_args_for_update(command)
     }
-}
-
-fn command() -> Command {
-    UpArgs::augment_args(Command::new("settings"))
-}
-
-/// The names of all settings, as flags and in a file.
-pub(super) fn names() -> Vec<String> {
-    let command = command();
-    let names = command.get_arguments().filter_map(|arg| arg.get_long());
-    names.map(str::to_owned).collect()
 }
 
 /// All settings, after the layers were put above each other.

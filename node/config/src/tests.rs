@@ -350,7 +350,7 @@ fn the_example_names_every_setting_with_the_default_that_it_has() {
         .collect();
     let read = file::parse(&path, &bare).expect("valid without the signs too");
     let named: Vec<String> = read.lines.keys().cloned().collect();
-    let mut names = layers::names();
+    let mut names = args::names();
     names.sort();
     assert_eq!(named, names);
     let values = |args: UpArgs| serde_json::to_value(args).expect("JSON");
@@ -383,12 +383,8 @@ fn a_password_stands_in_no_file_that_others_can_open() {
 #[test]
 fn a_switch_is_on_or_off_and_nothing_else() {
     let on = ["1", "true", "YES", "on"];
-    assert!(on.iter().all(|text| args::switch(text) == Ok(true)));
+    assert!(on.iter().all(|text| switch(text) == Ok(true)));
     let off = ["", "0", "false", "No", "off"];
-    assert!(off.iter().all(|text| args::switch(text) == Ok(false)));
-    assert!(
-        ["2", "nope", " "]
-            .iter()
-            .all(|text| args::switch(text).is_err())
-    );
+    assert!(off.iter().all(|text| switch(text) == Ok(false)));
+    assert!(["2", "nope", " "].iter().all(|text| switch(text).is_err()));
 }

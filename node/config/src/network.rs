@@ -1,10 +1,9 @@
 //! Settings of the network: limits, and the relay.
 
-use super::args::switch;
-use super::{ConfigError, duration, wrong};
+use super::{ConfigError, duration, switch, wrong};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tallymesh_node_gossip::{GossipLimits, MemoryMax, RelayLimits, size};
+use tallymesh_node_engine::settings::{GossipLimits, MemoryMax, RelayLimits, size};
 use tallymesh_node_ground::rate::Rate;
 
 /// The arguments of `tallymesh up` about what peers may take.

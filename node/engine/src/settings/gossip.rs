@@ -1,10 +1,36 @@
-//! Bounds on the resources that peers and strangers may use.
+//! The settings of the network part: addresses, and bounds on the resources that peers and strangers may use.
 
+use crate::browser::Pages;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use tallymesh_core::bounds::FRAME_BYTES_MAX;
+use tallymesh_node_ground::identity::Address;
 use tallymesh_node_ground::rate::Rate;
+
+/// The settings of the network part of a node.
+#[derive(Clone, Debug)]
+pub struct GossipConfig {
+    /// The addresses to listen on. Port 0 takes a free one.
+    pub listen: Vec<Address>,
+    /// The host names and pages for which a WebSocket is served.
+    pub pages: Pages,
+    /// Nodes to stay connected to.
+    pub peers: Vec<Address>,
+    /// Whether every peer that connects counts as a member of all spaces.
+    pub open: bool,
+    /// Whether to find nodes on the local network automatically.
+    pub mdns: bool,
+    /// Whether to publish this node's addresses in the address book, and to dial the nodes in it.
+    /// Revocations are published and read there in any case.
+    pub book: bool,
+    /// Addresses to publish there beside those of the listeners.
+    pub announce: Vec<Address>,
+    /// Bounds on the resources of peers and strangers.
+    pub limits: GossipLimits,
+    /// Bounds on relaying for others; `None` if this node is no relay.
+    pub relay: Option<RelayLimits>,
+}
 
 /// Bounds on the resources that peers and strangers may use. Configured peers and members may
 /// exceed the bounds on connections.
@@ -99,6 +125,31 @@ impl fmt::Display for MemoryMax {
         match self {
             MemoryMax::Bytes(bytes) => write!(f, "{bytes}"),
             MemoryMax::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Bounds on relaying for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Most nodes that listen here.
+    pub reservations: usize,
+    /// Most circuits at once.
+    pub circuits: usize,
+    /// Bytes after which a circuit ends, both directions together. The two peers then connect
+    /// again.
+    pub circuit_bytes: u64,
+    /// Time after which a circuit ends. The two peers then connect again.
+    pub circuit_time: Duration,
+}
+
+impl Default for RelayLimits {
+    fn default() -> RelayLimits {
+        RelayLimits {
+            reservations: 128,
+            circuits: 64,
+            circuit_bytes: 1 << 30,
+            circuit_time: Duration::from_secs(3600),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The rules for clients of HTTP.
 
+use crate::browser::Pages;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use tallymesh_node_engine::browser::Pages;
 
 /// Most connections at once, unless the configuration says otherwise.
 pub const HTTP_CLIENTS: u32 = 4096;
+
+/// The time after which a silent link over single requests ends, unless the configuration says otherwise.
+pub const SYNC_IDLE: Duration = Duration::from_secs(60);
 
 /// The rules for clients of HTTP: access and rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ impl Default for HttpRules {
             tickets: false,
             rate: None,
             clients_max: HTTP_CLIENTS as usize,
-            sync_idle: super::post::IDLE,
+            sync_idle: SYNC_IDLE,
         }
     }
 }

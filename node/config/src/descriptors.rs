@@ -1,7 +1,7 @@
 //! The shares of the file descriptors: how many connections of each kind there may be.
 
 use super::Config;
-use tallymesh_node_gossip::GossipLimits;
+use tallymesh_node_engine::settings::GossipLimits;
 use tallymesh_node_ground::descriptors::{TooFew, reserve};
 
 /// How many connections of each kind there may be.

@@ -17,7 +17,6 @@ pub use descriptors::fit;
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use layers::{Effective, Layers, Row};
 pub use network::NetworkArgs;
-use tallymesh_node_http::{HTTP_CLIENTS, HttpRate, HttpRules};
 
 use error::wrong;
 use std::net::SocketAddr;
@@ -28,12 +27,13 @@ use std::time::Duration;
 use tallymesh_core::Space;
 use tallymesh_node_engine::access::Grant;
 use tallymesh_node_engine::browser::Pages;
+use tallymesh_node_engine::settings::{
+    GossipConfig, HTTP_CLIENTS, HttpRate, HttpRules, RespConfig,
+};
 use tallymesh_node_engine::tls::TlsFiles;
-use tallymesh_node_gossip::GossipConfig;
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::Address;
 use tallymesh_node_ground::model::RESERVED;
-use tallymesh_node_resp::RespConfig;
 use tallymesh_node_store::Durability;
 use tracing_subscriber::EnvFilter;
 
@@ -45,7 +45,7 @@ const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
-pub(crate) const SPACES_MAX: usize = 10_000;
+pub const SPACES_MAX: usize = 10_000;
 
 /// The configuration with which a node starts.
 #[derive(Clone, Debug)]
@@ -196,6 +196,15 @@ impl UpArgs {
             Some(config) if errors.0.is_empty() => Ok(config),
             _ => Err(errors),
         }
+    }
+}
+
+/// Reads a switch. An empty text is off, because a variable may be empty.
+fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("a switch is true or false".into()),
     }
 }
 

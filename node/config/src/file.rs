@@ -1,7 +1,7 @@
 //! The configuration file: TOML, whose keys are the names of the flags of `tallymesh up`.
 
 use super::error::{ConfigError, ConfigErrors, Origin};
-use super::{UpArgs, layers};
+use super::{UpArgs, args};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,7 +63,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<FileSettings, ConfigError
     if !errors.0.is_empty() {
         return Err(sorted(errors));
     }
-    let names = layers::names();
+    let names = args::names();
     let mut read = FileSettings {
         args: UpArgs::default(),
         lines: BTreeMap::new(),

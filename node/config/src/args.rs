@@ -1,12 +1,12 @@
 //! The settings of a node, as they are written: on the command line, in the environment, or in a
 //! file.
 
-use super::NetworkArgs;
-use clap::Args;
+use super::{NetworkArgs, switch};
+use clap::{Args, Command};
 use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use tallymesh_node_http::HTTP_CLIENTS;
+use tallymesh_node_engine::settings::HTTP_CLIENTS;
 
 /// The default listeners: transports of nodes on free ports of the loopback address. WebSocket is
 /// for pages, and so it must be requested.
@@ -292,18 +292,21 @@ impl UpArgs {
     }
 }
 
-/// Reads a switch. An empty text is off, because a variable may be empty.
-pub(super) fn switch(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "" | "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err("a switch is true or false".into()),
-    }
-}
-
 /// A path for people: invalid UTF-8 is replaced.
 fn path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref()
         .map(|path| path.to_string_lossy())
         .serialize(serializer)
+}
+
+/// The settings as the flags of a command.
+pub(super) fn command() -> Command {
+    UpArgs::augment_args(Command::new("settings"))
+}
+
+/// The names of all settings, as flags and in a file.
+pub(super) fn names() -> Vec<String> {
+    let command = command();
+    let names = command.get_arguments().filter_map(|arg| arg.get_long());
+    names.map(str::to_owned).collect()
 }
