@@ -6,7 +6,7 @@
 
 use super::frame_room::{FrameRoom, Room};
 use super::network_metrics::NetworkMetrics;
-use super::refusals::Reason;
+use super::reason::Reason;
 use futures::prelude::*;
 use libp2p::request_response;
 use libp2p::{PeerId, StreamProtocol};

@@ -10,7 +10,7 @@
 //! one. If there is no room, the newcomer that has waited longest gives way, at the address with
 //! the most newcomers.
 
-use super::refusals::Reason;
+use super::reason::Reason;
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
 use libp2p::multiaddr::Protocol;

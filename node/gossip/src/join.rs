@@ -7,7 +7,6 @@
 //! answer, and then connects again.
 
 use super::codec::read_up_to;
-use super::rights::Worthless;
 use futures::prelude::*;
 use libp2p::{StreamProtocol, request_response};
 use serde::{Deserialize, Serialize};
@@ -135,6 +134,23 @@ impl From<TicketError> for Answer {
     fn from(error: TicketError) -> Answer {
         Answer::refused(error.code(), &error)
     }
+}
+
+/// The reason why a ticket gives no rights here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worthless {
+    /// It is for another holder.
+    Holder,
+    /// None of its spaces is open here.
+    Space,
+    /// It was revoked in all of its spaces.
+    Revoked,
+    /// Its issuer is trusted in none of its spaces.
+    Issuer,
+    /// Its holder was removed from the members of its spaces after it was signed.
+    Removed,
+    /// Too many peers have shown tickets, so that there is no room for this one.
+    Room,
 }
 
 impl Worthless {

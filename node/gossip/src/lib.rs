@@ -27,6 +27,7 @@ mod network_metrics;
 mod node_info;
 mod peer_directory;
 mod peers;
+mod reason;
 mod redial;
 mod refusals;
 mod relay;

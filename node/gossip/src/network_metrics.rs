@@ -3,7 +3,7 @@
 //! Frames and pushes are counted without the bytes that libp2p adds around them. libp2p counts the
 //! real traffic of each transport itself (`tallymesh_libp2p_bandwidth`).
 
-use super::refusals::Reason;
+use super::reason::Reason;
 use libp2p::gossipsub::{DataTransform, Message, RawMessage, TopicHash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -19,7 +19,7 @@ mod samples;
 mod shown;
 
 use super::connection_policy::Class;
-use super::join::{Removed, TOLD_MAX};
+use super::join::{Removed, TOLD_MAX, Worthless};
 use super::revocations::Say;
 use libp2p::PeerId;
 use shown::{Full, Shown};
@@ -49,23 +49,6 @@ pub(super) struct Right {
     pub(super) role: Role,
     /// Whether it comes from a ticket only.
     pub(super) by_ticket: bool,
-}
-
-/// The reason why a ticket gives no rights here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worthless {
-    /// It is for another holder.
-    Holder,
-    /// None of its spaces is open here.
-    Space,
-    /// It was revoked in all of its spaces.
-    Revoked,
-    /// Its issuer is trusted in none of its spaces.
-    Issuer,
-    /// Its holder was removed from the members of its spaces after it was signed.
-    Removed,
-    /// Too many peers have shown tickets, so that there is no room for this one.
-    Room,
 }
 
 /// The rights of all peers. Clones share them.

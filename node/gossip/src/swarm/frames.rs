@@ -6,7 +6,7 @@ use crate::codec::{self, Framed};
 use crate::network_metrics::{Direction, NetworkMetrics, Protocol, TOPIC, count_with};
 use crate::peer_directory::PeerDirectory;
 use crate::peers::{Fate, Peer, WaitingRequest};
-use crate::refusals::Reason;
+use crate::reason::Reason;
 use libp2p::PeerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
 use libp2p::request_response::{self, OutboundRequestId};

@@ -4,7 +4,7 @@
 use super::Network;
 use crate::join::{Answer, NAMED_MAX, Question, Removed, may_pass};
 use crate::network_metrics::{Direction, Protocol};
-use crate::refusals::Reason;
+use crate::reason::Reason;
 use crate::rights::Right;
 use libp2p::PeerId;
 use libp2p::request_response;

@@ -2,7 +2,7 @@
 
 use super::{Network, PEERS_LOG};
 use crate::peers::{self, Twin};
-use crate::refusals::Reason;
+use crate::reason::Reason;
 use crate::unreached::{PeerState, Why};
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;
