@@ -4,7 +4,7 @@
 use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
-use super::operations::{Body, Key, make};
+use super::op_fields::{Body, Key, lease_id, lease_op, make};
 use super::problem::{Problem, QueryString, Route};
 use super::requests::{
     AmountBody, AskingOnce, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget,
@@ -12,19 +12,16 @@ use super::requests::{
 };
 use super::rows::{self, Answer, ListQuery};
 use axum::Json;
-use serde_json::Value;
-use tallymesh_core::{Error, Flow, LeaseId, QuotaError, Stock};
+use tallymesh_core::{Error, Flow, QuotaError};
 use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_ground::api::{self, Call};
-use tallymesh_node_ground::model::{BudgetPage, BudgetRow, Done, Operation, Recipient, Refusal};
-use tallymesh_node_ground::problems;
+use tallymesh_node_ground::model::{BudgetPage, BudgetRow, Done, Operation, Refusal};
 
 const AMOUNT: &str = r#"{"amount":"5"}"#;
 const SPEND: &str = r#"{"amount":"5"}, or {"amount":"5","lease":"<the lease's id>"}"#;
 const LEASE: &str = r#"{"amount":"5","lease_ms":"60000"}"#;
 const GRANT: &str = r#"{"to":"<a member's key, or its writer>","amount":"5"}"#;
 const TRANSFER: &str = r#"{"to":[{"key":"cashback","amount":"5"}]}"#;
-const SHARE: &str = r#"{"key":"cashback","amount":"5"}"#;
 
 /// Reads a budget
 ///
@@ -179,94 +176,4 @@ async fn made(
 fn budget_of(done: Answered<Done>) -> Answer<BudgetRow> {
     let budget = done.answer.budget.clone().ok_or(Refusal::Stopped)?;
     Ok(done.map(|_| Json(budget)))
-}
-
-/// Reads an operation on a budget by its name, in its form in a transaction. Returns `None` if no
-/// operation has this name.
-pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Operation>, Problem> {
-    let key = key.to_owned();
-    let flow = match name {
-        "grant" => return grant_op(fields, key, Stock::Rights).map(Some),
-        "grant_room" => return grant_op(fields, key, Stock::Room).map(Some),
-        "transfer" => return transfer_op(fields, key).map(Some),
-        "spend" => {
-            let flow = spend_flow(fields)?;
-            return Ok(Some(Operation::Flow { key, flow }));
-        }
-        "lease" => {
-            let id = lease_id(&fields.text("id")?)?;
-            return lease_op(fields, key, id).map(Some);
-        }
-        "end_lease" => {
-            let id = lease_id(&fields.text("id")?)?;
-            let flow = Flow::EndLease { id };
-            return Ok(Some(Operation::Flow { key, flow }));
-        }
-        "mint" => Flow::Mint,
-        "lower_floor" => Flow::LowerFloor,
-        "raise_floor" => Flow::RaiseFloor,
-        "raise_cap" => Flow::RaiseCap,
-        "lower_cap" => Flow::LowerCap,
-        _ => return Ok(None),
-    };
-    let flow = flow(fields.quantity("amount")?);
-    Ok(Some(Operation::Flow { key, flow }))
-}
-
-fn lease_id(text: &str) -> Result<LeaseId, Problem> {
-    LeaseId::parse(text).map_err(|error| Problem::from(&error))
-}
-
-fn spend_flow(fields: &mut Fields) -> Result<Flow, Problem> {
-    let amount = fields.quantity("amount")?;
-    Ok(match fields.text_if_any("lease")? {
-        Some(id) => {
-            let id = lease_id(&id)?;
-            Flow::SpendLeased { id, amount }
-        }
-        None => Flow::Spend(amount),
-    })
-}
-
-fn lease_op(fields: &mut Fields, key: String, id: LeaseId) -> Result<Operation, Problem> {
-    let (amount, ms) = (fields.quantity("amount")?, fields.millis("lease_ms")?);
-    let ms = fields.required("lease_ms", ms)?;
-    Ok(Operation::Lease {
-        key,
-        id,
-        ms,
-        amount,
-    })
-}
-
-fn grant_op(fields: &mut Fields, key: String, stock: Stock) -> Result<Operation, Problem> {
-    let text = fields.text("to")?;
-    let to = Recipient::parse(&text).ok_or_else(|| {
-        let shown: String = text.chars().take(80).collect();
-        let detail = format!(
-            "`{shown}` is no member's key, which has 64 hex digits, nor a writer, which has 32; \
-             `tallymesh members` shows both"
-        );
-        Problem::new(&problems::RECIPIENT, detail)
-    })?;
-    let amount = fields.quantity("amount")?;
-    Ok(Operation::Grant {
-        key,
-        to,
-        stock,
-        amount,
-    })
-}
-
-fn transfer_op(fields: &mut Fields, from: String) -> Result<Operation, Problem> {
-    let shares = fields.list("to")?.into_iter();
-    let to: Result<Vec<(String, u64)>, Problem> = shares.map(share).collect();
-    Ok(Operation::Transfer { from, to: to? })
-}
-
-fn share(value: Value) -> Result<(String, u64), Problem> {
-    let mut fields = Fields::of(value, SHARE)?;
-    let share = (fields.text("key")?, fields.quantity("amount")?);
-    fields.end()?;
-    Ok(share)
 }

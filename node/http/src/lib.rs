@@ -60,6 +60,7 @@ mod idle_timeout;
 mod limits;
 mod link_pace;
 mod members;
+mod op_fields;
 pub mod openapi;
 mod operations;
 mod page;

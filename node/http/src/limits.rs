@@ -4,7 +4,7 @@ use super::access::Serving;
 use super::asking::Asking;
 use super::body::Fields;
 use super::members::{WAIT_DEFAULT, wait};
-use super::operations::{Body, Key, make};
+use super::op_fields::{Body, Key, make};
 use super::problem::{Problem, Route};
 use super::requests::{
     AskingOnce, AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod,

@@ -1,23 +1,21 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
 use super::access::{Caller, Serving};
-use super::asking::{Answered, Asking};
+use super::asking::Asking;
 use super::body::Fields;
-use super::budgets;
 use super::counters::{absent, deleted_since};
+use super::op_fields::{Body, Key, NO_BODY, make, operation};
 use super::problem::{Problem, Route};
 use super::requests::{
     AskingOnce, AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody,
 };
 use super::rows::Answer;
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use serde_json::Value;
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Error, Op, WriteError};
-use tallymesh_node_ground::api::{self, Call};
+use tallymesh_core::{Error, WriteError};
+use tallymesh_node_ground::api;
 use tallymesh_node_ground::model::{Done, Operation};
 use tallymesh_node_ground::problems;
 use utoipa::ToSchema;
@@ -43,12 +41,6 @@ pub(super) struct Deleted {
     #[schema(nullable = false)]
     existed: Option<bool>,
 }
-
-pub(super) type Key = Route<(String, String)>;
-pub(super) type Body = Result<Bytes, BytesRejection>;
-
-/// For an operation without fields, whose body is not looked at.
-pub(super) const NO_BODY: (Body, &str) = (Ok(Bytes::new()), "");
 
 /// Sets a counter
 ///
@@ -178,22 +170,6 @@ fn ops(body: &[u8], now: u64) -> Result<Vec<Operation>, Problem> {
         .collect()
 }
 
-/// Makes the one operation of a request. Its fields are in the body, of this form.
-pub(super) async fn make(
-    app: &Serving,
-    call: &Call,
-    Route((space, key)): Key,
-    asking: Asking,
-    (body, form): (Body, &'static str),
-) -> Result<Answered<Done>, Problem> {
-    let (space, body) = (app.handle.space(&space)?, body?);
-    let mut fields = Fields::parse(&body, form)?;
-    let name = call.op.unwrap_or(call.name);
-    let operation = operation(name, key, &mut fields, app.clock.now())?;
-    fields.end()?;
-    asking.apply(app, space, &body, operation).await
-}
-
 fn op(value: Value, now: u64) -> Result<Operation, Problem> {
     let mut fields = Fields::of(value, OPERATION)?;
     let (name, key) = (fields.text("op")?, fields.text("key")?);
@@ -202,45 +178,10 @@ fn op(value: Value, now: u64) -> Result<Operation, Problem> {
     Ok(operation)
 }
 
-/// Reads an operation by its name, in its form in a transaction.
-fn operation(name: &str, key: String, fields: &mut Fields, now: u64) -> Result<Operation, Problem> {
-    let op = match name {
-        "add" => Op::Add(fields.amount("by")?.unwrap_or(1)),
-        "set" => {
-            let value = fields.amount("value")?;
-            Op::Set(fields.required("value", value)?)
-        }
-        "reset" => Op::Reset,
-        "delete" => Op::Delete,
-        "expire" => expire_op(fields, now)?,
-        "persist" => Op::Persist,
-        "allow" => {
-            let cost = fields.quantity_if_any("cost")?.unwrap_or(1);
-            return Ok(Operation::Allow { key, cost });
-        }
-        "next" => return Ok(Operation::Next { key }),
-        _ => {
-            return budgets::op(name, fields, &key)?.ok_or_else(|| {
-                let shown: String = name.chars().take(40).collect();
-                fields.invalid(&format!("there is no operation `{shown}`"))
-            });
-        }
-    };
-    Ok((key, op).into())
-}
-
-/// Reads either the time, or the duration from `now`.
-fn expire_op(fields: &mut Fields, now: u64) -> Result<Op, Problem> {
-    match (fields.millis("at")?, fields.millis("in_ms")?) {
-        (Some(at), None) => Ok(Op::Expire(at)),
-        (None, Some(millis)) => Ok(Op::Expire(now.saturating_add(millis))),
-        _ => Err(fields.invalid("an expiry has either `at` or `in_ms`")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tallymesh_core::Op;
 
     #[test]
     fn each_operation_is_read() {

@@ -2,7 +2,7 @@
 
 use super::access::Serving;
 use super::asking::Asking;
-use super::operations::{Key, NO_BODY, make};
+use super::op_fields::{Key, NO_BODY, make};
 use super::problem::{Problem, QueryString, Route};
 use super::requests::{AskingOnce, AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use super::rows::{self, Answer, ListQuery};
