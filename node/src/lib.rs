@@ -7,10 +7,11 @@
 //! acknowledges.
 //!
 //! # Floors
-//! Each part is a crate of its own in a folder beside this one; the parts that
-//! programs outside may need have a path here. A crate depends only on crates of lower floors, and no face on another one. So
-//! each can be read and compiled without those above it. `cargo xtask check` holds this, and the
-//! floors inside `ground`, `engine` and `server` (`xtask/src/tidy/floors.rs`). One test goes upward:
+//! Each part is a crate of its own in a folder beside this one; the parts that programs outside may
+//! need have a path here. A crate depends only on crates of lower floors, and no face on another
+//! one. So each can be read and compiled without those above it. `cargo xtask check` holds this
+//! (`xtask/src/tidy/packages.rs`), and the floors inside `ground`, `engine` and `server`
+//! (`xtask/src/tidy/floors.rs`). One test goes upward:
 //! the promises of the commit gate to Redis clients are tested in `resp`, with a store of `engine`'s
 //! tests.
 //!

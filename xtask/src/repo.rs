@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::run::ask;
+
 /// The variables that `cargo run` sets, apart from the package's description.
 const OF_CARGO_RUN: [&str; 3] = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH"];
 
@@ -77,6 +79,16 @@ impl Repo {
             }
         }
         command
+    }
+
+    /// The packages of the workspace with their dependencies, in JSON, as `cargo metadata` has them.
+    ///
+    /// # Errors
+    /// If cargo cannot read a manifest.
+    pub(crate) fn metadata(&self) -> Result<String> {
+        let mut cargo = self.cargo();
+        cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+        ask(&mut cargo).context("cargo metadata failed: is each Cargo.toml right?")
     }
 
     /// An npm command that runs in a folder of the checkout.

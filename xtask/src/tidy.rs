@@ -1,10 +1,14 @@
 //! Rules of this project that no compiler checks, each with its reason.
 
 mod arrows;
+mod circles;
+mod crates;
 mod floors;
 mod imports;
 mod links;
 mod methods;
+mod packages;
+mod paths;
 mod state;
 mod words;
 
@@ -25,6 +29,7 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
     let root = repo.path("");
     let mut broken = Vec::new();
     let mut core = Vec::new();
+    let mut crates = crates::Crates::default();
     let mut pages = links::Pages::default();
     let mut state_lines = 0;
     for file in files_under(&root, &SKIPPED_FOLDERS)? {
@@ -40,6 +45,9 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
         let text = repo::read(&file)?;
         if is_code {
             broken.extend(in_file(&name, &text));
+            if !is_test(&name) {
+                crates.add(&name, &text);
+            }
             state_lines += state::lines(&name, &text);
             if words::has_names(&name) {
                 broken.extend(words::misnamed(&name, &text));
@@ -51,6 +59,8 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
         pages.add(&name, is_judged.then_some(text));
     }
     broken.extend(pages.broken());
+    broken.extend(crates.broken());
+    broken.extend(packages::broken(repo)?);
     broken.extend(state::broken(state_lines));
     broken.extend(methods::broken(&core));
     broken.extend(words::broken(&core));
@@ -63,15 +73,14 @@ fn is_test(name: &Path) -> bool {
     let mut parts = name.components();
     parts.any(|part| {
         let part = part.as_os_str().to_string_lossy();
-        part.trim_end_matches(".rs").ends_with("tests")
+        let part = part.trim_end_matches(".rs");
+        part == "tests" || part.ends_with("_tests")
     })
 }
 
 fn in_file(name: &Path, text: &str) -> Vec<String> {
     let mut broken = Vec::new();
     if !is_test(name) {
-        broken.extend(arrows::broken(name, text));
-        broken.extend(floors::broken(name, text));
         broken.extend(imports::broken(name, text));
     }
     let lines = text.lines().count();

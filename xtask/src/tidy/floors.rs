@@ -1,30 +1,7 @@
-//! The crates of the node and the modules in them, and which others each may name. Arrows run in one direction,
-//! as in core. So a reader can read a crate without those that come later in the table, and no face knows
-//! another one.
+//! The modules of the node's crates with several floors, and which others each may name. Arrows run in one
+//! direction, as in core. So a reader can read a module without those that come later in the table.
 
-use super::arrows;
-use std::path::Path;
-
-/// Each crate of node/, with those that it may depend on, from below to above.
-const CRATES: [(&str, &[&str]); 9] = [
-    ("ground", &[]),
-    ("store", &["ground"]),
-    ("engine", &["ground", "store"]),
-    ("config", &["engine", "ground", "store"]),
-    // The faces: none of them names another one.
-    ("gossip", &["engine", "ground", "store"]),
-    ("http", &["engine", "ground", "store"]),
-    ("resp", &["engine", "ground"]),
-    // It asks running nodes over HTTP, and the program hands it a whole node. So it names no face.
-    ("cli", &["config", "engine", "ground", "store"]),
-    // What starts all of them.
-    (
-        "server",
-        &[
-            "config", "engine", "gossip", "ground", "http", "resp", "store",
-        ],
-    ),
-];
+use super::paths::{Named, Paths};
 
 /// Each module of a crate that has several floors, with those that it may name, from below to above.
 const FLOORS: [(&str, &str, &[&str]); 20] = [
@@ -56,101 +33,55 @@ fn floors_of(folder: &str) -> impl Iterator<Item = (&'static str, &'static [&'st
     rows.map(|&(_, module, allowed)| (module, allowed))
 }
 
-/// The arrows of a file that its crate or its module may not have. Code that is compiled for tests alone is not
-/// checked.
-pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
-    let mut parts = name.iter().filter_map(|part| part.to_str());
-    let (Some("node"), Some(folder), Some(third)) = (parts.next(), parts.next(), parts.next())
-    else {
-        return Vec::new();
-    };
-    if third == "Cargo.toml" {
-        return broken_manifest(name, folder, text);
-    }
-    let Some((from, depth)) = arrows::folder(&format!("node/{folder}/src"), name) else {
-        return Vec::new();
-    };
-    let has_floors = floors_of(folder).next().is_some();
-    if !has_floors || from == "lib" || name.extension().is_none_or(|it| it != "rs") {
-        return Vec::new();
-    }
-    let Some((_, allowed)) = floors_of(folder).find(|it| it.0 == from) else {
-        return vec![format!(
-            "{}: `{from}` has no row in the table of modules (xtask/src/tidy/floors.rs)",
-            name.display()
-        )];
-    };
-    let named = arrows::named(&shipped(text), depth).into_iter();
-    let broken = named.filter(|(_, to)| *to != from && !allowed.contains(&to.as_str()));
-    let told = broken.map(|(number, to)| {
-        format!(
-            "{}:{number}: `{from}` may not name `{to}`: arrows between modules of the node run one way \
-             (xtask/src/tidy/floors.rs)",
-            name.display()
-        )
-    });
-    told.collect()
+/// Whether a crate of the node has several floors.
+pub(super) fn has_floors(folder: &str) -> bool {
+    floors_of(folder).next().is_some()
 }
 
-/// The dependencies of a crate of the node that it may not have.
-fn broken_manifest(name: &Path, folder: &str, text: &str) -> Vec<String> {
-    let Some((_, allowed)) = CRATES.iter().find(|it| it.0 == folder) else {
-        return vec![format!(
-            "{}: `{folder}` has no row in the table of crates (xtask/src/tidy/floors.rs)",
-            name.display()
-        )];
+/// The arrows of a crate that its modules may not have.
+pub(super) fn broken(folder: &str, paths: &Paths) -> Vec<String> {
+    if !has_floors(folder) {
+        return Vec::new();
+    }
+    let wrong = |Named {
+                     file,
+                     line,
+                     from,
+                     path,
+                 }: Named| {
+        let (from, to) = (from?, &path[0]);
+        let allowed = floors_of(folder).find(|it| it.0 == from);
+        let is_allowed = *to == from || allowed.is_none_or(|it| it.1.contains(&to.as_str()));
+        (!is_allowed).then(|| {
+            format!(
+                "{}:{line}: `{from}` may not name `{to}`: arrows between modules of the node run one way \
+                 (xtask/src/tidy/floors.rs)",
+                file.display()
+            )
+        })
     };
-    let shipped = text.split("[dev-dependencies]").next().unwrap_or(text);
-    let named = shipped.lines().enumerate().filter_map(|(at, line)| {
-        let to = line.strip_prefix("tallymesh-node-")?;
-        let end = to.find(|letter: char| !letter.is_ascii_lowercase())?;
-        Some((at + 1, &to[..end]))
-    });
-    let broken = named.filter(|(_, to)| !allowed.contains(to));
-    let told = broken.map(|(number, to)| {
-        format!(
-            "{}:{number}: `{folder}` may not depend on `{to}` (xtask/src/tidy/floors.rs)",
-            name.display()
-        )
-    });
-    told.collect()
+    paths.named().filter_map(wrong).collect()
 }
 
-/// The lines of a file, with empty ones in place of items that are compiled for tests alone.
-fn shipped(text: &str) -> String {
-    let mut shipped = String::new();
-    let mut lines = text.lines().enumerate();
-    let mut written = 0;
-    while let Some((number, line)) = lines.next() {
-        shipped.push_str(&"\n".repeat(number - written));
-        written = number;
-        if line.trim() == "#[cfg(test)]" {
-            super::skip_item(&mut lines, line);
-            continue;
-        }
-        shipped.push_str(line);
-    }
-    shipped
+/// The finding for a file whose module has no row in the table of a crate with floors.
+pub(super) fn without_row(file: &str, folder: &str, module: &str) -> Option<String> {
+    let has_row = floors_of(folder).any(|it| it.0 == module);
+    (has_floors(folder) && !has_row).then(|| {
+        format!("{file}: `{module}` has no row in the table of modules (xtask/src/tidy/floors.rs)")
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::crates::tests::{all, found};
     use super::*;
 
     #[test]
-    fn an_arrow_upward_or_between_faces_is_found() {
-        let found = |file: &str, text: &str| broken(Path::new(file), text).len();
-        let upward = "[dependencies]\ntallymesh-node-ground.workspace = true\ntallymesh-node-http.workspace = true\n";
-        assert_eq!(found("node/engine/Cargo.toml", upward), 1);
-        assert_eq!(found("node/resp/Cargo.toml", upward), 1);
-        assert_eq!(found("node/server/Cargo.toml", upward), 0);
-        assert_eq!(found("node/unheard_of/Cargo.toml", ""), 1);
-        assert_eq!(found("node/Cargo.toml", upward), 0);
+    fn an_arrow_upward_is_found() {
         let upward = "use crate::driver::Handle;\nuse crate::access::Role;\n";
         assert_eq!(found("node/engine/src/network/rows.rs", upward), 1);
         assert_eq!(found("node/http/src/sync.rs", upward), 0);
         assert_eq!(found("node/engine/src/lib.rs", upward), 0);
-        assert_eq!(found("core/src/state.rs", upward), 0);
         assert_eq!(found("node/engine/src/unheard_of.rs", ""), 1);
         assert_eq!(
             found("node/ground/src/model/space.rs", "crate::problems::of()"),
@@ -162,11 +93,32 @@ mod tests {
         );
         let group = "use crate::{\n    driver::Handle,\n    metrics::Metrics,\n};";
         assert_eq!(found("node/engine/src/contain.rs", group), 1);
+        // It has no row, and is no file of tests.
+        assert_eq!(found("node/engine/src/contests.rs", upward), 1);
+        assert_eq!(found("node/engine/src/access/contests.rs", upward), 1);
+    }
+
+    #[test]
+    fn an_arrow_in_disguise_is_found() {
+        let file = "node/engine/src/network/rows.rs";
+        for text in [
+            "use crate as own;\nuse own::driver::X;",
+            "use super::{super::driver::X};",
+            "fn f() { g(\"http://x\"); crate::driver::x() }",
+            "fn f() { \"http://x\"; use crate::driver::X; }",
+            "macro_rules! m { () => { $crate::driver::x() } }",
+            "use crate::*;",
+        ] {
+            assert_eq!(found(file, text), 1, "{text}");
+        }
+        let inside = "pub mod network {\n    use crate::driver::X;\n}";
+        // The root has no modules with a body, either.
+        assert_eq!(found("node/engine/src/lib.rs", inside), 2);
     }
 
     #[test]
     fn code_for_tests_alone_may_name_all() {
-        let found = |text: &str| broken(Path::new("node/engine/src/access/places.rs"), text);
+        let found = |text: &str| all("node/engine/src/access/places.rs", text);
         let item = "fn one() {\n    #[cfg(test)]\n    crate::driver::one();\n}\n";
         assert_eq!(found(item), Vec::<String>::new());
         let module =
@@ -177,19 +129,15 @@ mod tests {
             told[0].contains("places.rs:5: `access` may not name `driver`"),
             "{told:?}"
         );
-        let manifest =
-            "[dependencies]\n\n[dev-dependencies]\ntallymesh-node-cli.workspace = true\n";
-        let told = broken(Path::new("node/engine/Cargo.toml"), manifest);
-        assert_eq!(told, Vec::<String>::new());
+        assert_eq!(
+            all("node/engine/src/access/tests.rs", "use crate::driver::X;"),
+            [""; 0]
+        );
     }
 
-    /// A reader who starts at the top of the tables has read everything that a later row names.
+    /// A reader who starts at the top of the table has read everything that a later row names.
     #[test]
     fn each_row_names_those_before_it() {
-        for (at, (_, allowed)) in CRATES.iter().enumerate() {
-            let is_before = |to: &&str| CRATES[..at].iter().any(|it| it.0 == *to);
-            assert!(allowed.iter().all(is_before), "{at}");
-        }
         for (at, (folder, _, allowed)) in FLOORS.iter().enumerate() {
             let before = &FLOORS[..at];
             let is_before = |to: &&str| before.iter().any(|it| it.0 == *folder && it.1 == *to);

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::repo::Repo;
-use crate::run::ask;
 
 /// Files that a package compiles although they lie in the folder of another one: the package, and the folder.
 const IN_PLACE: [(&str, &str); 1] = [("tallymesh-state-alone", "core")];
@@ -49,10 +48,7 @@ impl Graph {
     /// # Errors
     /// If cargo cannot read a manifest.
     pub(super) fn read(repo: &Repo) -> Result<Graph> {
-        let mut cargo = repo.cargo();
-        cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
-        let text = ask(&mut cargo).context("cargo metadata failed: is each Cargo.toml right?")?;
-        Graph::parse(&text, &repo.path(""))
+        Graph::parse(&repo.metadata()?, &repo.path(""))
     }
 
     fn parse(text: &str, root: &Path) -> Result<Graph> {
