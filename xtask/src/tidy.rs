@@ -9,6 +9,7 @@ mod links;
 mod methods;
 mod packages;
 mod paths;
+mod scripts;
 mod state;
 mod words;
 

@@ -1,6 +1,7 @@
 //! The folders of `wasm/js`, and which others each may import. An import of types alone is free: the build
 //! drops it.
 
+use super::scripts::{self, Import};
 use std::path::Path;
 
 /// Each folder with the folders that it may import, from below to above.
@@ -35,43 +36,39 @@ pub(super) fn broken(name: &Path, text: &str) -> Vec<String> {
         )];
     };
     let mut broken = Vec::new();
-    let mut types = false;
-    for (number, line) in text.lines().enumerate() {
-        if line.starts_with("import ") || line.starts_with("export ") {
-            types = line.starts_with("import type ") || line.starts_with("export type ");
-        }
-        let Some(to) = (!types).then(|| imported(folder, line)).flatten() else {
+    for Import { line, from: path } in scripts::imports(text) {
+        let Some(to) = imported(folder, &path) else {
             continue;
         };
         if to != from && !allowed.contains(&to.as_str()) {
             broken.push(format!(
-                "{}:{}: `{from}` may not import `{to}`: imports between folders of wasm/js run one way \
+                "{}:{line}: `{from}` may not import `{to}`: imports between folders of wasm/js run one way \
                  (xtask/src/tidy/imports.rs)",
-                name.display(),
-                number + 1
+                name.display()
             ));
         }
     }
     broken
 }
 
-/// The folder that a line imports from, if it is one of `wasm/js`.
-fn imported(folder: &Path, line: &str) -> Option<String> {
-    let mut rest = line
-        .split_once("from '.")
-        .or_else(|| line.split_once("import('."))?
-        .1;
-    let mut at = folder;
-    while let Some(up) = rest.strip_prefix("./") {
-        at = at.parent()?;
-        rest = up.strip_prefix('.').unwrap_or(up);
+/// The folder that a path from a folder leads to, if it is one of `wasm/js`.
+fn imported(folder: &Path, path: &str) -> Option<String> {
+    if !path.starts_with('.') {
+        return None;
     }
-    let path = match rest.strip_prefix('/') {
-        Some(inside) => at.join(inside),
-        None => at.join(rest),
-    };
-    let first = path.components().next()?.as_os_str();
-    Some(first.to_string_lossy().into_owned())
+    let inside = folder.iter().filter_map(|it| it.to_str());
+    let mut at: Vec<&str> = ["wasm", "js"].into_iter().chain(inside).collect();
+    for part in path.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => _ = at.pop()?,
+            name => at.push(name),
+        }
+    }
+    match at[..] {
+        ["wasm", "js", first, ..] => Some(first.to_owned()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +92,10 @@ mod tests {
         assert_eq!(found("wasm/js/transports/libp2p/hub.ts", beside), 0);
         let later = "const it = await import('../replica/members.js');\n";
         assert_eq!(found("wasm/js/internal/address.ts", later), 1);
+        let around = "import '../../js/replica/one.js';\n";
+        assert_eq!(found("wasm/js/internal/address.ts", around), 1);
+        let up = "import '../../src/one.js';\nimport 'ws';\n";
+        assert_eq!(found("wasm/js/internal/address.ts", up), 0);
     }
 
     #[test]
