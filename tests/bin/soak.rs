@@ -2,7 +2,7 @@
 //!
 //! `--seeds` is how many short ones of each part (of meshes, a tenth), `--long` how many long runs of
 //! the simulator.
-//! Prints progress, figures, and for each run that failed how to replay it; exits with status 1 if
+//! Prints progress, metrics, and for each run that failed how to replay it; exits with status 1 if
 //! one did.
 
 use std::fmt::Debug;
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             arguments.seeds,
             |seed| seed,
             &|seed| meaning::run(seed, false),
-            meaning::Figures::add,
+            meaning::Metrics::add,
         ),
         arguments.part(
             "closed",
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             arguments.seeds,
             |seed| seed,
             &|seed| closed::run(seed, false),
-            closed::Figures::add,
+            closed::Metrics::add,
         ),
         arguments.part(
             "mesh",
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             arguments.seeds / MESH_EVERY,
             |seed| seed,
             &|seed| mesh::run(seed, false),
-            mesh::Figures::add,
+            mesh::Metrics::add,
         ),
         arguments.part(
             "short",
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
             arguments.seeds,
             short,
             &|seed| open::run(seed, false),
-            open::Figures::add,
+            open::Metrics::add,
         ),
         arguments.part(
             "long",
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
             arguments.long,
             long,
             &|seed| open::run(seed, false),
-            open::Figures::add,
+            open::Metrics::add,
         ),
     ];
     match all.iter().all(|passed| *passed) {
@@ -153,7 +153,7 @@ impl Arguments {
                 };
                 progress.done += 1;
                 match outcome {
-                    Ok(figures) => add(&mut progress.total, &figures),
+                    Ok(metrics) => add(&mut progress.total, &metrics),
                     Err(failure) => {
                         progress.failures += 1;
                         let failure = failure.lines().next().unwrap_or_default();

@@ -20,18 +20,18 @@ const DECIDED_MS: u64 = 12_500;
 /// Virtual time, in milliseconds, by which all replicas show the same values.
 const SETTLED_MS: u64 = 60_000;
 
-/// Figures of one run, or of several.
+/// Metrics of one run, or of several.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Milliseconds until all replicas were members, one value for each run without faults.
     pub took: Vec<u64>,
     /// Counts of the mesh.
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.took.extend(&other.took);
         self.mesh.add(&other.mesh);
     }
@@ -59,7 +59,7 @@ type World = Mesh<Beginnings>;
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run_patient(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run_patient(seed: u64, traced: bool) -> Result<Metrics, String> {
     let mut random = Random::new(seed ^ 0xbe61);
     let slow = *random.pick(&[1, 3, 20]);
     let mut settings = settings(Trouble::NONE, slow);
@@ -71,7 +71,7 @@ pub fn run_patient(seed: u64, traced: bool) -> Result<Figures, String> {
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     let mut random = Random::new(seed ^ 0xbe61);
     let trouble = match seed % 4 {
         3 => Trouble {
@@ -100,7 +100,7 @@ fn play(
     settings: Settings,
     slow: u64,
     at_once: bool,
-) -> Result<Figures, String> {
+) -> Result<Metrics, String> {
     let is_calm = settings.trouble == Trouble::NONE;
     let beginnings = Beginnings {
         told: 0,
@@ -111,7 +111,7 @@ fn play(
     let mesh = Mesh::new(seed, traced, settings, beginnings);
     sim::run(seed, mesh, |mesh| {
         let took = mesh.play_beginning(slow)?;
-        Ok(Figures {
+        Ok(Metrics {
             took: is_calm.then_some(took).into_iter().collect(),
             mesh: mesh.counts(),
         })

@@ -7,9 +7,9 @@
 //! reported it.
 
 mod check;
-mod figures;
+mod metrics;
 
-pub use figures::Figures;
+pub use metrics::Metrics;
 
 use crate::random::Random;
 use crate::sim::{self, Cause, Mesh, Node, Scenario, Settings, Trouble, text};
@@ -37,14 +37,14 @@ pub struct Clones {
     plain: bool,
     /// Number of faults that a replica had reported before it handled its present input.
     faults: u64,
-    figures: Figures,
+    metrics: Metrics,
     /// Whether the scenario has stopped making changes.
     over: bool,
     /// Whether only digests may be sent.
     idle: bool,
     /// The stores of the processes, in runs with stores: their source of seeds, the stores, and their
-    /// figures.
-    stores: Option<(Random, Vec<Store>, store::Figures)>,
+    /// metrics.
+    stores: Option<(Random, Vec<Store>, store::Metrics)>,
 }
 
 type World = Mesh<Clones>;
@@ -53,7 +53,7 @@ type World = Mesh<Clones>;
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     play(seed, traced, false).map(|it| it.0)
 }
 
@@ -61,11 +61,11 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run_stores(seed: u64, traced: bool) -> Result<store::Figures, String> {
+pub fn run_stores(seed: u64, traced: bool) -> Result<store::Metrics, String> {
     play(seed, traced, true).map(|it| it.1)
 }
 
-fn play(seed: u64, traced: bool, stores: bool) -> Result<(Figures, store::Figures), String> {
+fn play(seed: u64, traced: bool, stores: bool) -> Result<(Metrics, store::Metrics), String> {
     let mut random = Random::new(seed ^ 0xc10e);
     let lost = *random.pick(&[0, 10, 100]);
     let trouble = Trouble {
@@ -87,19 +87,19 @@ fn play(seed: u64, traced: bool, stores: bool) -> Result<(Figures, store::Figure
         made: BTreeSet::new(),
         plain: random.chance(600),
         faults: 0,
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         over: false,
         idle: false,
-        stores: stores.then(|| (Random::new(!seed), Vec::new(), store::Figures::default())),
+        stores: stores.then(|| (Random::new(!seed), Vec::new(), store::Metrics::default())),
     };
     let mesh = Mesh::new(seed, traced, settings, clones);
     sim::run(seed, mesh, |mesh| {
         mesh.play_clones()?;
-        mesh.own.figures.mesh = mesh.counts();
+        mesh.own.metrics.mesh = mesh.counts();
         let stores = mesh.own.stores.take();
         Ok((
-            mesh.own.figures,
-            stores.map_or(store::Figures::default(), |it| it.2),
+            mesh.own.metrics,
+            stores.map_or(store::Metrics::default(), |it| it.2),
         ))
     })
 }
@@ -125,7 +125,7 @@ impl Scenario for Clones {
 
     fn handled(mesh: &mut World, at: usize, _: Cause) -> Result<(), String> {
         let found = mesh.nodes[at].replica.forks().fault_count();
-        mesh.own.figures.faults += found - mesh.own.faults;
+        mesh.own.metrics.faults += found - mesh.own.faults;
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl World {
         self.pass(self.settings.trouble.ms)?;
         self.own.over = true;
         let expected = self.join();
-        self.own.figures.forks = u64::from(self.is_forked(&expected));
+        self.own.metrics.forks = u64::from(self.is_forked(&expected));
         self.link_all();
         self.heal_all()?;
         self.check(&expected)?;
@@ -201,7 +201,7 @@ impl World {
             }
             // A machine's image is resumed a second time.
             47 | 48 if !full => {
-                self.own.figures.copies += 1;
+                self.own.metrics.copies += 1;
                 let second = self.copy(at)?;
                 if let Some((_, stores, _)) = &mut self.own.stores {
                     let store = stores[at].clone();
@@ -213,7 +213,7 @@ impl World {
                 let index = self.random.index(self.own.images.len());
                 let (at, image, store) = self.own.images[index].clone();
                 if !self.nodes[at].is_gone() {
-                    self.own.figures.returns += 1;
+                    self.own.metrics.returns += 1;
                     if let (Some((_, stores, _)), Some(store)) = (&mut self.own.stores, store) {
                         stores[at] = store;
                     }
@@ -224,7 +224,7 @@ impl World {
                 let writer = self.nodes[at].replica.writer();
                 let second = self.add_node(None, [1; 32])?;
                 self.nodes[second].replica = Replica::new(Space::default(), writer);
-                self.own.figures.reuses += 1;
+                self.own.metrics.reuses += 1;
             }
             52 if !full => {
                 self.add_node(None, [1; 32])?;
@@ -262,13 +262,13 @@ impl World {
 
     /// The stores do their work.
     fn store_all(&mut self) -> Result<(), String> {
-        let Some((_, stores, figures)) = &mut self.own.stores else {
+        let Some((_, stores, metrics)) = &mut self.own.stores else {
             return Ok(());
         };
         for (node, store) in self.nodes.iter_mut().zip(stores) {
             if node.alive {
                 store.turn(&mut node.replica, 0)?;
-                figures.add(&std::mem::take(&mut store.figures));
+                metrics.add(&std::mem::take(&mut store.metrics));
             }
         }
         Ok(())
@@ -292,7 +292,7 @@ impl World {
                 self.differences()
             ));
         }
-        self.own.figures.healed_ms = self.own.figures.healed_ms.max(self.now - begun);
+        self.own.metrics.healed_ms = self.own.metrics.healed_ms.max(self.now - begun);
         Ok(())
     }
 

@@ -8,15 +8,15 @@
 mod budgets;
 mod deliveries;
 mod end;
-mod figures;
 mod log;
+mod metrics;
 mod reduce;
 mod returns;
 mod tending;
 
-pub use budgets::Figures as BudgetFigures;
+pub use budgets::Metrics as BudgetFigures;
 pub use deliveries::{Delivery, deliveries};
-pub use figures::Figures;
+pub use metrics::Metrics;
 pub use reduce::reduce;
 
 use crate::oracle::{Call, Dot, Key, Kind, Oracle, Takeovers, View};
@@ -68,7 +68,7 @@ struct World {
     actors: Vec<Actor>,
     sent: Vec<Sent>,
     taken: Takeovers,
-    figures: Figures,
+    metrics: Metrics,
     trace: bool,
     now: u64,
     /// The deliveries, if the caller asked for them.
@@ -92,10 +92,10 @@ struct World {
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, trace: bool) -> Result<Metrics, String> {
     let mut world = World::new(seed, trace);
     match guarded(|| world.play()) {
-        Ok(()) => Ok(world.figures),
+        Ok(()) => Ok(world.metrics),
         Err(failure) => Err(format!("TALLYMESH_SEED={seed}: {failure}")),
     }
 }
@@ -123,7 +123,7 @@ pub fn trace(seed: u64) -> Result<u64, String> {
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
+pub fn run_stores(seed: u64, trace: bool) -> Result<store::Metrics, String> {
     let mut world = World::new(seed, trace);
     let mut random = Random::new(seed ^ 0x5704_e500);
     if random.chance(200) {
@@ -134,18 +134,18 @@ pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
     world.stores = Some(random);
     let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
     guarded(|| world.play()).map_err(failed)?;
-    let mut figures = store::Figures::default();
+    let mut metrics = store::Metrics::default();
     for store in world.actors.iter().filter_map(|actor| actor.store.as_ref()) {
-        figures.add(&store.figures);
+        metrics.add(&store.metrics);
     }
-    Ok(figures)
+    Ok(metrics)
 }
 
 /// Plays one seed with budgets beside the counters.
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
+pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Metrics, String> {
     let mut world = World::new(seed, trace);
     let mut random = Random::new(seed ^ 0xb0d6_e700);
     if random.chance(200) {
@@ -155,7 +155,7 @@ pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
     let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
     guarded(|| world.play()).map_err(failed)?;
     let books = world.ledger.take().unwrap_or_else(|| unreachable!());
-    Ok(books.figures)
+    Ok(books.metrics)
 }
 
 /// Calls `play`, and turns a panic of the core into a failure.
@@ -178,7 +178,7 @@ impl World {
             actors: Vec::new(),
             sent: Vec::new(),
             taken: Takeovers::default(),
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             trace,
             now: 1_000,
             delivered: None,
@@ -229,7 +229,7 @@ impl World {
 
     /// Makes one step, after some time has passed.
     fn turn(&mut self) -> Result<(), String> {
-        self.figures.steps += 1;
+        self.metrics.steps += 1;
         self.now += self.random.below(3);
         self.step()?;
         self.store()
@@ -355,7 +355,7 @@ impl World {
                 if merged.replaced {
                     self.actors[to].view = view.clone();
                 }
-                self.figures.merges += 1;
+                self.metrics.merges += 1;
                 self.settle(to).map_err(|error| match before {
                     Some(before) => format!("{error}\nhad {before:?}\ngot {message:?}"),
                     None => error,
@@ -365,11 +365,11 @@ impl World {
                 Error::Merge(MergeError::NotCovered(_))
                 | Error::Admission(AdmissionError::Stranger { .. } | AdmissionError::Unsure { .. }),
             ) => {
-                self.figures.refusals += 1;
+                self.metrics.refusals += 1;
                 Ok(())
             }
             Err(Error::Admission(AdmissionError::Gone { .. } | AdmissionError::Behind)) => {
-                self.figures.refusals += 1;
+                self.metrics.refusals += 1;
                 let knows = self.actors[from].replica.writer() == writer;
                 self.actors[from].doomed |= knows;
                 let tells = knows && self.random.chance(500);
@@ -377,7 +377,7 @@ impl World {
                 Ok(())
             }
             Err(Error::Admission(why @ (AdmissionError::Outdated | AdmissionError::Retired))) => {
-                self.figures.refusals += 1;
+                self.metrics.refusals += 1;
                 self.actors[to].doomed = true;
                 let chance = if why == AdmissionError::Retired {
                     500
@@ -419,7 +419,7 @@ impl World {
             .keyed_mut()
             .withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
         if done.map_err(|error| error.to_string())? {
-            self.figures.withdrawn += withdrawn.len() as u64;
+            self.metrics.withdrawn += withdrawn.len() as u64;
             let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
             let withdrawn = withdrawn.iter().map(|&(handle, dot)| (name(handle), dot));
             let mut withdrawn: Vec<(String, Dot)> = withdrawn.collect();
@@ -458,7 +458,7 @@ impl World {
     fn check(&mut self, at: usize) -> Result<(), String> {
         let actor = &mut self.actors[at];
         let writers = actor.replica.writers().count() as u64;
-        self.figures.writers_max = self.figures.writers_max.max(writers);
+        self.metrics.writers_max = self.metrics.writers_max.max(writers);
         let claimed = self.taken.claimed(&actor.replica);
         let named = |error| format!("replica {at}: {error}");
         self.oracle
@@ -537,7 +537,7 @@ impl World {
             let Actor { replica, view, .. } = &self.actors[at];
             let new = self.oracle.ask(view, replica, number);
             if !new.map_err(|error| format!("replica {at}: {error}"))? {
-                self.figures.retries += 1;
+                self.metrics.retries += 1;
                 return Ok(());
             }
             call = Call::Once(number);
@@ -548,7 +548,7 @@ impl World {
             .oracle
             .transact(view, replica, now, &ops, call)
             .map_err(|error| format!("replica {at}: {error}"))?;
-        self.figures.transactions += u64::from(made);
+        self.metrics.transactions += u64::from(made);
         self.note(|| format!("{at} makes {ops:?} by {call:?}"));
         Ok(())
     }
@@ -606,7 +606,7 @@ impl World {
         done.map_err(|error| error.to_string())?;
         self.note(|| format!("{at} leaves"));
         self.actors[at].left = true;
-        self.figures.leaves += 1;
+        self.metrics.leaves += 1;
         self.settle(at)
     }
 
@@ -648,7 +648,7 @@ impl World {
         }
         if self.actors[by].replica.clock() > before {
             self.note(|| format!("{by} declares {other} dead"));
-            self.figures.fences += 1;
+            self.metrics.fences += 1;
         }
         self.settle(by)
     }
@@ -666,7 +666,7 @@ impl World {
         self.actors[at].alive = false;
         let new = self.start(Some(owner));
         self.note(|| format!("{at} starts again as {new}"));
-        self.figures.restarts += 1;
+        self.metrics.restarts += 1;
         let message = Message::decode_stored(&state).map_err(|error| error.to_string())?;
         let restored = self.actors[new].replica.restore(&message);
         restored.map_err(|error| error.to_string())?;

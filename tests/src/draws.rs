@@ -28,9 +28,9 @@ pub struct Plan {
     pub end_ms: u64,
 }
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Numbers that were handed out.
     pub issued: u64,
     /// Draws that had to wait.
@@ -71,7 +71,7 @@ struct Waiting {
 /// The state of this scenario: the sequence and its clients.
 pub struct Draws {
     plan: Plan,
-    figures: Figures,
+    metrics: Metrics,
     clients: Vec<Client>,
     /// The waiting clients at each member, the longest wait first.
     waiting: [VecDeque<Waiting>; MEMBERS],
@@ -106,10 +106,10 @@ type World = Mesh<Draws>;
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
+pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Metrics, String> {
     let draws = Draws {
         plan: *plan,
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         clients: Vec::new(),
         waiting: [const { VecDeque::new() }; MEMBERS],
         issued: BTreeSet::new(),
@@ -122,8 +122,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), draws);
     sim::run(seed, mesh, |mesh| {
         mesh.play_draws()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(mesh.own.figures.clone())
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(mesh.own.metrics.clone())
     })
 }
 
@@ -205,7 +205,7 @@ impl World {
         self.own.over = true;
         self.pass(20_000)?;
         let begins = self.own.plan.begins;
-        if self.own.figures.issued == 0 && begins == 1 {
+        if self.own.metrics.issued == 0 && begins == 1 {
             return Err("nothing was handed out".into());
         }
         let seen = self
@@ -223,7 +223,7 @@ impl World {
             };
         };
         let lost = known.lost + known.gaps.iter().map(|it| it.end - it.start).sum::<u64>();
-        self.own.figures.lost = lost;
+        self.own.metrics.lost = lost;
         let held: u64 = known.held.iter().map(|it| it.0.end - it.0.start).sum();
         let all = known.issued + held + lost;
         // An old disk copy may have an entry of a writer that no other replica has. Its end is then noticed
@@ -231,7 +231,7 @@ impl World {
         let current = |writer| self.nodes.iter().any(|it| it.replica.writer() == writer);
         self.watches_tell(known)?;
         let own = self.counts.old > 0 || known.held.iter().all(|it| current(it.1));
-        let issued = self.own.figures.issued;
+        let issued = self.own.metrics.issued;
         let bounds = known.issued <= issued && issued < known.next;
         match all == known.next - 1 && own && bounds {
             true => Ok(()),
@@ -311,16 +311,16 @@ impl World {
         if number - 1 - before > below + lost {
             return Err(format!("{before} were handed out below {watched:?}"));
         }
-        let figures = &mut self.own.figures;
-        figures.reached += 1;
+        let metrics = &mut self.own.metrics;
+        metrics.reached += 1;
         if self.own.late.contains(&number) || self.own.fresh.contains(&number) {
             return Ok(());
         }
         let rank = self.own.drawn.len() as u64;
         let astray = rank.abs_diff(number.saturating_sub(lost));
-        figures.astray += u64::from(astray > 0);
-        figures.astray_by += astray;
-        figures.astray_most = figures.astray_most.max(astray);
+        metrics.astray += u64::from(astray > 0);
+        metrics.astray_by += astray;
+        metrics.astray_most = metrics.astray_most.max(astray);
         Ok(())
     }
 
@@ -358,7 +358,7 @@ impl World {
             Ok(number) => {
                 let known = replica.quota().sequence(NAME).ok_or("it is gone")?;
                 let held = known.held.iter().map(|it| it.0.end - it.0.start);
-                self.own.figures.ahead += held.sum::<u64>();
+                self.own.metrics.ahead += held.sum::<u64>();
                 self.own.drawn.insert(number);
                 self.note_reached(number, &known)?;
                 self.when_written(at, Event::Told(client, number));
@@ -374,7 +374,7 @@ impl World {
     }
 
     fn told(&mut self, client: usize, number: u64) -> Result<(), String> {
-        self.own.figures.issued += 1;
+        self.own.metrics.issued += 1;
         if number == 0 || !self.own.issued.insert(number) {
             let at = self.own.clients[client].at;
             return Err(format!("{at} hands {number} out again"));
@@ -400,11 +400,11 @@ impl World {
             self.nodes[at].sync.end_numbers(self.now, want);
             match served {
                 true => {
-                    self.own.figures.waited += 1;
-                    self.own.figures.waited_ms += self.now - since;
+                    self.own.metrics.waited += 1;
+                    self.own.metrics.waited_ms += self.now - since;
                 }
                 false => {
-                    self.own.figures.refused += 1;
+                    self.own.metrics.refused += 1;
                     self.think(client);
                 }
             }

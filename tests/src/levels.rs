@@ -3,9 +3,9 @@
 //!
 //! Each write is a counter of its own, so a read shows which writes it sees.
 
-mod figures;
+mod metrics;
 
-pub use figures::Figures;
+pub use metrics::Metrics;
 
 use crate::random::Random;
 use crate::sim::{self, Mesh, Scenario, Settings, Trouble, owner, text};
@@ -49,7 +49,7 @@ pub struct Levels {
     reached: Vec<usize>,
     sessions: Vec<Session>,
     decided: BTreeMap<(u64, u64), Configuration>,
-    figures: Figures,
+    metrics: Metrics,
     /// Whether the scenario has stopped making changes.
     over: bool,
 }
@@ -68,7 +68,7 @@ type World = Mesh<Levels>;
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     let mut random = Random::new(seed ^ 0x1e7e1);
     let lost = *random.pick(&[0, 50, 200]);
     let trouble = Trouble {
@@ -91,15 +91,15 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
         reached: Vec::new(),
         sessions: vec![Session::default(); 3],
         decided: BTreeMap::new(),
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         over: false,
     };
     let mesh = Mesh::new(seed, traced, settings, levels);
     sim::run(seed, mesh, |mesh| {
         mesh.play_levels()?;
-        mesh.own.figures.configurations = mesh.own.decided.len() as u64;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(mesh.own.figures)
+        mesh.own.metrics.configurations = mesh.own.decided.len() as u64;
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(mesh.own.metrics)
     })
 }
 
@@ -221,7 +221,7 @@ impl World {
         let write = self.own.writes;
         self.nodes[at].replica.add(&key(write), 1).ok()?;
         self.own.writes += 1;
-        self.own.figures.writes += 1;
+        self.own.metrics.writes += 1;
         Some(write)
     }
 
@@ -258,7 +258,7 @@ impl World {
         self.note(|| format!("{at} reads at {level:?} under {began:?}"));
         let node = &mut self.nodes[at];
         let question = node.sync.ask_for_read(self.now, &node.replica, level);
-        self.own.figures.reads += 1;
+        self.own.metrics.reads += 1;
         self.wait(Wait {
             at,
             question,
@@ -314,14 +314,14 @@ impl World {
     fn done(&mut self, wait: &Wait) -> Result<(), String> {
         let (at, present) = (wait.at, self.number(wait.at));
         let level = wait.level;
-        self.own.figures.moved += u64::from(present != Some(wait.began));
+        self.own.metrics.moved += u64::from(present != Some(wait.began));
         if let Some(write) = wait.write {
-            self.own.figures.reached += 1;
+            self.own.metrics.reached += 1;
             self.own.reached.push(write);
             self.note(|| format!("write {write} of {at} reached {level:?} under {present:?}"));
             return Ok(());
         }
-        self.own.figures.read += 1;
+        self.own.metrics.read += 1;
         self.note(|| format!("{at} has read at {level:?} under {present:?}"));
         let mut expected = self.own.reached[..wait.expected].iter();
         match expected.find(|write| !self.sees(at, **write)) {
@@ -344,7 +344,7 @@ impl World {
         let it = &self.own.sessions[session];
         let replica = &self.nodes[at].replica;
         if replica.consistency().holds(it.token.vector()) {
-            self.own.figures.sessions += 1;
+            self.own.metrics.sessions += 1;
             let mut seen = it.seen.iter();
             if let Some(write) = seen.find(|write| !self.sees(at, **write)) {
                 return Err(format!(

@@ -24,9 +24,9 @@ struct Node {
     log: Vec<Vec<u8>>,
 }
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Transactions made.
     pub transactions: u64,
     /// Expiries that a replica materialised.
@@ -39,9 +39,9 @@ pub struct Figures {
     pub logs: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.transactions += other.transactions;
         self.expiries += other.expiries;
         self.merges += other.merges;
@@ -59,7 +59,7 @@ struct Run {
     /// Amounts, each a bit of its own or random bits.
     amounts: Amounts,
     trace: bool,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 /// The way in which the amounts of a run are drawn. In each way, no two sets of adds have one sum.
@@ -104,7 +104,7 @@ impl Run {
             amounts,
             random,
             trace,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Run {
         let made = self.oracle.transact(view, replica, *wall, &ops, call)?;
         self.note(|| format!("{at} writes {ops:?} {call:?}: {made}"));
         if made {
-            self.figures.transactions += 1;
+            self.metrics.transactions += 1;
         }
         self.check(at)
     }
@@ -235,11 +235,11 @@ impl Run {
                     "m{which}: the state changed and the vector did not"
                 ));
             }
-            Ok(_) => self.figures.merges += 1,
+            Ok(_) => self.metrics.merges += 1,
             Err(Error::Merge(MergeError::NotCovered(_)))
                 if before.1 == node.replica.canonical_bytes() =>
             {
-                self.figures.uncovered += 1;
+                self.metrics.uncovered += 1;
             }
             Err(error) => return Err(format!("m{which}: {error}")),
         };
@@ -269,7 +269,7 @@ impl Run {
             } = &mut self.nodes[at];
             let due = self.oracle.materialize(view, replica, *wall, key)?;
             self.note(|| format!("{at} materialises k{key}: {due}"));
-            self.figures.expiries += u64::from(due);
+            self.metrics.expiries += u64::from(due);
         }
         self.check(at)
     }
@@ -323,7 +323,7 @@ impl Run {
         if view != node.view || copy.canonical_bytes() != node.replica.canonical_bytes() {
             return Err("the log replayed is not the replica".into());
         }
-        self.figures.logs += 1;
+        self.metrics.logs += 1;
         Ok(())
     }
 
@@ -372,13 +372,13 @@ impl Run {
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, trace: bool) -> Result<Metrics, String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(seed, trace);
-        run.run().map(|()| run.figures)
+        run.run().map(|()| run.metrics)
     }));
     let failure = match outcome {
-        Ok(Ok(figures)) => return Ok(figures),
+        Ok(Ok(metrics)) => return Ok(metrics),
         Ok(Err(failure)) => failure,
         Err(panic) => match panic.downcast_ref::<String>() {
             Some(text) => format!("panicked: {text}"),

@@ -1,13 +1,13 @@
 //! Scenario: a space with three members, and guests that come, write, fall silent and return, in a
 //! [mesh](crate::sim). There are only adds, so the sum at the end shows whether each counted once.
 
-mod figures;
 mod guests;
 mod keyed;
 mod limited;
+mod metrics;
 mod stores;
 
-pub use figures::Figures;
+pub use metrics::Metrics;
 
 use crate::random::Random;
 use crate::sim::{self, Mesh, Scenario, Settings, Trouble, owner, text};
@@ -40,7 +40,7 @@ struct Peer {
 /// The state of this scenario: all peers, and the sums of their adds.
 pub struct Guests {
     peers: Vec<Peer>,
-    figures: Figures,
+    metrics: Metrics,
     /// Sum of the acknowledged adds.
     expected: i128,
     /// Sum of all adds, including those that were lost before their acknowledgement.
@@ -80,7 +80,7 @@ struct Kind {
 }
 
 /// A function that plays a seed, or returns the failure.
-pub type Run = fn(u64, bool) -> Result<Figures, String>;
+pub type Run = fn(u64, bool) -> Result<Metrics, String>;
 
 /// All kinds of runs, under the names that [open faults](crate::open_faults) use.
 pub const RUNS: [(&str, Run); 4] = [
@@ -94,7 +94,7 @@ pub const RUNS: [(&str, Run); 4] = [
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     play(seed, traced, Kind::default())
 }
 
@@ -103,7 +103,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run_tabs(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run_tabs(seed: u64, traced: bool) -> Result<Metrics, String> {
     let kind = Kind {
         limited: seed % 2 == 1,
         tabs: true,
@@ -116,7 +116,7 @@ pub fn run_tabs(seed: u64, traced: bool) -> Result<Figures, String> {
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run_keyed(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run_keyed(seed: u64, traced: bool) -> Result<Metrics, String> {
     let kind = Kind {
         keyed: true,
         ..Kind::default()
@@ -128,7 +128,7 @@ pub fn run_keyed(seed: u64, traced: bool) -> Result<Figures, String> {
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run_limited(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run_limited(seed: u64, traced: bool) -> Result<Metrics, String> {
     let kind = Kind {
         limited: true,
         ..Kind::default()
@@ -136,7 +136,7 @@ pub fn run_limited(seed: u64, traced: bool) -> Result<Figures, String> {
     play(seed, traced, kind)
 }
 
-fn play(seed: u64, traced: bool, kind: Kind) -> Result<Figures, String> {
+fn play(seed: u64, traced: bool, kind: Kind) -> Result<Metrics, String> {
     let mut random = Random::new(seed ^ 0x3e5b);
     let lost = *random.pick(&[0, 50, 200]);
     let trouble = Trouble {
@@ -155,7 +155,7 @@ fn play(seed: u64, traced: bool, kind: Kind) -> Result<Figures, String> {
     settings.fault_ms = (100, 1_200);
     let guests = Guests {
         peers: Vec::new(),
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         expected: 0,
         begun: 0,
         unknown: 0,
@@ -169,8 +169,8 @@ fn play(seed: u64, traced: bool, kind: Kind) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, settings, guests);
     sim::run(seed, mesh, |mesh| {
         mesh.play_guests()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(mesh.own.figures)
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(mesh.own.metrics)
     })
 }
 
@@ -334,7 +334,7 @@ impl World {
     fn returned(&mut self, at: usize, it: &Returned) {
         let writer = self.nodes[at].replica.writer();
         if let Some((first, last)) = it.unknown {
-            self.own.figures.unknown += 1;
+            self.own.metrics.unknown += 1;
             // The report does not name the earlier writer.
             let made = self.own.peers[at].made.iter();
             let open = made.filter(|it| it.0 != writer && (first..=last).contains(&it.1));
@@ -367,7 +367,7 @@ impl World {
         }
         let settled = self.settled();
         settled.map_err(|error| format!("{error}: {}", self.tell()))?;
-        self.own.figures.writers = self.nodes[0].replica.writers().count() as u64;
+        self.own.metrics.writers = self.nodes[0].replica.writers().count() as u64;
         Ok(())
     }
 

@@ -5,12 +5,12 @@
 //! Once all is healed and the writes have stopped, the replicas must converge within [`bound`]. Then all have
 //! equal bytes and the oracle's values, and no acknowledged operation is lost.
 
-mod figures;
+mod metrics;
 mod profile;
 mod shown;
 mod write;
 
-pub use figures::Figures;
+pub use metrics::Metrics;
 pub use profile::{LONG_EVERY, Profile};
 
 use crate::oracle::{Oracle, Seen, View};
@@ -30,7 +30,7 @@ pub struct Open {
     shown: Vec<Shown>,
     /// Operations that a replica with a disk has acknowledged.
     acknowledged: Seen,
-    figures: Figures,
+    metrics: Metrics,
     /// Whether the writes have stopped.
     over: bool,
     /// Whether only digests may be sent.
@@ -51,7 +51,7 @@ type World = Mesh<Open>;
 ///
 /// # Errors
 /// The failure, the seed and the profile, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     let profile = Profile::of(seed, &mut Random::new(seed));
     let shape = format!(
         "{} durable, {} tabs, {}, {:?}, broadcast {}, {} keys",
@@ -68,7 +68,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
         profile,
         shown: Vec::new(),
         acknowledged: Seen::default(),
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         over: false,
         idle: false,
     };
@@ -77,10 +77,10 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
         mesh.play_open()?;
         let counts = mesh.counts();
         let own = &mut mesh.own;
-        own.figures.ops = own.oracle.op_count() as u64;
-        own.figures.lost_ops = own.oracle.lost_count() as u64;
-        own.figures.mesh = counts;
-        Ok(own.figures)
+        own.metrics.ops = own.oracle.op_count() as u64;
+        own.metrics.lost_ops = own.oracle.lost_count() as u64;
+        own.metrics.mesh = counts;
+        Ok(own.metrics)
     });
     played.map_err(|failure| format!("{failure}\n  ({shape})\n"))
 }
@@ -191,7 +191,7 @@ impl Scenario for Open {
     fn sends(mesh: &mut World, from: usize, bytes: &[u8]) -> Result<bool, String> {
         let frame = Frame::decode(bytes).map_err(|error| format!("{from} sent: {error}"))?;
         match &frame.body {
-            Body::Delta(delta) if !delta.last => mesh.own.figures.chunks += 1,
+            Body::Delta(delta) if !delta.last => mesh.own.metrics.chunks += 1,
             Body::Digest(_) => {}
             body if mesh.own.idle => return Err(format!("{from} is idle and sent {body:?}")),
             _ => {}
@@ -229,11 +229,11 @@ impl World {
         self.settings.delay_ms = (1, CALM_DELAY_MS);
         let (healed, bound) = (self.now, bound(&self.own.profile));
         let expected = self.expected();
-        self.own.figures.bound_ms = bound;
+        self.own.metrics.bound_ms = bound;
         if !self.until(bound, World::has_converged)? {
             return Err(format!("no convergence within {bound} ms: {}", self.tell()));
         }
-        self.own.figures.converged_ms = self.now - healed;
+        self.own.metrics.converged_ms = self.now - healed;
         self.check_end(&expected)?;
         if self.random.chance(300) {
             // Late frames and pending pulls may still cause traffic. After this there must be none.

@@ -70,7 +70,7 @@ pub const OPEN: [(&str, u64, &str); 6] = [
 pub fn judge<F>(scenario: &str, seed: u64, played: Result<F, String>) -> Result<Option<F>, String> {
     let listed = OPEN.iter().find(|it| (it.0, it.1) == (scenario, seed));
     match (played, listed) {
-        (Ok(figures), None) => Ok(Some(figures)),
+        (Ok(metrics), None) => Ok(Some(metrics)),
         (Err(failure), None) => Err(failure),
         (Err(_), Some(_)) => Ok(None),
         (Ok(_), Some((_, _, fault))) => Err(format!(

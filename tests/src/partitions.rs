@@ -3,9 +3,9 @@
 
 mod clients;
 mod cuts;
-mod figures;
+mod metrics;
 
-pub use figures::{Figures, Half};
+pub use metrics::{Half, Metrics};
 
 use crate::sim::{self, Cause, Mesh, Scenario, Settings, Trouble, text};
 use clients::{Client, Waiting};
@@ -54,7 +54,7 @@ pub struct Plan {
 /// The state of this scenario: the clients, their numbers and units, and the cuts.
 pub struct Partitions {
     plan: Plan,
-    figures: Figures,
+    metrics: Metrics,
     clients: Vec<Client>,
     /// The waiting clients at each member, the longest wait first.
     waiting: [VecDeque<Waiting>; MEMBERS],
@@ -91,10 +91,10 @@ type World = Mesh<Partitions>;
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
+pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Metrics, String> {
     let partitions = Partitions {
         plan: *plan,
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         clients: Vec::new(),
         waiting: [const { VecDeque::new() }; MEMBERS],
         numbers: BTreeSet::new(),
@@ -105,8 +105,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), partitions);
     sim::run(seed, mesh, |mesh| {
         mesh.play_partitions()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(std::mem::take(&mut mesh.own.figures))
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(std::mem::take(&mut mesh.own.metrics))
     })
 }
 
@@ -175,7 +175,7 @@ impl World {
         self.trouble();
         let done = self.until(plan.end_ms, World::is_done)?;
         self.note_cut_time();
-        self.own.figures.played_ms = self.now - begun;
+        self.own.metrics.played_ms = self.now - begun;
         self.judge(done)
     }
 
@@ -201,8 +201,8 @@ impl World {
     fn is_done(&self) -> bool {
         match self.own.plan.work {
             Work::Limit(_) => self.own.clients.iter().all(Client::has_stopped),
-            Work::Budget(minted) => self.own.figures.made == minted,
-            Work::Retired(_) => !self.own.figures.back_ms.is_empty(),
+            Work::Budget(minted) => self.own.metrics.made == minted,
+            Work::Retired(_) => !self.own.metrics.back_ms.is_empty(),
             Work::Sequence(_) => false,
         }
     }
@@ -212,19 +212,19 @@ impl World {
             Work::Sequence(watched) => watched.max(1),
             _ => 1,
         };
-        let figures = &mut self.own.figures;
+        let metrics = &mut self.own.metrics;
         let drawn = self.own.drawn.iter().enumerate();
         for (at, (time, number)) in drawn.filter(|it| it.1.1.is_multiple_of(every)) {
             let place = number - 1;
-            figures.errors.push(place.abs_diff(at as u64));
+            metrics.errors.push(place.abs_diff(at as u64));
             // A number beyond the count of draws has no known turn yet.
             if let Some((turn, _)) = self.own.drawn.get(place as usize) {
-                figures.off_ms.push(time.abs_diff(*turn));
+                metrics.off_ms.push(time.abs_diff(*turn));
             }
         }
         match self.own.plan.work {
-            Work::Limit(limit) if done => figures.over.push(figures.made - limit),
-            Work::Budget(_) if done => figures.spent_ms.push(figures.played_ms),
+            Work::Limit(limit) if done => metrics.over.push(metrics.made - limit),
+            Work::Budget(_) if done => metrics.spent_ms.push(metrics.played_ms),
             Work::Limit(_) => return Err("not all saw that the limit was reached".into()),
             Work::Retired(_) if !done => return Err("what was stranded did not come back".into()),
             _ => {}

@@ -45,9 +45,9 @@ pub struct Plan {
     pub end_ms: u64,
 }
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// The amount that was allowed.
     pub allowed: u64,
     /// Number of requests that were rejected.
@@ -97,7 +97,7 @@ impl Metered {
 /// The state of this scenario: the limits and their clients.
 pub struct Periods {
     plan: Plan,
-    figures: Figures,
+    metrics: Metrics,
     clients: Vec<Client>,
     /// The waiting clients at each member, the longest wait first.
     waiting: Vec<VecDeque<Waiting>>,
@@ -124,10 +124,10 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
+pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Metrics, String> {
     let periods = Periods {
         plan: *plan,
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         clients: Vec::new(),
         waiting: (0..plan.members).map(|_| VecDeque::new()).collect(),
         decided: Decided::default(),
@@ -138,8 +138,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan) -> Result<Figures, String> {
     let mesh = Mesh::new(seed, traced, Settings::under(plan.trouble), periods);
     sim::run(seed, mesh, |mesh| {
         mesh.play_periods()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(std::mem::take(&mut mesh.own.figures))
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(std::mem::take(&mut mesh.own.metrics))
     })
 }
 

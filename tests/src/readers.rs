@@ -22,7 +22,7 @@ const RESET: &str = "reset";
 
 /// Counts of events in a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Counts of the mesh.
     pub mesh: Counts,
     /// Guests that left.
@@ -31,9 +31,9 @@ pub struct Figures {
     pub resets: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.mesh.add(&other.mesh);
         self.left += other.left;
         self.resets += other.resets;
@@ -51,7 +51,7 @@ pub struct Readers {
     own: BTreeMap<usize, Vec<(WriterId, [u8; 16])>>,
     /// The guests that have left.
     leaving: BTreeSet<usize>,
-    figures: Figures,
+    metrics: Metrics,
     over: bool,
 }
 
@@ -69,7 +69,7 @@ type World = Mesh<Readers>;
 ///
 /// # Errors
 /// The failure, as text.
-pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
+pub fn run(seed: u64, traced: bool) -> Result<Metrics, String> {
     let trouble = Trouble {
         flush_ms: 40,
         ..[Trouble::CUTS, Trouble::LOSSES][(seed % 2) as usize]
@@ -83,14 +83,14 @@ pub fn run(seed: u64, traced: bool) -> Result<Figures, String> {
         unknown: false,
         own: BTreeMap::new(),
         leaving: BTreeSet::new(),
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         over: false,
     };
     let mesh = Mesh::new(seed, traced, settings, readers);
     sim::run(seed, mesh, |mesh| {
         mesh.play_readers()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(mesh.own.figures)
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(mesh.own.metrics)
     })
 }
 
@@ -235,7 +235,7 @@ impl World {
     }
 
     fn reset(&mut self, at: usize) -> Result<(), String> {
-        self.own.figures.resets += 1;
+        self.own.metrics.resets += 1;
         let reset = self.nodes[at].replica.apply(RESET, Op::Reset);
         reset.map_err(text)?;
         self.changed(at)
@@ -246,7 +246,7 @@ impl World {
         let replica = &mut self.nodes[at].replica;
         let is_safe = replica.consistency().unconfirmed() == 0;
         if replica.members().sponsor().is_some() && is_safe && self.own.leaving.insert(at) {
-            self.own.figures.left += 1;
+            self.own.metrics.left += 1;
             replica.members_mut().leave().map_err(text)?;
             self.note(|| format!("{at} leaves"));
             self.changed(at)?;

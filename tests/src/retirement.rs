@@ -91,7 +91,7 @@ enum Action {
     },
 }
 
-/// Results beside the figures of the [`Report`].
+/// Results beside the metrics of the [`Report`].
 #[derive(Clone, Debug, Default)]
 pub struct More {
     /// Messages rejected, by the code of the error.

@@ -72,24 +72,24 @@ pub fn play_with_open_faults<F: Default + Debug + Send>(
 }
 
 /// Plays this many seeds, or those that the environment selects. Returns their number and the sum of their
-/// figures. If the environment selects a single seed, it is played with a trace, and the result is `None`.
+/// metrics. If the environment selects a single seed, it is played with a trace, and the result is `None`.
 pub fn play<F: Default + Debug + Send>(
     default: u64,
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,
     add: fn(&mut F, &F),
 ) -> Option<(u64, F)> {
     if let Some(seed) = chosen() {
-        let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{figures:#?}");
+        let metrics = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{metrics:#?}");
         return None;
     }
     let count = count(default);
     let total = Mutex::new(F::default());
     each(count, |seed| {
-        let figures = run(seed, false)?;
+        let metrics = run(seed, false)?;
         add(
             &mut total.lock().unwrap_or_else(PoisonError::into_inner),
-            &figures,
+            &metrics,
         );
         Ok(())
     });
@@ -107,17 +107,17 @@ pub fn play_all<F: Debug>(
     happened: impl Fn(&F) -> bool + Sync,
 ) {
     if let Some(seed) = chosen() {
-        let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{figures:#?}");
+        let metrics = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{metrics:#?}");
         return;
     }
     let (count, idle) = (count(default), AtomicU64::new(0));
     let idle_max = default / 4 + count.saturating_sub(default) / 10;
     each(count, |seed| {
-        let figures = run(seed, false)?;
-        match happened(&figures) || idle.fetch_add(1, Ordering::Relaxed) < idle_max {
+        let metrics = run(seed, false)?;
+        match happened(&metrics) || idle.fetch_add(1, Ordering::Relaxed) < idle_max {
             true => Ok(()),
-            false => Err(format!("seed {seed}: too little happened: {figures:?}")),
+            false => Err(format!("seed {seed}: too little happened: {metrics:?}")),
         }
     });
 }

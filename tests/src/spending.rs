@@ -4,12 +4,12 @@
 //! The members move rights by their own policy. For comparison, one of two plain policies moves them.
 
 mod clients;
-mod figures;
 mod holders;
+mod metrics;
 mod oracle;
 mod strikes;
 
-pub use figures::Figures;
+pub use metrics::Metrics;
 
 use crate::sim::{self, Cause, Mesh, Scenario, Settings, Trouble, text};
 use clients::{Client, Waiting};
@@ -77,7 +77,7 @@ type Dot = (WriterId, usize, u64);
 pub struct Spending {
     plan: Plan,
     policy: Policy,
-    figures: Figures,
+    metrics: Metrics,
     clients: Vec<Client>,
     holders: Vec<Holder>,
     /// The waiting clients at each member, the longest wait first.
@@ -123,11 +123,11 @@ type World = Mesh<Spending>;
 ///
 /// # Errors
 /// The failure and the seed, as text.
-pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figures, String> {
+pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Metrics, String> {
     let spending = Spending {
         plan: *plan,
         policy,
-        figures: Figures::default(),
+        metrics: Metrics::default(),
         clients: Vec::new(),
         holders: Vec::new(),
         waiting: (0..=MEMBERS).map(|_| VecDeque::new()).collect(),
@@ -153,8 +153,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Figu
     let mesh = Mesh::new(seed, traced, settings, spending);
     sim::run(seed, mesh, |mesh| {
         mesh.play_spending()?;
-        mesh.own.figures.mesh = mesh.counts();
-        Ok(std::mem::take(&mut mesh.own.figures))
+        mesh.own.metrics.mesh = mesh.counts();
+        Ok(std::mem::take(&mut mesh.own.metrics))
     })
 }
 
@@ -187,7 +187,7 @@ impl Scenario for Spending {
 
     fn handled(mesh: &mut World, at: usize, cause: Cause) -> Result<(), String> {
         let moved = mesh.nodes[at].replica.clock() > mesh.own.clock;
-        mesh.own.figures.moves += u64::from(cause == Cause::Frame(WANT) && moved);
+        mesh.own.metrics.moves += u64::from(cause == Cause::Frame(WANT) && moved);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Scenario for Spending {
     fn sends(mesh: &mut World, _: usize, bytes: &[u8]) -> Result<bool, String> {
         let asks = bytes[3] == WANT;
         let by_themselves = mesh.own.policy == Policy::Members;
-        mesh.own.figures.requests += u64::from(asks && by_themselves);
+        mesh.own.metrics.requests += u64::from(asks && by_themselves);
         Ok(by_themselves || !asks)
     }
 
@@ -257,7 +257,7 @@ impl World {
         if !self.until(plan.end_ms, World::is_spent)? {
             return Ok(());
         }
-        self.own.figures.done_ms = self.now - self.own.begun;
+        self.own.metrics.done_ms = self.now - self.own.begun;
         self.rest()
     }
 
@@ -265,7 +265,7 @@ impl World {
     fn rest(&mut self) -> Result<(), String> {
         self.heal();
         self.pass(8_000)?;
-        let moves = self.own.figures.moves;
+        let moves = self.own.metrics.moves;
         self.pass(5_000)?;
         let exact = self.own.struck.copied.is_none();
         match exact {
@@ -278,11 +278,11 @@ impl World {
                 return Err(format!("all is spent, and {at} sees {budget:?}"));
             }
         }
-        let figures = &self.own.figures;
-        let counted = figures.spent - figures.lost;
-        match figures.moves == moves && (!exact || counted == self.own.plan.minted) {
+        let metrics = &self.own.metrics;
+        let counted = metrics.spent - metrics.lost;
+        match metrics.moves == moves && (!exact || counted == self.own.plan.minted) {
             true => Ok(()),
-            false => Err(format!("it goes on: {figures:?}")),
+            false => Err(format!("it goes on: {metrics:?}")),
         }
     }
 

@@ -7,9 +7,9 @@ use tallymesh_core::{
     Encode, Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
 };
 
-/// Figures of stores.
+/// Metrics of stores.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Snapshots that were finished.
     pub snapshots: u64,
     /// Snapshots with a shard in two parts, because the shard changed between them.
@@ -24,9 +24,9 @@ pub struct Figures {
     pub records: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.snapshots += other.snapshots;
         self.changed += other.changed;
         self.parts += other.parts;
@@ -57,8 +57,8 @@ pub struct Store {
     exact: bool,
     begun: Option<(Snapshot, Vec<Vec<u8>>)>,
     stored: Option<StoredSnapshot>,
-    /// The figures of this store.
-    pub figures: Figures,
+    /// The metrics of this store.
+    pub metrics: Metrics,
 }
 
 impl Store {
@@ -69,7 +69,7 @@ impl Store {
             exact,
             begun: None,
             stored: None,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -104,12 +104,12 @@ impl Store {
                 Ok(())
             }
             Part::Last(part) => {
-                self.figures.snapshots += 1;
-                self.figures.parts += parts.len() as u64 + 1;
+                self.metrics.snapshots += 1;
+                self.metrics.parts += parts.len() as u64 + 1;
                 parts.push(part.encode_stored());
                 let told = decoded(&parts)?;
                 let told: usize = told.iter().map(Message::shard_count).sum();
-                self.figures.changed += u64::from(told > replica.shard_count());
+                self.metrics.changed += u64::from(told > replica.shard_count());
                 self.stored = Some(StoredSnapshot {
                     parts,
                     whole: replica.snapshot().encode_stored(),
@@ -122,7 +122,7 @@ impl Store {
                 }
             }
             Part::Void => {
-                self.figures.voids += 1;
+                self.metrics.voids += 1;
                 Ok(())
             }
         }
@@ -133,7 +133,7 @@ impl Store {
         if let Some(stored) = &mut self.stored
             && let Some(record) = replica.since(&mut stored.mark)
         {
-            self.figures.records += 1;
+            self.metrics.records += 1;
             match record.is_whole() {
                 true => self.stored = None, // it replaces all records before it
                 false => stored.records.push(record.encode_stored()),
@@ -162,7 +162,7 @@ impl Store {
             one.restore(record).map_err(wrong)?;
             other.restore(record).map_err(wrong)?;
         }
-        self.figures.restored += 1;
+        self.metrics.restored += 1;
         if !self.exact {
             exchange(&mut one, &mut other).map_err(wrong)?;
         } else if (one.forks().fault_count() > 0) != (other.forks().fault_count() > 0) {

@@ -22,7 +22,7 @@ const SILENT_EACH: u64 = 20;
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 30;
 
-/// Figures of a test.
+/// Metrics of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Tabs that came.

@@ -1,7 +1,7 @@
 //! How a space gets its members. `TALLYMESH_SEED=n` replays one seed with a trace, `TALLYMESH_SEEDS=n` runs
 //! this many.
 
-use tallymesh_tests::beginnings::{Figures, run, run_patient};
+use tallymesh_tests::beginnings::{Metrics, run, run_patient};
 use tallymesh_tests::seeds;
 
 /// Enough seeds to include a fault that was found once. A replica that had counted before stayed apart for
@@ -10,7 +10,7 @@ const SEEDS: u64 = 3_000;
 
 #[test]
 fn members_are_decided_soon_whoever_has_counted_before() {
-    let played = seeds::play_with_open_faults("beginnings", SEEDS, run, Figures::add);
+    let played = seeds::play_with_open_faults("beginnings", SEEDS, run, Metrics::add);
     let Some((count, total)) = played else {
         return;
     };
@@ -29,7 +29,7 @@ fn members_are_decided_soon_whoever_has_counted_before() {
 /// for each other, and neither would ever announce itself.
 #[test]
 fn each_member_catches_up_without_a_deadline() {
-    let played = seeds::play(SEEDS / 3, run_patient, Figures::add);
+    let played = seeds::play(SEEDS / 3, run_patient, Metrics::add);
     let Some((_, total)) = played else {
         return;
     };

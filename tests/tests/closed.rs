@@ -1,7 +1,7 @@
 //! Closed spaces: a fixed share of the seeds. `TALLYMESH_SEED=n` replays one of them with a trace,
 //! `TALLYMESH_SEEDS=n` runs this many. A seed that fails is reported with as few of its steps as possible.
 
-use tallymesh_tests::closed::{Figures, reduce, run};
+use tallymesh_tests::closed::{Metrics, reduce, run};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 1_500;
@@ -23,7 +23,7 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
-    let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
+    let Some((seeds, total)) = seeds::play(SEEDS, run, Metrics::add) else {
         return;
     };
     // The runs prove something only if each kind of event happened. The rarest one is a leave, in one run of

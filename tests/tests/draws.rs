@@ -1,7 +1,7 @@
 //! Numbers that three members hand out, at most once each. `TALLYMESH_SEED=n` replays one seed with a trace,
 //! `TALLYMESH_SEEDS=n` runs this many.
 
-use tallymesh_tests::draws::{Figures, Plan, play};
+use tallymesh_tests::draws::{Metrics, Plan, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
 
@@ -16,7 +16,7 @@ const CUTS: Plan = Plan {
     end_ms: 20_000,
 };
 
-fn play_all(plan: &Plan, happened: impl Fn(&Figures) -> bool + Sync) {
+fn play_all(plan: &Plan, happened: impl Fn(&Metrics) -> bool + Sync) {
     seeds::play_all(SEEDS, |seed, traced| play(seed, traced, plan), happened);
 }
 

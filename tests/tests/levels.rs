@@ -1,14 +1,14 @@
 //! Levels of consistency over the sync machine. `TALLYMESH_SEED=n` replays one seed with a trace,
 //! `TALLYMESH_SEEDS=n` runs this many.
 
-use tallymesh_tests::levels::{Figures, run};
+use tallymesh_tests::levels::{Metrics, run};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 300;
 
 #[test]
 fn a_quorum_read_sees_each_quorum_write_and_a_session_never_goes_back() {
-    let Some((count, total)) = seeds::play_with_open_faults("levels", SEEDS, run, Figures::add)
+    let Some((count, total)) = seeds::play_with_open_faults("levels", SEEDS, run, Metrics::add)
     else {
         return;
     };

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_tests::maelstrom::Workload;
 use tallymesh_tests::maelstrom::node::{Config, Node, Said};
-use tallymesh_tests::maelstrom::play::{Figures, INTERVAL_MS, NODES, Play};
+use tallymesh_tests::maelstrom::play::{INTERVAL_MS, Metrics, NODES, Play};
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 
@@ -27,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 
 #[test]
 fn nodes_agree_on_the_adds_that_they_acknowledged() {
-    let Some((count, total)) = seeds::play(SEEDS, |seed, _| within(seed), Figures::add) else {
+    let Some((count, total)) = seeds::play(SEEDS, |seed, _| within(seed), Metrics::add) else {
         return;
     };
     // Otherwise the storm had too few faults.
@@ -46,7 +46,7 @@ fn processes_that_grow_and_shrink_agree() {
 }
 
 /// Plays a seed with nodes in this process.
-fn within(seed: u64) -> Result<Figures, String> {
+fn within(seed: u64) -> Result<Metrics, String> {
     let workload = Workload::ALL[seed as usize % 2];
     let mut play = Play::new(seed, workload, SHORT_STORM_MS);
     let config = Config {
@@ -138,9 +138,9 @@ fn with_processes(workload: Workload) {
     let mut nodes: Vec<Process> = (0..NODES).map(start).collect();
     drop(sender);
     let mut play = Play::new(seeds::chosen().unwrap_or(1), workload, STORM_MS);
-    let figures = follow(&mut play, &mut nodes, &printed).unwrap_or_else(|why| panic!("{why}"));
-    println!("{}: {figures:?}", workload.name());
-    assert!(figures.unknown > 0 && figures.lost > 0, "{figures:?}");
+    let metrics = follow(&mut play, &mut nodes, &printed).unwrap_or_else(|why| panic!("{why}"));
+    println!("{}: {metrics:?}", workload.name());
+    assert!(metrics.unknown > 0 && metrics.lost > 0, "{metrics:?}");
     for node in &mut nodes {
         node.input = None;
     }
@@ -161,11 +161,11 @@ fn follow(
     play: &mut Play,
     nodes: &mut [Process],
     printed: &Receiver<Printed>,
-) -> Result<Figures, String> {
+) -> Result<Metrics, String> {
     let start = Instant::now();
     loop {
-        if let Some(figures) = play.over() {
-            return Ok(figures);
+        if let Some(metrics) = play.over() {
+            return Ok(metrics);
         }
         if start.elapsed() > DEADLINE {
             return Err(format!("not over after {DEADLINE:?}"));

@@ -2,7 +2,7 @@
 //! `TALLYMESH_SEEDS=n` runs this many.
 
 use tallymesh_core::Op;
-use tallymesh_tests::meaning::{Figures, TIME, replica, run};
+use tallymesh_tests::meaning::{Metrics, TIME, replica, run};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
 use tallymesh_tests::seeds;
 
@@ -30,10 +30,10 @@ fn an_expiry_stays_that_replaces_one_of_its_own_transaction() {
 
 #[test]
 fn every_read_is_what_the_operations_mean() {
-    let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
+    let Some((seeds, total)) = seeds::play(SEEDS, run, Metrics::add) else {
         return;
     };
-    let Figures {
+    let Metrics {
         transactions,
         expiries,
         merges,

@@ -1,15 +1,15 @@
 //! Spaces with members over the sync machine. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs
 //! this many.
 
-use tallymesh_tests::mesh::{Figures, RUNS};
+use tallymesh_tests::mesh::{Metrics, RUNS};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 80;
 
 /// Plays this kind of runs, and checks with `happened` that enough happened in all of them together.
-fn play(name: &str, happened: impl Fn(&Figures) -> bool) {
+fn play(name: &str, happened: impl Fn(&Metrics) -> bool) {
     let run = RUNS.iter().find(|it| it.0 == name).unwrap().1;
-    let played = seeds::play_with_open_faults(name, SEEDS, run, Figures::add);
+    let played = seeds::play_with_open_faults(name, SEEDS, run, Metrics::add);
     let Some((count, total)) = played else {
         return;
     };

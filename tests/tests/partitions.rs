@@ -1,8 +1,8 @@
-//! The cost of cutting the members into halves, by the share of time with a cut. It writes the figures of
+//! The cost of cutting the members into halves, by the share of time with a cut. It writes the metrics of
 //! docs/reports/partitions.md. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
 use std::sync::{Mutex, PoisonError};
-use tallymesh_tests::partitions::{Figures, Half, MEMBERS, Plan, Work, play};
+use tallymesh_tests::partitions::{Half, MEMBERS, Metrics, Plan, Work, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
 
@@ -26,7 +26,7 @@ const PLAN: Plan = Plan {
 };
 
 /// The sum of all seeds of a plan, at each share.
-fn by_share(plan: Plan, usual: u64) -> Vec<(u64, Figures)> {
+fn by_share(plan: Plan, usual: u64) -> Vec<(u64, Metrics)> {
     let mut rows = Vec::new();
     let count = seeds::count(usual);
     let few = count <= usual;
@@ -36,16 +36,16 @@ fn by_share(plan: Plan, usual: u64) -> Vec<(u64, Figures)> {
             ..plan
         };
         if let Some(seed) = seeds::chosen() {
-            let figures = play(seed, seeds::chosen().is_some(), &plan)
+            let metrics = play(seed, seeds::chosen().is_some(), &plan)
                 .unwrap_or_else(|failure| panic!("{failure}"));
-            rows.push((cut_percent, figures));
+            rows.push((cut_percent, metrics));
             continue;
         }
-        let total = Mutex::new(Figures::default());
+        let total = Mutex::new(Metrics::default());
         seeds::each(count, |seed| {
-            let figures = play(seed, seeds::chosen().is_some(), &plan)?;
+            let metrics = play(seed, seeds::chosen().is_some(), &plan)?;
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-            total.add(&figures);
+            total.add(&metrics);
             Ok(())
         });
         let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +125,7 @@ fn a_budget_is_never_passed_and_most_of_it_can_be_spent_while_members_are_cut() 
     }
 }
 
-fn budget_line(share: u64, it: &Figures) -> String {
+fn budget_line(share: u64, it: &Metrics) -> String {
     let held = |half: Half| match it.left {
         0 => String::from("-"),
         left => format!("{:.0} %", 100.0 * half.held as f64 / left as f64),
@@ -211,7 +211,7 @@ const SEQUENCE: Plan = Plan {
 };
 
 /// Draws numbers of a sequence. Each number divisible by `watched` is watched.
-fn sequence(watched: u64) -> Vec<(u64, Figures)> {
+fn sequence(watched: u64) -> Vec<(u64, Metrics)> {
     let plan = Plan {
         work: Work::Sequence(watched),
         ..SEQUENCE

@@ -1,6 +1,6 @@
 //! Rate limits at several members. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs this many.
 
-use tallymesh_tests::periods::{Figures, MEMBERS_MAX, Plan, play};
+use tallymesh_tests::periods::{MEMBERS_MAX, Metrics, Plan, play};
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
 
@@ -26,11 +26,11 @@ const CUTS: Plan = Plan {
     end_ms: 24_000,
 };
 
-fn play_all(plan: &Plan, happened: impl Fn(&Figures) -> bool + Sync) {
+fn play_all(plan: &Plan, happened: impl Fn(&Metrics) -> bool + Sync) {
     seeds::play_all(SEEDS, |seed, traced| play(seed, traced, plan), happened);
 }
 
-fn enough(it: &Figures) -> bool {
+fn enough(it: &Metrics) -> bool {
     it.allowed > 300 && it.refused > 10 && it.waited > 10 && it.mesh.cuts > 0
 }
 
@@ -102,13 +102,13 @@ fn what_is_kept_does_not_grow_with_the_periods_that_there_were() {
         ..CUTS
     };
     let kept = |end_ms| {
-        let figures = play(seeds::chosen().unwrap_or(1), false, &plan(end_ms));
-        let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
+        let metrics = play(seeds::chosen().unwrap_or(1), false, &plan(end_ms));
+        let metrics = metrics.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
             "{} counters of {} periods",
-            figures.counters, figures.period_count
+            metrics.counters, metrics.period_count
         );
-        (figures.counters, figures.period_count)
+        (metrics.counters, metrics.period_count)
     };
     let ((few, _), (many, periods)) = (kept(100_000), kept(1_500_000));
     assert!(periods > 4_000, "{periods}");
@@ -131,7 +131,7 @@ fn spread(members: usize, clients: usize, at_first: usize) -> [usize; MEMBERS_MA
     spread
 }
 
-/// The figures of docs/reports/limits.md, all in simulated time. No client waits, so each request is allowed
+/// The metrics of docs/reports/limits.md, all in simulated time. No client waits, so each request is allowed
 /// at once or rejected.
 #[test]
 fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked() {
@@ -166,10 +166,10 @@ fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked
 
 /// A line of the report, for whole periods after the first two.
 fn accuracy(plan: &Plan, name: &str) {
-    let figures = play(seeds::chosen().unwrap_or(1), false, plan);
-    let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
-    let count = figures.periods.len();
-    let whole = || figures.periods.values().take(count - 1).skip(2);
+    let metrics = play(seeds::chosen().unwrap_or(1), false, plan);
+    let metrics = metrics.unwrap_or_else(|failure| panic!("{failure}"));
+    let count = metrics.periods.len();
+    let whole = || metrics.periods.values().take(count - 1).skip(2);
     let percent = |part: u64, of: u64| 100.0 * part as f64 / of as f64;
     let share = |of: fn(&tallymesh_tests::periods::Metered) -> u64| {
         let shares = || whole().map(|it| percent(of(it), it.most()));

@@ -4,7 +4,7 @@
 use tallymesh_core::bounds::SKEW_MS_MAX;
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::Trouble;
-use tallymesh_tests::spending::{Figures, Plan, Policy, Strike, play};
+use tallymesh_tests::spending::{Metrics, Plan, Policy, Strike, play};
 
 const SEEDS: u64 = 4;
 
@@ -25,15 +25,15 @@ const CUTS: Plan = Plan {
 /// Plays a plan until all is spent, under the faults of the plan.
 fn play_all(plan: &Plan, seeds: u64) {
     let run = |seed, traced| {
-        let figures = play(seed, traced, plan, Policy::Members)?;
-        match figures.done_ms > 0 {
-            true => Ok(figures),
+        let metrics = play(seed, traced, plan, Policy::Members)?;
+        match metrics.done_ms > 0 {
+            true => Ok(metrics),
             false => Err(format!(
-                "TALLYMESH_SEED={seed}: not all is spent: {figures:?}"
+                "TALLYMESH_SEED={seed}: not all is spent: {metrics:?}"
             )),
         }
     };
-    let happened = |it: &Figures| it.mesh.cuts > 0 && it.moves > 5 && !it.waits.is_empty();
+    let happened = |it: &Metrics| it.mesh.cuts > 0 && it.moves > 5 && !it.waits.is_empty();
     seeds::play_all(seeds, run, happened);
 }
 
@@ -147,17 +147,17 @@ fn line_seeds() -> u64 {
     }
 }
 
-fn sum(plan: &Plan, policy: Policy) -> Figures {
-    let mut total = Figures::default();
+fn sum(plan: &Plan, policy: Policy) -> Metrics {
+    let mut total = Metrics::default();
     for seed in 0..line_seeds() {
-        let figures = play(seed, false, plan, policy).unwrap_or_else(|failure| panic!("{failure}"));
-        total.add(&figures);
+        let metrics = play(seed, false, plan, policy).unwrap_or_else(|failure| panic!("{failure}"));
+        total.add(&metrics);
     }
     total
 }
 
 /// A line of docs/reports/budgets.md.
-fn line(policy: Policy, [steady, cut, parted]: &[Figures; 3]) -> String {
+fn line(policy: Policy, [steady, cut, parted]: &[Metrics; 3]) -> String {
     let seeds = line_seeds();
     format!(
         "| {} | {} | {} ms | {} | {} | {}.{} s | {} % | {} |",
@@ -177,7 +177,7 @@ fn line(policy: Policy, [steady, cut, parted]: &[Figures; 3]) -> String {
     )
 }
 
-/// The figures of docs/reports/budgets.md, all in simulated time.
+/// The metrics of docs/reports/budgets.md, all in simulated time.
 #[test]
 fn more_is_served_in_a_cut_than_with_plain_policies_and_waits_are_short() {
     let steady = Plan {

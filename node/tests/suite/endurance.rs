@@ -3,7 +3,7 @@
 //! log that nobody reads, and bodies that never finish. Honest clients must not notice.
 //!
 //! `TALLYMESH_ENDURANCE_SECONDS` says for how long each test lasts, `TALLYMESH_ENDURANCE_TABLE` names a file
-//! for the figures, and `TALLYMESH_BIN` another build of the node. The tests need the machine and some 8,000
+//! for the metrics, and `TALLYMESH_BIN` another build of the node. The tests need the machine and some 8,000
 //! file descriptors for themselves, so they are played by `cargo xtask test --long --part endurance`.
 
 mod hold;
@@ -13,7 +13,7 @@ mod strangers;
 use crate::members;
 use crate::process::{Node, agent, eventually};
 use crate::tickets::{ask, ticket};
-use honest::{Figures, Honest};
+use honest::{Honest, Metrics};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ const KEYS: usize = 4_096;
 const KEYS_SECONDS: u64 = 80;
 /// Honest clients, half of them at each node.
 const CLIENTS: usize = 20;
-/// The least that the strangers get of the time before the figures of honest clients count.
+/// The least that the strangers get of the time before the metrics of honest clients count.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// How long honest clients may wait, all but one of a hundred requests.
@@ -260,7 +260,7 @@ fn program(folder: &Path, at: usize, limit: &str) -> PathBuf {
 struct Run {
     limit: &'static str,
     seconds: u64,
-    figures: Figures,
+    metrics: Metrics,
     memory: Vec<u64>,
     load: Load,
     notes: String,
@@ -303,7 +303,7 @@ fn play(limit: &'static str) -> Run {
     let load = Load::default();
     let begun = Instant::now();
     let settled = begun + SETTLE.min(length / 4);
-    let figures = thread::scope(|scope| {
+    let metrics = thread::scope(|scope| {
         let over = Over(&load);
         let (load, tickets) = (&load, &pair.tickets);
         for node in &pair.nodes {
@@ -329,18 +329,18 @@ fn play(limit: &'static str) -> Run {
             pair.memory();
         }
         drop(over);
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         for client in clients {
-            figures.join(client.join().expect("the client ends"));
+            metrics.join(client.join().expect("the client ends"));
         }
-        figures
+        metrics
     });
     assert!(begun.elapsed() < length + GRACE, "it hangs");
     let memory = pair.memory();
     let run = Run {
         limit,
         seconds,
-        figures,
+        metrics,
         memory,
         notes: notes(limit, &load, &pair.refused()),
         load,
@@ -348,7 +348,7 @@ fn play(limit: &'static str) -> Run {
     println!("{}{}", run.row(), run.notes);
     run.write();
     for node in 0..pair.nodes.len() {
-        for (number, made) in &run.figures.made {
+        for (number, made) in &run.metrics.made {
             pair.counted(node, *number, *made);
         }
     }
@@ -363,7 +363,7 @@ impl Run {
         let it = &self.load;
         let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
         let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-        let figures = &self.figures;
+        let metrics = &self.metrics;
         let most = self.memory.iter().max().copied().unwrap_or_default() >> 10;
         format!(
             "| `{}` | {} | {}, {}, {} | {} | {}, {}, {} | {} | {} | {} | {} | {} | {} | {} | {most} |\n",
@@ -377,12 +377,12 @@ impl Run {
             count(&it.let_in),
             count(&it.links_most),
             count(&it.proved),
-            figures.times.len(),
-            figures.failed,
-            ms(figures.part(50)),
-            ms(figures.part(99)),
-            ms(figures.part(100)),
-            ms(figures.slowest_entry),
+            metrics.times.len(),
+            metrics.failed,
+            ms(metrics.part(50)),
+            ms(metrics.part(99)),
+            ms(metrics.part(100)),
+            ms(metrics.slowest_entry),
         )
     }
 
@@ -399,20 +399,20 @@ impl Run {
     /// Asserts what honest clients are promised.
     fn judge(&self) {
         let mut wrong = String::new();
-        let figures = &self.figures;
+        let metrics = &self.metrics;
         let mut must = |holds: bool, what: &str| {
             if !holds {
                 let _ = writeln!(wrong, "{what}");
             }
         };
-        let all = figures.entered.len() == CLIENTS && figures.entered.iter().all(|it| *it > 0);
+        let all = metrics.entered.len() == CLIENTS && metrics.entered.iter().all(|it| *it > 0);
         must(all, "each honest client gets in");
-        must(figures.failed == 0, "no honest request fails");
+        must(metrics.failed == 0, "no honest request fails");
         must(
-            figures.slowest_entry < ENTRY_MAX,
+            metrics.slowest_entry < ENTRY_MAX,
             "each honest client gets in soon",
         );
-        must(figures.times.len() >= CLIENTS, "honest clients are served");
+        must(metrics.times.len() >= CLIENTS, "honest clients are served");
         let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
         let shown = count(&self.load.shown);
         must(
@@ -428,7 +428,7 @@ impl Run {
         );
         let most = self.memory.iter().max().copied().unwrap_or_default();
         must(most < MEMORY_MAX_KIB, "memory stays under 512 MiB");
-        let quick = figures.part(99) < P99_MAX;
+        let quick = metrics.part(99) < P99_MAX;
         must(quick || is_slow(), "p99 stays under 50 ms");
         assert!(wrong.is_empty(), "{wrong}{}{}", Run::HEAD, self.row());
     }

@@ -2,7 +2,7 @@
 //!
 //! Three nodes are members of one space and take writes all the time. To one of them a peer lies in one
 //! way after the other, each a row. In each, the nodes must come to show exactly what was acknowledged,
-//! the attacked node must take no more memory than the row allows, and its figures must tell what the row
+//! the attacked node must take no more memory than the row allows, and its metrics must tell what the row
 //! says. `TALLYMESH_HOSTILE_REPORT` names a file for the table. tests/tests/hostile.rs plays the same
 //! against the sync machine alone, with many more bytes. As they flood the machine, they are played by
 //! themselves: `cargo xtask test --long --part liars`.
@@ -22,7 +22,7 @@ use attacker::{Attacker, By};
 use doors::Page;
 use frames::{hello, pull, space};
 use libp2p::identity::Keypair;
-use mesh::{Figures, Memory, Mesh, NODES};
+use mesh::{Memory, Mesh, Metrics, NODES};
 use raw::Said;
 use serde_json::json;
 use std::ffi::OsString;
@@ -73,8 +73,8 @@ struct Row {
 /// What was seen of a row.
 struct Seen {
     row: Row,
-    /// The figures that changed, and by how much.
-    told: Figures,
+    /// The metrics that changed, and by how much.
+    told: Metrics,
     memory: Option<(u64, Memory)>,
     writes: usize,
     agreed: Duration,
@@ -148,7 +148,7 @@ impl Stage {
 
     fn play(&self, row: Row) -> Seen {
         println!("{}, {}, {}", row.lie, row.door, row.by);
-        let figures = self.mesh.figures();
+        let metrics = self.mesh.metrics();
         let before = self.mesh.memory();
         let writes = self.mesh.during(row.written.clone(), || (row.attack)(self));
         let agreed = self.mesh.agree();
@@ -163,9 +163,9 @@ impl Stage {
                 row.lie
             );
         }
-        let mut told = self.mesh.figures();
+        let mut told = self.mesh.metrics();
         for (name, value) in &mut told {
-            *value -= figures.get(name).unwrap_or(&0.0);
+            *value -= metrics.get(name).unwrap_or(&0.0);
         }
         told.retain(|_, value| *value != 0.0);
         println!("    {told:?} {memory:?} {writes} {agreed:?}");

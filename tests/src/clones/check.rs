@@ -85,7 +85,7 @@ impl World {
                 return Err(format!("{shard:?} was lost: {:?}", held.get(shard.0)));
             }
         }
-        if self.own.figures.forks > 0 && self.own.figures.faults == 0 {
+        if self.own.metrics.forks > 0 && self.own.metrics.faults == 0 {
             return Err("a clock had two contents, and nobody told".into());
         }
         for (_, node) in self.living() {

@@ -13,9 +13,9 @@ const CAPPED: Name = NAMES.len() - 1;
 /// First number of the idempotency keys of budgets. Other keys have lower numbers.
 const ONCE_FIRST: OnceId = 1 << 32;
 
-/// Figures of a run with budgets.
+/// Metrics of a run with budgets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Transactions on budgets.
     pub made: u64,
     /// Transactions that were rejected because the replica had too few rights.
@@ -40,9 +40,9 @@ pub struct Figures {
     pub ended: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.made += other.made;
         self.short += other.short;
         self.grants += other.grants;
@@ -63,7 +63,7 @@ pub(super) struct Books {
     random: Random,
     /// The operations of each idempotency key.
     keys: Vec<Vec<(Name, Flow)>>,
-    pub(super) figures: Figures,
+    pub(super) metrics: Metrics,
 }
 
 impl Books {
@@ -72,7 +72,7 @@ impl Books {
             ledger: Ledger::default(),
             random,
             keys: Vec::new(),
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Books {
         });
         for dot in dots {
             self.ledger.withdraw(dot, by)?;
-            self.figures.withdrawn += 1;
+            self.metrics.withdrawn += 1;
         }
         Ok(())
     }
@@ -127,11 +127,11 @@ impl Books {
                 again.was
             ));
         }
-        self.figures.refused += u64::from(again.refused);
+        self.metrics.refused += u64::from(again.refused);
         match again.clock {
             Some(_) if again.refused => Err(format!("refused and made again: {again:?}")),
             Some(clock) => {
-                self.figures.again += 1;
+                self.metrics.again += 1;
                 self.ledger.add((writer, clock), made);
                 Ok(true)
             }
@@ -225,17 +225,17 @@ impl World {
         match &done {
             Ok(()) => {
                 if replica.clock() > before {
-                    books.figures.made += 1;
-                    books.figures.keyed += u64::from(number.is_some());
+                    books.metrics.made += 1;
+                    books.metrics.keyed += u64::from(number.is_some());
                     let is_grant = |it: &(Name, Flow)| {
                         matches!(it.1, Flow::Grant { .. } | Flow::GrantRoom { .. })
                     };
-                    books.figures.grants += u64::from(flows.iter().any(is_grant));
+                    books.metrics.grants += u64::from(flows.iter().any(is_grant));
                     let is_lease = matches!(flows[0].1, Flow::Lease { .. });
-                    books.figures.leases += u64::from(is_lease);
+                    books.metrics.leases += u64::from(is_lease);
                     let is_spend = matches!(flows[0].1, Flow::SpendLeased { .. });
                     let less = on_lease(replica) < leased;
-                    books.figures.leased += u64::from(is_spend && less);
+                    books.metrics.leased += u64::from(is_spend && less);
                     let made = Made {
                         flows: flows.clone(),
                         once: number,
@@ -245,7 +245,7 @@ impl World {
                 }
             }
             Err(Error::Quota(QuotaError::RightsShort(_) | QuotaError::RoomShort(_))) => {
-                books.figures.short += 1
+                books.metrics.short += 1
             }
             Err(
                 Error::Quota(QuotaError::NoBudget | QuotaError::NoLease)
@@ -268,7 +268,7 @@ impl World {
         let done = replica.quota_mut().end_leases(&mut changed);
         done.map_err(|error| error.to_string())?;
         if let Some(books) = &mut self.ledger {
-            books.figures.came_back += u64::from(!changed.is_empty());
+            books.metrics.came_back += u64::from(!changed.is_empty());
         }
         self.note(|| format!("{at} ends leases: {}", changed.len()));
         self.settle(at)
@@ -306,7 +306,7 @@ impl World {
             }
         }
         if let Some(books) = &mut self.ledger {
-            books.figures.ended += 1;
+            books.metrics.ended += 1;
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl World {
         match members.announce_after(&owner, &nonce, now, before) {
             Ok(()) => {
                 let follows = self.actors[at].replica.members().follows();
-                self.figures.follows += u64::from(follows);
+                self.metrics.follows += u64::from(follows);
                 self.settle(at)
             }
             // The member was taken out of the configuration meanwhile.
@@ -216,7 +216,7 @@ impl World {
         actor.doomed = false;
         actor.left = false;
         actor.member = owner.map(|owner| (owner, nonce));
-        self.figures.returns += 1;
+        self.metrics.returns += 1;
         self.settle(at)?;
         if let Some(owner) = owner {
             let now = self.now;
@@ -245,7 +245,7 @@ impl World {
         if returned.unknown != unknown {
             return Err(format!("{unknown:?} is unknown of {at}: {returned:?}"));
         }
-        self.figures.unknown += u64::from(unknown.is_some());
+        self.metrics.unknown += u64::from(unknown.is_some());
         let taken = &self.taken;
         for again in &returned.again {
             let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
@@ -260,7 +260,7 @@ impl World {
             let done = self.oracle.reissue(view, writers, now, again, &keeps);
             done.map_err(|error| format!("replica {at}: {error}"))?;
         }
-        self.figures.again += returned.again.len() as u64;
+        self.metrics.again += returned.again.len() as u64;
         self.note(|| format!("{at} makes again {:?}", returned.again));
         self.settle(at)
     }

@@ -47,7 +47,7 @@ impl World {
             .map_err(|error| error.to_string())?;
         self.taken.note(replica, &before, clock);
         self.note(|| format!("{at} absorbs {count}"));
-        self.figures.absorbed += count as u64;
+        self.metrics.absorbed += count as u64;
         self.settle(at)?;
         Ok(count)
     }
@@ -81,7 +81,7 @@ impl World {
             store.append(&mut actor.replica);
         }
         let done = actor.replica.members_mut().collect(&actor.log.mark);
-        self.figures.collections += u64::from(done);
+        self.metrics.collections += u64::from(done);
         self.note(|| format!("{at} collects: {done}"));
         self.check(at)?;
         Ok(done)

@@ -49,9 +49,9 @@ const QUIET_ROUNDS: u32 = 4;
 /// Rounds after which the nodes must have agreed: half a minute of them.
 const ROUNDS_MAX: u64 = 600;
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Adds that clients requested.
     pub adds: u64,
     /// Adds of which no client got an acknowledgement.
@@ -70,9 +70,9 @@ pub struct Figures {
     pub rounds: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.adds += other.adds;
         self.unknown += other.unknown;
         self.made += other.made;
@@ -161,7 +161,7 @@ impl fmt::Display for End {
 }
 
 /// A run. The caller passes the lines of [`Play::tick`] to the nodes, and the nodes' lines to
-/// [`Play::printed`], until [`Play::over`] returns the figures.
+/// [`Play::printed`], until [`Play::over`] returns the metrics.
 pub struct Play {
     random: Random,
     workload: Workload,
@@ -182,7 +182,7 @@ pub struct Play {
     asked: BTreeMap<(usize, i64), usize>,
     /// How many rounds in a row were right.
     quiet: u32,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 impl Play {
@@ -202,7 +202,7 @@ impl Play {
             adds: Vec::new(),
             asked: BTreeMap::new(),
             quiet: 0,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -218,7 +218,7 @@ impl Play {
             let (from, to, line) = first.remove();
             match (from, to) {
                 (End::Node(a), End::Node(b)) if self.sides[a] != self.sides[b] => {
-                    self.figures.cut += 1;
+                    self.metrics.cut += 1;
                 }
                 (_, End::Node(node)) => lines.push((node, line)),
                 (_, End::Client(client)) => self.answered(now, client, &line)?,
@@ -248,7 +248,7 @@ impl Play {
             End::Node(_) if self.part == Part::Begin => {
                 return Err(wrong("to a node before all have begun"));
             }
-            End::Node(_) => self.figures.frames += 1,
+            End::Node(_) => self.metrics.frames += 1,
             End::Client(client) => {
                 let judged = self.judge(node, client, &message);
                 judged.map_err(|why| wrong(&why))?;
@@ -258,14 +258,14 @@ impl Play {
         Ok(())
     }
 
-    /// The figures of the run, once it has ended and all was right.
-    pub fn over(&self) -> Option<Figures> {
+    /// The metrics of the run, once it has ended and all was right.
+    pub fn over(&self) -> Option<Metrics> {
         let unknown = self.adds.iter().filter(|add| !add.known);
-        (self.part == Part::Over).then(|| Figures {
+        (self.part == Part::Over).then(|| Metrics {
             adds: self.adds.len() as u64,
             unknown: unknown.clone().count() as u64,
             made: unknown.filter(|add| add.made).count() as u64,
-            ..self.figures
+            ..self.metrics
         })
     }
 
@@ -279,7 +279,7 @@ impl Play {
         };
         for _ in 0..1 + u64::from(self.random.chance(twice)) {
             if self.random.chance(loss) {
-                self.figures.lost += 1;
+                self.metrics.lost += 1;
                 continue;
             }
             let way = match self.random.chance(late) {
@@ -368,7 +368,7 @@ impl Play {
                     .map_err(|error| error.to_string())?;
                 client.read = Some(value.into());
             }
-            Request::Read => self.figures.reads += 1,
+            Request::Read => self.metrics.reads += 1,
         }
         Ok(())
     }
@@ -434,7 +434,7 @@ impl Play {
 
     /// Ends a round of final reads.
     fn round(&mut self, now: Millis) -> Result<Part, String> {
-        self.figures.rounds += 1;
+        self.metrics.rounds += 1;
         let verdict = self.verdict();
         self.quiet = match &verdict {
             Ok(()) => self.quiet + 1,
@@ -443,7 +443,7 @@ impl Play {
         if self.quiet == QUIET_ROUNDS {
             return Ok(Part::Over);
         }
-        if self.figures.rounds == ROUNDS_MAX {
+        if self.metrics.rounds == ROUNDS_MAX {
             let why = verdict.err();
             return Err(why.unwrap_or_else(|| "reads are right at times only".to_owned()));
         }

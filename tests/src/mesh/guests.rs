@@ -38,7 +38,7 @@ impl World {
         let made = (replica.writer(), replica.clock(), i128::from(by));
         self.note(|| format!("{at} adds {by} at {}", made.1));
         self.own.begun += i128::from(by);
-        self.own.figures.adds += 1;
+        self.own.metrics.adds += 1;
         self.when_written(at, Event::Added(at, made));
         self.changed(at)
     }
@@ -47,7 +47,7 @@ impl World {
         let key = self.key_of_guest();
         let role = self.role_of_guest(&key);
         let at = self.add_peer(None, key, role)?;
-        self.own.figures.guests += 1;
+        self.own.metrics.guests += 1;
         // Some guests write before they have any link.
         if self.random.chance(700) {
             let member = self.random.index(MEMBERS);

@@ -96,11 +96,11 @@ impl World {
             once, by, shared, ..
         } = keyed.requests[number];
         let replica = &mut self.nodes[at].replica;
-        self.own.figures.key_gaps += u64::from(replica.keyed().has_gaps());
+        self.own.metrics.key_gaps += u64::from(replica.keyed().has_gaps());
         match replica.keyed().lookup(&once) {
             Known::New => {}
             Known::Before(_) => {
-                self.own.figures.retries += 1;
+                self.own.metrics.retries += 1;
                 return Ok(());
             }
             Known::Reused => return Err(format!("{at} takes key {number} for another")),
@@ -115,8 +115,8 @@ impl World {
         make().map_err(|error| format!("{at} adds under key {number}: {error}"))?;
         let made = (replica.writer(), replica.clock(), i128::from(by));
         self.note(|| format!("{at} makes key {number} at {}: {by}", made.1));
-        self.own.figures.keyed += u64::from(first);
-        self.own.figures.doubled += u64::from(!first);
+        self.own.metrics.keyed += u64::from(first);
+        self.own.metrics.doubled += u64::from(!first);
         self.own.begun += i128::from(by);
         self.when_written(at, Event::Once(at, Asked { number, made }));
         self.changed(at)
@@ -175,7 +175,7 @@ impl World {
                 .map(|it| it.replica.keyed().makers(&request.once));
             let count = makers.filter(knows).count();
             if count == 0 {
-                self.own.figures.lost += u64::from(!request.lost);
+                self.own.metrics.lost += u64::from(!request.lost);
                 request.lost = true;
             }
             young.known = (1..MEMBERS).contains(&count);

@@ -38,7 +38,7 @@ impl World {
         let known = known.next().map(|it| it.role);
         let role = known.unwrap_or(*self.random.pick(&roles));
         if let Some(role) = role {
-            self.own.figures.limited[role as usize] += 1;
+            self.own.metrics.limited[role as usize] += 1;
         }
         role
     }

@@ -16,7 +16,7 @@ impl World {
         if at == other || !there(at) || !there(other) || !same {
             return Ok(());
         }
-        self.own.figures.taken_over += 1;
+        self.own.metrics.taken_over += 1;
         self.crash(at);
         self.remove(other);
         let left = &mut self.own.peers[other];

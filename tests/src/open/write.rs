@@ -46,7 +46,7 @@ impl World {
             let done = self.materialize(at)?;
             if done > 0 {
                 self.note(|| format!("expire {at}: {done} counters"));
-                self.own.figures.expiries += done;
+                self.own.metrics.expiries += done;
                 self.changed(at)?;
             }
         }
@@ -81,10 +81,10 @@ impl World {
         }
         if made.map_err(|error| format!("replica {at}: {error}"))? {
             self.note(|| format!("write {at} {ops:?}"));
-            self.own.figures.transactions += u64::from(ops.len() > 1);
+            self.own.metrics.transactions += u64::from(ops.len() > 1);
             return self.changed(at);
         }
-        self.own.figures.idle_writes += 1;
+        self.own.metrics.idle_writes += 1;
         Ok(())
     }
 

@@ -118,16 +118,16 @@ impl World {
     /// A client receives its acknowledgement.
     pub(super) fn told(&mut self, client: usize, number: u64) -> Result<(), String> {
         let own = &mut self.own;
-        own.figures.made += 1;
+        own.metrics.made += 1;
         match own.plan.work {
-            Work::Limit(_) => own.figures.twice += u64::from(!own.numbers.insert(number)),
+            Work::Limit(_) => own.metrics.twice += u64::from(!own.numbers.insert(number)),
             Work::Sequence(_) => {
                 if number == 0 || !own.numbers.insert(number) {
                     return Err(format!("{number} is handed out again"));
                 }
                 own.drawn.push((self.now, number));
             }
-            Work::Budget(minted) | Work::Retired(minted) if own.figures.made > minted => {
+            Work::Budget(minted) | Work::Retired(minted) if own.metrics.made > minted => {
                 return Err("more was spent than there is".into());
             }
             Work::Budget(_) | Work::Retired(_) => {}
@@ -140,7 +140,7 @@ impl World {
     fn ends(&mut self, client: usize, served: bool) {
         self.think(client);
         if let Some(smaller) = self.is_in_smaller(self.own.clients[client].at) {
-            let half = &mut self.own.figures.halves[usize::from(smaller)];
+            let half = &mut self.own.metrics.halves[usize::from(smaller)];
             half.served += u64::from(served);
             half.refused += u64::from(!served);
         }

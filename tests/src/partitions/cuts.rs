@@ -82,24 +82,24 @@ impl World {
         }
     }
 
-    /// Adds the rights of each half at the start of a cut to the figures.
+    /// Adds the rights of each half at the start of a cut to the metrics.
     fn note_cut(&mut self, apart: [usize; 2]) {
-        self.own.figures.cuts += 1;
+        self.own.metrics.cuts += 1;
         let Work::Budget(minted) = self.own.plan.work else {
             return;
         };
-        self.own.figures.left += minted - self.own.figures.made;
+        self.own.metrics.left += minted - self.own.metrics.made;
         for at in 0..MEMBERS {
             let here = self.nodes[at].replica.quota().budget(NAME);
             let here = here.map_or(0, |it| it.rights.here);
             let half = usize::from(apart.contains(&at));
-            self.own.figures.halves[half].held += u64::try_from(here).unwrap_or(0);
+            self.own.metrics.halves[half].held += u64::try_from(here).unwrap_or(0);
         }
     }
 
     pub(super) fn note_cut_time(&mut self) {
         if self.own.cuts.apart.is_some() {
-            self.own.figures.cut_ms += self.now - self.own.cuts.since;
+            self.own.metrics.cut_ms += self.now - self.own.cuts.since;
         }
     }
 
@@ -110,7 +110,7 @@ impl World {
         let held = self.nodes[gone].replica.quota().budget(NAME);
         let held = held.map_or(0, |it| it.rights.here);
         let stranded = u64::try_from(held).unwrap_or(0);
-        self.own.figures.stranded.push(stranded);
+        self.own.metrics.stranded.push(stranded);
         self.turn_from(gone);
         self.remove(gone);
     }
@@ -152,7 +152,7 @@ impl World {
         match self.left().iter().any(|at| successor(at) && !holds(*at)) {
             true => {
                 let took = self.now - self.own.cuts.taken_out;
-                self.own.figures.back_ms.push(took);
+                self.own.metrics.back_ms.push(took);
             }
             false => self.at(self.now + LOOK_MS, Event::TakenOver),
         }

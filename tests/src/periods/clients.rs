@@ -57,11 +57,11 @@ impl World {
                 if let Some(client) = client {
                     self.think(client);
                 }
-                self.own.figures.allowed += cost;
+                self.own.metrics.allowed += cost;
                 match counted {
                     Some((name, dot)) => self.note_allowed(name, dot, cost),
                     None => {
-                        self.own.figures.uncounted += cost;
+                        self.own.metrics.uncounted += cost;
                         Ok(())
                     }
                 }
@@ -100,13 +100,13 @@ impl World {
         self.want(at)
     }
 
-    /// Adds a request in the present period to the figures, and whether it was allowed at once.
+    /// Adds a request in the present period to the metrics, and whether it was allowed at once.
     fn meter(&mut self, at: usize, key: &str, cost: u64, allowed: bool) {
         let Ok(period) = self.nodes[at].replica.quota().period(key) else {
             return;
         };
         let members = self.own.plan.members;
-        let metered = self.own.figures.periods.entry(period.name);
+        let metered = self.own.metrics.periods.entry(period.name);
         let it = metered.or_insert_with(|| Metered {
             limit: period.limit.limit,
             asked: vec![0; members],
@@ -118,7 +118,7 @@ impl World {
 
     /// A client that does not wait was rejected.
     fn lacks(&mut self, at: usize, key: &str, cost: u64) -> Result<(), String> {
-        self.own.figures.refused += 1;
+        self.own.metrics.refused += 1;
         let Ok(period) = self.nodes[at].replica.quota().period(key) else {
             return Ok(());
         };
@@ -206,9 +206,9 @@ impl World {
                 self.nodes[at].sync.end_want(now, want);
             }
             match served {
-                true => self.own.figures.waited += 1,
+                true => self.own.metrics.waited += 1,
                 false => {
-                    self.own.figures.refused += 1;
+                    self.own.metrics.refused += 1;
                     self.think(client);
                 }
             }

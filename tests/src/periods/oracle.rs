@@ -52,7 +52,7 @@ impl World {
         if let Some(present) = replica.members().configuration()
             && !own.decided.by_number.contains_key(&present.number)
         {
-            own.figures.decided += 1;
+            own.metrics.decided += 1;
             own.decided.note(present);
         }
         let running = self.nodes.iter();
@@ -67,7 +67,7 @@ impl World {
             .known
             .entry(least)
             .or_insert(EPOCH_MS + self.now);
-        own.figures.counters = own.figures.counters.max(replica.quota().period_counters());
+        own.metrics.counters = own.metrics.counters.max(replica.quota().period_counters());
         let clock = self.wall(at);
         let replica = &self.nodes[at].replica;
         let mut shares: BTreeMap<&str, i128> = BTreeMap::new();
@@ -107,7 +107,7 @@ impl World {
     /// Notes an amount that a member has allowed and acknowledged, if all members count it.
     pub(super) fn note_allowed(&mut self, name: String, dot: Dot, cost: u64) -> Result<(), String> {
         if self.own.seen.insert(name.clone()) {
-            self.own.figures.period_count += 1;
+            self.own.metrics.period_count += 1;
         }
         let most = self.bound(&name);
         let (sum, made) = self.own.allowed.entry(name.clone()).or_default();
@@ -151,7 +151,7 @@ impl World {
             let lost = made.extract_if(.., |it| is_lost(it.0));
             let lost: u64 = lost.map(|it| it.1).sum();
             *sum -= lost;
-            self.own.figures.uncounted += lost;
+            self.own.metrics.uncounted += lost;
         }
     }
 

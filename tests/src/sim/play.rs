@@ -18,7 +18,7 @@ pub fn run<S: Scenario, F>(
 ) -> Result<F, String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| play(&mut mesh)));
     let failure = match outcome {
-        Ok(Ok(figures)) => return Ok(figures),
+        Ok(Ok(metrics)) => return Ok(metrics),
         Ok(Err(failure)) => failure,
         Err(panic) => match panic.downcast_ref::<String>() {
             Some(text) => format!("panicked: {text}"),

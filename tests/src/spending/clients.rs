@@ -54,7 +54,7 @@ impl World {
         }
         // A client that came earlier is served earlier.
         if self.own.waiting[at].is_empty() && self.make(at, client)? {
-            self.own.figures.at_once += 1;
+            self.own.metrics.at_once += 1;
             return Ok(());
         }
         let (now, until) = (self.now, self.now + self.own.plan.patience_ms);
@@ -136,7 +136,7 @@ impl World {
         if !self.own.plan.keyed || self.own.made.insert(key) {
             match wish {
                 Stock::Rights => self.note_spent(dot, 1)?,
-                Stock::Room | Stock::Period => self.own.figures.spent -= 1,
+                Stock::Room | Stock::Period => self.own.metrics.spent -= 1,
             }
         }
         self.ends(client, true);
@@ -148,8 +148,8 @@ impl World {
         self.own.clients[client].asks = false;
         self.after(THINK_MS, Event::Ask(client));
         if self.is_cut_off() && self.own.clients[client].at == 2 {
-            self.own.figures.cut.0 += u64::from(served);
-            self.own.figures.cut.1 += u64::from(!served);
+            self.own.metrics.cut.0 += u64::from(served);
+            self.own.metrics.cut.1 += u64::from(!served);
         }
         let keyed = self.own.plan.keyed;
         let asks_elsewhere = keyed && (!served || self.random.chance(UNANSWERED));
@@ -192,7 +192,7 @@ impl World {
                     break;
                 };
                 self.end_want(at, it.want);
-                self.own.figures.waits.push(self.now - it.since);
+                self.own.metrics.waits.push(self.now - it.since);
             }
         }
         Ok(())
@@ -207,9 +207,9 @@ impl World {
             }
             if let Some(it) = self.own.waiting[at].pop_front() {
                 self.end_want(at, it.want);
-                let (figures, minted) = (&mut self.own.figures, self.own.plan.minted);
-                figures.refused += 1;
-                figures.refused_early += u64::from(figures.spent < minted / 10 * 9);
+                let (metrics, minted) = (&mut self.own.metrics, self.own.plan.minted);
+                metrics.refused += 1;
+                metrics.refused_early += u64::from(metrics.spent < minted / 10 * 9);
                 self.ends(it.client, false);
             }
         }
@@ -247,7 +247,7 @@ impl World {
             (Policy::Missing, _) => others[self.random.index(others.len())],
             (_, Some(richest)) => richest,
         };
-        self.own.figures.requests += 1;
+        self.own.metrics.requests += 1;
         self.after(self.settings.delay_ms, Event::Plain(to, at, missing));
     }
 
@@ -275,7 +275,7 @@ impl World {
         {
             return Ok(());
         }
-        self.own.figures.moves += 1;
+        self.own.metrics.moves += 1;
         self.changed(at)
     }
 }

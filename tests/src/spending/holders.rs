@@ -146,7 +146,7 @@ impl World {
 
     /// It receives a lease.
     pub(super) fn leased(&mut self, number: usize, id: LeaseId, ms: u64, amount: u64) {
-        self.own.figures.leases += 1;
+        self.own.metrics.leases += 1;
         let held = Held {
             id,
             since: self.now,
@@ -167,7 +167,7 @@ impl World {
             return self.next(number, State::Spends(held), THINK_MS);
         }
         if held.spent == 0 || self.random.chance(VANISH) {
-            self.own.figures.vanished += held.spent;
+            self.own.metrics.vanished += held.spent;
             return self.next(number, State::Idle, LEASE_MS);
         }
         let home = self.own.holders[number].at;
@@ -223,7 +223,7 @@ impl World {
                 | Error::Member(MemberError::NotAMember)
                 | Error::Quota(QuotaError::NoBudget),
             ) => {
-                self.own.figures.late += 1;
+                self.own.metrics.late += 1;
                 self.tell_later(number, held);
                 Ok(())
             }
@@ -259,7 +259,7 @@ impl World {
             State::Tells(held, _) => held.spent,
             State::Idle | State::Spends(_) => 0,
         };
-        self.own.figures.told += spent;
+        self.own.metrics.told += spent;
         self.next(number, State::Idle, LEASE_MS);
         self.note_spent(dot, spent)
     }

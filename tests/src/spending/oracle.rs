@@ -12,9 +12,9 @@ impl World {
 
     /// Notes units that a transaction spent and that were acknowledged.
     pub(super) fn note_spent(&mut self, dot: Dot, units: u64) -> Result<(), String> {
-        self.own.figures.spent += units;
+        self.own.metrics.spent += units;
         *self.own.spent.entry(dot).or_default() += units;
-        match self.own.figures.spent > self.own.plan.minted && !self.may_be_lost() {
+        match self.own.metrics.spent > self.own.plan.minted && !self.may_be_lost() {
             true => Err("more was spent than there is".into()),
             false => Ok(()),
         }
@@ -43,7 +43,7 @@ impl World {
         match wrong || less || rights != budget.value || room != left {
             true => Err(format!(
                 "{at} sees {budget:?} held as {holders:?}, {:?}",
-                self.own.figures
+                self.own.metrics
             )),
             false => Ok(()),
         }
@@ -52,7 +52,7 @@ impl World {
     /// Whether nothing is left to be spent.
     pub(super) fn is_spent(&self) -> bool {
         if !self.may_be_lost() {
-            return self.own.figures.spent >= self.own.plan.minted;
+            return self.own.metrics.spent >= self.own.plan.minted;
         }
         let happened = self.own.plan.strike.is_none() || self.own.struck.gone.is_some();
         // After two processes wrote under one writer, a part of the value or of the rights may be lost.
@@ -82,7 +82,7 @@ impl World {
         };
         let lost = self.own.spent.iter().filter(lost).map(|it| it.1);
         let lost: u64 = lost.sum();
-        self.own.figures.lost = if self.may_be_lost() { lost } else { 0 };
+        self.own.metrics.lost = if self.may_be_lost() { lost } else { 0 };
     }
 
     /// Counts the units beyond the amount that there was, spent by two copies of a process.
@@ -97,7 +97,7 @@ impl World {
             spent.map(|it| it.1).sum()
         };
         let [one, two] = [at, second].map(by);
-        let over = self.own.figures.spent.saturating_sub(self.own.plan.minted);
+        let over = self.own.metrics.spent.saturating_sub(self.own.plan.minted);
         let own = self.nodes[at].replica.writer();
         // The rights at the time of the copy, and the rights that came after it. Each copy spent some of
         // these.
@@ -108,7 +108,7 @@ impl World {
                 struck.held
             ));
         }
-        self.own.figures.overdrawn = over;
+        self.own.metrics.overdrawn = over;
         Ok(())
     }
 }

@@ -34,8 +34,8 @@ pub const SCENARIOS: [Scenario; 11] = [
         beginnings::run(seed, false).map(|it| Some(it.mesh.trace))
     }),
     scenario("levels", 50, 40, |seed| {
-        let figures = open_faults::judge("levels", seed, levels::run(seed, false))?;
-        Ok(figures.map(|it| it.mesh.trace))
+        let metrics = open_faults::judge("levels", seed, levels::run(seed, false))?;
+        Ok(metrics.map(|it| it.mesh.trace))
     }),
     scenario("readers", 50, 40, |seed| {
         readers::run(seed, false).map(|it| Some(it.mesh.trace))
@@ -117,8 +117,8 @@ fn trouble(seed: u64) -> Trouble {
 
 fn guests(seed: u64) -> Result<Option<u64>, String> {
     let (name, run) = mesh::RUNS[(seed % 4) as usize];
-    let figures = open_faults::judge(name, seed, run(seed, false))?;
-    Ok(figures.map(|it| it.mesh.trace))
+    let metrics = open_faults::judge(name, seed, run(seed, false))?;
+    Ok(metrics.map(|it| it.mesh.trace))
 }
 
 fn sequences(seed: u64) -> Result<Option<u64>, String> {
@@ -129,8 +129,8 @@ fn sequences(seed: u64) -> Result<Option<u64>, String> {
         watch_ms: 1_000 * (seed % 2),
         end_ms: 16_000,
     };
-    let figures = draws::play(seed, false, &plan)?;
-    Ok(Some(figures.mesh.trace))
+    let metrics = draws::play(seed, false, &plan)?;
+    Ok(Some(metrics.mesh.trace))
 }
 
 fn budgets(seed: u64) -> Result<Option<u64>, String> {
@@ -158,8 +158,8 @@ fn budgets(seed: u64) -> Result<Option<u64>, String> {
         strike,
         end_ms: 60_000,
     };
-    let figures = spending::play(seed, false, &plan, spending::Policy::Members)?;
-    Ok(Some(figures.mesh.trace))
+    let metrics = spending::play(seed, false, &plan, spending::Policy::Members)?;
+    Ok(Some(metrics.mesh.trace))
 }
 
 fn limits(seed: u64) -> Result<Option<u64>, String> {
@@ -180,8 +180,8 @@ fn limits(seed: u64) -> Result<Option<u64>, String> {
         moves: if seed.is_multiple_of(2) { 300 } else { 0 },
         end_ms: 18_000,
     };
-    let figures = periods::play(seed, false, &plan)?;
-    Ok(Some(figures.mesh.trace))
+    let metrics = periods::play(seed, false, &plan)?;
+    Ok(Some(metrics.mesh.trace))
 }
 
 fn partitions(seed: u64) -> Result<Option<u64>, String> {
@@ -209,6 +209,6 @@ fn partitions(seed: u64) -> Result<Option<u64>, String> {
             _ => 300_000,
         },
     };
-    let figures = partitions::play(seed, false, &plan)?;
-    Ok(Some(figures.mesh.trace))
+    let metrics = partitions::play(seed, false, &plan)?;
+    Ok(Some(metrics.mesh.trace))
 }

@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Most requests for one operation. At most one node is down, so this many never fail one after the other.
 const ATTEMPTS_MAX: u32 = 200;
 
-/// Figures of clients.
+/// Metrics of clients.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub(crate) operations: u64,
     pub(crate) retries: u64,
     pub(crate) timeouts: u64,
@@ -30,8 +30,8 @@ pub(crate) struct Figures {
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-impl Figures {
-    pub(crate) fn join(&mut self, other: Figures) {
+impl Metrics {
+    pub(crate) fn join(&mut self, other: Metrics) {
         self.operations += other.operations;
         self.retries += other.retries;
         self.timeouts += other.timeouts;
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     connections: [Option<Connection>; NODES],
     random: Random,
     history: Arc<History>,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: Metrics,
 }
 
 impl Client {
@@ -73,7 +73,7 @@ impl Client {
             connections: Default::default(),
             random,
             history,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -94,18 +94,18 @@ impl Client {
                             node,
                             "it is made, the client hears",
                         );
-                        self.figures.operations += 1;
-                        self.figures.made_before += u64::from(again == Some(true));
+                        self.metrics.operations += 1;
+                        self.metrics.made_before += u64::from(again == Some(true));
                         return Ok(());
                     }
                     Verdict::Refused(reason) => {
-                        *self.figures.refused.entry(reason).or_default() += 1;
+                        *self.metrics.refused.entry(reason).or_default() += 1;
                     }
                 },
-                Ok(Err(_)) => self.figures.broken += 1,
-                Err(_) => self.figures.timeouts += 1,
+                Ok(Err(_)) => self.metrics.broken += 1,
+                Err(_) => self.metrics.timeouts += 1,
             }
-            self.figures.retries += 1;
+            self.metrics.retries += 1;
             node = (node + 1 + self.random.index(NODES - 1)) % NODES;
         }
         Err(format!("{}: no answer at all", operation.key))

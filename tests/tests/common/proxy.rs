@@ -29,9 +29,9 @@ const SHORT_MS: u64 = 20;
 /// The longest of the other delays. By then most clients have repeated the request elsewhere.
 const LONG_MS: u64 = 1_500;
 
-/// Figures of a proxy.
+/// Metrics of a proxy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     /// Whole requests that arrived at the proxy.
     pub(crate) requests: u64,
     pub(crate) dropped_requests: u64,
@@ -69,7 +69,7 @@ struct State {
     random: Random,
     /// The addresses of the nodes that run.
     nodes: [Option<SocketAddr>; NODES],
-    figures: Figures,
+    metrics: Metrics,
 }
 
 /// The fate of a request.
@@ -117,7 +117,7 @@ impl Proxy {
         let state = State {
             random: Random::new(seed),
             nodes: [None; NODES],
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         };
         let shared = Arc::new(Shared {
             wire,
@@ -153,8 +153,8 @@ impl Proxy {
         self.shared.state().nodes[node] = address;
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        self.shared.state().figures.clone()
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.shared.state().metrics.clone()
     }
 
     /// Waits until no message is on its way any more, including late ones.
@@ -174,8 +174,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, figure: impl FnOnce(&mut Figures)) {
-        figure(&mut self.state().figures);
+    fn count(&self, figure: impl FnOnce(&mut Metrics)) {
+        figure(&mut self.state().metrics);
     }
 
     /// Serves a client's connection until it breaks. The effects of a request go on after the client has gone

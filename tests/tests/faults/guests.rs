@@ -39,9 +39,9 @@ const TURN: Duration = Duration::from_millis(10);
 /// Longest time until the last operations are acknowledged, once all is healed.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Figures of guests.
+/// Metrics of guests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub(crate) acknowledged: u64,
     /// Operations of a guest that rejoined when no member could tell whether they count.
     pub(crate) unknown: u64,
@@ -57,8 +57,8 @@ pub(crate) struct Figures {
     pub(crate) longest: Duration,
 }
 
-impl Figures {
-    pub(crate) fn join(&mut self, other: Figures) {
+impl Metrics {
+    pub(crate) fn join(&mut self, other: Metrics) {
         self.acknowledged += other.acknowledged;
         self.unknown += other.unknown;
         self.left += other.left;
@@ -81,25 +81,25 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Runs guests until all is over and their operations are acknowledged.
-    pub(crate) async fn run(self, seed: u64) -> Result<Figures, String> {
+    pub(crate) async fn run(self, seed: u64) -> Result<Metrics, String> {
         let mut places = JoinSet::new();
         for number in 0..GUESTS {
             let shared = self.clone();
             let mut random = Random::new(seed.wrapping_mul(37).wrapping_add(number as u64));
             places.spawn(async move {
-                let mut figures = Figures::default();
+                let mut metrics = Metrics::default();
                 while !*shared.over.borrow() {
                     let guest = Guest::new(shared.clone(), Random::new(random.next_u64()));
-                    figures.join(guest.live().await?);
+                    metrics.join(guest.live().await?);
                 }
-                Ok::<_, String>(figures)
+                Ok::<_, String>(metrics)
             });
         }
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         while let Some(place) = places.join_next().await {
-            figures.join(place.map_err(|error| error.to_string())??);
+            metrics.join(place.map_err(|error| error.to_string())??);
         }
-        Ok(figures)
+        Ok(metrics)
     }
 }
 
@@ -124,7 +124,7 @@ struct Guest {
     pending: Vec<Pending>,
     /// The open question to the members, and the number of pending operations that it is about.
     question: Option<(Question, usize)>,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 impl Guest {
@@ -142,7 +142,7 @@ impl Guest {
             link: Link(0),
             pending: Vec::new(),
             question: None,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Guest {
     }
 
     /// Counts until it is closed, or until all is over and its operations are acknowledged.
-    async fn live(mut self) -> Result<Figures, String> {
+    async fn live(mut self) -> Result<Metrics, String> {
         let closes = self.draw(LIFE_MS);
         let (mut moves, mut writes) = (Instant::now(), Instant::now());
         let mut deadline = None;
@@ -169,15 +169,15 @@ impl Guest {
             if over {
                 let deadline = *deadline.get_or_insert(now + DEADLINE);
                 if self.pending.is_empty() {
-                    return Ok(self.figures);
+                    return Ok(self.metrics);
                 }
                 if now > deadline {
                     return Err(self.waits());
                 }
             } else if now >= closes {
-                self.figures.closed += 1;
-                self.figures.left += self.pending.len() as u64;
-                return Ok(self.figures);
+                self.metrics.closed += 1;
+                self.metrics.left += self.pending.len() as u64;
+                return Ok(self.metrics);
             }
             if now >= moves {
                 self.leave();
@@ -234,8 +234,8 @@ impl Guest {
         for it in self.pending.drain(..about).collect::<Vec<_>>() {
             self.note(it.number, "a guest hears that it is made");
             self.shared.ledger.acknowledge(it.number);
-            self.figures.acknowledged += 1;
-            self.figures.longest = self.figures.longest.max(it.since.elapsed());
+            self.metrics.acknowledged += 1;
+            self.metrics.longest = self.metrics.longest.max(it.since.elapsed());
         }
     }
 
@@ -253,7 +253,7 @@ impl Guest {
         };
         if let Some(socket) = open(address).await {
             self.socket = Some(socket);
-            self.figures.sockets += 1;
+            self.metrics.sockets += 1;
             self.link = Link(self.link.0 + 1);
             self.input(Input::Connected {
                 link: self.link,
@@ -310,15 +310,15 @@ impl Guest {
     /// count.
     fn returned(&mut self, returned: &Returned) {
         self.forget_question();
-        self.figures.returns += 1;
-        self.figures.made_again += returned.again.len() as u64;
+        self.metrics.returns += 1;
+        self.metrics.made_again += returned.again.len() as u64;
         let unknown = |clock: u64| {
             let range = returned.unknown;
             range.is_some_and(|(first, last)| (first..=last).contains(&clock))
         };
         for it in std::mem::take(&mut self.pending) {
             if unknown(it.clock) {
-                self.figures.unknown += 1;
+                self.metrics.unknown += 1;
                 self.note(it.number, "a guest comes back, and can't know of it");
                 continue;
             }

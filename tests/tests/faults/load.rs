@@ -1,7 +1,7 @@
 //! Clients over HTTP and the Redis protocol. They repeat requests through proxies that drop, delay and
 //! repeat.
 
-use crate::client::{Client, Figures};
+use crate::client::{Client, Metrics};
 use crate::history::History;
 use crate::ledger::{self, Ledger};
 use crate::mesh::NODES;
@@ -34,10 +34,10 @@ pub(crate) struct Load {
     pub(crate) pause: Arc<RwLock<()>>,
 }
 
-/// Figures of the clients of a protocol.
+/// Metrics of the clients of a protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
-    pub(crate) figures: Figures,
+    pub(crate) metrics: Metrics,
     /// Operations that clients abandoned.
     pub(crate) left: u64,
 }
@@ -64,7 +64,7 @@ impl Load {
         let mut done = Done::default();
         while let Some(client) = clients.join_next().await {
             let client = client.map_err(|error| error.to_string())??;
-            done.figures.join(client.figures);
+            done.metrics.join(client.metrics);
             done.left += client.left;
         }
         Ok(done)
@@ -93,7 +93,7 @@ impl Load {
             drop(asking);
             sleep_until(next).await;
         }
-        done.figures = client.figures;
+        done.metrics = client.metrics;
         Ok(done)
     }
 }

@@ -5,7 +5,7 @@
 //! - `TALLYMESH_FAULTS_SECONDS=n` sets the length of the run.
 //! - `TALLYMESH_FAULTS_SEED=n` draws other faults.
 //! - `TALLYMESH_FAULTS_LEASE` sets the guest timeout.
-//! - `TALLYMESH_FAULTS_TABLE` names a file for the figures.
+//! - `TALLYMESH_FAULTS_TABLE` names a file for the metrics.
 //! - `TALLYMESH_BIN_NEXT` names the program to which nodes are upgraded.
 //!
 //! Processes have timers of their own. So a seed determines the faults, but not their exact times.
@@ -30,7 +30,7 @@ mod storm;
 #[path = "../common/wire.rs"]
 mod wire;
 
-use play::{Figures, Plan};
+use play::{Metrics, Plan};
 use std::time::Duration;
 
 /// Length of the faults, in seconds.
@@ -46,17 +46,17 @@ fn acknowledged_operations_count_once_whatever_befalls_nodes() {
     };
     println!("{plan:?}");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let figures = runtime.block_on(play::play(&plan));
-    let figures: Figures = figures.unwrap_or_else(|why| panic!("{plan:?}: {why}"));
-    println!("{figures}");
+    let metrics = runtime.block_on(play::play(&plan));
+    let metrics: Metrics = metrics.unwrap_or_else(|why| panic!("{plan:?}: {why}"));
+    println!("{metrics}");
     if let Some(file) = std::env::var_os("TALLYMESH_FAULTS_TABLE") {
-        std::fs::write(file, format!("{figures}\n")).expect("write the table");
+        std::fs::write(file, format!("{metrics}\n")).expect("write the table");
     }
     // Otherwise the run had too few faults.
     for kind in storm::Kind::ALL {
-        assert!(figures.counts.contains_key(&kind), "{kind:?}: {figures:?}");
+        assert!(metrics.counts.contains_key(&kind), "{kind:?}: {metrics:?}");
     }
-    assert!(figures.is_busy(), "{figures:?}");
+    assert!(metrics.is_busy(), "{metrics:?}");
 }
 
 fn number(name: &str, default: u64) -> u64 {

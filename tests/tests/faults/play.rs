@@ -33,14 +33,14 @@ pub(crate) struct Plan {
 
 /// The results of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     plan: Plan,
     disk: &'static str,
     pub(crate) counts: BTreeMap<Kind, u64>,
     /// Clients of HTTP and of the Redis protocol.
     clients: [Done; 2],
-    proxies: [proxy::Figures; 2],
-    guests: guests::Figures,
+    proxies: [proxy::Metrics; 2],
+    guests: guests::Metrics,
     filled: Filled,
     acknowledged: usize,
     /// Operations that no node acknowledged. `unasked` of them count.
@@ -55,15 +55,15 @@ pub(crate) struct Figures {
     audited: usize,
 }
 
-impl Figures {
+impl Metrics {
     /// Whether clients of all protocols worked, and met faults.
     pub(crate) fn is_busy(&self) -> bool {
-        let asked = |done: &Done| done.figures.operations > 0 && done.figures.retries > 0;
+        let asked = |done: &Done| done.metrics.operations > 0 && done.metrics.retries > 0;
         self.clients.iter().all(asked) && self.guests.acknowledged > 0
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| | |\n|---|---:|")?;
         writeln!(f, "| seed | {} |", self.plan.seed)?;
@@ -82,14 +82,14 @@ impl fmt::Display for Figures {
             ("HTTP", &self.clients[0], &self.proxies[0]),
             ("RESP", &self.clients[1], &self.proxies[1]),
         ] {
-            let client::Figures {
+            let client::Metrics {
                 operations,
                 retries,
                 timeouts,
                 broken,
                 made_before,
                 refused,
-            } = &done.figures;
+            } = &done.metrics;
             writeln!(f, "| **over {name}** | |")?;
             let refused: u64 = refused.values().sum();
             let rows = [
@@ -179,7 +179,7 @@ struct Judge {
 }
 
 /// Plays a run, and checks that acknowledged operations count exactly once at each node.
-pub(crate) async fn play(plan: &Plan) -> Result<Figures, String> {
+pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     let mut mesh = Mesh::start(plan.lease.clone()).await?;
     let joined = only_links_join_nodes(&mesh).await?;
     let history = Arc::new(History::new());
@@ -250,12 +250,12 @@ pub(crate) async fn play(plan: &Plan) -> Result<Figures, String> {
     let settled = healed.elapsed();
     let audited = audit(&mesh).await?;
     let (acknowledged, unacknowledged) = judge.ledger.count();
-    Ok(Figures {
+    Ok(Metrics {
         plan: plan.clone(),
         disk: mesh.disk_kind(),
         counts,
         clients: [http, resp],
-        proxies: [proxies[0].figures(), proxies[1].figures()],
+        proxies: [proxies[0].metrics(), proxies[1].metrics()],
         guests,
         filled,
         acknowledged,

@@ -5,7 +5,7 @@
 //! - `TALLYMESH_SEED=n` plays another run.
 //! - `TALLYMESH_STEPS=n` plays a run of this length.
 //! - `TALLYMESH_TRACE=1` prints each step.
-//! - `TALLYMESH_INTEROP_TABLE` names a file for the figures.
+//! - `TALLYMESH_INTEROP_TABLE` names a file for the metrics.
 //! - `TALLYMESH_DRIVER` is the command of one more driver, which takes part as well.
 //!
 //! Processes have timers of their own. So a seed determines the actions, but not exactly what each replica
@@ -14,8 +14,8 @@
 mod answer;
 mod check;
 mod driver;
-mod figures;
 mod gate;
+mod metrics;
 mod native;
 #[path = "../common/node.rs"]
 #[allow(dead_code)]
@@ -38,12 +38,12 @@ fn all_runtimes_agree() {
     println!("TALLYMESH_SEED={seed} TALLYMESH_STEPS={steps}");
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().expect("a runtime");
-    let figures = runtime.block_on(play::play(seed, steps));
-    let figures = figures.unwrap_or_else(|why| panic!("TALLYMESH_SEED={seed}: {why}"));
-    println!("{figures}");
+    let metrics = runtime.block_on(play::play(seed, steps));
+    let metrics = metrics.unwrap_or_else(|why| panic!("TALLYMESH_SEED={seed}: {why}"));
+    println!("{metrics}");
     if let Some(file) = std::env::var_os("TALLYMESH_INTEROP_TABLE") {
-        std::fs::write(file, format!("{figures}\n")).expect("write the table");
+        std::fs::write(file, format!("{metrics}\n")).expect("write the table");
     }
     // Otherwise the run proves nothing.
-    figures.check(steps).unwrap_or_else(|why| panic!("{why}"));
+    metrics.check(steps).unwrap_or_else(|why| panic!("{why}"));
 }

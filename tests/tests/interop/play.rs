@@ -2,7 +2,7 @@
 
 use crate::answer::{Outcome, Position, Vector};
 use crate::check::{States, hex};
-use crate::figures::{Figures, Row};
+use crate::metrics::{Metrics, Row};
 use crate::node::{DEADLINE, POLL};
 use crate::world::{NODES, World};
 use serde_json::{Value, json};
@@ -40,14 +40,14 @@ const PAUSE_MS: u64 = 30;
 ///
 /// # Errors
 /// The failure and the last steps, as text.
-pub(crate) async fn play(seed: u64, steps: u64) -> Result<Figures, String> {
+pub(crate) async fn play(seed: u64, steps: u64) -> Result<Metrics, String> {
     let mut play = Play::start(seed).await?;
     let played = play.run(steps).await;
     let last: Vec<String> = play.last.into();
     // This also runs after a failure: a driver that started a browser ends it.
     let ended = play.world.end().await;
     played.map_err(|why| format!("{why}\nthe last steps were\n  {}", last.join("\n  ")))?;
-    ended.map(|()| play.figures)
+    ended.map(|()| play.metrics)
 }
 
 struct Play {
@@ -61,7 +61,7 @@ struct Play {
     made: BTreeMap<WriterId, u64>,
     /// Writers whose last transactions may be lost with their replicas.
     lost: BTreeSet<WriterId>,
-    figures: Figures,
+    metrics: Metrics,
     last: VecDeque<String>,
     trace: bool,
 }
@@ -83,9 +83,9 @@ impl Play {
             states: States::default(),
             made: BTreeMap::new(),
             lost: BTreeSet::new(),
-            figures: Figures {
+            metrics: Metrics {
                 rows,
-                ..Figures::default()
+                ..Metrics::default()
             },
             last: VecDeque::new(),
             trace: std::env::var_os("TALLYMESH_TRACE").is_some(),
@@ -116,7 +116,7 @@ impl Play {
     }
 
     fn name(&self, at: usize) -> String {
-        self.figures.rows[at].name.clone()
+        self.metrics.rows[at].name.clone()
     }
 
     async fn step(&mut self, step: u64) -> Result<(), String> {
@@ -157,7 +157,7 @@ impl Play {
             .iter()
             .map(|(writer, clock)| (*writer, *clock));
         let learned = self.oracle.learn(&mut self.views[at], claimed);
-        learned.map_err(|why| format!("{}: {why}", self.figures.rows[at].name))?;
+        learned.map_err(|why| format!("{}: {why}", self.metrics.rows[at].name))?;
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Play {
         if native && alone && !self.world.nodes[at].cut {
             self.note(format!("{} is cut off", self.name(at)));
             self.world.nodes[at].cut(None, true).await?;
-            self.figures.rows[at].cuts += 1;
+            self.metrics.rows[at].cuts += 1;
         }
         self.note(format!("{}: {ops:?}", self.name(at)));
         let clock = self.own_clock(at).await?;
@@ -230,7 +230,7 @@ impl Play {
                 self.name(at)
             ));
         }
-        let row = &mut self.figures.rows[at];
+        let row = &mut self.metrics.rows[at];
         row.refused += u64::from(matches!(outcome, Outcome::Refused(_)));
         let made = u64::from(!issued.is_empty());
         if after.clock() != before.clock() + made || after.writer != writer {
@@ -257,8 +257,8 @@ impl Play {
         self.learn(at, &tell.position)?;
         let sees = (&self.oracle, &self.views[at]);
         let reads = self.states.judge(&name, sees, &tell, now())?;
-        self.figures.rows[at].tells += 1;
-        self.figures.rows[at].reads += reads;
+        self.metrics.rows[at].tells += 1;
+        self.metrics.rows[at].reads += reads;
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Play {
         let to = self.random.index(NODES + 2);
         let to = (to < NODES).then_some(to);
         self.note(format!("{} gets to node {to:?}", self.name(NODES + remote)));
-        self.figures.rows[NODES + remote].cuts += 1;
+        self.metrics.rows[NODES + remote].cuts += 1;
         self.world.lead(remote, to)
     }
 
@@ -311,7 +311,7 @@ impl Play {
             "{} stays apart: {apart}",
             self.name(NODES + remote)
         ));
-        self.figures.rows[NODES + remote].cuts += u64::from(apart);
+        self.metrics.rows[NODES + remote].cuts += u64::from(apart);
         self.world.stay_apart(remote, apart).await
     }
 
@@ -326,7 +326,7 @@ impl Play {
             true => self.world.parted.push((a, b)),
             false => self.world.parted.retain(|pair| *pair != (a, b)),
         }
-        self.figures.node_links += u64::from(cut);
+        self.metrics.node_links += u64::from(cut);
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl Play {
             "{} is loaded again, and keeps all: {keep}",
             self.name(at)
         ));
-        self.figures.rows[at].reloads += 1;
+        self.metrics.rows[at].reloads += 1;
         let mut state = None;
         if keep {
             let tell = self.world.tell(at, self.oracle.keys()).await?;
@@ -377,7 +377,7 @@ impl Play {
     /// Kills a node and starts it again. It still has everything that it had acknowledged.
     async fn restart(&mut self, node: usize) -> Result<(), String> {
         self.note(format!("{} is killed", self.name(node)));
-        self.figures.rows[node].reloads += 1;
+        self.metrics.rows[node].reloads += 1;
         self.world.restart_node(node).await?;
         self.look(node).await
     }
@@ -417,7 +417,7 @@ impl Play {
             }
             sleep(POLL).await;
         }
-        self.figures.healed_ms.push(begun.elapsed().as_millis());
+        self.metrics.healed_ms.push(begun.elapsed().as_millis());
         for (at, view) in self.views.iter().enumerate() {
             if view != &self.views[0] {
                 return Err(format!("{} does not see what others see", self.name(at)));
@@ -428,8 +428,8 @@ impl Play {
 
     /// Checks that no replica lacks a transaction whose replica had the time to send it.
     fn nothing_is_missing(&mut self) -> Result<(), String> {
-        self.figures.same_bytes = self.states.same;
-        self.figures.gone = 0;
+        self.metrics.same_bytes = self.states.same;
+        self.metrics.gone = 0;
         let held = self.views[0].vector();
         for (writer, clock) in &self.made {
             let held = held.get(writer).copied().unwrap_or(0);
@@ -438,7 +438,7 @@ impl Play {
                     "nobody has what {writer} made from {held} to {clock}"
                 ));
             }
-            self.figures.gone += clock - held.min(*clock);
+            self.metrics.gone += clock - held.min(*clock);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ mod proxy;
 #[path = "../common/wire.rs"]
 mod wire;
 
-use play::{Figures, Plan};
+use play::{Metrics, Plan};
 use std::sync::{Mutex, PoisonError};
 use tallymesh_tests::seeds;
 use wire::Wire;
@@ -53,12 +53,12 @@ fn clients_without_keys_count_too_much() {
 }
 
 fn counts_once(wire: Wire) {
-    let figures = play(plan(wire)).unwrap_or_else(|why| panic!("{why}"));
-    println!("{wire:?}:\n{figures}");
+    let metrics = play(plan(wire)).unwrap_or_else(|why| panic!("{why}"));
+    println!("{wire:?}:\n{metrics}");
     // Otherwise the run had too few faults.
-    let twice = figures.taken_twice.unwrap_or(1);
-    let happened = [figures.kills, figures.cuts, figures.duplicates, twice];
-    assert!(happened.iter().all(|count| *count > 0), "{figures:?}");
+    let twice = metrics.taken_twice.unwrap_or(1);
+    let happened = [metrics.kills, metrics.cuts, metrics.duplicates, twice];
+    assert!(happened.iter().all(|count| *count > 0), "{metrics:?}");
 }
 
 fn plan(wire: Wire) -> Plan {
@@ -75,7 +75,7 @@ fn plan(wire: Wire) -> Plan {
     }
 }
 
-fn play(plan: Plan) -> Result<Figures, String> {
+fn play(plan: Plan) -> Result<Metrics, String> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(play::play(plan))

@@ -16,12 +16,12 @@ pub(crate) struct Mesh {
     wire: Wire,
     /// Pairs whose link is cut, the smaller number first.
     cuts: Vec<(usize, usize)>,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: Metrics,
 }
 
-/// Figures of the nodes.
+/// Metrics of the nodes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub(crate) kills: u64,
     /// Links that were cut.
     pub(crate) cuts: u64,
@@ -39,7 +39,7 @@ impl Mesh {
             nodes: Vec::new(),
             wire,
             cuts: Vec::new(),
-            figures: Figures::default(),
+            metrics: Metrics::default(),
         };
         for node in 0..NODES {
             mesh.nodes.push(Node::new(node)?);
@@ -102,7 +102,7 @@ impl Mesh {
     pub(crate) async fn kill(&mut self, node: usize) -> Result<(), String> {
         self.look(node).await?;
         if self.nodes[node].kill().await? {
-            self.figures.kills += 1;
+            self.metrics.kills += 1;
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Mesh {
     /// Cuts the link between two nodes, at both of them.
     pub(crate) async fn cut(&mut self, one: usize, two: usize) -> Result<(), String> {
         self.cuts.push((one.min(two), one.max(two)));
-        self.figures.cuts += 1;
+        self.metrics.cuts += 1;
         self.set_cut(one, two, true).await?;
         self.set_cut(two, one, true).await
     }
@@ -144,7 +144,7 @@ impl Mesh {
         cut.map(|_| ())
     }
 
-    /// Adds a node's figures to the sum, before they are lost with its process.
+    /// Adds a node's metrics to the sum, before they are lost with its process.
     async fn look(&mut self, node: usize) -> Result<(), String> {
         let node = &self.nodes[node];
         let metrics = node.ask("GET", "/metrics", "", "").await?;
@@ -153,8 +153,8 @@ impl Mesh {
             .find_map(|line| line.strip_prefix("tallymesh_adds_total "));
         let adds = adds.and_then(|adds| adds.parse::<u64>().ok());
         let status = node.get("/v1/status").await?;
-        self.figures.adds += adds.ok_or("no figure of adds")?;
-        self.figures.renewals += status["spaces"][0]["renewals"].as_u64().unwrap_or(0);
+        self.metrics.adds += adds.ok_or("no figure of adds")?;
+        self.metrics.renewals += status["spaces"][0]["renewals"].as_u64().unwrap_or(0);
         Ok(())
     }
 

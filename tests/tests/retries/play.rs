@@ -42,11 +42,11 @@ pub(crate) struct Plan {
     pub(crate) trouble: bool,
 }
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) clients: client::Figures,
-    pub(crate) proxy: proxy::Figures,
+pub(crate) struct Metrics {
+    pub(crate) clients: client::Metrics,
+    pub(crate) proxy: proxy::Metrics,
     pub(crate) kills: u64,
     pub(crate) cuts: u64,
     pub(crate) renewals: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Figures {
     pub(crate) settled_seconds: f32,
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (clients, proxy) = (&self.clients, &self.proxy);
         let rows = [
@@ -124,7 +124,7 @@ struct Run {
 }
 
 /// Plays a run, and checks that each operation counts exactly once at each node.
-pub(crate) async fn play(plan: Plan) -> Result<Figures, String> {
+pub(crate) async fn play(plan: Plan) -> Result<Metrics, String> {
     let mesh = Mesh::start(plan.wire).await?;
     let history = Arc::new(History::new());
     let proxy = Proxy::start(plan.wire, plan.seed, history.clone()).await;
@@ -154,17 +154,17 @@ pub(crate) async fn play(plan: Plan) -> Result<Figures, String> {
         }
         run.is_right().await?;
     }
-    let proxy = run.proxy.figures();
+    let proxy = run.proxy.metrics();
     let operations = plan.operations as u64;
-    Ok(Figures {
+    Ok(Metrics {
         duplicates: (proxy.forwarded - proxy.unanswered).saturating_sub(operations),
         taken_twice: (plan.wire == Wire::Http)
-            .then(|| run.mesh.figures.adds.saturating_sub(operations)),
+            .then(|| run.mesh.metrics.adds.saturating_sub(operations)),
         clients,
         proxy,
-        kills: run.mesh.figures.kills,
-        cuts: run.mesh.figures.cuts,
-        renewals: run.mesh.figures.renewals,
+        kills: run.mesh.metrics.kills,
+        cuts: run.mesh.metrics.cuts,
+        renewals: run.mesh.metrics.renewals,
         seconds,
         settled_seconds,
     })
@@ -195,7 +195,7 @@ fn cuts(random: &mut Random) -> Vec<(usize, usize)> {
 
 impl Run {
     /// Lets clients make all operations, while nodes are killed and cut. At the end all is healed.
-    async fn storm(&mut self) -> Result<client::Figures, String> {
+    async fn storm(&mut self) -> Result<client::Metrics, String> {
         let operations: Arc<[Operation]> = self.operations.clone().into();
         let next = Arc::new(AtomicUsize::new(0));
         let (done, answered) = watch::channel(0);
@@ -213,16 +213,16 @@ impl Run {
                     client.make(operation).await?;
                     done.send_modify(|done| *done += 1);
                 }
-                Ok::<_, String>(client.figures)
+                Ok::<_, String>(client.metrics)
             });
         }
         drop(done);
         let made = async {
-            let mut figures = client::Figures::default();
+            let mut metrics = client::Metrics::default();
             while let Some(client) = clients.join_next().await {
-                figures.join(client.map_err(|error| error.to_string())??);
+                metrics.join(client.map_err(|error| error.to_string())??);
             }
-            Ok(figures)
+            Ok(metrics)
         };
         let trouble = self.plan.trouble;
         let troubled = async {
@@ -231,7 +231,7 @@ impl Run {
                 false => Ok(()),
             }
         };
-        tokio::try_join!(made, troubled).map(|(figures, ())| figures)
+        tokio::try_join!(made, troubled).map(|(metrics, ())| metrics)
     }
 
     /// Kills and cuts, in rounds, until most operations are made. A round ends when a number of further

@@ -20,7 +20,7 @@ const REDIS_EACH: usize = 5;
 
 /// What clients saw.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(super) struct Metrics {
     /// How long each request took, but for the first ones of connections.
     pub(super) times: Vec<Duration>,
     /// How often each client got an answer on a new connection.
@@ -32,8 +32,8 @@ pub(super) struct Figures {
     pub(super) made: BTreeMap<usize, (i64, i64)>,
 }
 
-impl Figures {
-    pub(super) fn join(&mut self, other: Figures) {
+impl Metrics {
+    pub(super) fn join(&mut self, other: Metrics) {
         self.times.extend(other.times);
         self.times.sort_unstable();
         self.entered.extend(other.entered);
@@ -82,9 +82,9 @@ impl Honest {
         }
     }
 
-    /// Counts until the load is over. What comes after `settled` is in the figures of times.
-    pub(super) fn work(&self, load: &Load, settled: Instant) -> Figures {
-        let mut figures = Figures::default();
+    /// Counts until the load is over. What comes after `settled` is in the metrics of times.
+    pub(super) fn work(&self, load: &Load, settled: Instant) -> Metrics {
+        let mut metrics = Metrics::default();
         let (mut entered, mut made) = (0, (0, 0));
         let mut connection: Option<(TcpStream, usize)> = None;
         while !load.is_over() {
@@ -95,7 +95,7 @@ impl Honest {
                 None => match self.connect() {
                     Ok(stream) => (stream, 0),
                     Err(error) => {
-                        figures.failed += usize::from(begun > settled);
+                        metrics.failed += usize::from(begun > settled);
                         load.tell(&load.failures, format!("on connecting: {error}"));
                         thread::sleep(PAUSE);
                         continue;
@@ -112,13 +112,13 @@ impl Honest {
                 }
             }
             if begun > settled {
-                figures.failed += usize::from(answered.is_err());
+                metrics.failed += usize::from(answered.is_err());
                 match (fresh, &answered) {
                     (true, Ok(())) => {
                         entered += 1;
-                        figures.slowest_entry = figures.slowest_entry.max(took);
+                        metrics.slowest_entry = metrics.slowest_entry.max(took);
                     }
-                    (false, Ok(())) => figures.times.push(took),
+                    (false, Ok(())) => metrics.times.push(took),
                     _ => {}
                 }
             }
@@ -127,9 +127,9 @@ impl Honest {
             }
             thread::sleep(PAUSE);
         }
-        figures.entered.push(entered);
-        figures.made.insert(self.number, made);
-        figures
+        metrics.entered.push(entered);
+        metrics.made.insert(self.number, made);
+        metrics
     }
 
     fn connect(&self) -> io::Result<TcpStream> {

@@ -305,7 +305,7 @@ fn connections(stage: &Stage) {
         }
     });
     eventually("they are too many", || {
-        let told = stage.mesh.figures();
+        let told = stage.mesh.metrics();
         let reasons = ["arrivals", "pending"].map(|it| format!("{REFUSED}{{reason=\"{it}\"}}"));
         let refused: f64 = reasons.iter().filter_map(|it| told.get(it)).sum();
         (refused >= 100.0).then_some(())
@@ -568,7 +568,7 @@ fn gossip(stage: &Stage) {
         );
     }
     eventually("they are refused", || {
-        let told = stage.mesh.figures();
+        let told = stage.mesh.metrics();
         let refused = told.iter().filter(|(name, _)| name.starts_with(SYNC));
         (refused.map(|(_, count)| count).sum::<f64>() >= 48.0).then_some(())
     });
@@ -590,7 +590,7 @@ fn other_topic(stage: &Stage) {
     eventually("they are refused", || {
         (stage
             .mesh
-            .figures()
+            .metrics()
             .get(&name)
             .is_some_and(|it| *it >= 200.0))
         .then_some(())

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// Counters that are there before anybody lies, so that there is something to be asked for.
 const OTHERS: usize = 20_000;
 
-/// Figures that tell what was refused, or that somebody lied.
+/// Metrics that tell what was refused, or that somebody lied.
 const TELLING: [&str; 6] = [
     "tallymesh_network_refused_total",
     "tallymesh_network_slowed_total",
@@ -45,7 +45,7 @@ const TELLING: [&str; 6] = [
 ];
 
 /// What a figure is called, and its value.
-pub(crate) type Figures = BTreeMap<String, f64>;
+pub(crate) type Metrics = BTreeMap<String, f64>;
 
 pub(crate) struct Mesh {
     nodes: Vec<Node>,
@@ -282,8 +282,8 @@ impl Mesh {
         begun.elapsed()
     }
 
-    /// The figures of the attacked node that tell of lies.
-    pub(crate) fn figures(&self) -> Figures {
+    /// The metrics of the attacked node that tell of lies.
+    pub(crate) fn metrics(&self) -> Metrics {
         let text = self.ask(0, "GET", "/metrics", "");
         let lines = text
             .lines()

@@ -1,10 +1,10 @@
-//! Figures of the scenario with levels.
+//! Metrics of the scenario with levels.
 
 use crate::sim::Counts;
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Writes made.
     pub writes: u64,
     /// Writes that reached the requested level.
@@ -23,9 +23,9 @@ pub struct Figures {
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.writes += other.writes;
         self.reached += other.reached;
         self.reads += other.reads;

@@ -1,10 +1,10 @@
-//! Figures of the scenario with guests.
+//! Metrics of the scenario with guests.
 
 use crate::sim::Counts;
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Adds made.
     pub adds: u64,
     /// Guests that came.
@@ -31,9 +31,9 @@ pub struct Figures {
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.mesh.add(&other.mesh);
         self.adds += other.adds;
         self.guests += other.guests;

@@ -1,8 +1,8 @@
-//! Figures of a run.
+//! Metrics of a run.
 
 use std::fmt;
 
-/// Figures of one replica.
+/// Metrics of one replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub(crate) rows: Vec<Row>,
     /// Links between nodes that were cut.
     pub(crate) node_links: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Figures {
     pub(crate) healed_ms: Vec<u128>,
 }
 
-impl Figures {
+impl Metrics {
     /// Fails if too little happened to prove anything.
     pub(crate) fn check(&self, steps: u64) -> Result<(), String> {
         let idle = |row: &&Row| {
@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -79,7 +79,7 @@ impl fmt::Display for Figures {
                 "| {name} | {transactions} | {operations} | {refused} | {cuts} | {reloads} | {tells} | {reads} |"
             )?;
         }
-        let Figures {
+        let Metrics {
             node_links,
             same_bytes,
             gone,

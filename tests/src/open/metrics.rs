@@ -1,10 +1,10 @@
-//! Figures of the scenario with open spaces.
+//! Metrics of the scenario with open spaces.
 
 use crate::sim::Counts;
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Operations issued.
     pub ops: u64,
     /// Operations that crashes took back.
@@ -25,9 +25,9 @@ pub struct Figures {
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run. It takes the longest of the times.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run. It takes the longest of the times.
+    pub fn add(&mut self, other: &Metrics) {
         self.ops += other.ops;
         self.lost_ops += other.lost_ops;
         self.transactions += other.transactions;

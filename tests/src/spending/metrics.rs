@@ -1,10 +1,10 @@
-//! Figures of the scenario with one budget.
+//! Metrics of the scenario with one budget.
 
 use crate::sim::Counts;
 
 /// Results of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct Metrics {
     /// Units that were spent.
     pub spent: u64,
     /// Units that were spent without a wait.
@@ -40,7 +40,7 @@ pub struct Figures {
     pub done_ms: u64,
 }
 
-impl Figures {
+impl Metrics {
     /// The share of spends without a wait, in hundredths.
     pub fn at_once_percent(&self) -> u64 {
         100 * self.at_once / self.spent.max(1)
@@ -66,8 +66,8 @@ impl Figures {
         100 * served / (served + refused).max(1)
     }
 
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.spent += other.spent;
         self.at_once += other.at_once;
         self.waits.extend(&other.waits);

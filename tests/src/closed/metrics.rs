@@ -1,8 +1,8 @@
-//! Figures of random histories.
+//! Metrics of random histories.
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Steps made.
     pub steps: u64,
     /// Transactions of operations.
@@ -37,9 +37,9 @@ pub struct Figures {
     pub writers_max: u64,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.steps += other.steps;
         self.transactions += other.transactions;
         self.merges += other.merges;

@@ -1,10 +1,10 @@
-//! Figures of the scenario with clones.
+//! Metrics of the scenario with clones.
 
 use crate::sim::Counts;
 
-/// Figures of a run.
+/// Metrics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Processes copied while they ran.
     pub copies: u64,
     /// Processes put back to an earlier image.
@@ -21,9 +21,9 @@ pub struct Figures {
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run. It takes the longest of the times.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run. It takes the longest of the times.
+    pub fn add(&mut self, other: &Metrics) {
         self.copies += other.copies;
         self.returns += other.returns;
         self.reuses += other.reuses;

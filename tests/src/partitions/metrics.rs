@@ -1,4 +1,4 @@
-//! Figures of the scenario with halves.
+//! Metrics of the scenario with halves.
 
 use crate::sim::Counts;
 
@@ -20,9 +20,9 @@ impl Half {
     }
 }
 
-/// Figures of one run, or of several.
+/// Metrics of one run, or of several.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Metrics {
     /// Units that were counted or spent, or numbers that were drawn.
     pub made: u64,
     /// How many came twice. In a plain counter, this is a value that a client saw after its own add. In a
@@ -56,9 +56,9 @@ pub struct Figures {
     pub mesh: Counts,
 }
 
-impl Figures {
-    /// Adds the figures of another run.
-    pub fn add(&mut self, other: &Figures) {
+impl Metrics {
+    /// Adds the metrics of another run.
+    pub fn add(&mut self, other: &Metrics) {
         self.made += other.made;
         self.twice += other.twice;
         self.over.extend(&other.over);
