@@ -20,7 +20,7 @@
 //! | `none` | the null object of a program that is never a member: it remembers no key |
 //!
 //! # What it guarantees
-//! - Where a key is known, the log says so ([`Asked`]), and the caller makes nothing.
+//! - Where a key is known, the log says so ([`KeyStatus`]), and the caller makes nothing.
 //! - Two transactions for one request count once as soon as any replica knows both, and wherever its
 //!   withdrawal has arrived. The duplicate leaves no amount behind.
 //! - In a space with members, age drops a key only when its transaction is stable. So no duplicate turns up
@@ -102,7 +102,7 @@ mod view;
 mod withdrawal;
 
 #[cfg(feature = "members")]
-pub use keyed::Asked;
+pub use keyed::KeyStatus;
 #[cfg(feature = "members")]
 pub(crate) use log::Instance;
 #[cfg(feature = "members")]

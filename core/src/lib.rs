@@ -253,7 +253,7 @@ pub use error::{QuotaError, Short};
 pub use forks::{Contents, Evidence, Fault, Forks};
 pub use hash::SplitMix64;
 #[cfg(feature = "members")]
-pub use idempotency::{Asked, Asker, KeyedBounds};
+pub use idempotency::{Asker, KeyStatus, KeyedBounds};
 pub use idempotency::{Keyed, KeyedMut};
 #[cfg(feature = "budgets")]
 pub use ledger::account::{Kind, LeaseId, budget_name};

@@ -83,7 +83,7 @@ struct World {
     /// The source of the seeds of stores, in runs with stores.
     stores: Option<Random>,
     /// All operations on budgets, in runs with budgets.
-    ledger: Option<budgets::Books>,
+    ledger: Option<budgets::BudgetState>,
     /// The hash of all messages, stored records and reads.
     hash: Trace,
 }
@@ -109,7 +109,7 @@ pub fn trace(seed: u64) -> Result<u64, String> {
     let mut world = World::new(seed, false);
     if seed % 2 == 1 {
         let random = Random::new(seed ^ 0xb0d6_e700);
-        world.ledger = Some(budgets::Books::new(random));
+        world.ledger = Some(budgets::BudgetState::new(random));
     }
     let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
     guarded(|| world.play()).map_err(failed)?;
@@ -151,7 +151,7 @@ pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Metrics, String> {
     if random.chance(200) {
         world.stores = Some(random.clone());
     }
-    world.ledger = Some(budgets::Books::new(random));
+    world.ledger = Some(budgets::BudgetState::new(random));
     let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
     guarded(|| world.play()).map_err(failed)?;
     let books = world.ledger.take().unwrap_or_else(|| unreachable!());

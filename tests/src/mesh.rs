@@ -11,7 +11,7 @@ pub use metrics::Metrics;
 
 use crate::random::Random;
 use crate::sim::{self, Mesh, Scenario, Settings, Trouble, owner, text};
-use keyed::{Asked, Keyed};
+use keyed::{Keyed, KeyedAnswer};
 use tallymesh_core::{Error, Input, Link, Op, Output, Owner, Returned, Role, WriterId};
 
 const MEMBERS: usize = 3;
@@ -66,7 +66,7 @@ pub enum Event {
     /// A client receives the acknowledgement of an add at this replica.
     Added(usize, Made),
     /// A client receives the acknowledgement of a keyed operation at this replica.
-    Once(usize, Asked),
+    Once(usize, KeyedAnswer),
 }
 
 type World = Mesh<Guests>;

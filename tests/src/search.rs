@@ -114,7 +114,7 @@ pub(crate) struct Bounds {
 }
 
 /// The results of a search.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub(crate) states: usize,
     pub(crate) transitions: usize,
     pub(crate) settled: usize,
@@ -142,7 +142,7 @@ pub(crate) fn search<M: Model>(
     name: &str,
     start: State,
     bounds: Bounds,
-) -> Result<Found, Failure> {
+) -> Result<SearchResult, Failure> {
     let mut search = Search {
         model,
         bounds,
@@ -154,7 +154,7 @@ pub(crate) fn search<M: Model>(
         settled: 0,
     };
     let complete = search.run()?;
-    Ok(Found {
+    Ok(SearchResult {
         states: search.parents.len(),
         transitions: search.transitions,
         settled: search.settled,

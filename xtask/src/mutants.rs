@@ -6,7 +6,7 @@
 
 mod build;
 mod edit;
-mod kept;
+mod explanations;
 mod list;
 mod plant;
 mod report;
@@ -21,7 +21,7 @@ use anyhow::{Result, bail};
 use crate::repo::Repo;
 use crate::run::say;
 use crate::test::Tally;
-use kept::Kept;
+use explanations::Explanations;
 use report::{Found, Outcome};
 
 /// The files with merge, cancel, retirement, clocks and transfers. A surviving mutant in them must be
@@ -142,9 +142,9 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
             .map(|file| file.display().to_string())
             .collect(),
     };
-    let kept = Kept::read(repo)?;
+    let explanations = Explanations::read(repo)?;
     let mut mutants = list::of(repo, &files)?;
-    mutants.extend(kept.own(mutants.len()));
+    mutants.extend(explanations.own(mutants.len()));
     let planted = build::planted(repo, &mut mutants)?;
     say(&format!(
         "{} mutants, {} of them in one build",
@@ -158,7 +158,7 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
         .filter(|m| !args.survivors || found.of(m).is_some_and(Outcome::survived))
         .collect();
     let tests = tests::Tests::find(repo, &planted)?;
-    let explained = kept.explained();
+    let explained = explanations.explained();
     let may_survive =
         |mutant: &list::Mutant| !args.more || explained.contains_key(mutant.title().as_str());
     let course = trial::Course {
@@ -172,9 +172,9 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
         may_survive: &may_survive,
     };
     let outcomes = course.run(&chosen)?;
-    let judged = report::judge(&kept, &outcomes, whole)?;
+    let judged = report::judge(&explanations, &outcomes, whole)?;
     if whole {
-        report::write(repo, &kept, &tests, &outcomes)?;
+        report::write(repo, &explanations, &tests, &outcomes)?;
     }
     Ok(judged)
 }

@@ -149,12 +149,12 @@ struct Heard {
 }
 
 /// What is heard of, and in which round.
-struct Told {
+struct Arrivals {
     heard: Receiver<Heard>,
     round: usize,
 }
 
-impl Told {
+impl Arrivals {
     /// What the counters of the next round begin with, so that none is taken for one of another.
     fn next(&mut self) -> String {
         self.round += 1;
@@ -163,7 +163,7 @@ impl Told {
 }
 
 /// Listens at each node for changes of counters whose names begin with `told:`.
-fn listen(nodes: &[Node]) -> Result<Told> {
+fn listen(nodes: &[Node]) -> Result<Arrivals> {
     let (sender, heard) = channel();
     for (number, node) in nodes.iter().enumerate() {
         let mut client = Client::connect(node.resp)?;
@@ -191,14 +191,14 @@ fn listen(nodes: &[Node]) -> Result<Told> {
             }
         });
     }
-    Ok(Told { heard, round: 0 })
+    Ok(Arrivals { heard, round: 0 })
 }
 
 /// Milliseconds until each node had heard as much as it had to.
 type Times = Vec<f64>;
 
 /// One node counts; the times of the others.
-fn one_alone(clients: &mut [Client], told: &mut Told, at: usize) -> Result<(usize, Times)> {
+fn one_alone(clients: &mut [Client], told: &mut Arrivals, at: usize) -> Result<(usize, Times)> {
     let round = told.next();
     let begun = Instant::now();
     clients[at].ask(&["INCR", &format!("{round}{at}")])?;
@@ -208,7 +208,7 @@ fn one_alone(clients: &mut [Client], told: &mut Told, at: usize) -> Result<(usiz
 }
 
 /// All nodes count at once, each in a counter of its own; the times of all.
-fn all_at_once(clients: &mut [Client], told: &mut Told) -> Result<(usize, Times)> {
+fn all_at_once(clients: &mut [Client], told: &mut Arrivals) -> Result<(usize, Times)> {
     let (count, round) = (clients.len(), told.next());
     let begun = Instant::now();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -221,7 +221,7 @@ fn all_at_once(clients: &mut [Client], told: &mut Told) -> Result<(usize, Times)
     Ok((count, times))
 }
 
-impl Told {
+impl Arrivals {
     /// When each node heard last, once so much of a round was heard.
     fn heard(&self, begun: Instant, round: &str, nodes: usize, wanted: usize) -> Result<Times> {
         let mut times = vec![0.0; nodes];

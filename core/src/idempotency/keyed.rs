@@ -32,7 +32,7 @@ pub(crate) const OP_BYTES: usize = 30;
 
 /// The log's answer about a keyed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum KeyStatus {
     /// No writer has made it, according to this replica.
     New,
     /// It counts already. This writer made it at this clock, if the log still has that.
@@ -389,7 +389,7 @@ impl IdempotencyLog {
     }
 
     /// The log's answer about a keyed operation.
-    pub(crate) fn asked(&self, state: &State, once: &Once) -> Asked {
+    pub(crate) fn asked(&self, state: &State, once: &Once) -> KeyStatus {
         let of_key = || self.of(&once.key).map(|place| self.at(place));
         let same = of_key().filter(|it| it.once == *once);
         let maker = |it: &Instance| {
@@ -399,9 +399,9 @@ impl IdempotencyLog {
         // The one that counts comes first.
         let order = |maker: &Option<(WriterId, u64)>| (maker.is_none(), *maker);
         match same.map(maker).min_by_key(order) {
-            Some(maker) => Asked::Before(maker),
-            None if of_key().next().is_some() => Asked::Reused,
-            None => Asked::New,
+            Some(maker) => KeyStatus::Before(maker),
+            None if of_key().next().is_some() => KeyStatus::Reused,
+            None => KeyStatus::New,
         }
     }
 

@@ -69,7 +69,7 @@ impl Default for KeyedBounds {
 
 /// The keys that one group holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct GroupKeys {
     group: Group,
     limited: bool,
     /// The places of its operations, in order. Some may be gone, but never the first.
@@ -85,7 +85,7 @@ pub(crate) struct Shares {
     /// Numbers of groups. The number of an empty group is used again.
     numbers: BTreeMap<(Group, bool), u32>,
     pub(crate) free: Vec<u32>,
-    pub(crate) held: Vec<Option<Held>>,
+    pub(crate) held: Vec<Option<GroupKeys>>,
     /// The groups by size: all of them, those with fewer rights than a member, and those of each ticket.
     sizes: [BTreeSet<(usize, u32)>; 2],
     pub(crate) tickets: BTreeMap<u128, (usize, BTreeSet<(usize, u32)>)>,
@@ -123,7 +123,7 @@ impl Shares {
             (self.held.len() - 1) as u32
         });
         self.numbers.insert((group, limited), number);
-        self.held[number as usize] = Some(Held {
+        self.held[number as usize] = Some(GroupKeys {
             group,
             limited,
             places: VecDeque::new(),
@@ -132,7 +132,7 @@ impl Shares {
         number
     }
 
-    fn of(&self, number: u32) -> Option<&Held> {
+    fn of(&self, number: u32) -> Option<&GroupKeys> {
         self.held.get(number as usize)?.as_ref()
     }
 

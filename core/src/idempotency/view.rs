@@ -1,7 +1,7 @@
 //! The idempotency log of a replica, as a caller reads and bounds it.
 
 #[cfg(feature = "members")]
-use super::{Asked, KeyedBounds};
+use super::{KeyStatus, KeyedBounds};
 use crate::error::Error;
 use crate::layers::{IdempotencyLog, State};
 use crate::membership::Membership;
@@ -59,7 +59,7 @@ impl<'a> Keyed<'a> {
 #[cfg(feature = "members")]
 impl Keyed<'_> {
     /// The log's answer about the operation under a key.
-    pub fn lookup(self, once: &Once) -> Asked {
+    pub fn lookup(self, once: &Once) -> KeyStatus {
         self.log.asked(self.state, once)
     }
 
@@ -69,7 +69,7 @@ impl Keyed<'_> {
     pub fn written_before(self, once: &Once) -> Option<VersionVector> {
         let own = VersionVector::of(self.state.writer(), self.state.clock());
         match self.log.asked(self.state, once) {
-            Asked::Before(Some(maker)) => {
+            KeyStatus::Before(Some(maker)) => {
                 Some(own.joined(&VersionVector::from_sorted(Vec::from([maker]))))
             }
             // All counted members have received an operation whose writer is forgotten.

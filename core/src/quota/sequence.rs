@@ -91,7 +91,7 @@ pub(super) struct Draw {
 
 /// A part of a sequence that was given to this writer. It is used once most members have stored that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Given {
+pub(crate) enum ReceivedPart {
     /// The rest.
     Rest,
     /// The range with this end.
@@ -273,7 +273,7 @@ impl QuotaMut<'_> {
 
     /// Records the parts of a sequence that were given to this writer. Returns those that are not sure. Each
     /// comes with the transactions that members must have before it is sure.
-    pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
+    pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(ReceivedPart, VersionVector)> {
         let writer = self.replica.writer();
         if self.replica.quota.sequences.by != Some(writer) {
             self.replica.quota.sequences.own.clear();
@@ -305,14 +305,14 @@ impl QuotaMut<'_> {
                 Piece::Rest(_) => {
                     has_rest = true;
                     if !own.may_give {
-                        unsure.push((Given::Rest, self.read().made_by(key_id)));
+                        unsure.push((ReceivedPart::Rest, self.read().made_by(key_id)));
                     }
                 }
                 Piece::Range { end, .. } => {
                     let next = end.saturating_sub(value);
                     let left = own.ranges.entry(end).or_insert(Left { next, sure: false });
                     if !left.sure {
-                        unsure.push((Given::Range(end), self.read().made_by(key_id)));
+                        unsure.push((ReceivedPart::Range(end), self.read().made_by(key_id)));
                     }
                 }
                 _ => {}
@@ -332,7 +332,7 @@ impl QuotaMut<'_> {
     pub(crate) fn numbers_are_sure(
         &mut self,
         name: &str,
-        given: Given,
+        given: ReceivedPart,
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
         let writer = self.replica.writer();
@@ -348,12 +348,12 @@ impl QuotaMut<'_> {
             return Ok(());
         };
         match given {
-            Given::Range(end) => {
+            ReceivedPart::Range(end) => {
                 if let Some(left) = own.ranges.get_mut(&end) {
                     left.sure = true;
                 }
             }
-            Given::Rest => {
+            ReceivedPart::Rest => {
                 own.may_give = rests.len() == 1 && rests[0].0;
                 if !own.may_give && rests.contains(&(true, 1)) {
                     let piece = Piece::Rest(writer);

@@ -82,7 +82,7 @@ struct Round {
     stock: StockId,
     due: Millis,
     tries: u32,
-    asked: Vec<Asked>,
+    asked: Vec<SentRequest>,
     /// Members that were asked before and gave nothing. They are asked last.
     silent: Vec<WriterId>,
     /// The smallest amount that was here since then.
@@ -91,7 +91,7 @@ struct Round {
 
 /// A request to one member: its writer, the amount, and that writer's clock here at that time.
 #[derive(Clone)]
-struct Asked {
+struct SentRequest {
     writer: WriterId,
     need: u64,
     clock: u64,
@@ -112,7 +112,7 @@ pub(super) struct Wants {
     rounds: Vec<Round>,
     ids: u32,
     recent: recent::Recent,
-    given: give::Given,
+    given: give::Gifts,
     /// The next look, if one is due before other timers.
     soon: Option<Millis>,
     /// Requests for numbers of sequences.
@@ -338,7 +338,7 @@ impl SyncMachine {
             let writer = source.writer;
             if need > 0 && round.asked.iter().all(|it| it.writer != writer) {
                 let clock = replica.state.held(&writer);
-                round.asked.push(Asked {
+                round.asked.push(SentRequest {
                     writer,
                     need,
                     clock,

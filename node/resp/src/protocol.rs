@@ -68,7 +68,7 @@ use tallymesh_node_ground::model::{
 pub use why::Why;
 
 use std::time::Duration;
-use tallymesh_core::{Asked, Asker, Error, KeyId, MemberError, Replica};
+use tallymesh_core::{Asker, Error, KeyId, KeyStatus, MemberError, Replica};
 
 /// The functions of the node that a session needs.
 ///
@@ -101,7 +101,7 @@ pub trait Host {
 
     /// Reports the result of a command under an idempotency key. It was new and is made, it was
     /// made before, or its key belongs to another request.
-    fn asked(&mut self, space: usize, asked: Asked);
+    fn asked(&mut self, space: usize, asked: KeyStatus);
 
     /// The asker for whom this connection makes operations under idempotency keys.
     fn asker(&self, _space: usize) -> Asker {

@@ -69,26 +69,26 @@ struct Load {
     shown: AtomicUsize,
     let_in: AtomicUsize,
     /// The number of keys for each answer of the node.
-    told: Told,
+    told: ReportCounts,
     /// Links of such keys that there are, and were at most; and how those ended, or why there was none.
     links: AtomicUsize,
     links_most: AtomicUsize,
-    links_ended: Told,
+    links_ended: ReportCounts,
     /// Why requests of honest clients failed.
-    failures: Told,
+    failures: ReportCounts,
     /// Honest peers over libp2p that got a link, how long the slowest took, and why others got none.
     peers: AtomicUsize,
     slowest_peer: Mutex<Duration>,
-    peers_failed: Told,
+    peers_failed: ReportCounts,
     /// Writers that the reader has proved.
     proved: AtomicUsize,
 }
 
 /// How often something was told.
-type Told = Mutex<BTreeMap<String, usize>>;
+type ReportCounts = Mutex<BTreeMap<String, usize>>;
 
 impl Load {
-    fn tell(&self, to: &Told, what: String) {
+    fn tell(&self, to: &ReportCounts, what: String) {
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
         *to.entry(what).or_default() += 1;
     }
@@ -268,7 +268,7 @@ struct Run {
 
 /// The refusals of strangers and the fate of honest peers, as an entry of a list.
 fn notes(limit: &str, load: &Load, refused: &BTreeMap<String, u64>) -> String {
-    let all = |told: &Told| {
+    let all = |told: &ReportCounts| {
         let told = told.lock().unwrap_or_else(PoisonError::into_inner);
         let told: Vec<_> = { told.iter() }
             .map(|(what, count)| format!("{count} {what}"))

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Lines, Read};
 
 /// One event, or an id without one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ServerEvent {
     id: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) data: Option<Value>,
@@ -33,8 +33,8 @@ impl Stream {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Told {
-        let mut told = Told::default();
+    pub(crate) fn next(&mut self) -> ServerEvent {
+        let mut told = ServerEvent::default();
         loop {
             let line = self
                 .lines
@@ -45,7 +45,7 @@ impl Stream {
                 Some(("id", id)) => told.id = Some(id.to_owned()),
                 Some(("event", name)) => told.name = Some(name.to_owned()),
                 Some(("data", data)) => told.data = serde_json::from_str(data).ok(),
-                _ if line.is_empty() && told != Told::default() => break,
+                _ if line.is_empty() && told != ServerEvent::default() => break,
                 _ => {}
             }
         }

@@ -5,7 +5,7 @@ use crate::ledger::{Ledger, Made, NAMES, Name};
 use crate::oracle::{Dot, OnceId, Takeovers, View, once};
 use crate::random::Random;
 use tallymesh_core::{
-    Again, Asked, Error, Flow, Kind, LeaseId, MemberError, QuotaError, Replica, WriterId,
+    Again, Error, Flow, KeyStatus, Kind, LeaseId, MemberError, QuotaError, Replica, WriterId,
 };
 
 /// The budget with a cap.
@@ -58,7 +58,7 @@ impl Metrics {
 }
 
 /// The ledger of all operations on budgets.
-pub(super) struct Books {
+pub(super) struct BudgetState {
     ledger: Ledger,
     random: Random,
     /// The operations of each idempotency key.
@@ -66,9 +66,9 @@ pub(super) struct Books {
     pub(super) metrics: Metrics,
 }
 
-impl Books {
-    pub(super) fn new(random: Random) -> Books {
-        Books {
+impl BudgetState {
+    pub(super) fn new(random: Random) -> BudgetState {
+        BudgetState {
             ledger: Ledger::default(),
             random,
             keys: Vec::new(),
@@ -208,7 +208,7 @@ impl World {
             return Ok(());
         }
         if let Some(number) = number
-            && replica.keyed().lookup(&once(number)) != Asked::New
+            && replica.keyed().lookup(&once(number)) != KeyStatus::New
         {
             return Ok(());
         }

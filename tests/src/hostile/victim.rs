@@ -4,8 +4,8 @@ use super::sized;
 use crate::vectors::once;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Role, SyncMachine, Token,
-    WriterId,
+    Input, KeyStatus, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Role, SyncMachine,
+    Token, WriterId,
 };
 
 const PEERS: usize = 2;
@@ -295,7 +295,7 @@ impl Victim {
     /// Adds to a counter under this key, if the key is new.
     fn add_once(&mut self, key: &str) {
         let once = once(key);
-        if self.replica.keyed().lookup(&once) == Asked::New
+        if self.replica.keyed().lookup(&once) == KeyStatus::New
             && let Ok(mut transaction) = self.replica.begin()
             && transaction.apply("a", Op::Add(5)).is_ok()
         {

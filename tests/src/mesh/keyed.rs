@@ -3,7 +3,7 @@
 
 use super::{Event, KEYS, MEMBERS, Made, World};
 use crate::sim::Cut;
-use tallymesh_core::{Asked as Known, Error, Once, Op, WriterId};
+use tallymesh_core::{Error, KeyStatus as Known, Once, Op, WriterId};
 
 /// How long the link of two members is cut, in milliseconds.
 const PARTED_MS: (u64, u64) = (500, 5_000);
@@ -43,7 +43,7 @@ pub(super) struct Keyed {
 }
 
 /// The acknowledgement of a keyed operation.
-pub struct Asked {
+pub struct KeyedAnswer {
     number: usize,
     made: Made,
 }
@@ -118,12 +118,12 @@ impl World {
         self.own.metrics.keyed += u64::from(first);
         self.own.metrics.doubled += u64::from(!first);
         self.own.begun += i128::from(by);
-        self.when_written(at, Event::Once(at, Asked { number, made }));
+        self.when_written(at, Event::Once(at, KeyedAnswer { number, made }));
         self.changed(at)
     }
 
     /// A client receives the acknowledgement of a keyed operation.
-    pub(super) fn note_once(&mut self, at: usize, Asked { number, made }: Asked) {
+    pub(super) fn note_once(&mut self, at: usize, KeyedAnswer { number, made }: KeyedAnswer) {
         self.own.peers[at].made.push(made);
         let Some(keyed) = &mut self.own.keyed else {
             return;

@@ -1,7 +1,7 @@
 //! Transactions under idempotency keys. One of each key must count.
 
 use super::{Dot, Issued, Key, Kind, OpId, Oracle, Seen, View};
-use tallymesh_core::{Asked, Once, Replica, WriterId};
+use tallymesh_core::{KeyStatus, Once, Replica, WriterId};
 
 /// The number of an idempotency key. It always asks for the same operations.
 pub type OnceId = usize;
@@ -25,10 +25,10 @@ impl Oracle {
         };
         match asked {
             // The transaction may have come through a page, which sends no keys.
-            Asked::New if replica.keyed().has_gaps() || !self.is_seen(view, number) => Ok(true),
-            Asked::Before(Some(dot)) if seen(dot) => Ok(false),
+            KeyStatus::New if replica.keyed().has_gaps() || !self.is_seen(view, number) => Ok(true),
+            KeyStatus::Before(Some(dot)) if seen(dot) => Ok(false),
             // The replica may no longer have its maker, or the transaction may wait to be replayed.
-            Asked::Before(None) => Ok(false),
+            KeyStatus::Before(None) => Ok(false),
             asked => Err(format!("key {number} is {asked:?}")),
         }
     }

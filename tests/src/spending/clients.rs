@@ -1,7 +1,7 @@
 //! Clients: their requests, how long they wait, and where they repeat requests.
 
 use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
-use tallymesh_core::{Asked, Error, Flow, Input, MemberError, Once, QuotaError, Stock, WantId};
+use tallymesh_core::{Error, Flow, Input, KeyStatus, MemberError, Once, QuotaError, Stock, WantId};
 
 /// Milliseconds between two requests of a plain policy. An answer takes up to 60 ms.
 const PLAIN_AGAIN_MS: u64 = 60;
@@ -101,7 +101,7 @@ impl World {
         let replica = &mut self.nodes[at].replica;
         let made = match keyed {
             false => replica.quota_mut().flow(NAME, flow),
-            true if replica.keyed().lookup(&once) != Asked::New => Ok(()),
+            true if replica.keyed().lookup(&once) != KeyStatus::New => Ok(()),
             true => replica.begin().and_then(|mut tx| {
                 tx.quota_mut().flow(NAME, flow)?;
                 tx.commit_once(once, &mut Vec::new())

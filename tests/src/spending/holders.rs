@@ -2,7 +2,7 @@
 
 use super::{Dot, Event, MEMBERS, NAME, THINK_MS, World};
 use tallymesh_core::bounds::SKEW_MS_MAX;
-use tallymesh_core::{Asked, Error, Flow, Lease, LeaseId, MemberError, Once, QuotaError};
+use tallymesh_core::{Error, Flow, KeyStatus, Lease, LeaseId, MemberError, Once, QuotaError};
 
 /// Units of one lease.
 const AMOUNT: (u64, u64) = (3, 20);
@@ -34,13 +34,13 @@ pub(super) struct Holder {
 #[derive(Clone, Copy)]
 enum State {
     Idle,
-    Spends(Held),
+    Spends(HolderLease),
     /// Reports, to the member of this place.
-    Tells(Held, usize),
+    Tells(HolderLease, usize),
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct HolderLease {
     id: LeaseId,
     /// When it requested the lease, in virtual time.
     since: u64,
@@ -147,7 +147,7 @@ impl World {
     /// It receives a lease.
     pub(super) fn leased(&mut self, number: usize, id: LeaseId, ms: u64, amount: u64) {
         self.own.metrics.leases += 1;
-        let held = Held {
+        let held = HolderLease {
             id,
             since: self.now,
             ms,
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// It spends a unit if its clock allows that. Else it stops.
-    fn spend_alone(&mut self, number: usize, held: Held) {
+    fn spend_alone(&mut self, number: usize, held: HolderLease) {
         let mut held = held;
         let is_over = self.own.holders[number].passed(held.since, self.now) >= held.ms;
         if !is_over && held.left > 0 {
@@ -179,8 +179,8 @@ impl World {
     }
 
     /// It reports the units that it has spent. A member that still has the lease never rejects this.
-    fn tell_spent(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
-        let Held { id, spent, .. } = held;
+    fn tell_spent(&mut self, number: usize, held: HolderLease, to: usize) -> Result<(), String> {
+        let HolderLease { id, spent, .. } = held;
         self.set_time(to);
         let node = &mut self.nodes[to];
         let own = node.replica.writer();
@@ -190,7 +190,7 @@ impl World {
         };
         let before = left(node.replica.quota().leases_of(NAME));
         let once = Once::new(id.to_string().as_bytes(), b"told");
-        if node.replica.keyed().lookup(&once) != Asked::New {
+        if node.replica.keyed().lookup(&once) != KeyStatus::New {
             self.next(number, State::Idle, LEASE_MS);
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    fn tell_member(&mut self, number: usize, held: Held, to: usize) -> Result<(), String> {
+    fn tell_member(&mut self, number: usize, held: HolderLease, to: usize) -> Result<(), String> {
         match self.nodes[to].alive {
             true => self.tell_spent(number, held, to),
             false => {
@@ -243,7 +243,7 @@ impl World {
 
     /// Repeats the report at the member that gave the lease, because its next start has retired the old
     /// writer. After a long time the holder gives up.
-    fn tell_later(&mut self, number: usize, held: Held) {
+    fn tell_later(&mut self, number: usize, held: HolderLease) {
         let home = self.own.holders[number].at;
         let gone = self.now > held.since + 4 * LEASE_MS.1;
         let state = match gone {

@@ -16,10 +16,10 @@ mod deeds;
 #[cfg(target_family = "wasm")]
 #[path = "../../../wasm/src/memory.rs"]
 mod memory;
+mod page_json;
 mod random;
 #[cfg(test)]
 mod tests;
-mod told;
 mod world;
 
 use alloc::string::{String, ToString};
@@ -163,11 +163,11 @@ impl Members {
 
     /// What each member sees, what happened, and what was found in all views so far, as JSON.
     pub fn state(&self) -> String {
-        told::state(&self.0)
+        page_json::state(&self.0)
     }
 
     /// The frames that are on their way, as JSON.
     pub fn flights(&self) -> String {
-        told::flights(&self.0)
+        page_json::flights(&self.0)
     }
 }

@@ -22,7 +22,10 @@ fn the_same_seed_is_the_same_run() {
         let mut world = world(seed);
         world.mint(0, "gift", 90).expect("a budget");
         world.run(world.now() + 700).expect("time");
-        let (state, flights) = (crate::told::state(&world), crate::told::flights(&world));
+        let (state, flights) = (
+            crate::page_json::state(&world),
+            crate::page_json::flights(&world),
+        );
         format!("{} {state} {flights}", world.now())
     };
     assert_eq!(told(7), told(7));

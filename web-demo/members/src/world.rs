@@ -50,7 +50,7 @@ pub(crate) struct Flight {
 
 /// What was found in all views at all moments so far. A view is what one member sees.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Findings {
     /// How many views were looked at.
     pub(crate) views: u64,
     /// The least that a view showed of each budget, and that a member held in a view.
@@ -79,7 +79,7 @@ pub(crate) struct World {
     /// When the last frame of a link to an end arrives: a link keeps the order.
     arrivals: BTreeMap<(Link, usize), u64>,
     sent: u64,
-    pub(crate) found: Found,
+    pub(crate) found: Findings,
     /// The last events, the oldest first, and how many there were before.
     pub(crate) events: Vec<Event>,
     pub(crate) events_before: u64,
@@ -101,7 +101,7 @@ impl World {
             flights: Vec::new(),
             arrivals: BTreeMap::new(),
             sent: 0,
-            found: Found::default(),
+            found: Findings::default(),
             events: Vec::new(),
             events_before: 0,
         };

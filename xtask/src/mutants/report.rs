@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::kept::{FILE, Kept};
+use super::explanations::{Explanations, FILE};
 use super::list::{Genre, Mutant};
 use super::tests::Tests;
 use crate::proofs;
@@ -93,8 +93,12 @@ impl Found {
 
 /// Counts the outcomes. A surviving mutant without an explanation is a failure. In a whole run, an
 /// explanation without a surviving mutant is a failure too.
-pub(super) fn judge(kept: &Kept, outcomes: &Outcomes<'_>, whole: bool) -> Result<Tally> {
-    let explained = kept.explained();
+pub(super) fn judge(
+    explanations: &Explanations,
+    outcomes: &Outcomes<'_>,
+    whole: bool,
+) -> Result<Tally> {
+    let explained = explanations.explained();
     let mut tally = Tally::default();
     for (mutant, outcome) in outcomes {
         let title = mutant.title();
@@ -127,7 +131,7 @@ pub(super) fn judge(kept: &Kept, outcomes: &Outcomes<'_>, whole: bool) -> Result
 /// Writes docs/reports/mutants.md.
 pub(super) fn write(
     repo: &Repo,
-    kept: &Kept,
+    explanations: &Explanations,
     tests: &Tests,
     outcomes: &Outcomes<'_>,
 ) -> Result<()> {
@@ -166,7 +170,7 @@ pub(super) fn write(
         all.iter_mut().zip(row).for_each(|(sum, n)| *sum += n);
     }
     line(&mut text, "all", &all)?;
-    survivors(&mut text, kept, outcomes)?;
+    survivors(&mut text, explanations, outcomes)?;
     not_run(&mut text, outcomes)?;
     own(&mut text, outcomes)?;
     fs::write(repo.path(REPORT), text)?;
@@ -198,8 +202,12 @@ pub(super) fn holds(repo: &Repo) -> bool {
 }
 
 /// Writes the survivors, by their reason.
-fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<()> {
-    let explained = kept.explained();
+fn survivors(
+    text: &mut String,
+    explanations: &Explanations,
+    outcomes: &Outcomes<'_>,
+) -> Result<()> {
+    let explained = explanations.explained();
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (mutant, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.survived()) {
         let Outcome::Survived { tests } = outcome else {

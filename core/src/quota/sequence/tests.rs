@@ -74,7 +74,7 @@ fn nothing_is_used_before_most_members_hold_that_it_was_given() {
     let upto = VersionVector::of(to, replica.clock());
     assert_eq!(
         replica.quota_mut().look_at_sequence("visits"),
-        [(Given::Rest, upto)]
+        [(ReceivedPart::Rest, upto)]
     );
     let given = replica
         .quota_mut()
@@ -88,7 +88,10 @@ fn nothing_is_used_before_most_members_hold_that_it_was_given() {
     let unsure = replica.quota_mut().look_at_sequence("visits");
     assert_eq!(
         unsure,
-        [(Given::Range(6), VersionVector::of(to, replica.clock()))]
+        [(
+            ReceivedPart::Range(6),
+            VersionVector::of(to, replica.clock())
+        )]
     );
     assert_eq!(
         (

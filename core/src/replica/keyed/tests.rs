@@ -11,7 +11,7 @@ use super::*;
 use crate::bounds::KEYED_BYTES_MAX;
 use crate::error::DecodeError;
 use crate::error::Limited;
-use crate::idempotency::Asked;
+use crate::idempotency::KeyStatus;
 use crate::layers::Optional;
 use crate::message::KeyedAdd;
 use crate::message::records::Statement;
@@ -31,7 +31,7 @@ pub(super) fn once(key: &str) -> Once {
 
 /// Makes operations under a key.
 pub(super) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
-    assert_eq!(replica.keyed().lookup(&once(key)), Asked::New);
+    assert_eq!(replica.keyed().lookup(&once(key)), KeyStatus::New);
     let mut transaction = replica.begin().unwrap();
     for (key, op) in ops {
         transaction.apply(key, *op).unwrap();
@@ -86,11 +86,14 @@ pub(super) fn dot(replica: &Replica) -> (WriterId, u64) {
 fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
-    let before = Asked::Before(Some(dot(&one)));
+    let before = KeyStatus::Before(Some(dot(&one)));
     assert_eq!(one.keyed().lookup(&once("a")), before);
-    assert_eq!(one.keyed().lookup(&once("b")), Asked::New);
-    assert_eq!(one.keyed().lookup(&Once::new(b"a", b"else")), Asked::Reused);
-    assert_eq!(two.keyed().lookup(&once("a")), Asked::New);
+    assert_eq!(one.keyed().lookup(&once("b")), KeyStatus::New);
+    assert_eq!(
+        one.keyed().lookup(&Once::new(b"a", b"else")),
+        KeyStatus::Reused
+    );
+    assert_eq!(two.keyed().lookup(&once("a")), KeyStatus::New);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.keyed().lookup(&once("a")), before);
     assert_eq!((one.keyed().count(), two.keyed().count()), (1, 1));
@@ -147,9 +150,12 @@ fn others_asked_under_one_key_count_both() {
     assert_eq!(one.value("n"), Some(12));
     assert!(matches!(
         one.keyed().lookup(&once("a")),
-        Asked::Before(Some(_))
+        KeyStatus::Before(Some(_))
     ));
-    assert!(matches!(one.keyed().lookup(&other), Asked::Before(Some(_))));
+    assert!(matches!(
+        one.keyed().lookup(&other),
+        KeyStatus::Before(Some(_))
+    ));
 }
 
 #[test]
@@ -207,7 +213,7 @@ fn a_key_counts_also_if_nothing_was_to_be_done() {
     one.add("n", 1).unwrap();
     assert_eq!(
         one.keyed().lookup(&once("a")),
-        Asked::Before(Some((one.writer(), clock + 1)))
+        KeyStatus::Before(Some((one.writer(), clock + 1)))
     );
 }
 
@@ -230,7 +236,7 @@ fn too_many_adds_under_one_key_are_refused_whole() {
     );
     assert_eq!(
         (one.len(), one.keyed().lookup(&once("a"))),
-        (before, Asked::New)
+        (before, KeyStatus::New)
     );
 }
 
@@ -278,7 +284,7 @@ fn the_longest_known_are_dropped() {
     assert_eq!((one.keyed().count(), one.keyed().end()), (5, 10));
     let known = |one: &Replica| {
         keys.iter()
-            .filter(|key| one.keyed().lookup(&once(key)) != Asked::New)
+            .filter(|key| one.keyed().lookup(&once(key)) != KeyStatus::New)
             .count()
     };
     assert_eq!(known(&one), 5);
@@ -324,7 +330,7 @@ fn what_others_may_have_taken_too_is_not_dropped() {
     assert!(!one.keyed_mut().drop_before(u64::MAX));
     assert_eq!((one.keyed().count(), one.keyed().end()), (1, known + 1));
     assert!(one.keyed_mut().drop_before(known));
-    assert_eq!(one.keyed().lookup(&once("a")), Asked::New);
+    assert_eq!(one.keyed().lookup(&once("a")), KeyStatus::New);
 }
 
 #[test]
@@ -338,7 +344,7 @@ fn what_came_without_keys_is_asked_for_again() {
     two.merge(&by_page).unwrap();
     assert_eq!(
         (two.value("n"), two.keyed().lookup(&once("a"))),
-        (Some(5), Asked::New)
+        (Some(5), KeyStatus::New)
     );
     assert!(two.keyed().has_gaps() && two.vector() != two.keyed().vector());
     // It may be taken twice now.
@@ -571,7 +577,7 @@ fn keys_that_nobody_knows_any_more_are_given_up() {
     for replica in [&one, &two] {
         assert_eq!(replica.value("n"), Some(5));
         assert!(!replica.keyed().has_gaps());
-        assert_eq!(replica.keyed().lookup(&once("a")), Asked::New);
+        assert_eq!(replica.keyed().lookup(&once("a")), KeyStatus::New);
         assert!(replica.writers().count() <= 3);
     }
 }

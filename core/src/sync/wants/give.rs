@@ -17,7 +17,7 @@ const GIVEN_MAX: usize = 4_096;
 
 /// The gifts to other members, and the request rate of each link.
 #[derive(Clone, Default)]
-pub(super) struct Given {
+pub(super) struct Gifts {
     /// The own writer that made the gifts in `last`.
     by: Option<WriterId>,
     /// The own clock of the last grant of a stock to a writer.
@@ -26,7 +26,7 @@ pub(super) struct Given {
     asked: BTreeMap<Link, (u64, Millis)>,
 }
 
-impl Given {
+impl Gifts {
     pub(super) fn gone(&mut self, link: Link) {
         self.asked.remove(&link);
     }

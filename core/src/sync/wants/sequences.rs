@@ -16,7 +16,7 @@
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
 use crate::ledger::Stock;
-use crate::quota::sequence::{Given, Watching};
+use crate::quota::sequence::{ReceivedPart, Watching};
 use crate::replica::Replica;
 use crate::sync::{Level, Link, Millis, Question, Session, SyncMachine};
 use crate::wire::{Body, DEALS, Digests, Draw};
@@ -106,7 +106,7 @@ struct Open {
 #[derive(Clone)]
 struct Proof {
     name: String,
-    given: Given,
+    given: ReceivedPart,
     /// None after it had no result, until `again`.
     question: Option<Question>,
     /// Whether the question is the read, which comes after the write.
@@ -403,7 +403,7 @@ impl SyncMachine {
                 .is_some_and(|it| it.is_reached());
             if reached {
                 self.end_question(question);
-                match given == Given::Rest && !proof.reads {
+                match given == ReceivedPart::Rest && !proof.reads {
                     true => {
                         let question = self.ask_for_read(now, replica, Level::Quorum);
                         (proof.question, proof.reads) = (Some(question), true);

@@ -11,7 +11,9 @@ use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
 use super::{Host, budgets};
-use tallymesh_core::{Asked, Error, KeyId, Once, RESERVED, Replica, Transaction, WriteError};
+use tallymesh_core::{
+    Error, KeyId, KeyStatus, Once, RESERVED, Replica, Transaction, WriteError,
+};
 use tallymesh_node_ground::model::Event;
 
 /// The commands that `MULTI` has queued, with their arguments in one buffer.
@@ -306,7 +308,7 @@ impl Session {
         let replica = host.replica(space);
         self.written(space, replica.writer(), replica.clock());
         if kept {
-            host.asked(space, Asked::New);
+            host.asked(space, KeyStatus::New);
         }
         if changed.is_empty() {
             return host.made(space);

@@ -14,7 +14,9 @@ use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
 use super::{Host, budgets, increx};
-use tallymesh_core::{AdmissionError, Asked, Asker, DecodeError, Error, KeyId, Once, Transaction};
+use tallymesh_core::{
+    AdmissionError, Asker, DecodeError, Error, KeyId, KeyStatus, Once, Transaction,
+};
 use tallymesh_node_ground::model::bounds::ONCE_KEY_BYTES_MAX;
 
 impl Session {
@@ -55,13 +57,13 @@ impl Session {
     ) -> Result<bool, ReplyError<'static>> {
         let space = self.space;
         let asked = host.replica(space).keyed().lookup(once);
-        if asked != Asked::New {
+        if asked != KeyStatus::New {
             host.asked(space, asked);
         }
         match asked {
-            Asked::New => Ok(false),
-            Asked::Reused => Err(ReplyError::KeyReused),
-            Asked::Before(maker) => {
+            KeyStatus::New => Ok(false),
+            KeyStatus::Reused => Err(ReplyError::KeyReused),
+            KeyStatus::Before(maker) => {
                 let replica = host.replica(space);
                 if replica.keyed().is_weaker(once) {
                     return Err(ReplyError::MadeWeaker);

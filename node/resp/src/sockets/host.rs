@@ -5,7 +5,7 @@ use crate::protocol::{Facts, Host, KeyIdRange, Seen};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Asker, Error, KeyId, Replica};
+use tallymesh_core::{Asker, Error, KeyId, KeyStatus, Replica};
 use tallymesh_node_engine::access::{
     AuthThrottle, Client, Credentials, Ledger, OperatorToken, TOKEN_PREFIX, places,
 };
@@ -216,7 +216,7 @@ impl Host for ConnectionView<'_> {
         self.spaces[space].asker(client.party, client.is_limited())
     }
 
-    fn asked(&mut self, space: usize, asked: Asked) {
+    fn asked(&mut self, space: usize, asked: KeyStatus) {
         self.spaces[space].asked(asked);
     }
 

@@ -52,7 +52,7 @@ export interface Findings {
   readonly faults: number;
 }
 
-/** What the members' module tells; web-demo/members/src/told.rs. */
+/** What the members' module tells; web-demo/members/src/page_json.rs. */
 export interface State {
   readonly members: readonly MemberView[];
   readonly events: readonly Event[];

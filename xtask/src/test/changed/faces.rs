@@ -76,7 +76,7 @@ const FACES: [(&str, &[&str]); 41] = [
     ("driver/spaces", &["spaces"]),
     ("driver/watchers", &["events"]),
     ("gossip", &["cluster", "join", "network"]),
-    ("gossip/peer_directory", &["book"]),
+    ("gossip/peer_directory", &["peer_directory"]),
     ("gossip/relay", &["relay"]),
     ("gossip/removals", &["removed"]),
     ("gossip/revocations", &["revoked"]),
@@ -221,10 +221,17 @@ mod tests {
 
     #[test]
     fn a_module_of_the_suite_runs_itself() {
-        assert_eq!(suite_of("node/tests/suite/book.rs"), ["book"]);
+        assert_eq!(
+            suite_of("node/tests/suite/peer_directory.rs"),
+            ["peer_directory"]
+        );
         assert_eq!(suite_of("node/tests/suite/hostile/report.rs"), ["hostile"]);
         assert_eq!(suite_of("node/tests/suite/process.rs"), SMOKE);
-        assert!(tests_of("node/tests/suite/book.rs").units.is_empty());
+        assert!(
+            tests_of("node/tests/suite/peer_directory.rs")
+                .units
+                .is_empty()
+        );
     }
 
     #[test]

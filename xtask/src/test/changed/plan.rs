@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn types_are_checked_of_what_no_test_compiles() {
-        let plan = plan(&["node/tests/suite/book.rs"]);
-        assert_eq!(plan.suite, names(["book"]));
+        let plan = plan(&["node/tests/suite/peer_directory.rs"]);
+        assert_eq!(plan.suite, names(["peer_directory"]));
         assert!(plan.checked.contains("tallymesh-node"));
     }
 

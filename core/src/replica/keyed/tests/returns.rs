@@ -204,6 +204,6 @@ fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
     for member in [&one, &two] {
         assert_eq!(member.state.held(&guest.writer()), 0);
         assert_eq!(member.value("n"), Some(5));
-        assert_eq!(member.keyed().lookup(&once("a")), Asked::Before(None));
+        assert_eq!(member.keyed().lookup(&once("a")), KeyStatus::Before(None));
     }
 }

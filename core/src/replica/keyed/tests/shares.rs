@@ -3,7 +3,7 @@
 use super::*;
 use super::{members, once, tell};
 use crate::error::{Error, ScopeError};
-use crate::{Asked, KeyedBounds, Op, Party, Replica};
+use crate::{KeyStatus, KeyedBounds, Op, Party, Replica};
 use alloc::format;
 use alloc::string::String;
 
@@ -28,7 +28,7 @@ fn asker(ticket: Option<u128>, address: u128) -> Asker {
 
 /// Adds under a key, as somebody who asks for a new one.
 fn ask(one: &mut Replica, key: &str, asker: &Asker) -> Result<(), Error> {
-    assert_eq!(one.keyed().lookup(&once(key)), Asked::New);
+    assert_eq!(one.keyed().lookup(&once(key)), KeyStatus::New);
     let mut transaction = one.begin()?;
     transaction.apply("n", Op::Add(1))?;
     transaction.commit_once_for(once(key), Some(asker), &mut Vec::new())
@@ -41,7 +41,7 @@ fn fill(one: &mut Replica, name: &str, asker: &Asker, count: usize) -> usize {
 
 fn known(one: &Replica, name: &str, count: usize) -> usize {
     let keys = (0..count).map(|at| format!("{name}{at}"));
-    keys.filter(|key| one.keyed().lookup(&once(key)) != Asked::New)
+    keys.filter(|key| one.keyed().lookup(&once(key)) != KeyStatus::New)
         .count()
 }
 
@@ -67,7 +67,7 @@ fn who_asks_without_end_is_refused_and_pushes_out_nobody() {
         assert_eq!(one.value("n"), Some(made as i128 + 2));
         for key in ["honest", "other", "flood0"] {
             assert!(
-                matches!(one.keyed().lookup(&once(key)), Asked::Before(_)),
+                matches!(one.keyed().lookup(&once(key)), KeyStatus::Before(_)),
                 "{key}"
             );
         }
@@ -94,7 +94,7 @@ fn who_asks_for_long_pushes_out_its_own() {
         assert_eq!(known(&one, &name, BOUNDS.ticket), BOUNDS.ticket);
     }
     assert_eq!(one.keyed().count(), BOUNDS.ticket + 1);
-    assert_ne!(one.keyed().lookup(&once("honest")), Asked::New);
+    assert_ne!(one.keyed().lookup(&once("honest")), KeyStatus::New);
 }
 
 /// The holders of one ticket at several addresses share its room, and who holds least loses nothing.
@@ -106,7 +106,7 @@ fn who_shares_a_ticket_pushes_out_whoever_holds_most_of_it() {
     // All is young, yet one that holds less than its part is let in.
     ask(&mut one, "again", &asker(Some(1), 8)).unwrap();
     assert_eq!(known(&one, "flood", 9), 3);
-    assert_ne!(one.keyed().lookup(&once("honest")), Asked::New);
+    assert_ne!(one.keyed().lookup(&once("honest")), KeyStatus::New);
 }
 
 /// However many tickets there are, members have room that guests do not get.

@@ -51,7 +51,7 @@ fn a_store_is_told_keys_that_came_later() {
     }
     assert_eq!(
         again.keyed().lookup(&once("a")),
-        Asked::Before(Some(dot(&one)))
+        KeyStatus::Before(Some(dot(&one)))
     );
 }
 

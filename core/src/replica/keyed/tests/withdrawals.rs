@@ -7,7 +7,7 @@ use crate::layers::Optional;
 use crate::state::counter;
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{Extra, Slot, Stamp, Withdrawal};
-use crate::{Asked, Mark, Replica, WriterId};
+use crate::{KeyStatus, Mark, Replica, WriterId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -200,7 +200,7 @@ fn what_counts_for_certain_is_not_made_again_by_who_began_without_keys() {
     }
     tend(&mut one, &mut two, &|from, to| drop(tell(from, to)));
     assert_eq!(one.state.held(&before), 0);
-    assert_eq!(one.keyed().lookup(&once("a")), Asked::Before(None));
+    assert_eq!(one.keyed().lookup(&once("a")), KeyStatus::Before(None));
     let (owner, nonce) = ([2; 32], [30; 16]);
     let writer = WriterId::mint(one.space(), &owner, &nonce);
     let mut again = Replica::new(one.space().clone(), writer);

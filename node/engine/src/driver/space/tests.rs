@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::driver::origins::Origins;
-use tallymesh_core::{Asked, Once, Op};
+use tallymesh_core::{KeyStatus, Once, Op};
 use tallymesh_node_ground::model::{Operation, Sum};
 use tallymesh_node_store::Memory;
 
@@ -102,7 +102,7 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
     followed.space.tick(minutes(70));
     assert_eq!(
         followed.space.replica.keyed().lookup(&once("early")),
-        Asked::New
+        KeyStatus::New
     );
     assert!(add(&mut followed.space, "late"));
     followed.space.tick(minutes(71));

@@ -3,7 +3,7 @@
 use super::{KeyId, OpenSpace};
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{
-    Asked, Asker, DecodeError, Error, MemberError, Op, Party, RESERVED, Transaction, WriteError,
+    Asker, DecodeError, Error, KeyStatus, MemberError, Op, Party, RESERVED, Transaction, WriteError,
 };
 use tallymesh_node_ground::model::{
     Counter, Done, Event, Keyed, Made, Operation, OperationError, Refusal, Sum, Transacted,
@@ -34,15 +34,15 @@ impl OpenSpace {
             return Err(Error::Write(WriteError::TransactionTooLarge { ops: ops.len() }).into());
         }
         match once.map(|it| self.replica.keyed().lookup(&it.once)) {
-            None | Some(Asked::New) => {}
-            Some(Asked::Before(_)) => {
+            None | Some(KeyStatus::New) => {}
+            Some(KeyStatus::Before(_)) => {
                 self.part.tally.replayed += 1;
                 if once.is_some_and(|it| self.replica.keyed().is_weaker(&it.once)) {
                     return Err(Refusal::MadeWeaker);
                 }
                 return Ok(self.transacted_before(ops));
             }
-            Some(Asked::Reused) => {
+            Some(KeyStatus::Reused) => {
                 self.part.tally.reused += 1;
                 return Err(Refusal::KeyReused);
             }
@@ -137,12 +137,12 @@ impl OpenSpace {
     }
 
     /// Counts the result of an operation under an idempotency key.
-    pub fn asked(&mut self, asked: Asked) {
+    pub fn asked(&mut self, asked: KeyStatus) {
         let tally = &mut self.part.tally;
         let count = match asked {
-            Asked::New => &mut tally.keyed,
-            Asked::Before(_) => &mut tally.replayed,
-            Asked::Reused => &mut tally.reused,
+            KeyStatus::New => &mut tally.keyed,
+            KeyStatus::Before(_) => &mut tally.replayed,
+            KeyStatus::Reused => &mut tally.reused,
         };
         *count += 1;
     }

@@ -2,7 +2,7 @@
 
 use crate::protocol::{Facts, Host, KeyIdRange, Midway, Seen, Session};
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, KeyId, MemberError, Replica, Space, SplitMix64, WriterId};
+use tallymesh_core::{Error, KeyId, KeyStatus, MemberError, Replica, Space, SplitMix64, WriterId};
 use tallymesh_node_ground::model::{
     Event, Lack, LastWrite, Notice, OperationError, Place, Role, Sizes, Turned,
 };
@@ -21,7 +21,7 @@ pub(crate) struct Node {
     /// The number of transactions that changed nothing.
     pub(crate) made: usize,
     /// The results of commands under idempotency keys.
-    pub(crate) keyed: Vec<Asked>,
+    pub(crate) keyed: Vec<KeyStatus>,
     pub(crate) asked: Vec<LastWrite>,
     /// The amounts that other members are to be asked for.
     pub(crate) lacked: Vec<Lack>,
@@ -152,7 +152,7 @@ impl Host for Node {
         self.made += 1;
     }
 
-    fn asked(&mut self, _: usize, asked: Asked) {
+    fn asked(&mut self, _: usize, asked: KeyStatus) {
         self.keyed.push(asked);
     }
 

@@ -1,7 +1,7 @@
 //! `ONCE`: its answers, its retries, and the commands that can't be made under an idempotency key.
 
 use super::*;
-use tallymesh_core::Asked;
+use tallymesh_core::KeyStatus;
 use tallymesh_node_ground::model::bounds::ONCE_KEY_BYTES_MAX;
 
 const REUSED: &str = "-KEYREUSED something else was made under this idempotency key; give each operation a key of its own, and retry it with the same|";
@@ -128,7 +128,11 @@ fn a_key_is_kept_also_where_nothing_changed() {
     assert_eq!(client.send("ONCE key INCR a"), REUSED);
     assert!(client.send("ONCE other SET a x").starts_with("-ERR "));
     let own = client.node.replicas[0].writer();
-    let told = [Asked::New, Asked::Before(Some((own, 1))), Asked::Reused];
+    let told = [
+        KeyStatus::New,
+        KeyStatus::Before(Some((own, 1))),
+        KeyStatus::Reused,
+    ];
     assert_eq!(client.node.keyed, told);
     assert_eq!(client.send("GET a"), "$1|1|");
 }

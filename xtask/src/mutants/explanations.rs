@@ -13,7 +13,7 @@ pub(super) const FILE: &str = "xtask/mutants.toml";
 /// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct Explanations {
     #[serde(default)]
     explained: Vec<Explained>,
     #[serde(default)]
@@ -47,18 +47,19 @@ struct Replaced {
     replace: String,
 }
 
-impl Kept {
-    pub(super) fn read(repo: &Repo) -> Result<Kept> {
-        let kept: Kept = toml::from_str(&repo::read(&repo.path(FILE))?).context(FILE)?;
+impl Explanations {
+    pub(super) fn read(repo: &Repo) -> Result<Explanations> {
+        let explanations: Explanations =
+            toml::from_str(&repo::read(&repo.path(FILE))?).context(FILE)?;
         let mut seen = std::collections::BTreeSet::new();
-        for entry in &kept.explained {
+        for entry in &explanations.explained {
             for mutant in &entry.mutants {
                 if !seen.insert(mutant) {
                     bail!("{FILE}: {mutant} is explained twice");
                 }
             }
         }
-        Ok(kept)
+        Ok(explanations)
     }
 
     /// Our own mutants, numbered after `last`.
@@ -100,8 +101,8 @@ mod tests {
     #[test]
     fn each_mutant_of_our_own_has_its_place() {
         let repo = Repo::find().expect("the checkout");
-        let kept = Kept::read(&repo).expect("the file");
-        for own in &kept.own {
+        let explanations = Explanations::read(&repo).expect("the file");
+        for own in &explanations.own {
             let text = repo::read(&repo.path(&own.file)).expect("its file");
             for edit in &own.edits {
                 let found = place(&text, edit.find.trim());
