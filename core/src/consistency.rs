@@ -143,10 +143,8 @@ impl<'a> Consistency<'a> {
     fn vouched(self, writer: &WriterId) -> u64 {
         let counted = self.counted(writer);
         match self.state.number_of(writer) {
-            Some(number) if self.membership.lacks_keys_of(number) => {
-                counted.min(self.membership.clock_with_keys(self.state, number))
-            }
-            _ => counted,
+            Some(number) => counted.min(self.membership.clock_with_keys(self.state, number)),
+            None => counted,
         }
     }
 

@@ -128,12 +128,6 @@ impl Membership {
         VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
     }
 
-    /// Whether this replica has a key gap of a writer.
-    #[cfg(feature = "members")]
-    pub(crate) fn lacks_keys_of(&self, writer: u32) -> bool {
-        self.table.acknowledgeable(writer).is_some()
-    }
-
     /// Returns the writers that are over and have a key gap here, each with the clock up to which this
     /// replica has it.
     #[cfg(feature = "members")]
