@@ -27,10 +27,8 @@ impl Membership {
             return Vec::new();
         }
         let numbers = self.table.changed_since(epoch).into_iter();
-        let closed = self.configuration().is_some();
-        let records = numbers
-            .flat_map(|number| self.table.writer_states[number as usize].records(number))
-            .filter(|record| closed || !record.is_local());
+        let records =
+            numbers.flat_map(|number| self.table.writer_states[number as usize].records(number));
         let configuration = self
             .table
             .configuration
