@@ -51,8 +51,11 @@ impl Membership {
         let known = state.writer_count();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
-            // An empty replica accepts all writers of another replica.
-            Bringer::Peer if known == 1 => WRITERS_TOLD_MAX + 1,
+            // A replica that knows nobody accepts all writers of another replica. The own writer counts only
+            // if it is told, and one that is refused its first transaction never is.
+            Bringer::Peer if known == 1 => {
+                WRITERS_TOLD_MAX + usize::from(JUDGES_STARTS && state.clock() == 0)
+            }
             Bringer::Peer => WRITERS_MERGED_MAX,
         };
         match new > 0 && known + new > max {

@@ -152,6 +152,30 @@ fn a_start_that_finds_no_place_opens_reads_and_refuses_to_write() {
     assert_eq!(two.add("k", 1).map(|_| ()), Ok(()));
 }
 
+/// The bound of a start judges the first transaction only.
+#[test]
+fn a_replica_that_has_its_place_keeps_it() {
+    let mut one = replica(1);
+    one.add("k", 1).expect("room");
+    one.restore(&made(0..WRITERS_TOLD_MAX)).expect("stored");
+    assert_eq!(one.add("new", 1).map(|_| ()), Ok(()));
+}
+
+/// One that knows nobody takes as many writers as it may tell, its own one among them once it has written.
+#[test]
+fn a_replica_that_has_written_tells_all_that_it_accepts() {
+    let mut one = replica(1);
+    one.add("k", 1).expect("room");
+    let all = made(0..WRITERS_TOLD_MAX);
+    assert_eq!(
+        one.merge(&all),
+        full(WRITERS_TOLD_MAX + 1, WRITERS_TOLD_MAX)
+    );
+    one.merge(&made(0..WRITERS_TOLD_MAX - 1)).expect("room");
+    assert_eq!(one.add("new", 1).map(|_| ()), Ok(()));
+    tells(&one);
+}
+
 #[test]
 fn a_folder_that_an_earlier_version_filled_opens() {
     for writers in [WRITERS_MAX, WRITERS_MAX + 25] {
