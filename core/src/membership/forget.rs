@@ -211,3 +211,6 @@ impl Membership {
             .collect()
     }
 }
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

@@ -251,6 +251,20 @@ mod tests {
         assert_eq!(touched.next(&pages[..199], 131, 2), None);
     }
 
+    /// A start in the place of an earlier one relies on that: the state is then no more that of its store.
+    #[test]
+    fn a_state_that_is_dropped_begins_another_generation() {
+        let writer = crate::writer_id::WriterId::from_bytes([1; 16]);
+        let space = crate::writer_id::Space::default();
+        let mut state = State::<crate::state::keys::NoIndex>::new(space, writer);
+        state.note_replaced();
+        for _ in 0..2 {
+            let before = state.generation();
+            state.clear(writer);
+            assert!(state.generation() > before);
+        }
+    }
+
     #[test]
     fn once_shrunk_it_takes_no_more_than_its_groups_do() {
         let mut touched = Touched::default();

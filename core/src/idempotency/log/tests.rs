@@ -133,3 +133,51 @@ fn however_many_writers_are_forgotten_each_operation_is_looked_at_once() {
         .count();
     assert_eq!(sole, 200, "all but one of the two, and the one that stays");
 }
+
+/// Where the lifetimes of a writer's slots began says which of its operations may be withdrawn.
+#[test]
+fn what_is_known_of_writers_stays_when_others_are_forgotten() {
+    let mut one = crate::Replica::new(
+        crate::Space::default(),
+        crate::WriterId::from_bytes([1; 16]),
+    );
+    let log = &mut one.idempotency;
+    log.new_lifetimes = [(1, 5), (2, 6)].into();
+    log.asked = Some((9, vec![(1, 5), (2, 6)]));
+    log.forget_keyed(&mut one.membership, &[1]);
+    assert_eq!(log.new_lifetimes, [(2, 6)].into());
+    assert_eq!(log.asked, Some((9, vec![(2, 6)])));
+}
+
+/// Peers refuse a message in which these keys do not ascend.
+#[test]
+fn the_mark_of_less_effect_has_its_place_among_the_adds() {
+    let mut one = crate::Replica::new(
+        crate::Space::default(),
+        crate::WriterId::from_bytes([1; 16]),
+    );
+    // A part of a budget, a key of limits, and a counter.
+    let keys = ["\0b", "\0w", "n"];
+    let drafts = keys.map(|key| {
+        let key_id = one.state.key_id(key).unwrap();
+        let mut draft = one.state.draft(key_id);
+        let extra = crate::state::slot::Extra {
+            added: 4,
+            ..Default::default()
+        };
+        let row = crate::state::page::Row { clock: 4, total: 3 };
+        let mut slot = crate::state::slot::Slot::new(0, row, None);
+        slot.set_shard(4, 3, extra);
+        draft.slots.push(slot);
+        draft.changed = true;
+        draft
+    });
+    let once = made(1, 0, 4).once;
+    let log = &mut one.idempotency;
+    log.remember(&one.state, 4, (once, None), &drafts, true)
+        .unwrap();
+    let adds = crate::wire::decode_adds(&log.at(0).adds);
+    let told: Vec<&str> = adds.iter().map(|it| &*it.key).collect();
+    assert_eq!(told, ["\0b", "\0o", "\0w", "n"]);
+    assert!(log.is_weaker(&once));
+}

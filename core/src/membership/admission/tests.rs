@@ -79,3 +79,25 @@ fn a_message_is_news_if_it_goes_beyond_what_is_here() {
     state.advance(number as usize, 1);
     assert!(!members.news(&state, &message(2)));
 }
+
+/// The chunks of a transfer name fewer writers than the last one, which has the records about them.
+#[test]
+fn a_chunk_of_a_transfer_has_the_forgotten_writers_of_the_last_one() {
+    let named = |writers: &[u8]| {
+        let mut message = message(1);
+        let entry = |writer: &u8| Entry {
+            writer: id(*writer),
+            lo: 0,
+            hi: 1,
+        };
+        message.delta.writers = writers.iter().map(entry).collect();
+        message
+    };
+    let mut forgotten = Forgotten::default();
+    forgotten.set(vec![1, 3]);
+    let of = |chunk: &[u8]| forgotten_in(&named(chunk), &named(&[2, 4, 6, 8]), &forgotten);
+    assert_eq!(*of(&[2, 4, 6, 8]), [1, 3]);
+    assert_eq!(*of(&[4, 6]), [0]);
+    assert_eq!(*of(&[8]), [0]);
+    assert!(of(&[2, 6]).is_empty());
+}

@@ -3,6 +3,7 @@
 use super::super::tests::*;
 use super::*;
 use crate::layers::Optional;
+use crate::membership::place::Predecessor;
 use crate::message::records::Intro;
 use crate::replica::Replica;
 use crate::replica::collect::tests::space;
@@ -426,4 +427,88 @@ fn an_owners_newest_forgotten_generation_is_kept() {
         (one.membership.gone(&OWNERS[0]), one.membership.gone(&third)),
         (None, Some(1))
     );
+}
+
+/// Guests that are silent lose their places sooner while a start or a fence waits for them, and not otherwise.
+#[test]
+fn members_are_delayed_by_what_is_not_acknowledged_yet() {
+    let (one, other, guest) = member();
+    let announced = one.membership.writer(other).announce.as_ref().unwrap();
+    let begin = announced.clock;
+    let delays = |acked: &[(u32, u64)], fence: Option<Fence>| {
+        let mut one = one.clone();
+        writer_state(&mut one, OWN).ack = ack(acked);
+        writer_state(&mut one, other).fence = fence;
+        one.membership.delays_members(&one.state)
+    };
+    assert!(delays(&[(other, begin - 1)], None));
+    assert!(!delays(&[(other, begin)], None));
+    assert!(!delays(&[(other, begin + 1)], None));
+    let clock = one.clock();
+    assert!(delays(
+        &[(OWN, clock - 1), (other, begin)],
+        dead(by(OWN, clock))
+    ));
+    assert!(!delays(
+        &[(OWN, clock), (other, begin)],
+        dead(by(OWN, clock))
+    ));
+    let unseen = dead(by(OWN, clock + 1));
+    assert!(!delays(&[(OWN, clock), (other, begin)], unseen));
+    assert!(one.membership.writer(guest).announce.is_none());
+}
+
+#[test]
+fn a_start_that_a_member_took_in_has_a_certain_place() {
+    let base = |intro: Option<Admit>, begins: bool| {
+        let (mut one, ..) = member();
+        let own = writer_state(&mut one, OWN);
+        (own.intro, own.base) = (intro, Some([(OWN, 1)].into()));
+        one.membership.note_announced(begins);
+        writer_state(&mut one, OWN).base.is_some()
+    };
+    let admitted = admit(0, by(1, 1));
+    assert!(!base(admitted, true));
+    assert!(base(admitted, false), "it wrote before it announced itself");
+    assert!(base(None, true), "nobody took it in");
+}
+
+#[test]
+fn a_start_follows_the_last_one_until_another_start_of_its_owner_is_known() {
+    let (state, mut members) = founded();
+    let before = Predecessor {
+        writer: id(9),
+        clock: 3,
+        generation: 0,
+    };
+    members.table.update(|it| it.follows = Some(before));
+    assert!(members.follows(&state));
+    members.note_other_start(&OWNERS[1]);
+    assert!(members.follows(&state), "it is another member's");
+    members.note_other_start(&OWNERS[0]);
+    assert!(!members.follows(&state));
+}
+
+/// An earlier writer that nobody had admitted is admitted by the transaction that ends it. So it never
+/// counted, and its records say so. Those of the others must not.
+#[test]
+fn an_earlier_writer_is_admitted_with_its_end_only_if_it_was_unknown() {
+    let (mut one, other, guest) = member();
+    let ended = |one: &Replica, number: u32| {
+        let mut one = one.clone();
+        one.membership.end_earlier(&one.state, number, 50);
+        one.membership.writer(number).clone()
+    };
+    let end = dead(by(OWN, 50));
+    let start = ended(&one, other);
+    assert_eq!((start.intro, start.sponsor, start.fence), (None, None, end));
+    let before = one.membership.writer(guest).clone();
+    assert!(before.intro.is_some());
+    let after = ended(&one, guest);
+    let admits = (before.intro, before.sponsor);
+    assert_eq!((after.intro, after.sponsor), admits);
+    assert_eq!((after.fence, after.is_burial()), (end, false));
+    let unknown = one.membership.number(&mut one.state, id(50));
+    assert!(ended(&one, unknown).is_burial());
+    assert_eq!(ended(&one, OWN).fence, None);
 }

@@ -210,6 +210,10 @@ fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
         change(writer_state(&mut one, number));
         let sponsored: Vec<WriterId> = one.members().sponsored().collect();
         assert!(sponsored.is_empty() || sponsored == [one.state.id(number)]);
+        for writer in one.state.ids() {
+            let is_one = one.members().is_sponsored(writer);
+            assert_eq!(is_one, sponsored.contains(writer));
+        }
         !sponsored.is_empty()
     };
     assert!(sponsored(guest, &|_| ()));

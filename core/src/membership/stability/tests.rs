@@ -45,6 +45,28 @@ fn nothing_becomes_stable_while_a_member_has_no_living_incarnation() {
     assert!(!space.1.is_stable(&quorum, by(OWN, 1)));
 }
 
+/// A guest that was absorbed was seen by all who counted then. A member that counts later need not say so.
+#[test]
+fn an_acknowledgement_leaves_out_dead_guests_until_they_are_absorbed() {
+    let mut space = founded();
+    let other = second_member(&mut space, 1);
+    let guest = space.1.number(&mut space.0, id(3));
+    let admitted = admit(0, by(OWN, 1)).unwrap();
+    take(&mut space, guest, Statement::Admit(admitted));
+    let left_out = |space: &(State, Membership)| -> Vec<u32> {
+        let quorum = space.1.quorum(&space.0);
+        space.1.left_out(&quorum).collect()
+    };
+    assert!(left_out(&space).is_empty());
+    take(&mut space, guest, Statement::Fence(fence(by(OWN, 1))));
+    assert_eq!(left_out(&space), [guest], "the other one has not said so");
+    let mut told = (space.0.clone(), space.1.clone());
+    acknowledge(&mut told, other, 2, 1);
+    assert!(left_out(&told).is_empty());
+    take(&mut space, guest, Statement::Retired(absorbed().unwrap()));
+    assert!(left_out(&space).is_empty());
+}
+
 #[test]
 fn a_collection_finds_out_anew_what_it_waits_for() {
     let (_, mut members) = founded();

@@ -132,6 +132,23 @@ fn shares_of_all_members_are_the_limit() {
 }
 
 #[test]
+fn limits_that_were_proposed_are_shown_until_they_are_decided() {
+    let mut one = alone();
+    assert_eq!(one.members().proposed_limits(), None);
+    one.quota_mut()
+        .propose_limits(&[limit("login", 5, 1_000)])
+        .unwrap();
+    assert_eq!(one.members().proposed_limits(), None, "one decides alone");
+    one.members_mut().force(&OWNERS).unwrap();
+    one.quota_mut()
+        .propose_limits(&[limit("login", 9, 1_000)])
+        .unwrap();
+    let proposed = one.members().proposed_limits().unwrap();
+    let limits = proposed.iter().map(|it| (&*it.name, it.limit));
+    assert_eq!(limits.collect::<Vec<_>>(), [("login", 9)]);
+}
+
+#[test]
 fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing() {
     let mut one = alone();
     assert_eq!(

@@ -470,6 +470,7 @@ fn what_is_heard_of_a_dead_member_is_acknowledged() {
 #[test]
 fn a_new_replica_takes_over_what_was_collected() {
     let [mut one, mut two, mut tab] = space();
+    assert!(!one.state.has_collected());
     let mut mark = Mark::default();
     one.apply("k", crate::Op::Delete).unwrap();
     for _ in 0..6 {

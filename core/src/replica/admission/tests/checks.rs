@@ -5,7 +5,7 @@ use crate::bounds::WRITERS_MERGED_MAX;
 use crate::error::{AdmissionError, MergeError, WriteError};
 use crate::layers::Optional;
 use crate::membership::writer_state::WriterState;
-use crate::message::records::MembershipRecord;
+use crate::message::records::{HEARD, MembershipRecord};
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
@@ -176,7 +176,18 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
         [TWO, (3, 0, 1)],
     );
     let missing = Err(Error::not_covered(id(3), 1, 0));
-    judged(&unheard, 2, &first, &[], missing);
+    let taken_in = |turn| {
+        let by = by(1, 10);
+        [(3, Statement::Admit(Admit { turn, by }))]
+    };
+    judged(&unheard, 2, &first, &[], missing.clone());
+    let named = [ONE, first[0], first[1]];
+    for turn in [0, HEARD - 1] {
+        judged(&unheard, 2, &named, &taken_in(turn), missing.clone());
+    }
+    for turn in [HEARD, HEARD + 1] {
+        judged(&unheard, 2, &named, &taken_in(turn), Ok(()));
+    }
     learn(&mut unheard, three, fence(1, 9));
     judged(&unheard, 2, &first, &[], behind());
     // Nor incarnations of those who are members only there.

@@ -1,6 +1,7 @@
 //! Writers of which nothing is left, and what they stamped.
 
 use super::*;
+use crate::membership::stability::Prospect;
 
 #[test]
 fn what_a_forgotten_writer_stamped_is_its_successors() {
@@ -34,6 +35,13 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     table.pending = Some((9, vec![5; 3]));
     table.stable = vec![5; 3];
     table.collected = vec![5; 3];
+    table.prospect = Some(Prospect {
+        members: vec![],
+        least: vec![5; 3],
+        held: None,
+        fences: vec![gone, left],
+    });
+    let since = one.state.begin_epoch();
     let key_id = one.key_id("k").unwrap();
     let mut cancelled = plain(left, 3, 1);
     watermark(&mut cancelled, 3, 1, by(gone, 6));
@@ -47,6 +55,9 @@ fn what_a_forgotten_writer_stamped_is_its_successors() {
     assert_eq!(slots[1].side.watermark.unwrap().by, to);
     assert_eq!(slots[1].side.lift.as_ref().unwrap().by, to);
     let table = &one.membership.table();
+    // A store and the next push get the records that changed.
+    assert_eq!(table.changed_since(since), [gone.min(left), gone.max(left)]);
+    assert_eq!(table.prospect.as_ref().unwrap().fences, [left]);
     assert_eq!(table.vouched, [(two.writer(), left)]);
     let own = table.writer_states[OWN as usize].base.as_deref();
     assert_eq!(own, Some(&[(OWN, 1)][..]));

@@ -177,3 +177,25 @@ fn a_store_is_told_once_who_was_forgotten() {
     assert_eq!(message.returns[..], [(gone, 7)]);
     assert_eq!(one.since(&mut mark), None);
 }
+
+#[test]
+fn a_replica_that_shrinks_keeps_no_memory_for_growth() {
+    let replica = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
+    let [mut one, mut other] = [replica(1), replica(2)];
+    for at in 0..=PAGE {
+        for replica in [&mut one, &mut other] {
+            replica.add(&alloc::format!("k{at}"), 1).unwrap();
+        }
+    }
+    one.merge(&other.delta(&VersionVector::default())).unwrap();
+    let before = one.heap_bytes();
+    one.shrink();
+    assert!(one.heap_bytes() < before);
+    for page in one.state.pages() {
+        let rows = page.columns().map(|column| &column.rows);
+        for rows in rows {
+            assert_eq!(rows.capacity(), rows.len());
+        }
+    }
+    assert_eq!(one.value("k0"), Some(2));
+}

@@ -518,3 +518,47 @@ fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
         );
     }
 }
+
+/// That no member had received it before it was declared dead says the transaction that did both.
+#[test]
+fn an_earlier_writer_that_was_buried_with_something_in_the_state_is_found() {
+    let found = |admitted: u64, fenced: u64, held: u64| {
+        let mut replica = with(&[(7, 3)]);
+        let number = replica.state.number_of(&id(7)).unwrap();
+        replica.state.set_clock(number, held);
+        let by = |clock| Stamp { writer: OWN, clock };
+        let admit = |by| Statement::Admit(Admit { turn: 0, by });
+        let (membership, state) = (&mut replica.membership, &replica.state);
+        membership.note(state, number, admit(by(admitted)));
+        let fence = Fence {
+            turn: 0,
+            by: by(fenced),
+            successor: OWN,
+        };
+        membership.note(state, number, Statement::Fence(fence));
+        replica
+            .rejoin
+            .state_has_buried(&replica.state, &replica.membership)
+    };
+    assert!(found(5, 5, 3) && found(5, 5, 1));
+    assert!(!found(5, 5, 0), "the state has nothing of it");
+    assert!(!found(4, 5, 3), "it was known before");
+    let unknown = with(&[]);
+    let (state, membership) = (&unknown.state, &unknown.membership);
+    assert!(!unknown.rejoin.state_has_buried(state, membership));
+}
+
+#[test]
+fn whether_an_earlier_writers_place_was_certain_outlives_the_process() {
+    for (first, then) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut replica = replica(0);
+        for unsure in [first, then] {
+            let stored = EarlierWriter {
+                unsure,
+                ..earlier(7, 3)
+            };
+            replica.rejoin.restore_earlier(&replica.state, &stored);
+        }
+        assert_eq!(replica.rejoin.earlier()[0].unsure, first || then);
+    }
+}
