@@ -1,6 +1,6 @@
 //! The ground floor of a node, which each part may name: plain data, the table of calls, refusals
 //! with their codes and texts, keys and addresses, rates, clocks, text and the log. Nothing here
-//! knows a replica, a disk or a client.
+//! owns a replica, a disk or a connection.
 
 pub mod api;
 pub mod clock;

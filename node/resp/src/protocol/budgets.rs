@@ -51,7 +51,8 @@ impl<'a> Writing<'_, '_, 'a> {
             Command::BudgetCap if raises(args.at(2))? => Flow::RaiseCap(quantity(args.at(3))?),
             Command::BudgetCap => Flow::LowerCap(quantity(args.at(3))?),
             Command::BudgetMint => Flow::Mint(quantity(args.at(2))?),
-            _ => spend(args)?,
+            Command::BudgetSpend => spend(args)?,
+            other => unreachable!("{other:?} has no arm among the writes of budgets"),
         };
         let made = self.tx.quota_mut().flow(name, flow);
         made.map_err(OperationError::from)?;

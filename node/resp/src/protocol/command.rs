@@ -230,7 +230,7 @@ const PACKED: [u128; TABLE.len()] = {
     while at < TABLE.len() {
         packed[at] = match pack(TABLE[at].name.as_bytes()) {
             Some(name) => name,
-            None => 0,
+            None => panic!("a command's name has at most 16 bytes"),
         };
         at += 1;
     }

@@ -166,7 +166,10 @@ pub(super) fn read<'a>(
         }),
         Command::Object => read_object(args, view, reply)?,
         Command::BudgetGet => budgets::get(view.budget(shown_key(args.at(1))?), reply),
-        _ => expire::read(spec.command, shown_key(args.at(1))?, view, now, reply),
+        Command::ExpireTime | Command::PExpireTime | Command::PTtl | Command::Ttl => {
+            expire::read(spec.command, shown_key(args.at(1))?, view, now, reply);
+        }
+        other => unreachable!("{other:?} has no arm among the reads"),
     }
     Ok(())
 }
@@ -295,7 +298,10 @@ impl<'a> Writing<'_, '_, 'a> {
             | Command::SequenceNext
             | Command::SequenceWatch
             | Command::SequenceUnwatch => self.sequence(spec.command, args, reply),
-            _ => self.expire(spec, args, reply),
+            Command::Expire | Command::ExpireAt | Command::PExpire | Command::PExpireAt => {
+                self.expire(spec, args, reply)
+            }
+            other => unreachable!("{other:?} has no arm among the writes"),
         }
     }
 

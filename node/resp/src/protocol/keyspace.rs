@@ -68,7 +68,7 @@ impl Session {
             }
             Command::Keys => return self.keys(args.at(1), host, reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
-            _ => {
+            Command::RandomKey => {
                 let (end, random) = (host.key_ids(space).end, host.random());
                 let replica = host.replica(space);
                 match pick(replica, end, random).and_then(|counter| replica.key(counter)) {
@@ -76,6 +76,7 @@ impl Session {
                     None => reply.null(),
                 }
             }
+            other => unreachable!("{other:?} has no arm among the commands on all counters"),
         }
         Ok(())
     }

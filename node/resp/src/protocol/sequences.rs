@@ -32,10 +32,11 @@ impl<'a> Writing<'_, '_, 'a> {
                 .tx
                 .quota_mut()
                 .watch_number(name, of_sequence(args.at(2))?),
-            _ => self
+            Command::SequenceUnwatch => self
                 .tx
                 .quota_mut()
                 .end_watch(name, of_sequence(args.at(2))?),
+            other => unreachable!("{other:?} has no arm among the writes of sequences"),
         }
         .map_err(OperationError::from)?;
         reply.ok();
