@@ -80,18 +80,18 @@ impl Paths {
             file: it.file.clone(),
             line: it.line,
             from: it.module.first().cloned(),
-            path: self.from_root(&it.module, &it.path).unwrap_or_default(),
+            path: self.below_root(&it.module, &it.path).unwrap_or_default(),
         });
         named.filter(|it| !it.path.is_empty())
     }
 
     /// The module of the root in which a path ends that begins there: names that the root imports are followed.
     pub(super) fn reached(&self, path: &[String]) -> Option<String> {
-        self.from_root(&[], path)?.into_iter().next()
+        self.below_root(&[], path)?.into_iter().next()
     }
 
     /// A path as it is from the root, if it begins in this crate.
-    fn from_root(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
+    fn below_root(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (mut module, mut path) = (module.to_vec(), path.to_vec());
         for _ in 0..ALIASES_MAX {
             let first = path.first()?;
