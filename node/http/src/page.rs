@@ -62,6 +62,8 @@ fn missing(path: &str) -> Response {
         ];
         return (about, NO_PAGE).into_response();
     }
-    let detail = format!("there is nothing at {path}; the API is under /v1/, and /openapi.json describes it");
+    let detail = format!(
+        "there is nothing at {path}; the API is under /v1/, and /openapi.json describes it"
+    );
     Problem::new(&problems::NOT_FOUND, detail).into_response()
 }

@@ -11,9 +11,7 @@ use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
 use super::{Host, budgets};
-use tallymesh_core::{
-    Error, KeyId, KeyStatus, Once, RESERVED, Replica, Transaction, WriteError,
-};
+use tallymesh_core::{Error, KeyId, KeyStatus, Once, RESERVED, Replica, Transaction, WriteError};
 use tallymesh_node_ground::model::Event;
 
 /// The commands that `MULTI` has queued, with their arguments in one buffer.
