@@ -125,7 +125,7 @@ impl MembersMut<'_> {
         for (slot, sum) in slots.iter().zip(&sums) {
             match slot.writer() {
                 OWN if sum.is_alive() => part.total = slot.total(),
-                OWN => {}
+                // The own writer is never chosen.
                 writer if chosen[writer as usize] && slot.side.moved.is_none() => {
                     let amount = sum.is_alive().then_some(sum.amount);
                     part.amounts.push((writer, amount));
