@@ -37,6 +37,11 @@ fn what_changed_since_a_moment_is_told_also_if_it_came_from_elsewhere() {
     assert_eq!(changed(&here, later, 0), Some(Vec::new()));
     here.add("new", 1).expect("add");
     assert_eq!(changed(&here, later, 0), Some(["new"].into()));
+    // Adds to several counters at once, which the replica has in a page.
+    let later = here.moment();
+    let adds = ["k3", "k70"].map(|key| (here.key_id(key).expect("known"), 1));
+    assert!(here.add_together(&adds));
+    assert_eq!(changed(&here, later, 0), Some(["k3", "k70"].into()));
 }
 
 #[test]

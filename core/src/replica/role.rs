@@ -48,7 +48,9 @@ mod tests {
     fn whoever_only_adds_cancels_nothing() {
         let mut one = replica(1);
         one.add("k", 1).unwrap();
+        assert!(!one.is_adds_only());
         one.members_mut().set_adds_only(true);
+        assert!(one.is_adds_only());
         let before = one.canonical_bytes();
         for op in [
             Op::Reset,

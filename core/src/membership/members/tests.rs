@@ -512,3 +512,18 @@ fn an_earlier_writer_is_admitted_with_its_end_only_if_it_was_unknown() {
     assert!(ended(&one, unknown).is_burial());
     assert_eq!(ended(&one, OWN).fence, None);
 }
+
+#[test]
+fn only_a_start_that_has_written_nothing_takes_its_place_from_its_admission() {
+    for writes in [false, true] {
+        let [mut one, ..] = space();
+        let mut start = Replica::new(one.space().clone(), id(77));
+        one.members_mut().admit(&id(77)).unwrap();
+        start.merge(&one.delta(&VersionVector::default())).unwrap();
+        if writes {
+            start.add("k", 1).unwrap();
+        }
+        start.members_mut().announce(&OWNERS[1], &NONCE, 1).unwrap();
+        assert_eq!(writer_state(&mut start, OWN).base.is_some(), writes);
+    }
+}

@@ -587,3 +587,17 @@ fn an_overdrawn_account_is_a_fault() {
         Err(QuotaError::RightsShort(short(1, -1, 11)).into())
     );
 }
+
+/// Steps of an operation are not counted, and the operation is.
+#[test]
+fn a_transaction_has_so_many_operations_on_budgets_and_no_more() {
+    use crate::bounds::TRANSACTION_OPS_MAX;
+    let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+    let mut transaction = one.begin().unwrap();
+    for _ in 0..TRANSACTION_OPS_MAX {
+        transaction.count_op().unwrap();
+    }
+    let ops = TRANSACTION_OPS_MAX + 1;
+    let full = Err(WriteError::TransactionTooLarge { ops }.into());
+    assert_eq!(transaction.count_op(), full);
+}

@@ -1,7 +1,7 @@
 //! A total that does not fit delays its own writer, and nobody else.
 
 use super::*;
-use crate::state::slot::Extra;
+use crate::state::slot::{Extra, Watermark};
 use crate::writer_id::WriterId;
 use crate::{Op, Space, VersionVector};
 
@@ -111,4 +111,63 @@ fn many_are_taken_over_in_one_transaction() {
     assert_eq!(member.value("n"), Some(5));
     tend(&mut member, &["n"]);
     assert_eq!(member.members().writer_table().count(), 1);
+}
+
+/// What a cancelled slot came to takes no room, because the take-over begins a lifetime.
+#[test]
+fn a_total_that_is_cancelled_delays_no_writer() {
+    let mut member = member();
+    let wide = WIDE_MAX - 1;
+    member.absorb_for_test("w", wide);
+    // Another writer cancels it.
+    guest(&mut member, 3, &[]);
+    let number = member.membership.number(&mut member.state, id(3));
+    let key_id = member.key_id("w").unwrap();
+    let mut slots = member.state.slots(key_id);
+    slots[0].side.watermark = Some(Watermark {
+        clock: slots[0].row.clock,
+        total: wide,
+        by: Stamp {
+            writer: number,
+            clock: 1,
+        },
+    });
+    member.state.put_slots(key_id, slots);
+    assert_eq!(member.value("w"), None);
+    guest(&mut member, 2, &[("w", wide)]);
+    member.members_mut().fence(&id(2)).unwrap();
+    let all = member.vector();
+    member.membership.note_seen(&member.state, &id(3), &all);
+    assert_eq!(member.members_mut().retire(), Ok(1));
+    assert_eq!(member.value("w"), Some(wide));
+}
+
+#[test]
+fn writers_that_live_delay_none_that_ended() {
+    let mut member = member();
+    let wide = WIDE_MAX - 1;
+    guest(&mut member, 2, &[("w", wide)]);
+    guest(&mut member, 3, &[("w", wide)]);
+    member.members_mut().fence(&id(3)).unwrap();
+    let all = member.vector();
+    member.membership.note_seen(&member.state, &id(2), &all);
+    assert_eq!(member.members_mut().retire(), Ok(1));
+    assert_eq!(member.members().stuck_writers(), 0);
+}
+
+/// Of two whose sum does not fit, the second one waits, to the unit.
+#[test]
+fn each_writer_is_judged_beside_those_that_were_accepted() {
+    for (second, retired) in [(-1, 2), (0, 2), (1, 1), (WIDE_MAX - 1, 1)] {
+        let mut member = member();
+        guest(&mut member, 2, &[("w", WIDE_MAX - 1)]);
+        guest(&mut member, 3, &[("w", second)]);
+        for byte in [2, 3] {
+            member.members_mut().fence(&id(byte)).unwrap();
+        }
+        let value = member.value("w");
+        assert_eq!(member.members_mut().retire(), Ok(retired), "{second}");
+        assert_eq!(member.members().stuck_writers(), 2 - retired);
+        assert_eq!(member.value("w"), value);
+    }
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::Op;
 use crate::bounds::PUSH_BYTES_MAX;
 use crate::state::build::{NOTHING, ROW_BYTES, SIDE_BYTES};
+use crate::state::delta::Entry;
 use crate::state::page::PAGE;
 use crate::state::place;
 use crate::writer_id::WriterId;
@@ -175,4 +176,67 @@ fn whoever_asks_hears_of_all_that_changed_since_it_asked() {
             );
         }
     }
+}
+
+/// A message of some writers builds on what the last own transaction had of the others, and on no more. So
+/// a receiver that has as much accepts it, and one that has less does not.
+#[test]
+fn a_message_of_own_transactions_builds_on_what_the_last_one_had_seen() {
+    let mut one = replica(1);
+    let [other, start] = [2, 3].map(|byte| one.membership.number(&mut one.state, id(byte)));
+    let hear = |one: &mut Replica, number: u32, clock| one.state.advance(number as usize, clock);
+    hear(&mut one, other, 1);
+    hear(&mut one, other, 2);
+    one.add("k", 1).unwrap();
+    hear(&mut one, start, 4);
+    let only_own = [0, NOTHING, NOTHING];
+    let built_on = |one: &Replica, since: &VersionVector| one.built_on(since, &only_own);
+    let nothing = VersionVector::default();
+    assert_eq!(built_on(&one, &nothing), [NOTHING, 2, NOTHING]);
+    // It arrived after the transaction, in two steps.
+    hear(&mut one, other, 3);
+    hear(&mut one, other, 5);
+    assert_eq!(built_on(&one, &nothing), [NOTHING, 2, NOTHING]);
+    // The message must name each start of a member.
+    let announce = crate::message::records::Announce {
+        clock: 1,
+        owner: [3; 32],
+        nonce: [0; 16],
+        generation: 1,
+    };
+    let states = &mut one.membership.table_mut().stored().writer_states;
+    states[start as usize].announce = Some(alloc::boxed::Box::new(announce));
+    assert_eq!(built_on(&one, &nothing), [NOTHING, 2, 1]);
+    // Nothing is new for one that has the transaction.
+    let own = VersionVector::of(id(1), 1);
+    let newer = [1, NOTHING, NOTHING];
+    assert_eq!(one.built_on(&own, &newer), [NOTHING; 3]);
+    // Another writer that is let through may build on all that is here.
+    let two = [0, 0, NOTHING];
+    assert_eq!(one.built_on(&nothing, &two), [NOTHING, NOTHING, 4]);
+    one.add("k", 1).unwrap();
+    assert_eq!(one.built_on(&own, &newer), [NOTHING, 5, 4]);
+}
+
+#[test]
+fn a_message_builds_on_writers_of_whom_it_has_nothing() {
+    let mut one = replica(1);
+    one.membership.number(&mut one.state, id(2));
+    let entry = |byte, lo, hi| Entry {
+        writer: id(byte),
+        lo,
+        hi,
+    };
+    let built = |lows: [u64; 2], seen: [u64; 2]| {
+        let mut message = Message::default();
+        message.delta.writers = alloc::vec![entry(1, 0, 7), entry(2, 0, 8)];
+        one.build_on(message, &lows, &seen).delta.writers
+    };
+    let as_it_was = [entry(1, 0, 7), entry(2, 0, 8)];
+    assert_eq!(
+        built([0, NOTHING], [NOTHING, 3]),
+        [entry(1, 0, 7), entry(2, 3, 3)]
+    );
+    assert_eq!(built([0, NOTHING], [NOTHING, NOTHING]), as_it_was);
+    assert_eq!(built([0, 0], [3, 3]), as_it_was);
 }

@@ -143,3 +143,31 @@ fn of_two_withdrawals_of_one_add_all_keep_the_same() {
         assert_eq!(here.value("k"), Some(1));
     }
 }
+
+/// A chunk becomes visible with the last one, whose clocks say up to where.
+#[test]
+fn a_chunk_that_the_last_one_does_not_cover_is_refused() {
+    let history = |byte, adds| {
+        let mut replica = Replica::new(Space::default(), id(byte));
+        for _ in 0..adds {
+            replica.add("k", 1).unwrap();
+        }
+        whole(&replica)
+    };
+    let merged = |chunk: &Message, last: &Message| {
+        let mut here = Replica::new(Space::default(), id(1));
+        let merged = here.merge_staged(&[chunk.encode()], last, None, &mut |_| ());
+        let value = here.value("k");
+        merged.map(|_| value).map_err(|error| {
+            assert_eq!(value, None, "nothing was done");
+            error
+        })
+    };
+    let rule = Rule::ChunkCovered;
+    let refused = || Err(DecodeError::Malformed { rule }.into());
+    let last = history(2, 2);
+    assert_eq!(merged(&last, &last), Ok(Some(2)));
+    assert_eq!(merged(&history(2, 1), &last), Ok(Some(2)));
+    assert_eq!(merged(&history(2, 3), &last), refused());
+    assert_eq!(merged(&history(3, 1), &last), refused());
+}

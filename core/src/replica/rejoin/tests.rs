@@ -496,3 +496,20 @@ fn keys_that_a_store_kept_twice_are_there_once() {
         assert_eq!(clocks(&kept), left);
     }
 }
+
+/// Of a transaction of plain counters everything is made again that can be.
+#[test]
+fn an_operation_that_fails_takes_no_other_one_with_it() {
+    let mut replica = open(1);
+    let mut journal = journal(&[], 0, 0);
+    let late = Op::Expire(crate::bounds::EXPIRY_MAX + 1);
+    let did = vec![op("k", Op::Add(1)), op("k", late), op("l", Op::Add(2))];
+    journal.made.push((6, did));
+    let returned = replica
+        .rejoin_mut()
+        .make_again(journal, Some(5), 0, &mut |_| ());
+    let again = &returned.again[0];
+    assert_eq!((again.refused, again.clock), (false, Some(1)));
+    assert_eq!(again.ops.len(), 2);
+    assert_eq!((replica.value("k"), replica.value("l")), (Some(1), Some(2)));
+}

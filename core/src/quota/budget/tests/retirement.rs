@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::Owner;
+use crate::message::journal::Did;
 use crate::quota::inherit::has_accounts;
+use crate::state::page::{OWN, Row};
+use crate::state::slot::{Extra, Slot, WIDE_MAX};
 use crate::wire::Encode;
 
 /// A member ends, and starts again from what its store has.
@@ -358,4 +361,40 @@ fn a_start_of_whose_earlier_one_others_know_more_gets_nothing_before_all_know_of
     let mut both = [one, follow(&backup, [2; 32], 8)];
     settle(&mut both);
     assert_eq!(rights(&both[1], "gift"), (0, 0, 3));
+}
+
+/// A budget's parts must add up, so a transaction of which one part fails is not made in parts.
+#[test]
+fn what_can_not_be_made_again_in_full_is_not_made_at_all() {
+    let (_, mut two, mut journal) = given_up();
+    two.quota.is_next_start = true;
+    // The value is full.
+    let key_id = two.key_id("\0bvgift").unwrap();
+    two.state.set_clock(OWN, 1);
+    let mut slots = two.state.slots(key_id);
+    slots.retain(|slot| slot.writer() != OWN);
+    let row = Row { clock: 1, total: 0 };
+    let mut full = Slot::new(OWN, row, None);
+    let extra = Extra {
+        added: 1,
+        ..Extra::default()
+    };
+    full.set_shard(1, WIDE_MAX - 1, extra);
+    slots.insert(0, full);
+    two.state.put_slots(key_id, slots);
+    let before = (rights(&two, "gift"), value(&two, "gift"));
+    // The first one that mints.
+    let mints = |did: &[Did]| did.iter().any(|it| it.key == "\0bvgift".into());
+    journal.made.retain(|(_, did)| mints(did));
+    journal.made.truncate(1);
+    let returned = two
+        .rejoin_mut()
+        .make_again(journal, Some(0), 0, &mut |_| ());
+    let again: Vec<_> = returned
+        .again
+        .iter()
+        .map(|it| (it.refused, it.clock))
+        .collect();
+    assert_eq!(again, [(true, None)]);
+    assert_eq!((rights(&two, "gift"), value(&two, "gift")), before);
 }
