@@ -14,7 +14,7 @@ use axum::Json;
 use serde::Serialize;
 use serde_json::Value;
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Error, WriteError};
+use tallymesh_core::{Error, QuotaError, WriteError};
 use tallymesh_node_ground::api;
 use tallymesh_node_ground::model::{Done, Operation};
 use tallymesh_node_ground::problems;
@@ -151,6 +151,14 @@ pub(super) async fn transact(
     let ops = ops(&body, app.clock.now())?;
     for op in &ops {
         caller.has(api::role_of_op(op.name()))?;
+    }
+    for (index, op) in ops.iter().enumerate() {
+        let checked = match op {
+            Operation::Lease { .. } => asking.check_key(&api::LEASE, QuotaError::LeaseOnce),
+            Operation::Next { .. } => asking.check_key(&api::NEXT, QuotaError::NumberOnce),
+            _ => Ok(()),
+        };
+        checked.map_err(|problem| problem.op(index))?;
     }
     let done = asking.transact(&app, space, &body, ops).await?;
     Ok(done.map(|results| Json(Results { results })))
