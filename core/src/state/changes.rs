@@ -216,6 +216,7 @@ impl<I: KeyIndex> State<I> {
 #[cfg(feature = "members")]
 mod tests {
     use super::*;
+    use crate::state::page::PAGE;
 
     #[test]
     fn what_changed_since_an_epoch_is_named_or_everything_is() {
@@ -249,6 +250,87 @@ mod tests {
         assert_eq!(since(0).len(), pages.len());
         assert_eq!(touched.next(&pages, 131, 2), Some((199, 0b1)));
         assert_eq!(touched.next(&pages[..199], 131, 2), None);
+    }
+
+    fn state(keys: usize) -> State<crate::state::keys::NoIndex> {
+        let writer = crate::writer_id::WriterId::from_bytes([1; 16]);
+        let space = crate::writer_id::Space::default();
+        let mut state = State::new(space, writer);
+        for at in 0..keys {
+            let key_id = state.key_id(&alloc::format!("k{at}")).unwrap();
+            assert!(state.add_first(key_id, 1, 1).unwrap());
+        }
+        state.made(1);
+        state
+    }
+
+    #[test]
+    fn each_counter_of_each_page_is_found() {
+        let all = 2 * PAGE + 1;
+        let state = state(all);
+        let mut found = Vec::new();
+        state.each_counter(|key_id| found.push(key_id.0));
+        found.sort_unstable();
+        let expected: Vec<u32> = (0..all as u32).collect();
+        assert_eq!(found, expected);
+        assert_eq!(state.key_ids_end(), 3 * PAGE as u32);
+    }
+
+    /// A transaction may make as many adds of one amount as its bound allows.
+    #[test]
+    fn an_add_is_small_if_no_transaction_of_such_adds_can_overflow() {
+        let state = state(1);
+        let key_id = crate::state::keys::KeyId(0);
+        let most = i64::MAX / 2 / crate::bounds::TRANSACTION_OPS_MAX as i64;
+        for (by, small) in [(most, true), (-most, true), (most + 1, false), (0, true)] {
+            assert_eq!(state.is_small(key_id, by), small, "{by}");
+        }
+        assert!(!state.is_small(crate::state::keys::KeyId(1), 1));
+    }
+
+    #[test]
+    fn the_memory_of_all_parts_is_counted() {
+        let mut state = state(PAGE + 1);
+        state.shrink();
+        let pages = state.pages.iter().map(Page::heap_bytes).sum::<usize>();
+        let parts = pages + 2 * size_of::<Page>() + state.touched.heap_bytes();
+        assert!(pages > 0 && state.touched.heap_bytes() > 0);
+        assert_eq!(state.heap_bytes(), parts + state.keys.heap_bytes());
+    }
+
+    /// The own clock of a replica that only reads stays 0, whatever it drops.
+    #[test]
+    fn the_digest_of_a_state_that_was_dropped_is_that_of_nothing() {
+        let mut state = state(0);
+        let writer = state.writer();
+        let other = crate::writer_id::WriterId::from_bytes([2; 16]);
+        let number = state.number(other);
+        state.made(0);
+        state.advance(number as usize, 3);
+        let before = state.cached_digest();
+        state.clear(writer);
+        let nothing = crate::state::vector::VersionVector::default().digest();
+        assert_ne!(before, nothing);
+        assert_eq!(state.digest(), nothing);
+    }
+
+    #[test]
+    fn a_delta_raises_the_writers_of_which_it_has_something_newer() {
+        use crate::state::delta::{Delta, Entry};
+        let state = state(1);
+        let [own, other] = [1, 2].map(|byte| crate::writer_id::WriterId::from_bytes([byte; 16]));
+        let raised = |hi: [u64; 2]| {
+            let writers = [own, other].into_iter().zip(hi);
+            let entry = |(writer, hi)| Entry { writer, lo: 0, hi };
+            let delta = Delta {
+                writers: writers.map(entry).collect(),
+                ..Delta::default()
+            };
+            state.raised_by(&delta)
+        };
+        assert_eq!(raised([1, 0]), []);
+        assert_eq!(raised([2, 0]), [(own, 1)]);
+        assert_eq!(raised([1, 4]), [(other, 0)]);
     }
 
     /// A start in the place of an earlier one relies on that: the state is then no more that of its store.

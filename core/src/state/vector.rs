@@ -145,6 +145,17 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "members")]
+    fn a_vector_within_another_has_the_smaller_clocks() {
+        let it = vector(&[(2, 5), (4, 7), (6, 1)]);
+        let other = vector(&[(1, 1), (2, 4), (4, 8)]);
+        let both = vector(&[(2, 4), (4, 7)]);
+        assert_eq!(it.within(&other), both);
+        assert_eq!(other.within(&it), both);
+        assert_eq!(it.within(&vector(&[])), vector(&[]));
+    }
+
+    #[test]
     fn a_vector_knows_its_entries() {
         let it = vector(&[(2, 5), (4, 7)]);
         let id = |byte| WriterId::from_bytes([byte; 16]);

@@ -197,3 +197,6 @@ impl SyncMachine {
         peer.compared.barren == Some((theirs, ours))
     }
 }
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

@@ -1,5 +1,7 @@
 //! Transfers as they come in: one after the other, again where they broke, within limits.
 
+mod places;
+
 use super::*;
 use crate::Space;
 use crate::error::DecodeError;

@@ -490,3 +490,147 @@ fn a_full_peer_may_say_everything() {
     end.frame(link, Body::Own { writer, nonce });
     assert_eq!(end.sync.writer_of(link), Some(writer));
 }
+
+/// Each proof costs a hash and an answer, so a peer may send so many at once, and one more each 10 ms.
+#[test]
+fn a_peer_may_send_so_many_proofs_and_no_more() {
+    let mut proofs = Proofs::EMPTY;
+    let taken = |proofs: &mut Proofs, now| {
+        let more = PROOFS_AT_ONCE as usize + 1;
+        let taken = core::iter::repeat_with(|| proofs.take(now)).take(more);
+        taken.take_while(|it| *it).count() as u32
+    };
+    assert_eq!(taken(&mut proofs, 0), PROOFS_AT_ONCE);
+    assert_eq!(taken(&mut proofs, PROOF_MS - 1), 0);
+    assert_eq!(taken(&mut proofs, PROOF_MS), 1);
+    assert_eq!(taken(&mut proofs, 4 * PROOF_MS - 1), 2);
+    // What is left of a step counts for the next one.
+    assert_eq!(taken(&mut proofs, 4 * PROOF_MS), 1);
+    assert!(proofs.take(6 * PROOF_MS));
+    assert_eq!(taken(&mut proofs, 6 * PROOF_MS), 1);
+    assert_eq!(taken(&mut proofs, Millis::from(u32::MAX)), PROOFS_AT_ONCE);
+}
+
+#[test]
+fn so_many_writers_of_a_peer_are_remembered() {
+    let mut end = linked(Role::Writer);
+    let proved = |end: &End| end.sync.peer(LINK).unwrap().proved.len();
+    assert_eq!(proved(&end), 1);
+    for number in 0..=OWN_WRITERS_MAX {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        let writer = WriterId::mint(&Space::default(), &OWNER, &nonce);
+        end.frame(LINK, Body::Own { writer, nonce });
+        assert_eq!(proved(&end), (number + 2).min(OWN_WRITERS_MAX));
+    }
+}
+
+/// A peer that names a writer of somebody else has proved another one.
+#[test]
+fn the_proof_of_one_writer_admits_no_other_one() {
+    let mut end = End::new();
+    end.replica
+        .members_mut()
+        .found(&[1; 32], &[0; 16], 1)
+        .unwrap();
+    let (link, owner, role) = (LINK, OWNER, Role::Writer);
+    end.input(Input::Limited { link, owner, role });
+    let other = WriterId::from_bytes([5; 16]);
+    end.hello(LINK, 1, other);
+    let (writer, nonce) = (writer(), NONCE);
+    end.frame(LINK, Body::Own { writer, nonce });
+    assert!(!end.replica.state.knows(&other) && !end.replica.state.knows(&writer));
+}
+
+#[test]
+fn a_peer_is_asked_if_it_may_tell_something() {
+    for (role, first, then) in [
+        (Role::Reader, false, false),
+        (Role::Writer, false, true),
+        (Role::Editor, false, true),
+    ] {
+        let mut end = End::new();
+        let (link, owner) = (LINK, OWNER);
+        assert!(end.sync.may_be_asked(LINK), "nothing is known of it");
+        end.input(Input::Limited { link, owner, role });
+        end.hello(LINK, 1, writer());
+        assert_eq!(end.sync.may_be_asked(LINK), first);
+        let (writer, nonce) = (writer(), NONCE);
+        end.frame(LINK, Body::Own { writer, nonce });
+        assert_eq!(end.sync.may_be_asked(LINK), then);
+    }
+    let mut end = End::new();
+    let link = end.link(2, 2, WriterId::from_bytes([9; 16]));
+    assert!(end.sync.may_be_asked(link));
+}
+
+#[test]
+fn what_a_peer_says_of_others_is_ignored_or_refused() {
+    for role in ROLES {
+        let end = linked(role);
+        let said = |body: &Body| {
+            let said = end.sync.may_say(&end.replica, LINK, body);
+            said.map_err(|error| error.code())
+        };
+        let contents = Body::Contents {
+            why: crate::wire::Why::Forked,
+            vector: [0; 16],
+            writers: Vec::new(),
+        };
+        assert_eq!(said(&contents), Ok(false));
+        let writer = writer();
+        let ended = |last| Body::Ended { writer, last };
+        assert_eq!(said(&ended(Last::Hearsay)), Ok(true));
+        for last in [Last::Nothing, Last::Upto(3), Last::Forgotten(true)] {
+            assert_eq!(said(&ended(last)), Err("not_yours"));
+        }
+    }
+}
+
+#[test]
+fn a_reader_tells_nothing_at_all() {
+    let end = linked(Role::Reader);
+    let told = |change: &dyn Fn(&mut Message)| {
+        let mut message = Message::default();
+        change(&mut message);
+        let told = end.sync.may_tell(&end.replica, LINK, &message);
+        told.map_err(|error| error.code())
+    };
+    assert_eq!(told(&|_| ()), Ok(()));
+    let refused = Err("beyond_role");
+    assert_eq!(told(&|it| it.gaps = Some(false)), refused);
+    assert_eq!(told(&|it| it.returns.stored().push((writer(), 1))), refused);
+}
+
+/// A member's acknowledgements wait for its guests, and what a guest reports lets them go on.
+#[test]
+fn a_report_counts_if_the_member_has_all_that_the_peer_made() {
+    let noted = |role, vector: &dyn Fn(&End) -> VersionVector| {
+        let mut end = linked(role);
+        end.replica.add("k", 1).unwrap();
+        let vector = vector(&end);
+        let before = end
+            .replica
+            .membership
+            .progress(&end.replica.state, &writer());
+        let sync = &end.sync;
+        sync.note_received_by_limited(&mut end.replica, LINK, &writer(), &vector);
+        end.replica
+            .membership
+            .progress(&end.replica.state, &writer())
+            != before
+    };
+    for role in [Role::Writer, Role::Editor] {
+        assert!(noted(role, &|end| end.replica.vector()));
+        let more = |end: &End| {
+            let own = VersionVector::of(writer(), 7);
+            end.replica.vector().joined(&own)
+        };
+        assert!(!noted(role, &more), "a transaction is under way");
+        let foreign = |end: &End| {
+            let other = VersionVector::of(WriterId::from_bytes([9; 16]), 7);
+            end.replica.vector().joined(&other)
+        };
+        assert!(noted(role, &foreign), "others bring that");
+    }
+}

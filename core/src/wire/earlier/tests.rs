@@ -113,6 +113,19 @@ fn what_is_kept_comes_back() {
 }
 
 #[test]
+fn what_is_known_of_an_earlier_writers_place_comes_back() {
+    for (doubtful, unsure) in [(false, false), (false, true), (true, false), (true, true)] {
+        let kept = [EarlierWriter {
+            doubtful,
+            unsure,
+            ..made(Vec::new())
+        }];
+        let read = read_all(&bytes(&kept), read_earlier);
+        assert_eq!(read, Ok(kept.to_vec()));
+    }
+}
+
+#[test]
 fn what_nothing_was_kept_as_is_refused() {
     let broken = |rule| Err(Error::Decode(DecodeError::Malformed { rule }));
     let malformed = broken(Rule::Stored);

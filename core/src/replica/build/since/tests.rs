@@ -139,3 +139,33 @@ fn a_mark_of_many_writers_is_moved_by_those_that_changed() {
     assert_eq!(one.few_since(&mark), None);
     assert!(check(&mut one, &mut mark, 0) || one.few_since(&mark).is_some());
 }
+
+#[test]
+fn a_replica_is_at_a_mark_until_it_makes_or_merges_something() {
+    let mut one = Replica::new(Space::default(), id(0));
+    one.add("k", 1).unwrap();
+    let mark = one.mark();
+    assert!(one.is_at(&mark));
+    one.add("k", 1).unwrap();
+    assert!(!one.is_at(&mark));
+    let mark = one.mark();
+    one.merge(&brought(7)).unwrap();
+    assert!(!one.is_at(&mark));
+}
+
+/// A writer of whom nothing is here would take room at each receiver.
+#[test]
+fn the_first_push_names_nobody_who_has_written_nothing() {
+    let [mut one, mut start] = [1, 2].map(|byte| Replica::new(Space::default(), id(byte)));
+    one.members_mut().found(&[1; 32], &[1; 16], 1).unwrap();
+    one.members_mut().admit(&id(7)).unwrap();
+    start.merge(&one.delta(&VersionVector::default())).unwrap();
+    assert!(start.state.knows(&id(7)));
+    let mut mark = start.mark();
+    start.add("k", 1).unwrap();
+    let Push::Message(message) = start.push(&mut mark) else {
+        panic!("there is something to push");
+    };
+    assert!(message.delta.writers.iter().all(|it| it.writer != id(7)));
+    assert!(message.hi(&id(1)).is_some());
+}
