@@ -10,8 +10,9 @@
 //!
 //! A start that follows another one [in its place](crate::Predecessor) does not wait for that retirement, which
 //! all members have to acknowledge. The earlier start has ended, and everything that it made is here. So once
-//! this start has its vote, it gives itself what the earlier one held, as that one could have done. What the
-//! earlier one received under idempotency keys stays until it is stable, because a duplicate may withdraw it.
+//! this start has its vote, it gives itself what the earlier one held, as that one could have done. Amounts that
+//! the earlier one received under idempotency keys stay until they are stable, because a duplicate may withdraw
+//! them.
 
 use super::period::is_over;
 use super::{QuotaMut, QuotaRef};
@@ -32,7 +33,7 @@ use alloc::vec::Vec;
 /// Maximum number of accounts that one transaction empties.
 const AT_ONCE: usize = 1000;
 
-/// What a move leaves of an account.
+/// The part of an account that stays after a move.
 #[derive(Clone, Copy)]
 enum Leaves {
     /// The account is deleted.

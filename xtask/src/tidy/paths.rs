@@ -50,7 +50,7 @@ struct At<'a> {
     module: &'a [String],
 }
 
-/// The module of a file below the sources of a crate: `a::b` for `a/b.rs`, nothing for the root.
+/// The module of a file below the sources of a crate: with `::` between its names, nothing for the root.
 pub(super) fn module_of(sources: &str, name: &Path) -> Option<Vec<String>> {
     let inside = name.strip_prefix(sources).ok()?;
     let inside = inside.to_str()?.strip_suffix(".rs")?;
@@ -304,7 +304,7 @@ fn length_of_item(tokens: &[TokenTree]) -> usize {
 mod tests {
     use super::*;
 
-    /// The paths in a file `src/one/two.rs`, each with its line.
+    /// The paths in a file of the module `one::two`, each with its line.
     fn named(text: &str) -> Vec<String> {
         let mut paths = Paths::default();
         let module = module_of("src", Path::new("src/one/two.rs")).unwrap();

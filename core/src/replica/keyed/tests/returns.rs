@@ -207,3 +207,46 @@ fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
         assert_eq!(member.keyed().lookup(&once("a")), KeyStatus::Before(None));
     }
 }
+
+#[test]
+fn who_begins_again_tells_its_keys_of_what_others_have_without() {
+    let [mut one, mut two, _] = space();
+    add(&mut one, "a", 5);
+    let made = dot(&one);
+    tell_by_page(&one, &mut two);
+    let whole = two.delta(&VersionVector::default());
+    let writer = WriterId::from_bytes([77; 16]);
+    one.rejoin_mut()
+        .begin_again(writer, &whole, &mut |_| ())
+        .unwrap();
+    assert_eq!(one.keyed().makers(&once("a")), [made]);
+    let number = one.state.number_of(&made.0).unwrap();
+    assert_eq!(one.membership.clock_with_keys(&one.state, number), made.1);
+    assert_eq!(tell(&one, &mut two), []);
+    assert_eq!(two.keyed().makers(&once("a")), [made]);
+}
+
+/// It may be the only one left who has heard them.
+#[test]
+fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
+    let [mut one, mut two, mut other] = space();
+    add(&mut one, "a", 5);
+    let made = dot(&one);
+    tell_by_page(&one, &mut two);
+    tell(&one, &mut other);
+    let whole = two.delta(&VersionVector::default());
+    let writer = WriterId::from_bytes([77; 16]);
+    other
+        .rejoin_mut()
+        .begin_again(writer, &whole, &mut |_| ())
+        .unwrap();
+    assert_eq!(other.keyed().makers(&once("a")), [made]);
+    let number = other.state.number_of(&made.0).unwrap();
+    assert_eq!(
+        other.membership.clock_with_keys(&other.state, number),
+        made.1
+    );
+    add(&mut two, "a", 5);
+    assert_eq!(tell(&other, &mut two).len(), 1);
+    assert_eq!(two.value("n"), Some(5));
+}
