@@ -27,7 +27,7 @@
 //!                            metrics, contain, network: figures; the boundary of a panic; who
 //!                            is connected
 //!                            access, browser, tls: who may do what; the rule for browsers; TLS
-//!                            settings: those of each face, as plain data
+//!                            settings: those of HTTP and gossip, as plain data
 //!  ──────────────────────────────────────────────────────────────────────────────────────
 //!  store                     the disk
 //!  ──────────────────────────────────────────────────────────────────────────────────────

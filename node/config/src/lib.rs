@@ -27,13 +27,12 @@ use std::time::Duration;
 use tallymesh_core::Space;
 use tallymesh_node_engine::access::Grant;
 use tallymesh_node_engine::browser::Pages;
-use tallymesh_node_engine::settings::{
-    GossipConfig, HTTP_CLIENTS, HttpRate, HttpRules, RespConfig,
-};
+use tallymesh_node_engine::settings::{GossipConfig, HTTP_CLIENTS, HttpRate, HttpRules};
 use tallymesh_node_engine::tls::TlsFiles;
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::Address;
 use tallymesh_node_ground::model::RESERVED;
+use tallymesh_node_ground::resp_config::RespConfig;
 use tallymesh_node_store::Durability;
 use tracing_subscriber::EnvFilter;
 

@@ -2,7 +2,8 @@
 //! needs beside the store. The faces use [`driver::Handle`] to give it requests.
 //!
 //! [`access`] says who may do what, [`network`] who is connected, [`metrics`] counts, [`contain`]
-//! is the boundary of a panic; [`browser`] and [`tls`] are shared by the faces, and [`settings`] has those of each face.
+//! is the boundary of a panic; [`browser`] and [`tls`] are shared by the faces. [`settings`] has the
+//! settings of HTTP and gossip.
 
 pub mod access;
 pub mod browser;

@@ -12,3 +12,4 @@ pub mod logging;
 pub mod model;
 pub mod problems;
 pub mod rate;
+pub mod resp_config;

@@ -61,10 +61,10 @@ pub use levels::Unmet;
 pub use pubsub::Midway;
 pub use request::Args;
 pub use session::Session;
-pub use tallymesh_node_engine::settings::RespConfig;
 use tallymesh_node_ground::model::{
     Event, Lack, LastWrite, OperationError, Place, Role, Sizes, StuckPart, Turned,
 };
+pub use tallymesh_node_ground::resp_config::RespConfig;
 pub use why::Why;
 
 use std::time::Duration;

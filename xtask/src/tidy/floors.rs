@@ -4,13 +4,14 @@
 use super::paths::{Named, Paths};
 
 /// Each module of a crate that has several floors, with those that it may name, from below to above.
-const FLOORS: [(&str, &str, &[&str]); 20] = [
+const FLOORS: [(&str, &str, &[&str]); 21] = [
     ("ground", "clock", &[]),
     ("ground", "descriptors", &[]),
     ("ground", "escape", &[]),
     ("ground", "listen", &[]),
     ("ground", "logging", &[]),
     ("ground", "rate", &[]),
+    ("ground", "resp_config", &[]),
     ("ground", "identity", &[]),
     ("ground", "model", &["identity"]),
     ("ground", "problems", &["identity", "model"]),

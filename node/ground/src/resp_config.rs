@@ -1,4 +1,5 @@
-//! The settings of the Redis protocol.
+//! The settings of the Redis protocol. They stand here because that protocol is also built without an engine, to
+//! be fuzzed.
 
 use std::fmt;
 
