@@ -158,10 +158,8 @@ fn a_chunk_that_the_last_one_does_not_cover_is_refused() {
         let mut here = Replica::new(Space::default(), id(1));
         let merged = here.merge_staged(&[chunk.encode()], last, None, &mut |_| ());
         let value = here.value("k");
-        merged.map(|_| value).map_err(|error| {
-            assert_eq!(value, None, "nothing was done");
-            error
-        })
+        assert!(merged.is_ok() || value.is_none(), "nothing was done");
+        merged.map(|_| value)
     };
     let rule = Rule::ChunkCovered;
     let refused = || Err(DecodeError::Malformed { rule }.into());
