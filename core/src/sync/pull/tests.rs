@@ -451,12 +451,18 @@ fn one_transfer_at_a_time_is_staged() {
     let first = delta(2, 0, false, &chunks[1][0]);
     end.frame(two, Body::Delta(first));
     assert_eq!(end.asked(), [(three, 3, 0)]);
-    end.last(three, 3, 0, &full(&replica(9)));
+    // An answer of one chunk needs no place.
+    let mut other = replica(9);
+    other.add("other", 1).unwrap();
+    end.last(three, 3, 0, &full(&other));
+    assert_eq!(end.replica.value("other"), Some(1));
+    end.wait(PUSH_DELAY_MS); // The digests of the news go out.
+    end.outputs();
     // It waits for the end of the first one's, and begins anew.
     end.wait(PATIENCE);
     assert_eq!(end.asked(), []);
     end.last(one, 1, 1, &chunks[0][1]);
-    assert_eq!(end.replica.len(), PAGE + 1);
+    assert_eq!(end.replica.len(), PAGE + 2);
     assert_eq!(end.asked(), [(two, 4, 0)]);
     assert_eq!(end.chunk(two, 4, 0, &chunks[1][0]), Some(1));
     end.last(two, 4, 1, &chunks[1][1]);
@@ -489,6 +495,8 @@ fn a_slow_transfer_yields_to_others_and_goes_on() {
     end.frame(one, Body::Delta(delta(1, next, false, &chunks[0][0])));
     assert_eq!(end.asked(), [(two, 3, 0)], "the other one has its turn");
     let yielded = end.now;
+    let waits = end.sync.pulls.broken.as_ref().map(|it| it.deadline);
+    assert_eq!(waits, Some(yielded + RESUME_MS));
     // Whatever the slow one says does not take that away.
     end.differs(one);
     end.frame(one, Body::Delta(delta(1, next + 1, false, &chunks[0][0])));

@@ -1,5 +1,7 @@
 //! The records that a peer of each role may send, part by part, and the writer by which it is identified.
 
+mod slots;
+
 use super::super::pull::tests::{End, full};
 use super::*;
 use crate::error::ScopeError;

@@ -455,3 +455,41 @@ fn nothing_is_collected_before_it_was_pushed() {
         assert_eq!(reader.value("key"), Some(value));
     }
 }
+
+#[test]
+fn members_that_links_lead_to_are_counted_once() {
+    let mut end = End::member();
+    let [third, fourth] = [[3; 32], [4; 32]];
+    let all = [OWNER, OTHER, third, fourth];
+    end.replica.members_mut().force(&all).unwrap();
+    assert_eq!(end.sync.linked_member_count(&end.replica), 0);
+    let peers = [
+        (third, true),
+        (fourth, false),
+        (third, true),
+        // The own owner, and one that is no member.
+        (OTHER, true),
+        ([9; 32], true),
+    ];
+    for (number, (owner, level)) in (1..).zip(peers) {
+        let link = end.link(number, id(number as u8));
+        let peer = end.sync.peer_mut(link).unwrap();
+        peer.owner.set(Some(owner));
+        peer.level = level;
+    }
+    let linked = end.sync.linked_members(&end.replica);
+    assert_eq!(linked, [(third, true), (fourth, false)]);
+    assert_eq!(end.sync.linked_member_count(&end.replica), 2);
+}
+
+/// A guest that takes a long transfer reports nothing before it has all of it.
+#[test]
+fn a_guest_that_takes_chunks_is_not_silent() {
+    let mut end = End::member();
+    let link = end.link(1, id(5));
+    let silent = [5, 6].map(|byte| (id(byte), 0, 1));
+    end.sync.guests.stored().silent = silent.into();
+    end.sync.chunk_taken(70, link);
+    let silent = end.sync.guests.silent.iter().map(|it| (it.0, it.1));
+    assert_eq!(silent.collect::<Vec<_>>(), [(id(5), 70), (id(6), 0)]);
+}

@@ -646,3 +646,53 @@ fn nobody_begins_again_from_a_strangers_state() {
     assert!(end.outputs().contains(&refused));
     assert_ne!(end.replica.writer(), id(8));
 }
+
+/// Transactions of an earlier writer that was declared dead unseen are made again under another writer.
+#[test]
+fn a_guest_whose_state_has_a_buried_writer_comes_back_once() {
+    let buried = |mut end: End, writer: WriterId| {
+        use crate::message::records::{Admit, Fence};
+        let Replica {
+            state,
+            membership,
+            rejoin,
+            ..
+        } = &mut end.replica;
+        let number = membership.number(state, writer);
+        state.set_clock(number, 3);
+        let by = crate::state::slot::Stamp {
+            writer: 0,
+            clock: 9,
+        };
+        membership.note(state, number, Statement::Admit(Admit { turn: 0, by }));
+        let (turn, successor) = (0, 0);
+        let fence = Fence {
+            turn,
+            by,
+            successor,
+        };
+        membership.note(state, number, Statement::Fence(fence));
+        let mut journal = <crate::Journal as crate::layers::Empty>::EMPTY;
+        (journal.writer, journal.open) = (Some(writer), 3);
+        rejoin.keep_earlier(EarlierWriter::new(writer, journal));
+        end
+    };
+    let look_back = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        sync.look_back(*now, replica).unwrap();
+        end.sync.guests.coming_back.as_ref().map(|it| it.fresh)
+    };
+    let mut guest = buried(End::admitted(), id(7));
+    guest.link(1, id(1));
+    guest.sync.peers[0].level = true;
+    assert_eq!(look_back(&mut guest), Some(None));
+    guest.coming_back().fresh = Some(id(8));
+    assert_eq!(
+        look_back(&mut guest),
+        Some(Some(id(8))),
+        "it does not begin anew"
+    );
+    let mut member = buried(End::member(), id(7));
+    member.link(1, id(1));
+    assert_eq!(look_back(&mut member), None);
+}

@@ -151,3 +151,18 @@ fn a_peer_that_yielded_is_wanted_once() {
     pulls.end_waiting(9);
     assert_eq!(pulls.wanted, [one, three]);
 }
+
+/// At most one transfer has staged chunks beside the broken one, so that one goes on afterwards.
+#[test]
+fn a_broken_transfer_waits_for_the_end_of_another_one() {
+    let mut end = End::new();
+    let [one, two, three] = super::links(&mut end);
+    let pulls = &mut end.sync.pulls;
+    pulls.broken = Some(open(one, 1, 1_000_000));
+    pulls.aside.update(|it| it.push(open(two, 1, 1_000_000)));
+    pulls.wanted = Vec::from([one, three]);
+    end.sync.pull_next(end.now, &end.replica);
+    assert_eq!(end.sync.pulls.open.as_ref().map(|it| it.link), Some(three));
+    assert_eq!(*end.sync.pulls.waiting, [one]);
+    assert!(end.sync.pulls.broken.is_some());
+}
