@@ -20,6 +20,15 @@ pub fn count(default: u64) -> u64 {
     number("TALLYMESH_SEEDS").unwrap_or_else(|| times() * default)
 }
 
+/// Number of seeds for each of `tests` tests that are one scenario with different settings. If `TALLYMESH_SHARED`
+/// is set, they share the number in `TALLYMESH_SEEDS`. Without it, each plays all of them.
+pub fn share(default: u64, tests: usize) -> u64 {
+    match number("TALLYMESH_SHARED") {
+        Some(_) => count(default).div_ceil(tests as u64),
+        None => count(default),
+    }
+}
+
 /// The number in an environment variable, if it is set.
 pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -57,10 +66,21 @@ pub fn each(seeds: u64, run: impl Fn(u64) -> Result<(), String> + Sync) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Plays this many seeds of a scenario as [`play`] does. Some of them may find [open faults](open_faults).
+/// Plays this many seeds of a scenario as [`play`] does, or those that the environment selects. Some of them may
+/// find [open faults](open_faults).
 pub fn play_with_open_faults<F: Default + Debug + Send>(
     scenario: &str,
     default: u64,
+    run: impl Fn(u64, bool) -> Result<F, String> + Sync,
+    add: fn(&mut F, &F),
+) -> Option<(u64, F)> {
+    play_share_with_open_faults(scenario, count(default), run, add)
+}
+
+/// The same, with exactly this many seeds, such as a [`share`] of them.
+pub fn play_share_with_open_faults<F: Default + Debug + Send>(
+    scenario: &str,
+    count: u64,
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,
     add: fn(&mut F, &F),
 ) -> Option<(u64, F)> {
@@ -68,7 +88,7 @@ pub fn play_with_open_faults<F: Default + Debug + Send>(
         true => run(seed, traced),
         false => Ok(open_faults::judge(scenario, seed, run(seed, traced))?.unwrap_or_default()),
     };
-    play(default, run, add)
+    play_count(count, run, add)
 }
 
 /// Plays this many seeds, or those that the environment selects. Returns their number and the sum of their
@@ -78,12 +98,19 @@ pub fn play<F: Default + Debug + Send>(
     run: impl Fn(u64, bool) -> Result<F, String> + Sync,
     add: fn(&mut F, &F),
 ) -> Option<(u64, F)> {
+    play_count(count(default), run, add)
+}
+
+fn play_count<F: Default + Debug + Send>(
+    count: u64,
+    run: impl Fn(u64, bool) -> Result<F, String> + Sync,
+    add: fn(&mut F, &F),
+) -> Option<(u64, F)> {
     if let Some(seed) = chosen() {
         let metrics = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{metrics:#?}");
         return None;
     }
-    let count = count(default);
     let total = Mutex::new(F::default());
     each(count, |seed| {
         let metrics = run(seed, false)?;

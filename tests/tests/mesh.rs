@@ -1,5 +1,5 @@
 //! Spaces with members over the sync machine. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs
-//! this many.
+//! this many in each test. With `TALLYMESH_SHARED=1` the tests share them.
 
 use tallymesh_tests::mesh::{Metrics, RUNS};
 use tallymesh_tests::seeds;
@@ -9,7 +9,8 @@ const SEEDS: u64 = 80;
 /// Plays this kind of runs, and checks with `happened` that enough happened in all of them together.
 fn play(name: &str, happened: impl Fn(&Metrics) -> bool) {
     let run = RUNS.iter().find(|it| it.0 == name).unwrap().1;
-    let played = seeds::play_with_open_faults(name, SEEDS, run, Metrics::add);
+    let share = seeds::share(SEEDS, RUNS.len());
+    let played = seeds::play_share_with_open_faults(name, share, run, Metrics::add);
     let Some((count, total)) = played else {
         return;
     };

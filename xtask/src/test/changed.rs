@@ -6,6 +6,7 @@ mod graph;
 mod jobs;
 mod plan;
 
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -16,6 +17,7 @@ use super::stages;
 use crate::repo::Repo;
 use crate::run;
 use graph::Graph;
+use jobs::Job;
 use plan::Plan;
 
 /// So many changed files are named.
@@ -48,8 +50,27 @@ pub(super) fn command(repo: &Repo, base: Option<&str>) -> Result<()> {
     println!("== leaves out");
     print!("{left_out}");
     println!("== times");
+    let (beside, jobs): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_beside);
+    let total = thread::scope(|scope| {
+        // These begin before the type check asks for the build folder, so that it waits for their build and is
+        // compiled while they run.
+        let beside = scope.spawn(|| run_all(repo, &skips, &beside));
+        let mut total = run_all(repo, &skips, &jobs)?;
+        total.join(beside.join().expect("jobs that end")?);
+        anyhow::Ok(total)
+    })?;
+    println!("== total: {:.1} s", begun.elapsed().as_secs_f32());
+    println!("{total}");
+    if total.failed > 0 {
+        bail!("the test run failed");
+    }
+    Ok(())
+}
+
+/// Runs jobs one after the other, and prints what each found.
+fn run_all(repo: &Repo, skips: &Skips, jobs: &[Job]) -> Result<Tally> {
     let mut total = Tally::default();
-    for job in &jobs {
+    for job in jobs {
         run::go_on()?;
         let begun = Instant::now();
         let mut tally = job.run(repo);
@@ -62,12 +83,7 @@ pub(super) fn command(repo: &Repo, base: Option<&str>) -> Result<()> {
         println!("   {}: {tally}; {took:.1} s", job.name());
         total.join(tally);
     }
-    println!("== total: {:.1} s", begun.elapsed().as_secs_f32());
-    println!("{total}");
-    if total.failed > 0 {
-        bail!("the test run failed");
-    }
-    Ok(())
+    Ok(total)
 }
 
 /// A line for each stage that the change can affect and that does not run as a whole, with its command.
@@ -78,7 +94,15 @@ fn left_out(plan: &Plan) -> String {
     };
     if plan.scenarios {
         let native = "cargo xtask test --stage native";
-        line("long scenarios", &faces::LONG.join(", "), native);
+        let traced = faces::TRACED.join(", ");
+        let long = format!(
+            "{}, of which the first seeds of {traced} run",
+            faces::LONG.join(", ")
+        );
+        line("long tests", &long, native);
+        for (file, test) in faces::LONG_TESTS {
+            line(file, test, native);
+        }
     }
     for file in &plan.all {
         let what = "all may depend on it";

@@ -33,17 +33,25 @@ impl Units {
 /// them and no test.
 pub(super) const PROCESSES: [&str; 4] = ["common", "faults", "interop", "retries"];
 
-/// Test files of tests/tests of which few seeds take a minute and more, or that have no seeds. The trace plays the
-/// first seeds of their scenarios.
-pub(super) const LONG: [&str; 7] = [
+/// Test files of tests/tests of which few seeds take a minute and more, or that have no seeds and take seconds.
+pub(super) const LONG: [&str; 9] = [
     "draws",
     "explore",
     "maelstrom",
+    "majority",
     "partitions",
     "periods",
     "retirement",
     "spending",
+    "visitors",
 ];
+
+/// Tests without seeds that take seconds, in test files that are not long.
+pub(super) const LONG_TESTS: [(&str, &str); 1] =
+    [("budgets", "no_order_of_events_breaks_a_budget")];
+
+/// The scenarios of the long test files, by their names in the trace. It plays their first seeds.
+pub(super) const TRACED: [&str; 4] = ["sequences", "partitions", "limits", "budgets"];
 
 /// Modules of the suite that read files of deploy/.
 pub(super) const DEPLOYED: [&str; 3] = ["config", "metrics", "operation"];
@@ -253,6 +261,14 @@ mod tests {
         }
         for name in PROCESSES.iter().chain(&LONG) {
             assert!(is_there(format!("tests/tests/{name}")), "{name}");
+        }
+        for (file, test) in LONG_TESTS {
+            let text = fs::read_to_string(repo.path(format!("tests/tests/{file}.rs"))).unwrap();
+            assert!(text.contains(&format!("fn {test}()")), "{test}");
+        }
+        let trace = fs::read_to_string(repo.path("tests/trace.txt")).unwrap();
+        for name in TRACED {
+            assert!(trace.contains(&format!("\n{name} 0-")), "{name}");
         }
     }
 

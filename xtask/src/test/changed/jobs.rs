@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::faces::{LONG, PROCESSES, Units};
+use super::faces::{LONG, LONG_TESTS, PROCESSES, TRACED, Units};
 use super::plan::Plan;
 use crate::repo::Repo;
 use crate::run::step;
@@ -27,12 +27,9 @@ pub(super) enum Job {
     Format,
     /// The tests of xtask.
     Tools,
-    /// The unit tests of core, its laws, and the laws of its state alone.
-    Core,
-    /// Test files of tests/tests, with few seeds.
-    Scenarios(BTreeSet<String>),
-    /// The first block of each scenario against tests/trace.txt.
-    Trace,
+    /// Tests of core, and tests in which it is played. It is one command of cargo, so that one build has all of
+    /// them, and a type check can be compiled while they run.
+    Around(Around),
     /// The tests of the page's members.
     Members,
     /// The build of the node with its unit tests and its suite. Two of its parts take longest, and are compiled
@@ -52,19 +49,33 @@ pub(super) enum Job {
     Page,
 }
 
+/// The tests of core and of tests/ that run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Around {
+    /// The unit tests of core, its laws, and the laws of its state alone.
+    core: bool,
+    /// Test files of tests/tests, with few seeds.
+    files: BTreeSet<String>,
+    /// Whether these are all scenarios. Then the long ones play their first seeds, against tests/trace.txt.
+    all: bool,
+}
+
 /// The jobs of a plan. Those that answer soonest come first.
 pub(super) fn of(plan: Plan, repo: &Repo) -> Result<Vec<Job>> {
     let mut jobs = vec![Job::Rules];
     let mut add = |is_wanted: bool, job: Job| jobs.extend(is_wanted.then_some(job));
-    let scenarios = match plan.scenarios {
+    let files = match plan.scenarios {
         true => scenarios(repo)?,
         false => plan.crossing,
     };
+    let around = Around {
+        core: plan.core,
+        files,
+        all: plan.scenarios,
+    };
     add(plan.format, Job::Format);
     add(plan.tools, Job::Tools);
-    add(plan.core, Job::Core);
-    add(plan.scenarios, Job::Trace);
-    add(!scenarios.is_empty(), Job::Scenarios(scenarios));
+    add(around.core || !around.files.is_empty(), Job::Around(around));
     add(plan.members, Job::Members);
     let both = !plan.units.is_empty() && !plan.suite.is_empty();
     let units = by_package(plan.units);
@@ -123,9 +134,8 @@ impl Job {
             Job::Rules => "rules",
             Job::Format => "format",
             Job::Tools => "tools",
-            Job::Core => "core",
-            Job::Scenarios(_) => "scenarios",
-            Job::Trace => "trace",
+            Job::Around(around) if around.core => "core",
+            Job::Around(_) => "scenarios",
             Job::Members => "members",
             Job::Node(_) => "node",
             Job::Units(..) => "units",
@@ -139,19 +149,11 @@ impl Job {
 
     /// What it runs, in words.
     pub(super) fn what(&self) -> String {
-        let list = |names: &BTreeSet<String>| {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            names.join(", ")
-        };
         match self {
             Job::Rules => "the tidy rules, and the links of documents".into(),
             Job::Format => "the format of Rust code".into(),
             Job::Tools => "the tests of xtask".into(),
-            Job::Core => "unit tests of core, its laws, and those of its state alone".into(),
-            Job::Scenarios(names) => {
-                format!("{SEEDS} seeds of each scenario: {}", list(names))
-            }
-            Job::Trace => "the first seeds of each scenario against tests/trace.txt".into(),
+            Job::Around(around) => around.what(),
             Job::Members => "the tests of web-demo/members".into(),
             Job::Node(_) => "the build of the node and of its tests".into(),
             Job::Units(package, modules) if modules.is_empty() => {
@@ -173,17 +175,18 @@ impl Job {
         match self {
             Job::Rules | Job::Format | Job::Types(_) => "check",
             Job::Tools => "tools",
-            Job::Trace => "trace",
             Job::Bindings => "wasm-node",
             Job::Package => "package",
             Job::Page => "web",
-            Job::Core
-            | Job::Scenarios(_)
-            | Job::Members
-            | Job::Node(_)
-            | Job::Units(..)
-            | Job::Suite(_) => "native",
+            Job::Around(_) | Job::Members | Job::Node(_) | Job::Units(..) | Job::Suite(_) => {
+                "native"
+            }
         }
+    }
+
+    /// Whether it runs beside the jobs that build and run tests, because it uses one core most of the time.
+    pub(super) fn is_beside(&self) -> bool {
+        matches!(self, Job::Rules | Job::Format | Job::Types(_))
     }
 
     /// Runs the job. An error counts as one failure, so that later jobs still run.
@@ -212,28 +215,7 @@ impl Job {
                 Ok(Tally::pass())
             }
             Job::Tools => stages::tools(repo),
-            Job::Core => {
-                let mut command = quick(repo, "test");
-                command.args(AROUND_CORE).args(["--no-fail-fast", "--lib"]);
-                command.args(["--test", "json", "--test", "laws"]);
-                rust(&mut command)
-            }
-            Job::Scenarios(names) => {
-                let mut command = quick(repo, "test");
-                command.args(AROUND_CORE).arg("--no-fail-fast");
-                command.args(names.iter().flat_map(|name| ["--test", name]));
-                let is_long = names.iter().any(|name| LONG.contains(&name.as_str()));
-                let chosen = std::env::var_os("TALLYMESH_SEEDS").is_some();
-                if !is_long && !chosen {
-                    command.env("TALLYMESH_SEEDS", SEEDS.to_string());
-                }
-                rust(&mut command)
-            }
-            Job::Trace => rust(
-                quick(repo, "test")
-                    .args(AROUND_CORE)
-                    .args(["--test", "trace"]),
-            ),
+            Job::Around(around) => rust(&mut around.command(repo)),
             Job::Members => rust(quick(repo, "test").args(["--package", "tallymesh-demo-members"])),
             Job::Node(packages) => {
                 let mut build = quick(repo, "test");
@@ -260,6 +242,60 @@ impl Job {
             Job::Page => stages::page(repo),
         }
     }
+}
+
+impl Around {
+    /// Whether scenarios play [`SEEDS`]: not if a long one was changed, or if the user chose another number.
+    fn has_few_seeds(&self) -> bool {
+        let is_long = self.files.iter().any(|name| LONG.contains(&name.as_str()));
+        !is_long && std::env::var_os("TALLYMESH_SEEDS").is_none()
+    }
+
+    fn what(&self) -> String {
+        let mut parts = Vec::new();
+        if self.core {
+            parts.push("unit tests of core, its laws, and those of its state alone".to_owned());
+        }
+        if !self.files.is_empty() {
+            let files = list(&self.files);
+            parts.push(match self.has_few_seeds() {
+                true => format!("{SEEDS} seeds of each scenario in {files}"),
+                false => files,
+            });
+        }
+        if self.files.contains("mesh") && self.has_few_seeds() {
+            parts.push("the four tests of mesh are one scenario, and share its seeds".to_owned());
+        }
+        if self.all {
+            let traced = TRACED.join(", ");
+            parts.push(format!("the first seeds of {traced} against the trace"));
+        }
+        parts.join("; ")
+    }
+
+    fn command(&self, repo: &Repo) -> Command {
+        let mut command = quick(repo, "test");
+        command.args(AROUND_CORE).arg("--no-fail-fast");
+        if self.core {
+            command.args(["--lib", "--test", "json", "--test", "laws"]);
+        }
+        command.args(self.files.iter().flat_map(|name| ["--test", name]));
+        if self.has_few_seeds() {
+            command.env("TALLYMESH_SEEDS", SEEDS.to_string());
+            command.env("TALLYMESH_SHARED", "1");
+        }
+        if self.all {
+            command.env("TALLYMESH_TRACE_ONLY", TRACED.join(","));
+            command.args(["--test", "trace", "--"]);
+            command.args(LONG_TESTS.iter().flat_map(|(_, test)| ["--skip", test]));
+        }
+        command
+    }
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.join(", ")
 }
 
 fn rules(repo: &Repo) -> Result<Tally> {

@@ -14,7 +14,7 @@ pub(super) struct Plan {
     pub(super) tools: bool,
     /// The tests of core, and those of its state alone.
     pub(super) core: bool,
-    /// The scenarios and all else in tests/tests that needs no process, with few seeds, and the quick trace.
+    /// The scenarios and all else in tests/tests that needs no process, with few seeds.
     pub(super) scenarios: bool,
     /// Single test files of tests/tests. None if all scenarios run.
     pub(super) crossing: BTreeSet<String>,
@@ -229,6 +229,7 @@ impl Plan {
     fn without_repeats(&mut self) {
         if self.scenarios {
             self.crossing.clear();
+            self.left_out.insert("trace");
         }
         let compiled = [
             (self.core, "tallymesh-core"),
@@ -301,7 +302,7 @@ mod tests {
         for stage in ["check", "native", "wasm-core", "size", "e2e", "interop"] {
             assert!(plan.left_out.contains(stage), "{stage}");
         }
-        assert!(!plan.left_out.contains("tools") && !plan.left_out.contains("trace"));
+        assert!(!plan.left_out.contains("tools") && plan.left_out.contains("trace"));
     }
 
     #[test]
