@@ -76,7 +76,7 @@ pub use handle::{Handle, NewLink};
 pub use permit::Permit;
 pub use sockets::{Begin, FIRST_TOKEN, Secured, SocketClients};
 pub use spaces::Spaces;
-use tallymesh_node_ground::model::{OwnWriters, Rosters, SpaceId};
+use tallymesh_node_ground::model::{MemberLists, OwnWriters, SpaceId};
 use turn::Turn;
 pub use watchers::{NoNews, Watch};
 
@@ -156,7 +156,7 @@ pub(crate) struct Driver {
     broadcast: mpsc::Sender<Order>,
     /// Sends the network part the spaces that are in use.
     used: mpsc::UnboundedSender<SpaceId>,
-    rosters: watch::Sender<Rosters>,
+    member_lists: watch::Sender<MemberLists>,
     writers: watch::Sender<OwnWriters>,
     /// The public key under which writer ids are minted, and the nonces that they were minted with.
     owner: [u8; 32],
@@ -291,8 +291,8 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         }
     };
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
-    let rosters: Rosters = spaces.iter().map(OpenSpace::roster).collect();
-    let (rosters, roster_news) = watch::channel(rosters);
+    let member_lists: MemberLists = spaces.iter().map(OpenSpace::member_list).collect();
+    let (member_lists, member_list_news) = watch::channel(member_lists);
     let writers: OwnWriters = spaces.iter().map(OpenSpace::writer).collect();
     let (writers, writer_news) = watch::channel(writers);
     let mut spaces = Spaces::new(spaces);
@@ -317,7 +317,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         closed: false,
         broadcast: start.broadcast,
         used: start.used,
-        rosters,
+        member_lists,
         writers,
         owner,
         nonces,
@@ -351,7 +351,13 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         })
         .map_err(|error| io("start the driver's thread", &error))?;
     Ok(Running {
-        handle: Handle::new(sender, bell, names, own_turns, (roster_news, writer_news)),
+        handle: Handle::new(
+            sender,
+            bell,
+            names,
+            own_turns,
+            (member_list_news, writer_news),
+        ),
         ended,
     })
 }

@@ -35,7 +35,7 @@ use tallymesh_node_engine::access::{
 use tallymesh_node_engine::access::{Revocation, Revoked};
 use tallymesh_node_engine::driver::Admission;
 use tallymesh_node_ground::identity::{OwnerKey, owner_of, peer_of};
-use tallymesh_node_ground::model::{Role, Roster, Rosters, SpaceId};
+use tallymesh_node_ground::model::{MemberList, MemberLists, Role, SpaceId};
 
 /// How long a member that may have missed a removal waits for the address book, before it makes a
 /// peer a member by a ticket. A higher value makes joining slower after missed changes. A lower one
@@ -61,7 +61,7 @@ struct Known {
     own: OwnerKey,
     spaces: Vec<Space>,
     ledger: Ledger,
-    rosters: Rosters,
+    member_lists: MemberLists,
     /// The roles of this node itself, by space, at the last look.
     own_roles: Vec<Role>,
     /// The owners that the operator named.
@@ -86,7 +86,7 @@ impl Rights {
         open: bool,
         own: [u8; 32],
         spaces: &[Space],
-        rosters: Rosters,
+        member_lists: MemberLists,
         ledger: Ledger,
         now_ms: u64,
     ) -> Rights {
@@ -95,7 +95,7 @@ impl Rights {
             own: OwnerKey(own),
             spaces: spaces.to_vec(),
             ledger,
-            rosters,
+            member_lists,
             own_roles: Vec::new(),
             named: BTreeSet::new(),
             shown: Shown::default(),
@@ -121,9 +121,9 @@ impl Rights {
     }
 
     /// Sets the members.
-    pub(super) fn set_rosters(&self, rosters: Rosters, now_ms: u64) {
+    pub(super) fn set_member_lists(&self, member_lists: MemberLists, now_ms: u64) {
         let mut known = self.known();
-        known.rosters = rosters;
+        known.member_lists = member_lists;
         known.look_at_members(now_ms);
         known.look_at_own(now_ms);
     }
@@ -265,11 +265,11 @@ impl Rights {
     /// The trusted owners of each open space: its members, or this node if it has none.
     pub(super) fn says(&self) -> Vec<Say> {
         let known = self.known();
-        let spaces = known.spaces.iter().zip(known.rosters.iter());
-        let say = |(space, roster): (&Space, &Option<Roster>)| Say {
+        let spaces = known.spaces.iter().zip(known.member_lists.iter());
+        let say = |(space, member_list): (&Space, &Option<MemberList>)| Say {
             space: space.clone(),
-            owners: match roster {
-                Some(roster) => roster.to_vec(),
+            owners: match member_list {
+                Some(member_list) => member_list.to_vec(),
                 None => vec![known.own],
             },
         };
@@ -304,17 +304,17 @@ impl Rights {
         let spaces = known.spaces.iter().enumerate();
         let place = |(place, space): (usize, &Space)| {
             let id = SpaceId(place);
-            let roster = known.roster(id).map(|it| it.to_vec());
-            let roster = roster.map(|mut members| {
+            let member_list = known.member_list(id).map(|it| it.to_vec());
+            let member_list = member_list.map(|mut members| {
                 members.retain(|it| *it != known.own || known.is_in(id));
                 members
             });
             let counts = |peer: &PeerId| {
                 let owner = owner_of(peer);
-                roster.is_none() || owner.is_some_and(|owner| known.is_member(id, owner))
+                member_list.is_none() || owner.is_some_and(|owner| known.is_member(id, owner))
             };
             let linked = greeted(space).iter().any(counts);
-            let place = Participation::of(given, space, roster.as_deref(), linked, now_ms);
+            let place = Participation::of(given, space, member_list.as_deref(), linked, now_ms);
             (space.clone(), place)
         };
         spaces.map(place).collect()
@@ -327,17 +327,17 @@ impl Rights {
         let Some(owner) = owner_of(peer) else {
             return Vec::new();
         };
-        let spaces = known.spaces.iter().zip(known.rosters.iter());
-        let removed = |(space, roster): (&Space, &Option<Roster>)| {
-            let roster = roster.as_ref()?;
-            let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
+        let spaces = known.spaces.iter().zip(known.member_lists.iter());
+        let removed = |(space, member_list): (&Space, &Option<MemberList>)| {
+            let member_list = member_list.as_ref()?;
+            let is_in = |owner: &OwnerKey| member_list.binary_search(owner).is_ok();
             if !is_in(&known.own) || is_in(&owner) {
                 return None;
             }
             Some(Removed {
                 space: space.to_string(),
-                era: roster.at.0,
-                number: roster.at.1,
+                era: member_list.at.0,
+                number: member_list.at.1,
                 at: known.ledger.removed(space, &owner)?.at,
             })
         };
@@ -359,7 +359,7 @@ impl Rights {
                 continue;
             };
             let (id, at) = (SpaceId(place), (row.era, row.number));
-            let is_newer = known.roster(id).is_some_and(|it| it.at < at);
+            let is_newer = known.member_list(id).is_some_and(|it| it.at < at);
             let both = known.is_member(id, owner) && known.is_member(id, known.own);
             if !is_newer || !both || known.out.get(&id) >= Some(&at) {
                 continue;
@@ -367,7 +367,7 @@ impl Rights {
             let space = known.spaces[place].clone();
             tracing::warn!(%space, by = %owner, "this node was removed from the members while it was away");
             known.out.insert(id, at);
-            let before = known.roster(id).map_or((0, 0), |it| it.at);
+            let before = known.member_list(id).map_or((0, 0), |it| it.at);
             let width = match before.0 == at.0 {
                 true => at.1 - before.1,
                 false => 1,
@@ -389,9 +389,11 @@ impl Rights {
     /// The members of the spaces of which this node is a member.
     pub(super) fn fellows(&self) -> BTreeSet<PeerId> {
         let known = self.known();
-        let rosters = known.rosters.iter().flatten();
-        let shared = rosters.filter(|roster| roster.binary_search(&known.own).is_ok());
-        let owners: BTreeSet<&OwnerKey> = shared.flat_map(|roster| roster.iter()).collect();
+        let member_lists = known.member_lists.iter().flatten();
+        let shared =
+            member_lists.filter(|member_list| member_list.binary_search(&known.own).is_ok());
+        let owners: BTreeSet<&OwnerKey> =
+            shared.flat_map(|member_list| member_list.iter()).collect();
         owners.into_iter().filter_map(peer_of).collect()
     }
 
@@ -462,7 +464,7 @@ impl Known {
                 .map(|(grant, _)| grant.role)
                 .collect();
             let name = self.spaces[space.0].as_str();
-            let is_without = self.roster(space).is_none();
+            let is_without = self.member_list(space).is_none();
             if is_without && signed.iter().any(|grant| grant.covers(name)) {
                 roles.push(Role::Member);
             }
@@ -489,10 +491,10 @@ impl Known {
         now_ms: u64,
         now: Instant,
     ) -> Admission {
-        let (Some(owner), Some(roster)) = (owner_of(peer), self.roster(space)) else {
+        let (Some(owner), Some(member_list)) = (owner_of(peer), self.member_list(space)) else {
             return Admission::Never;
         };
-        let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
+        let is_in = |owner: &OwnerKey| member_list.binary_search(owner).is_ok();
         let is_good = || {
             let worth = self.worth(grant, Some(owner));
             grant.is_timely(now_ms).is_ok() && worth.is_ok_and(|it| it.contains(&space))
@@ -503,9 +505,9 @@ impl Known {
             return Admission::Never;
         }
         let knew = grant.knew.get(&self.spaces[space.0]);
-        if knew.is_some_and(|knew| *knew >= roster.at) {
+        if knew.is_some_and(|knew| *knew >= member_list.at) {
             // Its issuer had every removal that this node could have.
-            return Admission::Now(owner, roster.at);
+            return Admission::Now(owner, member_list.at);
         }
         let unsure_of = self.unsure_of.get(&(space, owner));
         // This node signed its own tickets by its own clock.
@@ -513,7 +515,7 @@ impl Known {
         let until = self.unsure.get(&space).max(unsure_of);
         match until.and_then(|until| until.checked_duration_since(now)) {
             Some(left) if !left.is_zero() => Admission::Later(left),
-            _ => Admission::Now(owner, roster.at),
+            _ => Admission::Now(owner, member_list.at),
         }
     }
 
@@ -521,8 +523,8 @@ impl Known {
     fn look_at_own(&mut self, now_ms: u64) {
         let own_roles = OwnRoles::of(self.own, &self.ledger);
         let role = |(place, space): (usize, &Space)| {
-            let roster = self.roster(SpaceId(place)).map(|it| &**it);
-            own_roles.role(space.as_str(), roster, now_ms)
+            let member_list = self.member_list(SpaceId(place)).map(|it| &**it);
+            own_roles.role(space.as_str(), member_list, now_ms)
         };
         self.own_roles = self.spaces.iter().enumerate().map(role).collect();
     }
@@ -531,9 +533,9 @@ impl Known {
     fn look_at_members(&mut self, now_ms: u64) {
         let (now, until) = (now_ms / 1000, Instant::now() + UNSURE);
         let places = self.spaces.iter().enumerate();
-        let rows = places.zip(self.rosters.iter());
-        for ((place, space), roster) in rows {
-            let Some(roster) = roster else {
+        let rows = places.zip(self.member_lists.iter());
+        for ((place, space), member_list) in rows {
+            let Some(member_list) = member_list else {
                 continue;
             };
             let seen = |at: (u64, u64), owners: &[OwnerKey]| Seen {
@@ -541,8 +543,11 @@ impl Known {
                 number: at.1,
                 owners: owners.iter().copied().collect(),
             };
-            let all = roster.earlier.iter().map(|(at, owners)| seen(*at, owners));
-            let all = all.chain([seen(roster.at, roster)]);
+            let all = member_list
+                .earlier
+                .iter()
+                .map(|(at, owners)| seen(*at, owners));
+            let all = all.chain([seen(member_list.at, member_list)]);
             // A ticket that it has shown was signed before the removal, whatever the clock of its
             // issuer was.
             let signed = |owner: &OwnerKey| {
@@ -555,7 +560,7 @@ impl Known {
             if let Err(error) = saved {
                 tracing::warn!(%space, %error, "who was removed is not kept on the disk");
             }
-            if difference.skipped && roster.len() > 1 {
+            if difference.skipped && member_list.len() > 1 {
                 self.unsure.insert(SpaceId(place), until);
             }
             for owner in difference.removed {
@@ -563,23 +568,23 @@ impl Known {
                 self.unsure_of.insert((SpaceId(place), owner), until);
             }
         }
-        let rosters = &self.rosters;
+        let member_lists = &self.member_lists;
         self.out.retain(|space, at| {
-            let roster = rosters.get(space.0).and_then(Option::as_ref);
-            roster.is_some_and(|it| it.at < *at)
+            let member_list = member_lists.get(space.0).and_then(Option::as_ref);
+            member_list.is_some_and(|it| it.at < *at)
         });
         let now = Instant::now();
         self.unsure.retain(|_, until| *until > now);
         self.unsure_of.retain(|_, until| *until > now);
     }
 
-    fn roster(&self, space: SpaceId) -> Option<&Roster> {
-        self.rosters.get(space.0)?.as_ref()
+    fn member_list(&self, space: SpaceId) -> Option<&MemberList> {
+        self.member_lists.get(space.0)?.as_ref()
     }
 
     fn is_member(&self, space: SpaceId, owner: OwnerKey) -> bool {
-        self.roster(space)
-            .is_some_and(|roster| roster.binary_search(&owner).is_ok())
+        self.member_list(space)
+            .is_some_and(|member_list| member_list.binary_search(&owner).is_ok())
     }
 
     /// Whether this node is a member, and no member has reported its removal.
@@ -608,7 +613,7 @@ impl Known {
         if good.is_empty() {
             return Err(Worthless::Revoked);
         }
-        let has_say = |space: &SpaceId| match self.roster(*space) {
+        let has_say = |space: &SpaceId| match self.member_list(*space) {
             Some(_) => self.is_member(*space, grant.issuer),
             None => grant.issuer == self.own,
         };

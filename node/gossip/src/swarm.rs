@@ -39,7 +39,7 @@ use tallymesh_node_engine::network::{Cuts, NodeTable, Request};
 use tallymesh_node_engine::settings::GossipLimits;
 use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::{Address, relay_of};
-use tallymesh_node_ground::model::{Rosters, SpaceId};
+use tallymesh_node_ground::model::{MemberLists, SpaceId};
 use tallymesh_node_ground::rate::{LogPace, Pace};
 use tokio::sync::{mpsc, watch};
 
@@ -75,7 +75,7 @@ pub(super) struct Network {
     chance: Chance,
     /// When to look next for nodes to dial among them.
     find_next: Instant,
-    /// The rights of peers. `rosters` reports changes of the members.
+    /// The rights of peers. `member_lists` reports changes of the members.
     rights: Rights,
     /// The attempts to make ticket holders members.
     admissions: Admissions,
@@ -83,7 +83,7 @@ pub(super) struct Network {
     tickets_sent: HashMap<OutboundRequestId, String>,
     /// Records which connections are of browsers.
     browser_check: BrowserCheck,
-    rosters: watch::Receiver<Rosters>,
+    member_lists: watch::Receiver<MemberLists>,
     /// The members of spaces of which this node is a member, which need links to each other.
     fellows: BTreeSet<PeerId>,
     clock: WallClock,
@@ -156,8 +156,8 @@ impl Network {
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
         let metrics = start.metrics.register(NetworkMetrics::register);
-        let mut rosters = handle.rosters();
-        let known = rosters.borrow_and_update().clone();
+        let mut member_lists = handle.member_lists();
+        let known = member_lists.borrow_and_update().clone();
         let public_key = start.identity.public_key();
         let ledger = start.ledger.clone();
         let (spaces, wall) = (handle.spaces(), start.clock.now());
@@ -212,7 +212,7 @@ impl Network {
             admissions: Admissions::default(),
             tickets_sent: HashMap::new(),
             browser_check,
-            rosters,
+            member_lists,
             clock: start.clock,
             revoked_seen: start.ledger.generation(),
             ledger: start.ledger,
@@ -312,7 +312,7 @@ impl Network {
                 Some(order) = self.inbox.recv() => self.order(order),
                 Some(space) = self.spaces_used.recv() => self.subscribe(space),
                 next = self.audits.next() => self.audit(next),
-                Ok(()) = self.rosters.changed() => self.members_changed(),
+                Ok(()) = self.member_lists.changed() => self.members_changed(),
                 () = due(self.gathering.front()) => self.send_gathered(Instant::now()),
                 _ = ticks.tick() => self.tick().await,
                 changed = self.cuts.changed() => match changed {

@@ -43,7 +43,7 @@ pub use links::{Carried, LinkRow, LinkState, PeerKind, PeerScope, Sender};
 pub use members::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
-pub use members::{LISTED_MAX, OwnWriters, Roster, Rosters, fate};
+pub use members::{LISTED_MAX, MemberList, MemberLists, OwnWriters, fate};
 pub use notices::{Event, Notice};
 pub use operation::{Done, Operation, Recipient, Sum, Transacted};
 pub use operation::{Made, grant};

@@ -168,18 +168,18 @@ impl Pass {
             return std::future::pending().await;
         };
         let mut revoked = app.ledger.changes();
-        let mut rosters = app.node.rosters();
+        let mut member_lists = app.node.member_lists();
         loop {
             // Later changes cause another look.
             revoked.mark_unchanged();
-            rosters.mark_unchanged();
+            member_lists.mark_unchanged();
             if let Err(problem) = is_good(&app, &grant, self.space) {
                 return problem;
             }
             let left = grant.lasts(app.clock.now()).min(LOOK_MAX);
             tokio::select! {
                 Ok(()) = revoked.changed() => {}
-                Ok(()) = rosters.changed() => {}
+                Ok(()) = member_lists.changed() => {}
                 () = tokio::time::sleep(left) => {}
             }
         }
@@ -413,8 +413,8 @@ fn is_good(app: &App, grant: &Grant, space: SpaceId) -> Result<(), Problem> {
         );
         return Err(Problem::new(&problems::TICKET_REVOKED, detail));
     }
-    let rosters = app.node.rosters().borrow().clone();
-    let has_say = match rosters.get(space.0).and_then(Option::as_ref) {
+    let member_lists = app.node.member_lists().borrow().clone();
+    let has_say = match member_lists.get(space.0).and_then(Option::as_ref) {
         Some(members) => members.binary_search(&grant.issuer).is_ok(),
         None => grant.issuer == app.owner,
     };

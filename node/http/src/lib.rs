@@ -188,10 +188,10 @@ impl App {
     /// The role of this node in a space.
     fn role(&self, space: SpaceId) -> Role {
         let own_roles = OwnRoles::of(self.owner, &self.ledger);
-        let rosters = self.node.rosters().borrow().clone();
-        let roster = rosters.get(space.0).and_then(Option::as_deref);
+        let member_lists = self.node.member_lists().borrow().clone();
+        let member_list = member_lists.get(space.0).and_then(Option::as_deref);
         let name = self.node.spaces()[space.0].as_str();
-        own_roles.role(name, roster, self.clock.now())
+        own_roles.role(name, member_list, self.clock.now())
     }
 }
 

@@ -339,10 +339,11 @@ pub(super) async fn make(
     }
     let issued = app.ledger.signing_time(app.clock.now() / 1000);
     let covers = |space: &Space| spaces.as_ref().is_none_or(|it| it.contains(space));
-    let rosters = app.handle.rosters().borrow().clone();
-    let members = app.handle.spaces().iter().zip(rosters.iter());
+    let member_lists = app.handle.member_lists().borrow().clone();
+    let members = app.handle.spaces().iter().zip(member_lists.iter());
     let members = members.filter(|(space, _)| covers(space));
-    let knew = members.filter_map(|(space, roster)| Some((space.clone(), roster.as_ref()?.at)));
+    let knew =
+        members.filter_map(|(space, member_list)| Some((space.clone(), member_list.as_ref()?.at)));
     let knew = knew.collect();
     let grant = Grant {
         id: TicketId::new(random()?),

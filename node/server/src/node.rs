@@ -543,12 +543,14 @@ fn spaces_of(ledger: &Ledger) -> Vec<Space> {
 /// Refuses tickets of spaces that are not open here. It also refuses tickets that ended before they
 /// let this node join: with them the node has no members of the space.
 fn can_join(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), NodeError> {
-    let rosters = handle.rosters().borrow().clone();
+    let member_lists = handle.member_lists().borrow().clone();
     for ticket in tickets {
         let grant = Grant::parse(ticket)?;
-        let spaces = handle.spaces().iter().zip(rosters.iter());
+        let spaces = handle.spaces().iter().zip(member_lists.iter());
         let covered = spaces.filter(|(space, _)| grant.covers(space.as_str()));
-        let known: Vec<bool> = covered.map(|(_, roster)| roster.is_some()).collect();
+        let known: Vec<bool> = covered
+            .map(|(_, member_list)| member_list.is_some())
+            .collect();
         if known.is_empty() {
             let names = grant.spaces.unwrap_or_default();
             let names: Vec<&str> = names.iter().map(Space::as_str).collect();

@@ -26,15 +26,15 @@ impl OwnRoles {
         self.held.is_empty()
     }
 
-    /// The role of the node in a space with this roster, which ascends; `None` if the space has no
+    /// The role of the node in a space with these members, which ascend; `None` if the space has no
     /// members.
     ///
     /// A member has no limit. Neither has a node without a ticket that covers the space, because
     /// others decide what they accept from it. Otherwise the highest role of the valid tickets
     /// counts. If none is valid, the highest role of all counts, because the node must not write
     /// more than others will accept later.
-    pub fn role(&self, space: &str, roster: Option<&[OwnerKey]>, now_ms: u64) -> Role {
-        let is_member = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
+    pub fn role(&self, space: &str, member_list: Option<&[OwnerKey]>, now_ms: u64) -> Role {
+        let is_member = |owner: &OwnerKey| member_list.map(|it| it.binary_search(owner).is_ok());
         if is_member(&self.own) == Some(true) {
             return Role::Member;
         }
@@ -71,13 +71,13 @@ mod tests {
     #[test]
     fn the_greatest_good_ticket_counts_and_of_ended_ones_the_greatest() {
         let ledger = Ledger::open(None).expect("a ledger");
-        let of = |held: &[Grant], space, roster: Option<&[OwnerKey]>| {
+        let of = |held: &[Grant], space, member_list: Option<&[OwnerKey]>| {
             let own_roles = OwnRoles {
                 own: OWN,
                 held: held.to_vec(),
                 ledger: ledger.clone(),
             };
-            own_roles.role(space, roster, NOW)
+            own_roles.role(space, member_list, NOW)
         };
         let role = |held: &[Grant], space| of(held, space, Some(&[MEMBER]));
         let reader = grant(1, MEMBER, Role::Reader, None);

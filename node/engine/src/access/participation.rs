@@ -74,17 +74,17 @@ pub struct OwnTickets<'a> {
 }
 
 impl Participation {
-    /// The place of a node in a space with this roster, which ascends; `None` if it is unknown.
-    /// `linked` is whether a member has sent its hello in the space, or any node if the roster is
+    /// The place of a node in a space with these members, which ascend; `None` if it is unknown.
+    /// `linked` is whether a member has sent its hello in the space, or any node if the list is
     /// unknown.
     pub fn of(
         given: OwnTickets<'_>,
         space: &Space,
-        roster: Option<&[OwnerKey]>,
+        member_list: Option<&[OwnerKey]>,
         linked: bool,
         now_ms: u64,
     ) -> Participation {
-        let is_in = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
+        let is_in = |owner: &OwnerKey| member_list.map(|it| it.binary_search(owner).is_ok());
         if is_in(&given.own) == Some(true) {
             return Participation::In;
         }
@@ -101,9 +101,11 @@ impl Participation {
         let held: Vec<Grant> = held.filter(|it| it.covers(space.as_str())).collect();
         let good = held.iter().filter(|grant| flaw(grant).is_none());
         match good.map(|it| it.role).max() {
-            Some(_) if !linked && roster.is_none() => return Participation::Waits,
-            Some(Role::Member) if roster.is_some() && linked => return Participation::Admitted,
-            Some(Role::Member) if roster.is_some() => return Participation::Waits,
+            Some(_) if !linked && member_list.is_none() => return Participation::Waits,
+            Some(Role::Member) if member_list.is_some() && linked => {
+                return Participation::Admitted;
+            }
+            Some(Role::Member) if member_list.is_some() => return Participation::Waits,
             Some(_) => return Participation::In,
             None => {}
         }
@@ -137,7 +139,7 @@ mod tests {
     fn place(
         ledger: &Ledger,
         refused: &[(u8, Flaw)],
-        roster: Option<&[OwnerKey]>,
+        member_list: Option<&[OwnerKey]>,
         linked: bool,
     ) -> Participation {
         let refused = refused
@@ -149,7 +151,7 @@ mod tests {
             refused: &refused.collect(),
         };
         let space = Space::new("shop").expect("a name");
-        Participation::of(given, &space, roster, linked, NOW)
+        Participation::of(given, &space, member_list, linked, NOW)
     }
 
     const WITHOUT: &[OwnerKey] = &[MEMBER];
@@ -159,7 +161,8 @@ mod tests {
     fn a_node_waits_until_it_is_let_in_and_knows_that_it_was_removed() {
         let space = Space::new("shop").expect("a name");
         let ledger = Ledger::open(None).expect("in memory");
-        let place = |roster: Option<&[OwnerKey]>, linked| place(&ledger, &[], roster, linked);
+        let place =
+            |member_list: Option<&[OwnerKey]>, linked| place(&ledger, &[], member_list, linked);
         assert_eq!(place(None, false), Participation::Alone, "it joins nothing");
         assert_eq!(place(Some(WITHOUT), false), Participation::Alone, "a guest");
         let hold = |id, role, issued| {
@@ -214,20 +217,20 @@ mod tests {
             let revoked = given(&|_| ());
             let revocation = samples::revoked(1, MEMBER, "shop");
             revoked.revoke(vec![revocation]).expect("room");
-            for roster in [None, Some(WITHOUT)] {
+            for member_list in [None, Some(WITHOUT)] {
                 let without = |ledger, refused: &[_], flaw| {
-                    let place = |linked| place(ledger, refused, roster, linked);
+                    let place = |linked| place(ledger, refused, member_list, linked);
                     assert_eq!(
                         place(false),
                         Participation::Without(flaw),
-                        "{role:?} {roster:?}"
+                        "{role:?} {member_list:?}"
                     );
                     // A node that admits it in spite of that counts together with it.
                     let linked = match role {
                         Role::Member => Participation::Without(flaw),
                         _ => Participation::In,
                     };
-                    assert_eq!(place(true), linked, "{role:?} {roster:?}");
+                    assert_eq!(place(true), linked, "{role:?} {member_list:?}");
                 };
                 without(&ended, &[], Flaw::Ended);
                 without(&early, &[], Flaw::Early);

@@ -52,8 +52,8 @@ impl OpenSpace {
         if rows.is_empty() {
             return rows;
         }
-        let roster = self.replica.members().writer_table();
-        let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
+        let member_list = self.replica.members().writer_table();
+        let owners = member_list.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
         let owners: HashMap<WriterId, OwnerKey> = owners.collect();
         let own = self.replica.writer();
         for row in &mut rows {

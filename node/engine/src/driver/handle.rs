@@ -6,8 +6,8 @@ mod members;
 pub use members::Admission;
 use tallymesh_node_ground::model::{
     AuditPage, BudgetPage, BudgetRow, Carried, ChangedPart, Counter, Done, LimitList, LinkRow,
-    Operation, OperationError, OwnWriters, Page, PeerKind, PeriodRow, Position, Query, Refusal,
-    Rosters, Sender, SequencePage, SequenceRow, SpaceId, SpaceStatus, Sum, Wanted, WriterRow,
+    MemberLists, Operation, OperationError, OwnWriters, Page, PeerKind, PeriodRow, Position, Query,
+    Refusal, Sender, SequencePage, SequenceRow, SpaceId, SpaceStatus, Sum, Wanted, WriterRow,
 };
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ struct Shared {
     /// The indexes of the spaces, by name.
     places: HashMap<Box<str>, SpaceId>,
     links: AtomicU32,
-    rosters: watch::Receiver<Rosters>,
+    member_lists: watch::Receiver<MemberLists>,
     writers: watch::Receiver<OwnWriters>,
     /// For clients that may run the driver's work themselves.
     turn: Option<Turn>,
@@ -106,7 +106,7 @@ impl Handle {
         bell: Bell,
         spaces: Arc<[Space]>,
         turn: Option<Turn>,
-        (rosters, writers): (watch::Receiver<Rosters>, watch::Receiver<OwnWriters>),
+        (member_lists, writers): (watch::Receiver<MemberLists>, watch::Receiver<OwnWriters>),
     ) -> Handle {
         let places = spaces.iter().enumerate();
         let places = places.map(|(place, name)| (name.as_str().into(), SpaceId(place)));
@@ -116,7 +116,7 @@ impl Handle {
             bell: LastRing(bell),
             spaces,
             links: AtomicU32::new(0),
-            rosters,
+            member_lists,
             writers,
             turn,
         };
@@ -388,8 +388,8 @@ impl Handle {
     }
 
     /// The members of all open spaces, with their later changes.
-    pub fn rosters(&self) -> watch::Receiver<Rosters> {
-        self.shared.rosters.clone()
+    pub fn member_lists(&self) -> watch::Receiver<MemberLists> {
+        self.shared.member_lists.clone()
     }
 
     /// The writer under which this node writes in a space.

@@ -53,11 +53,12 @@ impl Driver {
             let news = self.spaces[place].take_news();
             if news.iter().any(|news| matches!(news, News::Members(_))) {
                 self.roles_due = 0;
-                let roster = self.spaces[place].roster();
-                self.rosters.send_modify(|rosters| {
-                    let mut all = rosters.to_vec();
-                    all[place] = roster.map(|roster| roster.after(all[place].as_ref()));
-                    *rosters = all.into();
+                let member_list = self.spaces[place].member_list();
+                self.member_lists.send_modify(|member_lists| {
+                    let mut all = member_lists.to_vec();
+                    all[place] =
+                        member_list.map(|member_list| member_list.after(all[place].as_ref()));
+                    *member_lists = all.into();
                 });
             }
             if !news.is_empty() {

@@ -25,7 +25,7 @@ impl Driver {
         let wall = self.clock.now();
         for place in 0..self.spaces.count() {
             let space = &self.spaces[place];
-            let role = own_roles.role(space.name().as_str(), space.roster().as_deref(), wall);
+            let role = own_roles.role(space.name().as_str(), space.member_list().as_deref(), wall);
             self.limited |= role.limit().is_some();
             if role != space.role() {
                 self.spaces[place].set_role(role);

@@ -22,8 +22,8 @@ impl OpenSpace {
             lost,
             watched,
         } = self.replica.quota().sequence(key)?;
-        let roster = self.replica.members().writer_table();
-        let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
+        let member_list = self.replica.members().writer_table();
+        let owners = member_list.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
         let owners: HashMap<WriterId, OwnerKey> = owners.collect();
         let own = self.replica.writer();
         let in_gaps: u64 = gaps.iter().map(|it| it.end - it.start).sum();

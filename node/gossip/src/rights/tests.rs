@@ -11,14 +11,14 @@ fn peer(number: u8) -> PeerId {
     peer_of(&owner(number)).expect("a key")
 }
 
-fn roster(members: &[u8]) -> Option<Roster> {
-    roster_at(1, members)
+fn member_list(members: &[u8]) -> Option<MemberList> {
+    member_list_at(1, members)
 }
 
-fn roster_at(number: u64, members: &[u8]) -> Option<Roster> {
+fn member_list_at(number: u64, members: &[u8]) -> Option<MemberList> {
     let mut members: Vec<OwnerKey> = members.iter().map(|it| owner(*it)).collect();
     members.sort_unstable();
-    Some(Roster {
+    Some(MemberList {
         at: (0, number),
         owners: members.into(),
         earlier: Arc::default(),
@@ -39,9 +39,9 @@ fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
 /// without members.
 fn rights(open: bool) -> (Rights, Ledger) {
     let spaces = ["a", "b", "c"].map(|name| Space::new(name).expect("a name"));
-    let rosters: Rosters = [roster(&[0, 1]), roster(&[2, 3]), None].into();
+    let member_lists: MemberLists = [member_list(&[0, 1]), member_list(&[2, 3]), None].into();
     let ledger = Ledger::open(None).expect("in memory");
-    let rights = Rights::new(open, owner(0).0, &spaces, rosters, ledger.clone(), NOW);
+    let rights = Rights::new(open, owner(0).0, &spaces, member_lists, ledger.clone(), NOW);
     (rights, ledger)
 }
 
@@ -77,7 +77,7 @@ fn members_and_those_whom_the_operator_named_have_rights_and_strangers_have_none
     rights.name(&peer(1));
     assert_eq!(roles(&rights, 1, NOW), everywhere);
     assert!(rights.is_full(&peer(1), NOW));
-    rights.set_rosters([roster(&[0, 1]), roster(&[9]), None].into(), NOW);
+    rights.set_member_lists([member_list(&[0, 1]), member_list(&[9]), None].into(), NOW);
     assert_eq!(roles(&rights, 2, NOW), []);
     assert_eq!(roles(&rights, 9, NOW), [(1, Role::Member)]);
     let (open, _) = self::rights(true);
@@ -151,7 +151,7 @@ fn a_ticket_is_for_its_holder_and_ends() {
     assert!(!rights.has_shown());
     // Its issuer is no longer a member.
     assert!(show(&rights, 8, bound).is_ok());
-    rights.set_rosters([roster(&[0]), None, None].into(), NOW);
+    rights.set_member_lists([member_list(&[0]), None, None].into(), NOW);
     assert_eq!(roles(&rights, 8, NOW), []);
     assert!(!ledger.is_revoked(TicketId::new([1; 16]), "a"));
 }
@@ -189,12 +189,12 @@ fn whoever_signed_a_ticket_that_is_held_is_trusted_until_members_are_known() {
         [""; 0],
         "it has ended"
     );
-    rights.set_rosters([None, None, roster(&[1])].into(), NOW);
+    rights.set_member_lists([None, None, member_list(&[1])].into(), NOW);
     assert_eq!(roles(&rights, 9, NOW), [], "it is no member");
     assert_eq!(roles(&rights, 1, NOW), [(2, Role::Member)]);
     assert_eq!(rights.to_show(&peer(1), NOW), ["the ticket"]);
     // A member needs no ticket.
-    rights.set_rosters([None, None, roster(&[0, 1])].into(), NOW);
+    rights.set_member_lists([None, None, member_list(&[0, 1])].into(), NOW);
     assert_eq!(rights.to_show(&peer(1), NOW), [""; 0]);
 }
 
@@ -213,8 +213,8 @@ fn what_others_made_is_passed_on_where_this_node_may_do_all() {
     ledger.hold("the ticket", &of_member).expect("room");
     rights.tidy(NOW);
     assert_eq!(all(&rights), [true, false, true], "it is a member of a");
-    let rosters: Rosters = [roster(&[0, 1]), roster(&[0, 2, 3]), None].into();
-    rights.set_rosters(rosters, NOW);
+    let member_lists: MemberLists = [member_list(&[0, 1]), member_list(&[0, 2, 3]), None].into();
+    rights.set_member_lists(member_lists, NOW);
     assert_eq!(all(&rights), [true, true, true], "and now of b");
 }
 
@@ -238,8 +238,8 @@ fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
     assert_eq!(admits(&old, 6), now);
     assert!(show(&rights, 9, old.clone()).is_ok());
     let set = |number, members: &[u8]| {
-        let rosters = [roster_at(number, members), None, None].into();
-        rights.set_rosters(rosters, NOW);
+        let member_lists = [member_list_at(number, members), None, None].into();
+        rights.set_member_lists(member_lists, NOW);
     };
     set(2, &[0, 1, 9]);
     assert_eq!(admits(&old, 6), Admission::Never, "it is one");
@@ -270,8 +270,8 @@ fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
 fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
     let (rights, ledger) = rights(false);
     let set = |number, members: &[u8]| {
-        let rosters = [roster_at(number, members), None, None].into();
-        rights.set_rosters(rosters, NOW);
+        let member_lists = [member_list_at(number, members), None, None].into();
+        rights.set_member_lists(member_lists, NOW);
     };
     let a = Space::new("a").expect("a name");
     let knew = |number, issued| Grant {
@@ -326,8 +326,8 @@ fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
             .collect::<Vec<_>>()
     };
     let set = |number, members: &[u8]| {
-        let rosters = [roster_at(number, members), roster(&[2, 3]), None].into();
-        rights.set_rosters(rosters, NOW);
+        let member_lists = [member_list_at(number, members), member_list(&[2, 3]), None].into();
+        rights.set_member_lists(member_lists, NOW);
     };
     let signed = |id, after| Grant {
         issued: NOW / 1000 + after,
@@ -353,10 +353,11 @@ fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
 fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
     let place = |rights: &Rights| rights.places(|_| vec![peer(1)], NOW)[0].1;
     let (member, _) = self::rights(false);
-    let rosters = |number, members: &[u8]| Rosters::from([roster_at(number, members), None, None]);
-    member.set_rosters(rosters(2, &[0, 1, 9]), NOW);
+    let member_lists =
+        |number, members: &[u8]| MemberLists::from([member_list_at(number, members), None, None]);
+    member.set_member_lists(member_lists(2, &[0, 1, 9]), NOW);
     assert_eq!(member.to_tell(&peer(9)), [], "it is one");
-    member.set_rosters(rosters(3, &[0, 1]), NOW);
+    member.set_member_lists(member_lists(3, &[0, 1]), NOW);
     assert_eq!(member.to_tell(&peer(8)), [], "a stranger");
     let told = member.to_tell(&peer(9));
     assert_eq!(told.len(), 1);
@@ -381,10 +382,10 @@ fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
     ledger.hold("a later one", &of_later).expect("room");
     assert_eq!(place(&away), Participation::Admitted);
     // A configuration that is as new or newer overrides the report.
-    away.set_rosters(rosters(2, &[0, 1]), NOW);
+    away.set_member_lists(member_lists(2, &[0, 1]), NOW);
     assert_eq!(place(&away), Participation::Admitted);
-    away.set_rosters(rosters(3, &[0, 1]), NOW);
-    away.set_rosters(rosters(4, &[0, 1]), NOW);
+    away.set_member_lists(member_lists(3, &[0, 1]), NOW);
+    away.set_member_lists(member_lists(4, &[0, 1]), NOW);
     assert!(!away.told(&peer(1), &told, NOW), "it is over");
     assert_eq!(place(&away), Participation::In);
 }

@@ -103,13 +103,16 @@ impl Network {
 
     /// Handles a change of the members of some space.
     pub(super) fn members_changed(&mut self) {
-        let (rosters, now) = (self.rosters.borrow_and_update().clone(), self.clock.now());
+        let (member_lists, now) = (
+            self.member_lists.borrow_and_update().clone(),
+            self.clock.now(),
+        );
         let peers = self.peers.ids();
         let shown: Vec<Vec<String>> = peers
             .iter()
             .map(|it| self.rights.to_show(it, now))
             .collect();
-        self.rights.set_rosters(rosters, now);
+        self.rights.set_member_lists(member_lists, now);
         if let Some(peer_directory) = &mut self.peer_directory {
             peer_directory.members_changed();
         }

@@ -10,14 +10,14 @@ use utoipa::ToSchema;
 
 /// The members of each open space, by its place in the configuration; `None` for a space without
 /// members.
-pub type Rosters = Arc<[Option<Roster>]>;
+pub type MemberLists = Arc<[Option<MemberList>]>;
 
 /// The writer under which this node writes in each open space, by its place in the configuration.
 pub type OwnWriters = Arc<[WriterId]>;
 
 /// The members of a space, ascending, with the configuration that names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roster {
+pub struct MemberList {
     /// The era of the configuration and its number.
     pub at: (u64, u64),
     /// The owners that are members.
@@ -33,24 +33,24 @@ pub(crate) type Earlier = Arc<[((u64, u64), Arc<[OwnerKey]>)]>;
 /// Most previous configurations that are passed on.
 const EARLIER_MAX: usize = 16;
 
-impl Roster {
-    /// This roster as the successor of another one.
-    pub fn after(self, before: Option<&Roster>) -> Roster {
+impl MemberList {
+    /// This list as the successor of another one.
+    pub fn after(self, before: Option<&MemberList>) -> MemberList {
         let Some(before) = before.filter(|before| before.at != self.at) else {
             let earlier = before.map_or_else(Earlier::default, |before| before.earlier.clone());
-            return Roster { earlier, ..self };
+            return MemberList { earlier, ..self };
         };
         let skipped = before.earlier.len().saturating_sub(EARLIER_MAX - 1);
         let last = (before.at, before.owners.clone());
         let earlier = before.earlier.iter().skip(skipped).cloned().chain([last]);
-        Roster {
+        MemberList {
             earlier: earlier.collect(),
             ..self
         }
     }
 }
 
-impl Deref for Roster {
+impl Deref for MemberList {
     type Target = [OwnerKey];
 
     fn deref(&self) -> &[OwnerKey] {

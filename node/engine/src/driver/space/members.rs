@@ -14,8 +14,8 @@ use tallymesh_core::{
 };
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
-    Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberRow, Membership, News,
-    OperationError, Refusal, Retiree, Retirement, Roster, Tally, WriterRow, fate,
+    Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberList, MemberRow,
+    Membership, News, OperationError, Refusal, Retiree, Retirement, Tally, WriterRow, fate,
 };
 use tallymesh_node_ground::rate::LogPace;
 use tallymesh_node_store::StoreError;
@@ -497,9 +497,9 @@ impl OpenSpace {
     }
 
     /// The members, if there are any.
-    pub fn roster(&self) -> Option<Roster> {
+    pub fn member_list(&self) -> Option<MemberList> {
         let present = self.replica.members().configuration()?;
-        Some(Roster {
+        Some(MemberList {
             at: (present.era, present.number),
             owners: present.members.iter().copied().map(OwnerKey).collect(),
             earlier: Arc::default(),

@@ -117,9 +117,9 @@ fn unserved() -> (Handle, mpsc::Receiver<Queued>) {
     let poll = Poll::new().expect("a poll");
     let bell = Bell::new(Waker::new(poll.registry(), BELL).expect("a waker"));
     let (sender, queue) = mpsc::channel(16);
-    let rosters = watch::channel([None].into_iter().collect()).1;
+    let member_lists = watch::channel([None].into_iter().collect()).1;
     let writers = [WriterId::from_bytes([1; 16])].into_iter().collect();
-    let news = (rosters, watch::channel(writers).1);
+    let news = (member_lists, watch::channel(writers).1);
     let spaces = Arc::from([Space::default()]);
     (Handle::new(sender, bell, spaces, None, news), queue)
 }
