@@ -26,7 +26,7 @@
 //! | 4. `check_whole` | A panic may have left a replica half changed. No later step may use it. The check follows step 5, too. |
 //! | 5. The clients of sockets | A client whose TLS handshake ended in step 3 is served in the same turn. The opposite order would only serve it later. |
 //! | 6. `delete_expired` | Clients come first, because an expired counter is absent for them already. The deletions are writes, so they stand before step 9. |
-//! | 7. Bring spaces with first content into use, and `greet` | Steps 3 to 6 bring content and new links. After step 11 the hellos would leave a turn later. |
+//! | 7. Bring spaces with first content into use, and `send_hellos` | Steps 3 to 6 bring content and new links. After step 11 the hellos would leave a turn later. |
 //! | 8. `resume_writes` | Rights arrive by the frames of step 3. These are writes, too, so they stand before step 9. |
 //! | 9. `tick` | It informs the sync machines of all local writes of this turn. Nothing wakes the driver for a write that comes after it, so peers would learn of that write at some later turn. |
 //! | 10. `end_waits` | It sees the acknowledgements and the writes of this turn. A wait that needs nothing begins in step 3 and ends here. Before step 3 each such wait would last until another turn. |
@@ -145,10 +145,10 @@ pub(crate) struct Driver {
     peers: HashMap<Link, Peer>,
     /// The peers at the other ends of open and of recently closed links.
     origins: Origins,
-    /// Links on which the hello of some spaces is still to be sent. `greet_next` is when the next
+    /// Links on which the hello of some spaces is still to be sent. `hello_next` is when the next
     /// ones are due, in milliseconds since the start.
-    ungreeted: BTreeSet<Link>,
-    greet_next: u64,
+    without_hello: BTreeSet<Link>,
+    hello_next: u64,
     /// When the driver retries to hand over frames, in milliseconds since the start.
     flush_next: u64,
     /// Whether a link was closed since the driver last looked at all outputs.
@@ -311,8 +311,8 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         clients: clients.transpose()?,
         peers: HashMap::new(),
         origins: Origins::default(),
-        ungreeted: BTreeSet::new(),
-        greet_next: u64::MAX,
+        without_hello: BTreeSet::new(),
+        hello_next: u64::MAX,
         flush_next: u64::MAX,
         closed: false,
         broadcast: start.broadcast,
@@ -410,7 +410,7 @@ impl Driver {
         for space in self.spaces.begun() {
             self.use_space(space);
         }
-        self.greet(self.now());
+        self.send_hellos(self.now());
         self.resume_writes();
         self.tick();
         self.end_waits();
@@ -464,7 +464,7 @@ impl Driver {
 
     /// The time at which the earliest sync machine is due, or the next counter expires.
     fn next_deadline(&self) -> Option<Instant> {
-        let own = [self.greet_next, self.flush_next].into_iter();
+        let own = [self.hello_next, self.flush_next].into_iter();
         let own = own.filter(|at| *at < u64::MAX);
         let sync = self.spaces.next_deadline().into_iter().chain(own).min();
         let sync = sync.map(Duration::from_millis);
@@ -536,7 +536,7 @@ impl Driver {
             Ok(name) => match self.spaces.find(name) {
                 Some(space) if peer.carries(space) => {
                     self.use_space(space);
-                    self.greet_in(now, link, space);
+                    self.send_hello(now, link, space);
                     self.spaces[space.0].frame(now, link, bytes);
                 }
                 _ => self.metrics.dropped_frame(),

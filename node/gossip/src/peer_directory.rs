@@ -26,7 +26,7 @@
 //! always ahead. So the hello of another day is stored until that day begins.
 
 use super::addresses::{self, Addresses, NodeAddresses, PEERS_MAX, PER_PEER_MAX};
-use super::peers::greeting;
+use super::peers::hello_of;
 use super::redial::Chance;
 use super::removals::Removals;
 use super::revocations::{RevocationEntry, Revocations, Say};
@@ -97,7 +97,7 @@ pub(super) struct PeerDirectory {
     /// The links, each with the key of its peer if the peer may only read.
     links: BTreeMap<Link, Option<OwnerKey>>,
     /// The session of each peer that has sent its hello on this day.
-    greeted: BTreeMap<Link, u64>,
+    hellos: BTreeMap<Link, u64>,
     /// The last hello of another day on each link.
     other_day: BTreeMap<Link, Vec<u8>>,
     /// How much later than others this node writes the revocations of other issuers.
@@ -141,7 +141,7 @@ impl PeerDirectory {
             replica,
             sync,
             links: BTreeMap::new(),
-            greeted: BTreeMap::new(),
+            hellos: BTreeMap::new(),
             other_day: BTreeMap::new(),
             told: BTreeSet::new(),
             write_wait: WRITE_WAIT_MIN,
@@ -172,10 +172,10 @@ impl PeerDirectory {
     pub(super) fn connected(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
         self.links.insert(link, reader);
         self.settled.get_or_insert(now + SETTLE);
-        self.greet(link, reader, now);
+        self.send_hello(link, reader, now);
     }
 
-    fn greet(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
+    fn send_hello(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
         let broadcast = false;
         self.handle(
             now,
@@ -190,7 +190,7 @@ impl PeerDirectory {
     }
 
     pub(super) fn disconnected(&mut self, link: Link, now: Instant) {
-        self.greeted.remove(&link);
+        self.hellos.remove(&link);
         self.other_day.remove(&link);
         if self.links.remove(&link).is_some() {
             self.handle(now, Input::Disconnected { link });
@@ -205,25 +205,25 @@ impl PeerDirectory {
         let Some(reader) = self.links.get(&link).copied() else {
             return;
         };
-        let greeting = greeting(bytes);
+        let hello = hello_of(bytes);
         if space != self.replica.space().as_str() {
-            if greeting.is_some() && bytes.len() <= HELLO_BYTES_MAX {
+            if hello.is_some() && bytes.len() <= HELLO_BYTES_MAX {
                 self.other_day.insert(link, bytes.to_vec());
             }
             return;
         }
-        if let Some((_, session)) = greeting {
-            match self.greeted.insert(link, session) {
+        if let Some((_, session)) = hello {
+            match self.hellos.insert(link, session) {
                 // The same hello arrived before, on another day.
                 Some(before) if before == session => return,
                 // The peer was on another day meanwhile, and begins this day again.
                 Some(_) => {
                     self.handle(now, Input::Disconnected { link });
-                    self.greet(link, reader, now);
+                    self.send_hello(link, reader, now);
                 }
                 None => {}
             }
-        } else if !self.greeted.contains_key(&link) {
+        } else if !self.hellos.contains_key(&link) {
             // The frame was sent before the peer learned that this node begins the day again.
             return;
         }
@@ -302,9 +302,9 @@ impl PeerDirectory {
         self.write_wait = WRITE_WAIT_MIN;
         self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
-        self.greeted.clear();
+        self.hellos.clear();
         for (link, reader) in self.links.clone() {
-            self.greet(link, reader, now);
+            self.send_hello(link, reader, now);
         }
         let name = self.replica.space().to_string();
         let is_of_today = |it: &(Link, Vec<u8>)| frame_space(&it.1) == Ok(&*name);

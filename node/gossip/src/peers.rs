@@ -39,7 +39,7 @@ fn is_push(frame: &[u8]) -> bool {
 }
 
 /// The space and the session of a hello.
-pub(super) fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
+pub(super) fn hello_of(frame: &[u8]) -> Option<(Space, u64)> {
     if !is_hello(frame) {
         return None;
     }
@@ -82,7 +82,7 @@ pub(super) struct Peer {
     /// entry for each open space in which it has sent one.
     sessions: HashMap<Space, (u64, ConnectionId)>,
     /// Whether it has sent a hello in any space, open here or not.
-    pub(super) greeted: bool,
+    pub(super) has_hello: bool,
     /// Its remote address.
     pub(super) from: Option<IpAddr>,
     /// When it connected, and so could begin to send hellos.
@@ -186,7 +186,7 @@ impl Peers {
             sent_again: 0,
             connections: Vec::new(),
             sessions: HashMap::new(),
-            greeted: false,
+            has_hello: false,
             from: None,
             since: now,
             rights: Vec::new(),
@@ -274,12 +274,12 @@ impl Peer {
     }
 
     /// Whether it has sent its hello in this space.
-    pub(super) fn has_greeted(&self, space: &Space) -> bool {
+    pub(super) fn has_hello_in(&self, space: &Space) -> bool {
         self.sessions.contains_key(space)
     }
 
     /// Whether it has sent its hello in any user space that is open here.
-    pub(super) fn has_greeted_here(&self) -> bool {
+    pub(super) fn has_hello_here(&self) -> bool {
         let mut spaces = self.sessions.keys();
         spaces.any(|space| !space.as_str().starts_with(RESERVED))
     }
@@ -346,12 +346,12 @@ impl Peer {
             }
             return Fate::Close(Vec::new());
         }
-        let greeting = greeting(&frame);
-        self.greeted |= greeting.is_some();
-        let greeting = greeting.map(|(space, session)| (is_book(&space), space, session));
+        let hello = hello_of(&frame);
+        self.has_hello |= hello.is_some();
+        let hello = hello.map(|(space, session)| (is_book(&space), space, session));
         // There may be any number of spaces that are not open here.
         let known = |(is_book, space, _): &(bool, Space, u64)| *is_book || is_open(space);
-        if let Some((is_book, space, session)) = greeting.filter(known) {
+        if let Some((is_book, space, session)) = hello.filter(known) {
             let others = self.connections.iter().copied();
             let others: Vec<ConnectionId> = others.filter(|open| *open != connection).collect();
             let is_again = |before| before == session && !is_book;

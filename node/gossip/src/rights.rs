@@ -288,11 +288,11 @@ impl Rights {
         };
     }
 
-    /// The place of this node in each of its spaces. `greeted` returns the nodes that have sent
+    /// The place of this node in each of its spaces. `with_hello` returns the nodes that have sent
     /// their hello in one.
     pub(super) fn places(
         &self,
-        greeted: impl Fn(&Space) -> Vec<PeerId>,
+        with_hello: impl Fn(&Space) -> Vec<PeerId>,
         now_ms: u64,
     ) -> Vec<(Space, Participation)> {
         let known = self.known();
@@ -313,7 +313,7 @@ impl Rights {
                 let owner = owner_of(peer);
                 member_list.is_none() || owner.is_some_and(|owner| known.is_member(id, owner))
             };
-            let linked = greeted(space).iter().any(counts);
+            let linked = with_hello(space).iter().any(counts);
             let place = Participation::of(given, space, member_list.as_deref(), linked, now_ms);
             (space.clone(), place)
         };

@@ -104,7 +104,7 @@ fn a_stranger_is_told_nothing_and_changes_nothing() {
 async fn a_stranger_is_cut_off() {
     let (node, url) = network::start(|config| {
         config.gossip.open = false;
-        config.gossip.limits.greeting = Duration::from_millis(100);
+        config.gossip.limits.hello_timeout = Duration::from_millis(100);
     })
     .await;
     tokio::task::block_in_place(|| {

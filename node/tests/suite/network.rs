@@ -330,7 +330,7 @@ fn a_peer_that_does_not_wait_is_cut_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_greet_is_cut_off() {
     let (node, url) = start(|config| {
-        config.gossip.limits.greeting = Duration::from_secs(2);
+        config.gossip.limits.hello_timeout = Duration::from_secs(2);
     })
     .await;
     let address = node.listen()[0].clone();

@@ -20,10 +20,10 @@ use tokio::sync::mpsc::error::TrySendError;
 static CLOSED_LOG: LogPace = LogPace::new();
 
 /// Most spaces in which the driver sends the hello at a time. A higher value delays other work.
-const GREETED_AT_ONCE: usize = 256;
+const HELLOS_AT_ONCE: usize = 256;
 
 /// The pause before the next ones, in milliseconds.
-const GREET_MS: u64 = 5;
+const HELLO_MS: u64 = 5;
 
 /// Most bytes that wait for the network part. Frames beyond it are dropped.
 const BACKLOG_BYTES_MAX: usize = 16 << 20;
@@ -42,7 +42,7 @@ pub(super) struct Peer {
     /// The owner whose key it has proved.
     owner: Option<OwnerKey>,
     /// The spaces in which the hello is still to be sent.
-    ungreeted: BTreeSet<SpaceId>,
+    without_hello: BTreeSet<SpaceId>,
     outbox: mpsc::Sender<Order>,
     /// Frames that found the outbox full. Only frames for other nodes wait here. One task accepts
     /// the frames for all of them, and is never delayed for long. A slow client loses the frames
@@ -115,18 +115,18 @@ impl Driver {
             broadcast: new.broadcast,
             party: access::of_sender(&new.from),
             owner: new.from.owner,
-            ungreeted: BTreeSet::new(),
+            without_hello: BTreeSet::new(),
             outbox: new.outbox,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
         };
         let in_use = self.spaces.in_use();
-        peer.ungreeted = in_use.filter(|space| peer.carries(*space)).collect();
-        if !peer.ungreeted.is_empty() {
-            self.ungreeted.insert(new.link);
+        peer.without_hello = in_use.filter(|space| peer.carries(*space)).collect();
+        if !peer.without_hello.is_empty() {
+            self.without_hello.insert(new.link);
         }
         self.peers.insert(new.link, peer);
-        self.greet_next = self.greet_next.min(now);
+        self.hello_next = self.hello_next.min(now);
         self.links_changed();
     }
 
@@ -136,47 +136,48 @@ impl Driver {
         };
         self.origins.disconnected(link);
         let in_use: Vec<SpaceId> = self.spaces.in_use().collect();
-        let greeted = |space: &SpaceId| peer.carries(*space) && !peer.ungreeted.contains(space);
-        for space in in_use.into_iter().filter(greeted) {
+        let has_hello =
+            |space: &SpaceId| peer.carries(*space) && !peer.without_hello.contains(space);
+        for space in in_use.into_iter().filter(has_hello) {
             self.spaces[space.0].disconnected(now, link);
         }
         self.links_changed();
     }
 
     /// Sends the hello to new peers in the next spaces that their links carry.
-    pub(super) fn greet(&mut self, now: u64) {
-        if self.greet_next > now {
+    pub(super) fn send_hellos(&mut self, now: u64) {
+        if self.hello_next > now {
             return;
         }
-        let mut left = GREETED_AT_ONCE;
+        let mut left = HELLOS_AT_ONCE;
         while left > 0
-            && let Some(link) = self.ungreeted.first().copied()
+            && let Some(link) = self.without_hello.first().copied()
         {
             let Some(peer) = self.peers.get_mut(&link) else {
-                self.ungreeted.remove(&link);
+                self.without_hello.remove(&link);
                 continue;
             };
             while left > 0
-                && let Some(space) = peer.ungreeted.pop_first()
+                && let Some(space) = peer.without_hello.pop_first()
             {
                 left -= 1;
                 let (broadcast, from) = (peer.broadcast, peer.seen_in(space));
                 self.spaces[space.0].connected(now, link, broadcast, from);
             }
-            if peer.ungreeted.is_empty() {
-                self.ungreeted.remove(&link);
+            if peer.without_hello.is_empty() {
+                self.without_hello.remove(&link);
             }
         }
-        self.greet_next = match self.ungreeted.is_empty() {
+        self.hello_next = match self.without_hello.is_empty() {
             true => u64::MAX,
-            false => now + GREET_MS,
+            false => now + HELLO_MS,
         };
     }
 
     /// Sends the hello to a peer in a space that both have, if that is still to be done.
-    pub(super) fn greet_in(&mut self, now: u64, link: Link, space: SpaceId) {
+    pub(super) fn send_hello(&mut self, now: u64, link: Link, space: SpaceId) {
         if let Some(peer) = self.peers.get_mut(&link)
-            && peer.ungreeted.remove(&space)
+            && peer.without_hello.remove(&space)
         {
             let (broadcast, from) = (peer.broadcast, peer.seen_in(space));
             self.spaces[space.0].connected(now, link, broadcast, from);

@@ -61,7 +61,7 @@ pub struct GossipLimits {
     pub frame_memory: usize,
     /// The time until which a peer must have sent its hello in some space. Otherwise it is
     /// disconnected, unless it is a configured peer or uses the relay.
-    pub greeting: Duration,
+    pub hello_timeout: Duration,
 }
 
 impl GossipLimits {
@@ -88,7 +88,7 @@ impl Default for GossipLimits {
             frames: rate(20_000, 100_000),
             bytes: rate(128 << 20, 512 << 20),
             frame_memory: 256 << 20,
-            greeting: Duration::from_secs(30),
+            hello_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Network {
                     let space = handle.space(question.space.as_str());
                     space.map_err(|refusal| refusal.code())?;
                     let from = peers.get_mut(&peer);
-                    match from.is_some_and(|from| from.has_greeted(&question.space)) {
+                    match from.is_some_and(|from| from.has_hello_in(&question.space)) {
                         true => Ok(()),
                         false => Err(Error::Link(LinkError::Handshake).code()),
                     }

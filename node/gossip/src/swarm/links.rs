@@ -92,11 +92,11 @@ impl Network {
     /// Disconnects the peers that have not sent a hello in time, except configured peers and users
     /// of the relay.
     pub(super) fn drop_silent(&mut self, now: Instant) {
-        let is_late = |since: Instant| now.duration_since(since) >= self.limits.greeting;
+        let is_late = |since: Instant| now.duration_since(since) >= self.limits.hello_timeout;
         let late: Vec<PeerId> = self
             .peers
             .iter()
-            .filter(|(_, peer)| !peer.greeted && !peer.dropped && is_late(peer.since))
+            .filter(|(_, peer)| !peer.has_hello && !peer.dropped && is_late(peer.since))
             .map(|(id, _)| *id)
             .filter(|id| !self.relayed.uses(id))
             .collect();
@@ -189,8 +189,8 @@ impl Network {
         let state = |peer: Option<PeerId>| match peer.and_then(|peer| peers.get(&peer)) {
             None => PeerState::Away,
             Some(peer) if peer.is_stranger() => PeerState::Connected(Why::stranger()),
-            Some(peer) if !peer.greeted => PeerState::Connected(Why::silent()),
-            Some(peer) if !peer.has_greeted_here() => PeerState::Connected(Why::elsewhere()),
+            Some(peer) if !peer.has_hello => PeerState::Connected(Why::silent()),
+            Some(peer) if !peer.has_hello_here() => PeerState::Connected(Why::elsewhere()),
             Some(_) => PeerState::Well,
         };
         let expected = self.redial.expected();
@@ -217,12 +217,12 @@ impl Network {
         let all = &self.peers;
         // A newer peer may not have sent the members yet.
         let tells = |peer: &&peers::Peer| now.duration_since(peer.since) >= TELLS_AFTER;
-        let greeted = |space: &Space| {
+        let with_hello = |space: &Space| {
             let peers = all.iter().filter(|it| tells(&it.1));
-            let peers = peers.filter(|it| it.1.has_greeted(space));
+            let peers = peers.filter(|it| it.1.has_hello_in(space));
             peers.map(|it| *it.0).collect()
         };
-        let places = self.rights.places(greeted, self.clock.now());
+        let places = self.rights.places(with_hello, self.clock.now());
         let outside = self.waiting.look(places.into_iter(), now);
         self.node_table.set_outside(outside);
     }
