@@ -65,8 +65,10 @@ fn what_is_broken_is_dropped_when_it_is_late_and_nobody_is_about_to_ask() {
 
 #[test]
 fn a_pull_that_is_late_may_go_on_for_so_long() {
-    let mut pulls = Pulls::default();
-    pulls.open = Some(open(LINKS[0], 1, 100));
+    let mut pulls = Pulls {
+        open: Some(open(LINKS[0], 1, 100)),
+        ..Pulls::default()
+    };
     pulls.time_out(100, 7);
     assert_eq!(pulls.broken.as_ref().map(|it| it.deadline), Some(107));
     assert_eq!(pulls.wanted, [LINKS[0]]);
@@ -75,9 +77,11 @@ fn a_pull_that_is_late_may_go_on_for_so_long() {
 #[test]
 fn a_peer_that_is_put_first_loses_its_other_places_and_nobody_else_does() {
     let [one, two, three] = LINKS;
-    let mut pulls = Pulls::default();
-    pulls.open = Some(open(three, 0, 100));
-    pulls.wanted = Vec::from([two, one]);
+    let mut pulls = Pulls {
+        open: Some(open(three, 0, 100)),
+        wanted: Vec::from([two, one]),
+        ..Pulls::default()
+    };
     pulls.yielded.update(|it| it.extend([(one, 9), (two, 9)]));
     pulls.put_first(5, one);
     assert_eq!(pulls.wanted, [one, two, three]);
@@ -88,8 +92,10 @@ fn a_peer_that_is_put_first_loses_its_other_places_and_nobody_else_does() {
 #[test]
 fn a_closed_link_takes_no_other_links_place_with_it() {
     let [one, two, _] = LINKS;
-    let mut pulls = Pulls::default();
-    pulls.wanted = Vec::from([two, one]);
+    let mut pulls = Pulls {
+        wanted: Vec::from([two, one]),
+        ..Pulls::default()
+    };
     pulls.waiting.update(|it| it.extend([one, two]));
     pulls.yielded.update(|it| it.extend([(one, 9), (two, 9)]));
     pulls.gone(one, None);
@@ -104,8 +110,10 @@ fn a_closed_link_takes_no_other_links_place_with_it() {
 fn an_open_pull_stays_while_nobody_waits_or_the_machine_rests() {
     let [one, two, _] = LINKS;
     let laid_aside = |waiting: bool, rests_until: Millis, now: Millis| {
-        let mut pulls = Pulls::default();
-        pulls.open = Some(open(one, 0, TIMEOUT_MS));
+        let mut pulls = Pulls {
+            open: Some(open(one, 0, TIMEOUT_MS)),
+            ..Pulls::default()
+        };
         pulls.wanted.extend(waiting.then_some(two));
         pulls.rests_until = rests_until;
         pulls.lay_aside(now, TIMEOUT_MS);
@@ -123,8 +131,10 @@ fn an_open_pull_stays_while_nobody_waits_or_the_machine_rests() {
 fn a_first_chunk_is_staged_if_no_pull_aside_has_one() {
     let [one, two, _] = LINKS;
     let staged = |aside: &[Open]| {
-        let mut pulls = Pulls::default();
-        pulls.open = Some(open(one, 0, 100));
+        let mut pulls = Pulls {
+            open: Some(open(one, 0, 100)),
+            ..Pulls::default()
+        };
         pulls.aside.update(|it| it.extend(aside.iter().cloned()));
         (pulls.may_stage(50), links_of(&pulls.aside))
     };
@@ -140,9 +150,11 @@ fn a_first_chunk_is_staged_if_no_pull_aside_has_one() {
 #[test]
 fn a_peer_that_yielded_is_wanted_once() {
     let [one, two, three] = LINKS;
-    let mut pulls = Pulls::default();
-    pulls.open = Some(open(two, 0, 100));
-    pulls.wanted = Vec::from([one]);
+    let mut pulls = Pulls {
+        open: Some(open(two, 0, 100)),
+        wanted: Vec::from([one]),
+        ..Pulls::default()
+    };
     pulls
         .yielded
         .update(|it| it.extend([(one, 9), (two, 9), (three, 9)]));
