@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 use std::fs::{self, File};
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_node::clock::TEST_CLOCK;
@@ -14,6 +16,31 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tallymesh");
 
 /// How long anything that a test waits for may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A port that a node can have again after a restart, another one for each call.
+///
+/// The system gives out ports of a range above these by itself, to sockets that ask for any and to connections. One
+/// of those could belong to another program by the time that the node is back.
+fn kept_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 16_000;
+    // Two runs of the suite at one time begin at different ports.
+    let begin = (process::id() % 160) as u16 * 100;
+    loop {
+        let next = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST + next % COUNT;
+        let is_free = TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if is_free && UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// An address to listen at that a node can have again after a restart.
+pub(crate) fn kept_address() -> String {
+    format!("/ip4/127.0.0.1/tcp/{}", kept_port())
+}
 
 /// A node in a process of its own. Dropped, it is killed.
 pub(crate) struct Node {

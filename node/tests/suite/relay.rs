@@ -1,7 +1,7 @@
 //! Nodes that nobody can dial, and the relay that they are reached through.
 
 use crate::network::refused;
-use crate::process::{Node, eventually};
+use crate::process::{Node, eventually, kept_address};
 
 /// A node that listens at a relay only.
 fn hidden(relay: &Node) -> Node {
@@ -40,26 +40,17 @@ fn a_node_that_listens_at_a_relay_is_reached_through_it() {
 
 #[test]
 fn a_relay_that_comes_back_is_listened_at_again() {
-    let mut relay = Node::start(&["--relay", "--space", "other"]);
+    let listen = kept_address();
+    let mut relay = Node::start(&["--relay", "--space", "other", "--listen", &listen]);
     let one = hidden(&relay);
     let two = Node::start(&["--peer", &one.listen[0]]);
     eventually("they are linked", || linked(&one, &two).then_some(()));
-    let port = relay.listen[0]
-        .split('/')
-        .nth(4)
-        .expect("a port")
-        .to_owned();
     relay.kill();
     eventually("the circuit is gone", || {
         (!linked(&one, &two)).then_some(())
     });
     one.add("likes", 1);
-    let listen = format!("/ip4/127.0.0.1/tcp/{port}");
-    relay.start_again_with(
-        ["--relay", "--space", "other", "--listen", &listen]
-            .map(str::to_owned)
-            .to_vec(),
-    );
+    relay.start_again();
     eventually("they are linked again", || two.value("likes"));
 }
 

@@ -3,7 +3,7 @@
 use crate::join::CLOSED;
 use crate::members::{close, owner, settled};
 use crate::network::refused;
-use crate::process::{Node, eventually};
+use crate::process::{Node, eventually, kept_address};
 use serde_json::json;
 
 const SPACE: &str = "/v1/spaces/default";
@@ -42,12 +42,12 @@ fn remove(by: &Node, gone: &Node, others: [&Node; 2]) {
 
 #[test]
 fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
-    let mut one = Node::start(&[CLOSED]);
+    let (to_one, to_two) = (kept_address(), kept_address());
+    let mut one = Node::start(&[CLOSED, "--listen", &to_one]);
     close(&[&one]);
     let ticket = run(&one, &["invite", "--role", "member"]);
-    let mut two = Node::start(&[CLOSED, "--join", &ticket]);
-    let (to_two, to_one) = (two.listen[0].clone(), one.listen[0].clone());
-    let mut three = Node::start(&[CLOSED, "--join", &ticket, "--peer", &to_two]);
+    let mut two = Node::start(&[CLOSED, "--join", &ticket, "--listen", &to_two]);
+    let mut three = Node::start(&[CLOSED, "--join", &ticket, "--peer", &two.listen[0]]);
     let nodes = [&one, &two, &three];
     settled(&nodes);
     for node in nodes {
@@ -71,11 +71,7 @@ fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
     remove(&one, &two, [&one, &one]);
     let before = refused(&one.url, "ticket");
     two.terminate();
-    two.start_again_with(
-        [CLOSED, "--join", &ticket, "--listen", &to_two]
-            .map(String::from)
-            .into(),
-    );
+    two.start_again();
     three.start_again();
     for (node, before) in [(&one, before), (&three, 0.0)] {
         eventually("the ticket from before is refused", || {
@@ -85,7 +81,7 @@ fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
     }
     // A removal outlives a restart of who has to know it. A ticket is shown while that one catches up.
     one.terminate();
-    one.start_again_with([CLOSED, "--listen", &to_one].map(String::from).into());
+    one.start_again();
     let fresh = run(&one, &["invite", "--role", "member"]);
     two.terminate();
     two.start_again_with(vec![CLOSED.into(), "--join".into(), fresh]);

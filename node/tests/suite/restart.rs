@@ -1,9 +1,9 @@
 //! Disks that are not what they were: lost tails, backups, copies, empty ones. Every node must come to
 //! the right number, whatever its peers know of its former starts.
 
-use crate::members::{close, nodes};
+use crate::members::{close, peers_of};
 use crate::network::figure;
-use crate::process::{Node, eventually, up};
+use crate::process::{Node, eventually, kept_address, up};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -187,7 +187,13 @@ fn a_file_that_is_cut_short_is_refused_with_advice() {
 fn members_that_all_start_at_once_are_ready_at_once() {
     /// Below the 5 s for which a member waits that finds nobody.
     const READY_MAX: Duration = Duration::from_secs(3);
-    let mut all = nodes(3);
+    let mut all: Vec<Node> = Vec::new();
+    for _ in 0..3 {
+        let own = kept_address();
+        let peers = peers_of(&all.iter().collect::<Vec<_>>());
+        let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+        all.push(Node::start(&[&["--listen", &own], &peers[..]].concat()));
+    }
     close(&all.iter().collect::<Vec<_>>());
     for node in &all {
         node.add("likes", 1);

@@ -2,20 +2,14 @@
 
 use crate::join::CLOSED;
 use crate::members::{close, owner, settled};
-use crate::process::{DEADLINE, Node, eventually, up};
+use crate::process::{DEADLINE, Node, eventually, kept_address, up};
 use crate::swarm::swarm;
 use futures::StreamExt;
 use libp2p::identity::Keypair;
 use libp2p::swarm::SwarmEvent;
 use libp2p::{Multiaddr, PeerId, identify};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::time::Duration;
-
-fn free_port() -> u16 {
-    let bound = TcpListener::bind("127.0.0.1:0").expect("a port");
-    bound.local_addr().expect("its address").port()
-}
 
 fn unreached(node: &Node) -> Vec<Value> {
     let rows = node.get("/v1/peers").1["unreached"].clone();
@@ -25,10 +19,10 @@ fn unreached(node: &Node) -> Vec<Value> {
 #[test]
 fn peers_that_are_not_reached_are_named_with_the_reason() {
     let mut other = Node::start(&[]);
-    let own = format!("/ip4/127.0.0.1/tcp/{}", free_port());
+    let own = kept_address();
     let (place, _) = other.listen[0].split_once("/p2p/").expect("an id");
     let foreign = format!("{place}/p2p/{}", PeerId::random());
-    let refused = format!("/ip4/127.0.0.1/tcp/{}", free_port());
+    let refused = kept_address();
     let good = other.listen[0].clone();
     let peers = [&*own, &foreign, &refused, &good];
     let node = Node::start(&[&["--listen", &own, "--peer"], &peers[..]].concat());
@@ -66,8 +60,8 @@ fn relays_that_take_nobody_in_and_peers_without_a_space_are_named() {
     let (place, _) = other.listen[0].split_once("/p2p/").expect("an id");
     let id = PeerId::random();
     let no_relay = format!("{}/p2p-circuit", other.listen[0]);
-    let away = format!("/ip4/127.0.0.1/tcp/{}/p2p/{id}/p2p-circuit", free_port());
-    let own = format!("/ip4/127.0.0.1/tcp/{}", free_port());
+    let away = format!("{}/p2p/{id}/p2p-circuit", kept_address());
+    let own = kept_address();
     let listen = ["--listen", &own, &no_relay, &away];
     let node = Node::start(&[&listen[..], &["--listen-open", "--peer", place]].concat());
     let expected = [
@@ -115,7 +109,7 @@ fn a_second_node_does_not_listen_on_the_tcp_port_of_another() {
 /// A ticket leads to a node that is not there.
 #[test]
 fn a_node_that_waits_to_join_is_not_ready() {
-    let listen = format!("/ip4/127.0.0.1/tcp/{}", free_port());
+    let listen = kept_address();
     let mut one = Node::start(&[CLOSED, "--listen", &listen]);
     close(&[&one]);
     let output = one.run(&["invite", "--role", "member"], "");
