@@ -1,12 +1,36 @@
 //! The journal's data: own transactions that are unconfirmed, as a store keeps them.
+//!
+//! # Joined transactions
+//! Peers receive states, and never single transactions. So they hold this writer up to a clock at which
+//! something was sent. Transactions between two such clocks count together, or none of them does. That is why
+//! a transaction that only adds may *join* an earlier one that adds to the same counters: if nothing was sent
+//! between the two, and nothing else was done to these counters. The two are then stored as one, and made
+//! again as one. A replica that no link leads to a member from, as in a cut, lets them join: it stores as much
+//! as the counters that it adds to, and not as its adds. With a member transactions are confirmed soon. They
+//! join there only if many wait for that.
+//!
+//! A transaction under an idempotency key joins none and is joined by none, because it may have been made
+//! elsewhere, too. The same holds for one of a budget: it is made again alone, or refused.
 
 use crate::layers::{Empty, GuestPart};
 use crate::message::records::Intro;
 use crate::once::Once;
+use crate::reserved::RESERVED;
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
+
+/// With more unconfirmed transactions than this, they join also while a link leads to a member: it may carry
+/// nothing.
+const APART_MAX: usize = 1_024;
+
+/// The journal gives memory back when it has room for more than this many transactions, and uses a quarter of
+/// that.
+const ROOM_MIN: usize = 1_024;
+
 /// One writer's slot as a cancel saw it: up to this clock, with this total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saw {
@@ -27,12 +51,61 @@ pub(crate) struct Did {
 /// The operations of a transaction, where the build stores them.
 pub(crate) type Dids = GuestPart<Vec<Did>>;
 
+/// A transaction, or several that [joined](self) one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// The clock of the first one.
+    pub(crate) clock: u64,
+    /// The clock of the last one.
+    pub(crate) last: u64,
+    /// How many there are.
+    pub(crate) count: u64,
+    pub(crate) did: Vec<Did>,
+}
+
+impl Made {
+    /// One transaction.
+    pub(crate) fn one(clock: u64, did: Vec<Did>) -> Made {
+        Made {
+            clock,
+            last: clock,
+            count: 1,
+            did,
+        }
+    }
+
+    /// The amounts after another transaction joined. `None` if it adds to other counters, if one of the two
+    /// does more than adding, or if an amount would leave `i64`.
+    fn with(&self, did: &[Did]) -> Option<Vec<i64>> {
+        let sum = |(one, other): (&Did, &Did)| {
+            let same = one.key == other.key && !one.key.starts_with(RESERVED);
+            match (one.op, other.op) {
+                (Op::Add(one), Op::Add(other)) if same => one.checked_add(other),
+                _ => None,
+            }
+        };
+        let same = self.did.len() == did.len();
+        self.did
+            .iter()
+            .zip(did)
+            .map(sum)
+            .collect::<Option<_>>()
+            .filter(|_| same)
+    }
+}
+
 /// Own transactions of one writer that are unconfirmed: no member is known to have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
     pub(crate) writer: Option<WriterId>,
     /// The transactions with their operations, ascending by clock.
-    pub(crate) made: Vec<(u64, Vec<Did>)>,
+    pub(crate) made: Vec<Made>,
+    /// The first clock of those that others joined, by the last one.
+    pub(crate) joined: BTreeMap<u64, u64>,
+    /// Whether transactions may join, however few there are.
+    pub(crate) joins: bool,
+    /// If they may, the clock in `made` of the last transaction on each counter since something was sent.
+    pub(crate) latest: BTreeMap<Box<str>, u64>,
     /// The idempotency keys of transactions that were made under one, ascending by clock.
     pub(crate) keyed: Vec<(u64, Once)>,
     /// Up to this clock the transactions were dropped.
@@ -52,6 +125,9 @@ impl Empty for Journal {
     const EMPTY: Journal = Journal {
         writer: None,
         made: Vec::new(),
+        joined: BTreeMap::new(),
+        joins: false,
+        latest: BTreeMap::new(),
         keyed: Vec::new(),
         dropped: 0,
         open: 0,
@@ -68,9 +144,14 @@ impl Journal {
         self.writer
     }
 
-    /// How many transactions it has.
+    /// How many transactions it has. Those that joined another one count too.
     pub fn len(&self) -> usize {
-        self.made.len()
+        let joined = self
+            .joined
+            .values()
+            .filter_map(|clock| self.find(*clock).ok());
+        let more = joined.map(|at| self.made[at].count as usize - 1);
+        self.made.len() + more.sum::<usize>()
     }
 
     /// Whether it has no transaction.
@@ -80,33 +161,134 @@ impl Journal {
 
     /// The clock of the last unconfirmed transaction, 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
-        self.made.last().map_or(self.open, |made| made.0)
+        let joined = self.joined.last_key_value().map_or(0, |it| *it.0);
+        let made = self.made.last().map_or(self.open, |made| made.clock);
+        made.max(joined)
     }
 
-    /// Returns the part after a clock.
+    /// The place in `made` of a transaction, by its first clock.
+    fn find(&self, clock: u64) -> Result<usize, usize> {
+        self.made.binary_search_by_key(&clock, |made| made.clock)
+    }
+
+    fn is_keyed(&self, clock: u64) -> bool {
+        self.keyed.binary_search_by_key(&clock, |it| it.0).is_ok()
+    }
+
+    /// Adds a transaction, the last one. It [joins](self) an earlier one if it can.
+    pub(crate) fn note(&mut self, clock: u64, did: Vec<Did>) {
+        if !self.joins && self.made.len() < APART_MAX {
+            self.separate();
+        } else {
+            if self.join(clock, &did).is_some() {
+                return;
+            }
+            for it in &did {
+                self.latest.insert(it.key.clone(), clock);
+            }
+        }
+        self.made.push(Made::one(clock, did));
+    }
+
+    fn join(&mut self, clock: u64, did: &[Did]) -> Option<()> {
+        let first = *self.latest.get(&did.first()?.key)?;
+        let is_latest = |it: &Did| self.latest.get(&it.key) == Some(&first);
+        if self.is_keyed(clock) || self.is_keyed(first) || !did.iter().all(is_latest) {
+            return None;
+        }
+        let at = self.find(first).ok()?;
+        let made = &mut self.made[at];
+        for (it, sum) in made.with(did)?.into_iter().enumerate() {
+            made.did[it].op = Op::Add(sum);
+        }
+        self.joined.remove(&made.last);
+        self.joined.insert(clock, first);
+        (made.last, made.count) = (clock, made.count + 1);
+        Some(())
+    }
+
+    /// Sets whether transactions may join from now on. They join none from before.
+    pub(crate) fn set_joins(&mut self, joins: bool) {
+        if self.joins != joins {
+            self.joins = joins;
+            self.latest.clear();
+        }
+    }
+
+    /// Has later transactions join none of those so far, because something may be sent in between.
+    pub(crate) fn separate(&mut self) {
+        self.latest.clear();
+    }
+
+    /// Notes that others may receive all transactions up to this clock.
+    pub(crate) fn note_sent(&mut self, clock: u64) {
+        self.told = clock;
+        self.separate();
+    }
+
+    /// The transactions before a clock that one after it joined.
+    fn across(&self, clock: u64) -> Vec<u64> {
+        let after = (Bound::Excluded(clock), Bound::Unbounded);
+        let joined = self.joined.range(after).map(|it| *it.1);
+        let mut across: Vec<u64> = joined.filter(|first| *first <= clock).collect();
+        across.sort_unstable();
+        across
+    }
+
+    /// The last clock of transactions that joined each other, some of them up to this clock and others after it.
+    /// `None` if there are none.
+    pub(crate) fn joined_across(&self, clock: u64) -> Option<u64> {
+        let after = (Bound::Excluded(clock), Bound::Unbounded);
+        let mut joined = self.joined.range(after).rev();
+        joined.find(|(_, first)| **first <= clock).map(|it| *it.0)
+    }
+
+    /// Returns the part after a clock. Transactions that one after it joined are in it.
     pub(crate) fn after(&self, clock: u64) -> Journal {
-        let from = self.made.partition_point(|made| made.0 <= clock);
-        Journal {
+        let from = self.made.partition_point(|made| made.clock <= clock);
+        let across = self.across(clock);
+        let across = across.iter().filter_map(|first| self.find(*first).ok());
+        let across = across.map(|at| &self.made[at]);
+        let mut part = Journal {
             writer: self.writer,
-            made: self.made[from..].to_vec(),
             keyed: self.keyed[self.keyed.partition_point(|it| it.0 <= clock)..].to_vec(),
             dropped: self.dropped,
             open: self.open,
             told: self.told,
             as_guest: self.as_guest,
-            survivors: Vec::new(),
-        }
+            ..Journal::EMPTY
+        };
+        part.set_made(across.chain(&self.made[from..]).cloned().collect());
+        part
     }
 
-    /// Appends the part that follows.
+    /// Sets the transactions, ascending by clock.
+    pub(crate) fn set_made(&mut self, made: Vec<Made>) {
+        let joined = made.iter().filter(|made| made.last > made.clock);
+        self.joined = joined.map(|made| (made.last, made.clock)).collect();
+        self.made = made;
+    }
+
+    /// Appends the part that follows. It may have transactions of this one again that others joined since.
     pub(crate) fn extend(&mut self, more: &Journal) {
-        let last = self.made.last().map_or(0, |made| made.0);
-        let new = more.made.iter().filter(|made| made.0 > last);
-        self.made.extend(new.cloned());
+        let end = self.made.last().map_or(0, |made| made.clock);
+        for made in &more.made {
+            match self.find(made.clock) {
+                Ok(at) if self.made[at].last < made.last => {
+                    self.joined.remove(&self.made[at].last);
+                    self.made[at].clone_from(made);
+                }
+                Err(_) if made.clock > end => self.made.push(made.clone()),
+                _ => continue,
+            }
+            if made.last > made.clock {
+                self.joined.insert(made.last, made.clock);
+            }
+        }
         // A record that no store wrote may have keys of other transactions.
-        let last = self.keyed.last().map_or(last, |keyed| keyed.0.max(last));
+        let end = self.keyed.last().map_or(end, |keyed| keyed.0.max(end));
         self.keyed
-            .extend(more.keyed.iter().filter(|keyed| keyed.0 > last));
+            .extend(more.keyed.iter().filter(|keyed| keyed.0 > end));
         self.open = self.open.max(more.open);
         self.told = self.told.max(more.told);
         self.as_guest = self.as_guest.max(more.as_guest);
@@ -114,10 +296,22 @@ impl Journal {
         self.drop_upto(more.dropped);
     }
 
-    /// Drops the transactions up to a clock, because a member has them durably.
+    /// Drops the transactions up to a clock, because a member has them durably. No member has a part of those
+    /// that joined each other.
     pub(crate) fn drop_upto(&mut self, clock: u64) {
-        let held = self.made.partition_point(|made| made.0 <= clock);
-        self.made.drain(..held);
+        let held = self.made.partition_point(|made| made.clock <= clock);
+        if held > 0 {
+            let across = self.across(clock);
+            let mut at = 0;
+            self.made.retain(|made| {
+                at += 1;
+                at > held || across.binary_search(&made.clock).is_ok()
+            });
+            self.joined = self.joined.split_off(&clock.saturating_add(1));
+            if self.made.capacity() > ROOM_MIN && self.made.len() < self.made.capacity() / 4 {
+                self.made.shrink_to_fit();
+            }
+        }
         let held = self.keyed.partition_point(|it| it.0 <= clock);
         self.keyed.drain(..held);
         self.dropped = self.dropped.max(clock);

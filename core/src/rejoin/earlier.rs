@@ -125,7 +125,7 @@ impl Rejoin {
         let clock = state.clock();
         if self.journal.told != clock {
             self.journal.update(|it| {
-                it.told = clock;
+                it.note_sent(clock);
                 if !member {
                     it.as_guest = clock;
                 }

@@ -20,8 +20,12 @@ use alloc::vec::Vec;
 /// A transaction that was made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Its clock under the writer before.
+    /// Its clock under the writer before. For several transactions that are made again as one, the clock of
+    /// the first.
     pub was: u64,
+    /// How many transactions it was. More than one if they only added to the same counters, and no peer could
+    /// have received one of them without the others.
+    pub count: u64,
     /// Its clock now. `None` if none of it has any effect any more.
     pub clock: Option<u64>,
     /// Its operations, including those that expired counters caused.
@@ -119,16 +123,27 @@ impl Rejoin {
         journal
     }
 
+    /// Sets whether own transactions may [join](crate::message::journal) in the journal: no link leads to a
+    /// member.
+    pub(crate) fn join_adds(&mut self, joins: bool) {
+        self.journal.update(|it| it.set_joins(joins));
+    }
+
+    /// Has later transactions join none of those so far.
+    pub(crate) fn separate_adds(&mut self) {
+        self.journal.update(Journal::separate);
+    }
+
     /// Stores the key of a transaction.
     #[cfg(feature = "members")]
     pub(crate) fn keep_key(&mut self, clock: u64, once: Once) {
         self.journal.update(|it| it.keyed.push((clock, once)));
     }
 
-    /// Stores a transaction.
+    /// Stores a transaction. Its idempotency key, if it has one, is stored before.
     pub(crate) fn keep(&mut self, clock: u64, mut did: Dids) {
         if !did.is_empty() {
-            self.journal.update(|it| it.made.push((clock, did.take())));
+            self.journal.update(|it| it.note(clock, did.take()));
         }
     }
 

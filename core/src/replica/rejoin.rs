@@ -5,7 +5,7 @@ use super::{QuotaHooks, Replica};
 use crate::error::{AdmissionError, Error, MemberError, detail};
 use crate::layers::{Optional, Quota};
 use crate::message::Message;
-use crate::message::journal::{Did, Dids, Journal, Saw};
+use crate::message::journal::{Did, Dids, Journal, Made, Saw};
 use crate::once::Once;
 use crate::rejoin::{Again, AgainOp, Returned};
 use crate::state::counter;
@@ -96,10 +96,13 @@ impl RejoinMut<'_> {
         published: u64,
         changed: &mut dyn FnMut(KeyId),
     ) -> Returned {
+        // What was just received may be answered between transactions from before and these.
+        self.replica.rejoin.separate_adds();
         // Transactions that no peer received do not count.
         let upto = upto.or((published == 0).then_some(0));
         if upto == Some(0) && !journal.survivors.is_empty() {
-            let again = self.make_one_again(journal.open, journal.survivors, None, changed);
+            let all = Made::one(journal.open, journal.survivors);
+            let again = self.make_one_again(all, None, changed);
             return Returned {
                 again: Vec::from([again]),
                 unknown: None,
@@ -111,13 +114,14 @@ impl RejoinMut<'_> {
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
             // Transactions of the time when the space was open can't be told apart.
             None if from > journal.dropped => Some((journal.dropped + 1, from.max(journal.open))),
-            _ => None,
+            // No member has a part of them, unless it says what is not so.
+            _ => journal.joined_across(from).map(|last| (from + 1, last)),
         };
-        let made = journal.made.into_iter().filter(|made| made.0 > from);
-        let again = made.map(|(was, did)| {
-            let keyed = journal.keyed.binary_search_by_key(&was, |it| it.0);
+        let made = journal.made.into_iter().filter(|made| made.clock > from);
+        let again = made.map(|made| {
+            let keyed = journal.keyed.binary_search_by_key(&made.clock, |it| it.0);
             let once = keyed.ok().map(|at| journal.keyed[at].1);
-            self.make_one_again(was, did, once, changed)
+            self.make_one_again(made, once, changed)
         });
         Returned {
             again: again.collect(),
@@ -125,22 +129,22 @@ impl RejoinMut<'_> {
         }
     }
 
-    /// Makes the transaction with the earlier clock `was` again, unless another one was made under its key.
+    /// Makes a transaction again, unless another one was made under its key.
     fn make_one_again(
         &mut self,
-        was: u64,
-        did: Vec<Did>,
+        made: Made,
         once: Option<Once>,
         changed: &mut dyn FnMut(KeyId),
     ) -> Again {
         let before = self.replica.clock();
         let ops = match once.is_some_and(|once| self.replica.idempotency.is_made(&once)) {
             true => Some(Vec::new()),
-            false => self.transact_again(did, once, changed),
+            false => self.transact_again(made.did, once, changed),
         };
         let clock = Some(self.replica.clock()).filter(|clock| *clock > before);
         Again {
-            was,
+            was: made.clock,
+            count: made.count,
             clock,
             refused: ops.is_none(),
             ops: ops.unwrap_or_default(),

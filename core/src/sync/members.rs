@@ -131,6 +131,8 @@ impl SyncMachine {
                 &replica.state,
                 replica.members().is_member() || self.is_early(replica),
             );
+        } else if GUESTS {
+            replica.rejoin.join_adds(true);
         }
     }
 
@@ -617,6 +619,7 @@ impl SyncMachine {
         if MEMBERS {
             let linked = self.linked_members(replica).len();
             replica.membership.note_linked(linked);
+            replica.rejoin.join_adds(linked == 0);
             replica.members_mut().vote()?;
             replica.members_mut().fence_strays()?;
             replica.members_mut().retire()?;

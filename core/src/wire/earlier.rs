@@ -6,7 +6,8 @@ use super::frame::{put_intro, read_intro};
 use super::keyed::{put_once, read_once};
 use crate::bounds::KEY_BYTES_MAX;
 use crate::error::{Limited, Rule};
-use crate::message::journal::{Did, EarlierWriter, Journal, Saw};
+use crate::layers::Empty;
+use crate::message::journal::{Did, EarlierWriter, Journal, Made, Saw};
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -30,17 +31,17 @@ pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
         put_varint(out, journal.told);
         put_varint(out, journal.as_guest);
         put_varint(out, journal.made.len() as u64);
-        for (clock, did) in &journal.made {
-            put_varint(out, *clock);
-            put_did(out, did);
+        for made in &journal.made {
+            put_varint(out, made.clock);
+            put_did(out, &made.did);
         }
         put_did(out, &journal.survivors);
     }
-    // The keys come last, after the place where records of the first format end.
-    if writers
-        .iter()
-        .any(|earlier| !earlier.journal.keyed.is_empty())
-    {
+    // The keys come after the place where records of the first format end, and joined transactions after those.
+    let has_joined = |earlier: &EarlierWriter| joined(&earlier.journal).next().is_some();
+    let has_joined = writers.iter().any(has_joined);
+    let has_keys = |earlier: &EarlierWriter| !earlier.journal.keyed.is_empty();
+    if has_joined || writers.iter().any(has_keys) {
         for earlier in writers {
             put_varint(out, earlier.journal.keyed.len() as u64);
             for (clock, once) in &earlier.journal.keyed {
@@ -49,6 +50,22 @@ pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
             }
         }
     }
+    if has_joined {
+        for earlier in writers {
+            put_varint(out, joined(&earlier.journal).count() as u64);
+            for (at, made) in joined(&earlier.journal) {
+                put_varint(out, at as u64);
+                put_varint(out, made.last - made.clock);
+                put_varint(out, made.count);
+            }
+        }
+    }
+}
+
+/// The transactions that others joined, with their places.
+fn joined(journal: &Journal) -> impl Iterator<Item = (usize, &Made)> {
+    let made = journal.made.iter().enumerate();
+    made.filter(|(_, made)| made.last > made.clock)
 }
 
 fn put_did(out: &mut Vec<u8>, did: &[Did]) {
@@ -85,13 +102,13 @@ pub(super) fn read_earlier(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>
         }
         let (dropped, open) = (reader.varint(), reader.varint());
         let (told, as_guest) = (reader.varint(), reader.varint());
-        let mut made: Vec<(u64, Vec<Did>)> = Vec::new();
+        let mut made: Vec<Made> = Vec::new();
         for _ in 0..reader.count(2) {
             let clock = reader.varint();
-            if made.last().is_some_and(|last| last.0 >= clock) {
+            if made.last().is_some_and(|last| last.clock >= clock) {
                 return Err(reader.malformed(Rule::Stored));
             }
-            made.push((clock, read_did(reader)?));
+            made.push(Made::one(clock, read_did(reader)?));
         }
         let journal = Journal {
             writer: Some(writer),
@@ -100,8 +117,8 @@ pub(super) fn read_earlier(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>
             open,
             told,
             as_guest,
-            keyed: Vec::new(),
             survivors: read_did(reader)?,
+            ..Journal::EMPTY
         };
         writers.push(EarlierWriter {
             intro,
@@ -111,12 +128,50 @@ pub(super) fn read_earlier(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>
         });
     }
     if reader.len() > 0 && !writers.is_empty() {
-        read_earlier_keys(reader, &mut writers)?;
+        let any = read_earlier_keys(reader, &mut writers)?;
+        let joined = reader.len() > 0;
+        if joined {
+            read_joined(reader, &mut writers)?;
+        }
+        if !any && !joined {
+            return Err(reader.malformed(Rule::Stored));
+        }
     }
     Ok(writers)
 }
 
-fn read_earlier_keys(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<(), Fail> {
+/// Reads which transactions others joined: there are some.
+fn read_joined(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<(), Fail> {
+    let mut any = false;
+    for earlier in writers {
+        let mut made = core::mem::take(&mut earlier.journal.made);
+        let mut next = 0;
+        for _ in 0..reader.count(3) {
+            let at = reader.varint();
+            let (later, count) = (reader.varint(), reader.varint());
+            let it = usize::try_from(at).ok().and_then(|at| made.get_mut(at));
+            let last = it.as_ref().and_then(|it| it.clock.checked_add(later));
+            let (Some(it), Some(last)) = (it, last) else {
+                return Err(reader.malformed(Rule::Stored));
+            };
+            // Each of them has a clock of its own.
+            if at < next || count < 2 || later < count - 1 {
+                return Err(reader.malformed(Rule::Stored));
+            }
+            (it.last, it.count) = (last, count);
+            next = at + 1;
+            any = true;
+        }
+        earlier.journal.set_made(made);
+    }
+    match any {
+        true => Ok(()),
+        false => Err(reader.malformed(Rule::Stored)),
+    }
+}
+
+/// Reads the keys of transactions. Returns whether there are any.
+fn read_earlier_keys(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<bool, Fail> {
     let mut any = false;
     for earlier in writers {
         for _ in 0..reader.count(25) {
@@ -129,10 +184,7 @@ fn read_earlier_keys(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> 
             any = true;
         }
     }
-    match any {
-        true => Ok(()),
-        false => Err(reader.malformed(Rule::Stored)),
-    }
+    Ok(any)
 }
 
 fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {

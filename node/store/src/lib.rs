@@ -71,8 +71,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tallymesh_core::Space;
 
-/// The version of the stored bytes that this build writes. Version 3 added keyed operations.
-pub const FORMAT: u32 = 3;
+/// The version of the stored bytes that this build writes. Version 3 added keyed operations, and version 4
+/// joined transactions.
+pub const FORMAT: u32 = 4;
 
 /// The oldest version of the stored bytes that this build reads. When a folder is opened for
 /// writing, it gets the version [`FORMAT`].

@@ -216,7 +216,7 @@ fn a_folder_in_use_is_refused() {
 #[test]
 fn a_folder_of_another_format_is_refused_and_left_as_it_was() {
     for (file, text, found) in [
-        ("format", "4\nand more", "format 4"),
+        ("format", "5\nand more", "format 5"),
         ("tallymesh.redb", "redb", "format 1"),
     ] {
         let folder = tempfile::tempdir().expect("temporary folder");

@@ -151,7 +151,7 @@ fn a_folder_of_format_2_is_opened() {
     );
     // What is written from now on an earlier build might not understand.
     let format = fs::read_to_string(node.data().join("format")).expect("read");
-    assert!(format.starts_with("3\n"), "{format}");
+    assert!(format.starts_with("4\n"), "{format}");
     let ttl = node.run(&["ttl", "until"], "");
     assert!(
         !String::from_utf8_lossy(&ttl.stdout).contains("never"),

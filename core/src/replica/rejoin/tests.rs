@@ -5,6 +5,7 @@ mod earlier;
 
 use super::*;
 use crate::error::AdmissionError;
+use crate::layers::Empty;
 use crate::message::journal::{EarlierWriter, Saw};
 use crate::message::records::{Fence, Leave, Retired};
 use crate::state::page::Row;
@@ -231,7 +232,7 @@ fn transactions_are_kept_from_when_there_are_members() {
         .unwrap();
     assert_eq!((journal.writer(), journal.open), (Some(id(2)), 2));
     assert_eq!((journal.len(), journal.is_empty()), (2, false));
-    let clocks: Vec<u64> = journal.made.iter().map(|made| made.0).collect();
+    let clocks: Vec<u64> = journal.made.iter().map(|made| made.clock).collect();
     assert_eq!(clocks, [3, 4]);
     let survivors = [op("a", Op::Add(7)), op("b", Op::Add(0))];
     assert_eq!(journal.survivors, survivors);
@@ -299,16 +300,13 @@ fn of_a_cancel_is_kept_what_it_cancelled_itself() {
 
 /// A journal of the transactions at these clocks, each of which adds its clock.
 fn journal(clocks: &[u64], dropped: u64, open: u64) -> Journal {
-    let made = |clock: &u64| (*clock, vec![op("k", Op::Add(*clock as i64))]);
+    let made = |clock: &u64| Made::one(*clock, vec![op("k", Op::Add(*clock as i64))]);
     Journal {
         writer: Some(id(5)),
         made: clocks.iter().map(made).collect(),
-        keyed: Vec::new(),
         dropped,
         open,
-        told: 0,
-        as_guest: 0,
-        survivors: Vec::new(),
+        ..Journal::EMPTY
     }
 }
 
@@ -343,12 +341,33 @@ fn what_nobody_knows_is_told() {
 }
 
 #[test]
+fn what_joined_is_made_again_as_one() {
+    let mut joined = journal(&[], 0, 0);
+    joined.set_joins(true);
+    for clock in [4, 5, 8] {
+        joined.note(clock, vec![op("k", Op::Add(clock as i64))]);
+    }
+    // A member that says that it has a part of them is wrong, and nothing is counted twice.
+    for (upto, counts, unknown) in [(3, vec![(4, 3)], None), (5, vec![], Some((6, 8)))] {
+        let mut replica = self::open(1);
+        let returned = replica
+            .rejoin_mut()
+            .make_again(joined.clone(), Some(upto), 9, &mut |_| ());
+        let again = returned.again.iter().map(|it| (it.was, it.count));
+        assert_eq!(again.collect::<Vec<_>>(), counts);
+        assert_eq!(returned.unknown, unknown);
+        let value = replica.value("k").unwrap_or(0);
+        assert_eq!(value, if counts.is_empty() { 0 } else { 17 });
+    }
+}
+
+#[test]
 fn a_transaction_that_comes_to_nothing_has_no_clock() {
     let mut replica = open(1);
     let mut journal = journal(&[6, 8], 0, 0);
     journal
         .made
-        .insert(1, (7, vec![op("absent", Op::Expire(9))]));
+        .insert(1, Made::one(7, vec![op("absent", Op::Expire(9))]));
     let returned = replica
         .rejoin_mut()
         .make_again(journal, Some(5), 0, &mut |_| ());
@@ -388,7 +407,7 @@ fn a_cancel_tells_how_much_it_left() {
         saw,
         ..op("k", Op::Delete)
     };
-    journal.made.push((6, vec![did]));
+    journal.made.push(Made::one(6, vec![did]));
     let returned = replica
         .rejoin_mut()
         .make_again(journal, Some(5), 0, &mut |_| ());
@@ -436,7 +455,7 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
 
 #[test]
 fn what_a_store_kept_twice_is_there_once() {
-    let clocks = |it: &Journal| it.made.iter().map(|made| made.0).collect::<Vec<u64>>();
+    let clocks = |it: &Journal| it.made.iter().map(|made| made.clock).collect::<Vec<u64>>();
     let mut kept = journal(&[], 0, 0);
     for (more, all) in [
         (&[2, 3][..], &[2, 3][..]),
@@ -504,7 +523,7 @@ fn an_operation_that_fails_takes_no_other_one_with_it() {
     let mut journal = journal(&[], 0, 0);
     let late = Op::Expire(crate::bounds::EXPIRY_MAX + 1);
     let did = vec![op("k", Op::Add(1)), op("k", late), op("l", Op::Add(2))];
-    journal.made.push((6, did));
+    journal.made.push(Made::one(6, did));
     let returned = replica
         .rejoin_mut()
         .make_again(journal, Some(5), 0, &mut |_| ());

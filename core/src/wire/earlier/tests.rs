@@ -41,7 +41,7 @@ fn bytes(earlier: &[EarlierWriter]) -> Vec<u8> {
 
 /// A writer that made one transaction, at 300.
 fn made(did: Vec<Did>) -> EarlierWriter {
-    let made = vec![(300, did)];
+    let made = vec![Made::one(300, did)];
     let journal = Journal {
         made,
         ..Journal::EMPTY
@@ -69,13 +69,17 @@ fn what_is_kept_comes_back() {
     ];
     let journal = Journal {
         writer: None,
-        made: vec![(7, some), (8, more), (300, Vec::new())],
-        keyed: Vec::new(),
+        made: vec![
+            Made::one(7, some),
+            Made::one(8, more),
+            Made::one(300, Vec::new()),
+        ],
         dropped: 6,
         open: 5,
         told: 4,
         as_guest: 3,
         survivors: vec![did("left", Op::Add(i64::MAX), &[])],
+        ..Journal::EMPTY
     };
     let doubtful = EarlierWriter {
         doubtful: true,
@@ -130,7 +134,7 @@ fn what_nothing_was_kept_as_is_refused() {
     let broken = |rule| Err(Error::Decode(DecodeError::Malformed { rule }));
     let malformed = broken(Rule::Stored);
     for (first, second, good) in [(3, 4, true), (4, 4, false), (5, 4, false)] {
-        let made = vec![(first, Vec::new()), (second, Vec::new())];
+        let made = vec![Made::one(first, Vec::new()), Made::one(second, Vec::new())];
         let journal = Journal {
             made,
             ..Journal::EMPTY
@@ -153,4 +157,46 @@ fn what_nothing_was_kept_as_is_refused() {
     assert_eq!(doubt[18], 0);
     doubt[18] = 4;
     assert_eq!(read_all(&doubt, read_earlier), broken(Rule::Flag));
+}
+
+#[test]
+fn what_joined_comes_back() {
+    let made = |clock, last, count| Made {
+        last,
+        count,
+        ..Made::one(clock, vec![did("k", Op::Add(2), &[])])
+    };
+    let kept = |all: Vec<Made>| {
+        let mut journal = Journal::EMPTY;
+        journal.set_made(all);
+        [earlier(1, None, Journal::EMPTY), earlier(2, None, journal)]
+    };
+    let mut good = kept(vec![made(3, 9, 4), made(4, 4, 1), made(5, 6, 2)]);
+    assert_eq!(read_all(&bytes(&good), read_earlier), Ok(good.to_vec()));
+    good[0].journal.keyed = vec![(2, Once::new(&[1], b""))];
+    let whole = bytes(&good);
+    assert_eq!(read_all(&whole, read_earlier), Ok(good.to_vec()));
+    let rule = Rule::Stored;
+    let malformed = Err(DecodeError::Malformed { rule }.into());
+    let joined = [0, 2, 0, 6, 4, 2, 1, 2];
+    assert_eq!(whole[whole.len() - 8..], joined);
+    for size in whole.len() - 7..whole.len() {
+        assert!(read_all(&whole[..size], read_earlier).is_err(), "{size}");
+    }
+    for bad in [
+        made(3, 9, 1),
+        made(3, 9, 0),
+        made(3, 4, 3),
+        made(3, 9, u64::MAX),
+    ] {
+        assert_eq!(read_all(&bytes(&kept(vec![bad])), read_earlier), malformed);
+    }
+    // The place of the one that was joined, at the end: none, one that is not there, and the same twice.
+    let one = bytes(&kept(vec![made(3, 9, 4)]));
+    let (head, tail) = one.split_at(one.len() - 4);
+    assert_eq!(tail, [1, 0, 6, 4]);
+    for tail in [&[0][..], &[1, 1, 6, 4], &[2, 0, 6, 4, 0, 6, 4]] {
+        let read = read_all(&[head, tail].concat(), read_earlier);
+        assert_eq!(read, malformed, "{tail:?}");
+    }
 }

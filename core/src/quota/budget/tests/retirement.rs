@@ -385,7 +385,7 @@ fn what_can_not_be_made_again_in_full_is_not_made_at_all() {
     let before = (rights(&two, "gift"), value(&two, "gift"));
     // The first one that mints.
     let mints = |did: &[Did]| did.iter().any(|it| it.key == "\0bvgift".into());
-    journal.made.retain(|(_, did)| mints(did));
+    journal.made.retain(|made| mints(&made.did));
     journal.made.truncate(1);
     let returned = two
         .rejoin_mut()

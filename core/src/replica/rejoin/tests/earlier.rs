@@ -124,7 +124,8 @@ fn a_store_is_told_of_each_earlier_writer_what_others_may_know() {
 #[test]
 fn what_no_member_holds_is_counted() {
     let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);
-    replica.rejoin.earlier_mut()[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
+    replica.rejoin.earlier_mut()[3].journal.made =
+        [2, 4].map(|clock| Made::one(clock, Vec::new())).into();
     replica.add("key", 1).unwrap();
     assert_eq!(replica.consistency().unconfirmed(), 0);
     replica.members_mut().found(&OWNER, &[0; 16], 1).unwrap();

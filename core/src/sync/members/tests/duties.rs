@@ -1,6 +1,7 @@
 //! Whom a member waits for, and when it collects.
 
 use super::*;
+use crate::layers::Empty;
 use crate::sync::members::silent::EMPTY_LEASE_MS;
 use crate::wire::Digests;
 
@@ -492,4 +493,59 @@ fn a_guest_that_takes_chunks_is_not_silent() {
     end.sync.chunk_taken(70, link);
     let silent = end.sync.guests.silent.iter().map(|it| (it.0, it.1));
     assert_eq!(silent.collect::<Vec<_>>(), [(id(5), 70), (id(6), 0)]);
+}
+
+/// What a cut costs follows the counters, and not the adds.
+#[test]
+fn a_member_that_no_other_is_linked_with_keeps_adds_to_a_counter_as_one() {
+    let (mut end, others) = three();
+    let kept = |end: &mut End, times: usize| {
+        let before = end.replica.rejoin.journal().made.len();
+        let unconfirmed = end.replica.consistency().unconfirmed();
+        for at in 0..times {
+            end.replica.add(["a", "b"][at % 2], 1).unwrap();
+        }
+        assert_eq!(end.replica.consistency().unconfirmed(), unconfirmed + times);
+        end.replica.rejoin.journal().made.len() - before
+    };
+    let look = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        sync.handle(*now, replica, Input::Changed);
+    };
+    assert_eq!(kept(&mut end, 10), 10, "it is not known yet who is linked");
+    look(&mut end);
+    assert_eq!(kept(&mut end, 1_000), 2);
+    look(&mut end);
+    assert_eq!(kept(&mut end, 1_000), 0);
+    // A page that is linked may receive what is here, and pass it on.
+    let page = end.link(1, id(50));
+    let mut other = End::guest();
+    let (link, broadcast) = (Link(1), false);
+    let input = Input::Connected { link, broadcast };
+    other.sync.handle(0, &mut other.replica, input);
+    let Some((_, Body::Hello(hello))) = other.sent().0.pop() else {
+        panic!("it says who it is");
+    };
+    let End { replica, sync, now } = &mut end;
+    sync.receive_hello(*now, replica, page, hello);
+    assert_eq!(kept(&mut end, 10), 10);
+    end.tend();
+    assert_eq!(kept(&mut end, 10), 2);
+    look(&mut end);
+    assert_eq!(kept(&mut end, 10), 2);
+    // A member is linked: it soon has all.
+    let member = end.link(2, others[0]);
+    end.tend();
+    assert_eq!(kept(&mut end, 10), 10);
+    end.cut(member);
+    end.tend();
+    assert_eq!(kept(&mut end, 10), 2);
+    end.cut(page);
+    // It may be that they are made again right after something was sent.
+    look(&mut end);
+    let nothing = <crate::Journal as Empty>::EMPTY;
+    end.replica
+        .rejoin_mut()
+        .make_again(nothing, Some(0), 0, &mut |_| ());
+    assert_eq!(kept(&mut end, 10), 2);
 }

@@ -589,9 +589,10 @@ impl OpenSpace {
     /// Reports the fate of the earlier writer's transactions.
     pub(in crate::driver) fn came_back(&mut self, returned: &Returned) {
         let ops = returned.again.iter().flat_map(|again| &again.ops);
+        let again = returned.again.iter().filter(|it| !it.refused);
         let news = Comeback {
             writer: self.replica.writer().to_string(),
-            again: returned.again.iter().filter(|it| !it.refused).count(),
+            again: again.map(|it| it.count as usize).sum(),
             unknown: returned.unknown,
             weaker: ops.filter(|op| op.left > 0).count(),
             refused: returned.again.iter().filter(|it| it.refused).count(),
