@@ -57,6 +57,16 @@ impl SyncMachine {
         self.note_digest_due();
     }
 
+    /// Sends a link's peer a digest at the next tick, because frames on the link may have been lost. The two
+    /// then find out what either lacks.
+    #[cfg(feature = "members")]
+    pub fn compare_soon(&mut self, now: Millis, link: Link) {
+        if let Some(peer) = self.peer_mut(link) {
+            peer.next_digest = now;
+            self.note_digest_due();
+        }
+    }
+
     /// Records when the next peer is due for a digest. A node has many peers, and would otherwise look at
     /// each of them with each write.
     pub(super) fn note_digest_due(&mut self) {
@@ -80,3 +90,6 @@ impl SyncMachine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -519,6 +519,7 @@ impl Driver {
             }
             Command::Connect(link) => self.connect(now, link),
             Command::Disconnect { link } => self.disconnect(now, link),
+            Command::Compare { link } => self.compare(now, link),
             Command::Frame { link, bytes } => self.frame(now, link, &bytes),
             Command::Broadcast { from, bytes } => self.broadcast(now, from, &bytes),
             Command::Stop => self.stopping = true,

@@ -394,6 +394,9 @@ impl Network {
                 let peer = self.peers.get_mut(&peer_id);
                 if let Some(twin) = peer.and_then(|peer| peer.closed(connection_id)) {
                     self.take_over(peer_id, twin).await;
+                } else if let Some(link) = self.peers.link(&peer_id) {
+                    // What was under way on this connection is lost, pushes too.
+                    self.handle.compare(link).await;
                 }
             }
             SwarmEvent::OutgoingConnectionError {

@@ -69,6 +69,8 @@ pub(super) enum Command {
     Connect(NewLink),
     /// A connection has ended.
     Disconnect { link: Link },
+    /// Frames of a connection that goes on may have been lost.
+    Compare { link: Link },
     /// A frame has arrived on a link.
     Frame { link: Link, bytes: Vec<u8> },
     /// A frame has arrived by broadcast.
@@ -176,6 +178,7 @@ impl Command {
             // The sync machine of any space on the link may change its replica.
             Command::Connect(_)
             | Command::Disconnect { .. }
+            | Command::Compare { .. }
             | Command::Frame { .. }
             | Command::Broadcast { .. } => Some(HalfChanged::Any),
             Command::Read { .. }

@@ -412,6 +412,12 @@ impl Handle {
         self.tell(Command::Disconnect { link }.into()).await;
     }
 
+    /// Reports that frames of a connection that goes on may have been lost, so that both ends compare
+    /// what they hold.
+    pub async fn compare(&self, link: Link) {
+        self.tell(Command::Compare { link }.into()).await;
+    }
+
     /// Passes a frame that arrived on a link to the driver.
     pub async fn frame(&self, link: Link, bytes: Vec<u8>) {
         self.tell(self.permitted(Command::Frame { link, bytes }))

@@ -144,6 +144,19 @@ impl Driver {
         self.links_changed();
     }
 
+    /// Compares what the ends of a link hold, because frames on it may have been lost: in its first spaces.
+    /// In further ones that is left to the next digests.
+    pub(super) fn compare(&mut self, now: u64, link: Link) {
+        let Some(peer) = self.peers.get(&link) else {
+            return;
+        };
+        let in_use: Vec<SpaceId> = self.spaces.in_use().collect();
+        let carried = in_use.into_iter().filter(|space| peer.carries(*space));
+        for space in carried.take(HELLOS_AT_ONCE) {
+            self.spaces[space.0].compare(now, link);
+        }
+    }
+
     /// Sends the hello to new peers in the next spaces that their links carry.
     pub(super) fn send_hellos(&mut self, now: u64) {
         if self.hello_next > now {

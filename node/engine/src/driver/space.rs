@@ -309,6 +309,11 @@ impl OpenSpace {
         self.handle(now, Input::Disconnected { link });
     }
 
+    pub(super) fn compare(&mut self, now: u64, link: Link) {
+        self.sync.compare_soon(now, link);
+        self.handle(now, Input::Tick);
+    }
+
     pub(super) fn frame(&mut self, now: u64, link: Link, bytes: &[u8]) {
         self.handle(now, Input::Frame { link, bytes });
     }
