@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 const SPACE: &str = "/v1/spaces/default";
 
-/// How long after a start of its members a majority may take, in an idle machine about a second.
-const SOON: Duration = Duration::from_secs(2);
+/// How long after a start of its members a majority may take. It is below the 5 s for which a member waits that
+/// finds nobody. The benchmark of the mesh holds a majority to 2 s, on a machine that does nothing else.
+const SOON: Duration = Duration::from_secs(4);
 
 /// Waits until each of these nodes has noted that its next start may follow this one.
 fn noted(nodes: &[&Node]) {
@@ -33,10 +34,6 @@ fn members(count: usize) -> Vec<Node> {
     noted(&all);
     nodes
 }
-
-/// How long it may take if no other member had its vote at the start. Then each waits for five seconds for
-/// somebody who is ready.
-const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// How a member ends.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +110,8 @@ fn change(node: &Node, path: &str, owner: &str) -> Duration {
 }
 
 fn soon(what: &str, took: Duration) {
-    within(SOON, what, took);
-}
-
-fn within(most: Duration, what: &str, took: Duration) {
     println!("{what}: {took:?}");
-    assert!(took < most, "{what} took {took:?}");
+    assert!(took < SOON, "{what} took {took:?}");
 }
 
 /// One of three is dead for good, and another one restarts. Everything goes through, and a new member takes the
@@ -180,7 +173,7 @@ fn one_of_three_is_dead_and_both_others_restart() {
         start_again(&mut nodes, &[2, 1], &[0]);
         let begun = Instant::now();
         writes(&nodes[1], "written");
-        within(AT_ONCE, "a quorum write", begun.elapsed());
+        soon("a quorum write", begun.elapsed());
         for at in [1, 2] {
             end(&mut nodes[at], how);
             start_again(&mut nodes, &[at], &[0]);
@@ -212,8 +205,7 @@ fn two_of_five_are_dead_and_the_others_restart() {
     start_again(&mut nodes, &[2, 4, 0], &[1, 3]);
     let begun = Instant::now();
     writes(&nodes[4], "written");
-    within(
-        AT_ONCE,
+    soon(
         "a quorum write after all restarted at once",
         begun.elapsed(),
     );
