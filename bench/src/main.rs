@@ -35,8 +35,8 @@ struct Args {
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
     /// Only these parts: of core add, merge, size, counts; of resp speed, memory, gossip, reopen; of http
-    /// add; of store commits, reading; of mesh idle, changes, converge, curve; of postgres spends,
-    /// cashback; of full open, members
+    /// add; of store commits, reading; of mesh idle, changes, converge, curve,
+    /// liveness; of postgres spends, cashback; of full open, members
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The program whose instructions are counted (core only); `cargo xtask` builds and names it

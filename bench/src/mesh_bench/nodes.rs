@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::ops::{AddAssign, Sub};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ const READY_FILE: &str = "ready.json";
 /// A node that listens. Dropped, it is ended.
 pub(super) struct Node {
     child: Child,
-    _folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
     /// The address of its HTTP.
     pub(super) base: String,
     /// The port of its Redis protocol.
@@ -33,13 +34,29 @@ pub(super) struct Node {
 impl Node {
     /// Starts a node that keeps its state in memory: disks are not what is measured.
     pub(super) fn start(program: &Path, peers: &[String]) -> Result<Node> {
-        let folder = tempfile::tempdir()?;
-        let log = File::create(folder.path().join("log"))?;
+        let folder = Arc::new(tempfile::tempdir()?);
+        Node::start_in(program, &folder, &["--durability", "memory"], peers)
+    }
+
+    /// Starts a node in a folder, which may be that of one that ended, with further arguments.
+    pub(super) fn start_in(
+        program: &Path,
+        folder: &Arc<tempfile::TempDir>,
+        arguments: &[&str],
+        peers: &[String],
+    ) -> Result<Node> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(folder.path().join("log"))?;
         let ready = folder.path().join(READY_FILE);
+        // The file of an earlier start must not be taken for this one's.
+        let _ = fs::remove_file(&ready);
         let mut command = Command::new(program);
         command
             .args(["up", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"])
-            .args(["--listen", "/ip4/127.0.0.1/tcp/0", "--durability", "memory"])
+            .args(["--listen", "/ip4/127.0.0.1/tcp/0"])
+            .args(arguments)
             .arg("--data")
             .arg(folder.path().join("data"))
             .arg("--ready-file")
@@ -55,7 +72,7 @@ impl Node {
             .with_context(|| format!("{}", program.display()))?;
         let mut node = Node {
             child,
-            _folder: folder,
+            folder: folder.clone(),
             base: String::new(),
             resp: 0,
             listen: String::new(),
@@ -68,6 +85,11 @@ impl Node {
         node.resp = port.context("no port")??;
         node.listen = text(&facts["listen"][0]).context("it listens nowhere")?;
         Ok(node)
+    }
+
+    /// The folder in which it keeps its data, and its log.
+    pub(super) fn folder(&self) -> &Arc<tempfile::TempDir> {
+        &self.folder
     }
 
     fn wait_for(&mut self, ready: &Path) -> Result<Value> {
