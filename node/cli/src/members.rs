@@ -7,6 +7,7 @@ use super::time;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use tallymesh_node_ground::escape;
 
 /// The longest wait of one request. A longer wait needs several requests.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -241,25 +242,56 @@ fn member(row: &Value) -> String {
     )
 }
 
-/// A line about the members, from the status of a space.
-/// What a member holds that is away, and the command that frees it.
-pub(super) fn stuck(row: &Value) -> String {
-    let owner = text(&row["owner"]);
-    let silent = match row["silent_ms"].as_u64() {
-        Some(ms) => format!("for {} s", ms / 1000),
-        None => "since this node started".to_owned(),
-    };
-    let more = if row["more"] == true { " or more" } else { "" };
-    format!(
-        "{} rights of {} budgets{more}, and all further numbers of {} sequences, are with member {owner}, of \
-         which nothing was heard {silent}: if it is gone for good, `tallymesh members remove {owner}` frees \
-         them",
-        text(&row["rights"]),
-        text(&row["budgets"]),
-        text(&row["sequences"]),
-    )
+/// The first 8 digits of a key, by which people distinguish members.
+pub(super) fn short(key: &Value) -> String {
+    key.as_str().unwrap_or("?").chars().take(8).collect()
 }
 
+/// How people tell a member: by the address of its node, and the first digits of its key.
+pub(super) fn named(row: &Value) -> String {
+    let key = short(&row["owner"]);
+    match row["address"].as_str() {
+        Some(address) => format!("{key}… at {}", escape::value(address)),
+        None => format!("{key}…"),
+    }
+}
+
+/// A number of things, with the word for one of them.
+fn counted(number: &Value, one: &str) -> Option<String> {
+    match text(number).as_str() {
+        "0" => None,
+        "1" => Some(format!("1 {one}")),
+        many => Some(format!("{many} {one}s")),
+    }
+}
+
+/// What each member holds that is away, and the command that frees it, from the status of a space.
+pub(super) fn stuck(space: &Value) -> impl Iterator<Item = String> {
+    rows(space, "stuck").map(|row| {
+        let key = text(&row["owner"]);
+        let mut members = rows(&space["membership"], "members");
+        let member = members.find(|it| it["owner"] == row["owner"]);
+        let silent = match row["silent_ms"].as_u64() {
+            Some(ms) => format!("for {} s", ms / 1000),
+            None => "since this node started".to_owned(),
+        };
+        let more = if row["more"] == true { " or more" } else { "" };
+        let rights = counted(&row["rights"], "right");
+        let rights = rights.zip(counted(&row["budgets"], "budget"));
+        let rights = rights.map(|(rights, budgets)| format!("{rights} of {budgets}{more}"));
+        let numbers = counted(&row["sequences"], "sequence");
+        let numbers = numbers.map(|it| format!("all further numbers of {it}{more}"));
+        let held: Vec<String> = rights.into_iter().chain(numbers).collect();
+        format!(
+            "{} are with member {}, of which nothing was heard {silent}: if it is gone for good, `tallymesh \
+             members remove {key}` frees them",
+            held.join(", and "),
+            named(member.unwrap_or(row)),
+        )
+    })
+}
+
+/// A line about the members, from the status of a space.
 pub(super) fn summary(membership: &Value) -> Option<String> {
     let configuration = &membership["configuration"];
     if configuration.is_null() {

@@ -50,8 +50,7 @@ fn describe(status: &Value) -> String {
             text(&space["renewals"]),
         ));
         lines.extend(members::summary(&space["membership"]));
-        let stuck = space["stuck"].as_array().into_iter().flatten();
-        lines.extend(stuck.map(|row| format!("         {}", members::stuck(row))));
+        lines.extend(members::stuck(space).map(|it| format!("         {it}")));
     }
     lines.join("\n")
 }

@@ -5,13 +5,12 @@ mod faults;
 
 use super::facts::Facts;
 use super::{Finding, Severity};
-use crate::members;
+use crate::members::{self, named, short};
 use exposure::{open_http, open_network, open_resp};
 use faults::faults;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tallymesh_core::bounds::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
-use tallymesh_node_ground::escape;
 use tallymesh_node_ground::problems::{
     CATCHING_UP, JOINING, REMOVED, STORE_LOST, STORE_WAITS, TICKET_WORTHLESS,
 };
@@ -107,20 +106,6 @@ fn number(value: &Value) -> Option<u64> {
 
 fn rows(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
-}
-
-/// The first 8 digits of a key, by which people distinguish members.
-fn short(key: &Value) -> String {
-    key.as_str().unwrap_or("?").chars().take(8).collect()
-}
-
-/// How people tell a member: by the address of its node, and the first digits of its key.
-fn named(row: &Value) -> String {
-    let key = short(&row["owner"]);
-    match row["address"].as_str() {
-        Some(address) => format!("{key}… at {}", escape::value(address)),
-        None => format!("{key}…"),
-    }
 }
 
 fn seconds(millis: u64) -> String {
@@ -466,8 +451,8 @@ fn majority(facts: &Facts) -> Vec<Finding> {
 fn stuck(facts: &Facts) -> Vec<Finding> {
     let advice = "Nobody else can use them meanwhile. Start that node, if it is not gone for good.";
     let told = |space: &Value| -> Vec<Finding> {
-        let rows = rows(&space["stuck"]);
-        rows.map(|row| in_space(space, Severity::Warning, members::stuck(row), advice))
+        let rows = members::stuck(space);
+        rows.map(|told| in_space(space, Severity::Warning, told, advice))
             .collect()
     };
     facts.spaces().flat_map(told).collect()

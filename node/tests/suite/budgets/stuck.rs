@@ -52,7 +52,7 @@ fn what_is_stuck_with_a_dead_member_is_told_with_the_command_that_frees_it() {
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
         says(
             &told,
-            "40 rights of 1 budgets, and all further numbers of 1 sequences, are with member",
+            "40 rights of 1 budget, and all further numbers of 1 sequence are with member",
         );
     }
     let command: Vec<&str> = command.split(' ').skip(1).collect();
