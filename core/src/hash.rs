@@ -7,6 +7,8 @@ use sha2::block_api::compress256;
 
 #[cfg(any(test, target_family = "wasm"))]
 mod compact;
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) mod table;
 #[cfg(target_family = "wasm")]
 use compact::compress256;
 

@@ -214,6 +214,7 @@ extern crate std;
 pub mod bounds;
 mod consistency;
 mod error;
+mod expired;
 mod forks;
 mod hash;
 mod idempotency;
@@ -234,6 +235,7 @@ mod reserved;
 mod sort;
 mod state;
 pub mod sync;
+mod vector;
 pub mod wire;
 mod writer_id;
 

@@ -4,14 +4,16 @@
 use super::paths::{Named, Paths};
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 8] = [
+const GROUND: [&str; 10] = [
     "bounds",
     "error",
+    "expired",
     "hash",
     "list",
     "once",
     "reserved",
     "sort",
+    "vector",
     "writer_id",
 ];
 
@@ -31,7 +33,7 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("list", &[]),
@@ -40,6 +42,8 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("once", &["hash"]),
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
     ("error", &["bounds", "hash"]),
+    ("expired", &["writer_id"]),
+    ("vector", &["hash", "list", "writer_id"]),
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),
