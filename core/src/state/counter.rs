@@ -145,16 +145,16 @@ pub(crate) fn judged<'s>(slots: &'s [Slot], ids: &[WriterId]) -> Vec<(Stamp, &'s
         spared: it.spared.is_some(),
     });
     let ended: Vec<Ended> = ended.collect();
-    let standing = slots
+    let lasting = slots
         .iter()
-        .filter_map(|slot| Some((slot, standing(slots, slot)?)));
-    let standing: Vec<(&Slot, Expiry)> = standing.collect();
-    let refreshes = standing.iter().map(|(_, it)| Refresh {
+        .filter_map(|slot| Some((slot, lasting(slots, slot)?)));
+    let lasting: Vec<(&Slot, Expiry)> = lasting.collect();
+    let refreshes = lasting.iter().map(|(_, it)| Refresh {
         until: it.until,
         floor: it.floor,
     });
     let refreshes: Vec<Refresh> = refreshes.collect();
-    let saw = |at: usize, nth: usize| saw(slots, all[at].1, standing[nth].0, standing[nth].1.clock);
+    let saw = |at: usize, nth: usize| saw(slots, all[at].1, lasting[nth].0, lasting[nth].1.clock);
     for (at, holds) in in_force(&ended, &refreshes, &saw).into_iter().enumerate() {
         all[at].2 = holds;
     }
@@ -162,7 +162,7 @@ pub(crate) fn judged<'s>(slots: &'s [Slot], ids: &[WriterId]) -> Vec<(Stamp, &'s
 }
 
 /// The expiry of a slot, unless a cancel or a later refresh took it away.
-fn standing(slots: &[Slot], slot: &Slot) -> Option<Expiry> {
+fn lasting(slots: &[Slot], slot: &Slot) -> Option<Expiry> {
     let expiry = slot.extra().expiry?;
     let (mut at, mut clock) = (slot, expiry.clock);
     for _ in slots {
@@ -221,7 +221,7 @@ pub(crate) fn certain_sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     sums_to(slots, ids, &reaches)
 }
 
-/// Returns the sum of each slot, its children included, where the slots are cancelled as far as `reaches` says.
+/// Returns the sum of each slot, its children included, where the slots are cancelled up to `reaches`.
 fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: &[Reach]) -> Vec<Sum> {
     let mut sums = crate::list(slots.len());
     for (slot, reach) in slots.iter().zip(reaches) {
