@@ -5,7 +5,7 @@
 //! stability (Baquero, Almeida, Shoker 2014):
 //! 1. All expiries of the counter are [stable](crate::membership::stability). The replica notes its version
 //!    vector.
-//! 2. That vector is stable, too, and no other expiry of the counter has arrived. So each transaction that is
+//! 2. The vector is stable, too, and no other expiry of the counter has arrived. So each transaction that is
 //!    unknown here was made by a writer that had seen all of that vector, and with it each refresh that can
 //!    make one of these expiries void.
 //!

@@ -42,8 +42,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("once", &["hash"]),
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
     ("error", &["bounds", "hash"]),
-    ("expired", &["writer_id"]),
-    ("vector", &["hash", "list", "writer_id"]),
+    ("expired", &["error"]),
+    ("vector", &["error", "hash", "list"]),
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),
