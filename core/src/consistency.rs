@@ -87,6 +87,12 @@ impl<'a> Consistency<'a> {
         self.rejoin.unheld(self.membership)
     }
 
+    /// The writers of earlier starts with transactions that may be unconfirmed, from before this replica wrote
+    /// under its present writer.
+    pub fn earlier_writers(self) -> impl Iterator<Item = WriterId> + 'a {
+        self.rejoin.earlier().iter().map(|it| it.writer)
+    }
+
     /// This replica's footing; `None` while the space is open.
     #[cfg(feature = "members")]
     pub(crate) fn footing(self) -> Option<Footing> {

@@ -13,7 +13,7 @@
 //! | a message in (`merge`, `admission`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
 //! | duties of a member (`votes`, `absorb`, `expiries`, `collect`, `forget`) | vote, fence, retire, acknowledge, decide on expiries, collect, forget: `SyncMachine::tend` |
-//! | changes of the members (`members`, `role`) | a record about a writer, as a local write; what this replica may write |
+//! | changes of the members (`members`, `role`, `aside`) | a record about a writer, as a local write; what this replica may write; a start on a copy |
 //! | another writer id (`fork`, `rejoin`) | leave the id behind; or take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `adds`, `restore`) | records since a mark; or the state in parts; and back |
 //! | a read (`version`, the rest in the state) | the counter's slots |
@@ -34,6 +34,7 @@ mod absorb;
 #[cfg(feature = "members")]
 mod adds;
 mod admission;
+mod aside;
 mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
@@ -83,7 +84,7 @@ use crate::consistency::Consistency;
 use crate::error::{Error, WriteError, detail};
 use crate::forks::{ForkLog, Forks};
 use crate::idempotency::{Keyed, KeyedMut};
-use crate::layers::{IdempotencyLog, Quota, State};
+use crate::layers::{IdempotencyLog, MemberPart, Quota, State};
 use crate::membership::Membership;
 use crate::membership::listing::Members;
 use crate::rejoin::Rejoin;
@@ -130,6 +131,8 @@ pub struct Replica {
     /// The counters on whose expiries this replica is about to decide.
     #[cfg(feature = "guests")]
     deciding: expiries::Deciding,
+    /// The original's writers, if this replica [stands aside](crate::MembersMut::stand_aside).
+    pub(crate) aside: MemberPart<Option<Vec<WriterId>>>,
 }
 
 impl Replica {
@@ -146,6 +149,7 @@ impl Replica {
             adds_only: false,
             #[cfg(feature = "guests")]
             deciding: expiries::Deciding::default(),
+            aside: MemberPart::default(),
         }
     }
 

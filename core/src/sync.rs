@@ -297,6 +297,8 @@ struct PeerHello {
     /// The stocks that it gives on request, as capabilities.
     #[cfg(feature = "budgets")]
     gives: u64,
+    /// Whether it runs on a copy of a member's data, and stands aside.
+    copy: MemberPart<bool>,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -322,6 +324,8 @@ pub struct SyncMachine {
     digest_due: Millis,
     /// Forked writers to announce to the peers.
     forked: MemberPart<Vec<WriterId>>,
+    /// The copies of members' data that have sent a hello since [`take_copies`](SyncMachine::take_copies).
+    copies: MemberPart<Vec<(Link, WriterId)>>,
     /// The own writer for which the machine has requested another id.
     asked_for_id: MemberPart<Option<WriterId>>,
     guests: GuestPart<members::Guests>,
@@ -355,6 +359,7 @@ impl SyncMachine {
             announce: None,
             digest_due: Millis::MAX,
             forked: MemberPart::default(),
+            copies: MemberPart::default(),
             asked_for_id: MemberPart::default(),
             guests: GuestPart::default(),
             #[cfg(feature = "members")]

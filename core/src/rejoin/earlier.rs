@@ -265,8 +265,13 @@ impl Rejoin {
     }
 
     /// Removes and returns these writers, so that the caller makes their transactions again.
-    pub(crate) fn take_lost(&mut self, state: &State, _members: &Membership) -> Vec<EarlierWriter> {
-        self.take_earlier(|it| it.last() > state.held(&it.writer))
+    /// Writers for which `is_own` is false stay.
+    pub(crate) fn take_lost(
+        &mut self,
+        state: &State,
+        is_own: impl Fn(&WriterId) -> bool,
+    ) -> Vec<EarlierWriter> {
+        self.take_earlier(|it| it.last() > state.held(&it.writer) && is_own(&it.writer))
     }
 
     /// Notes the admissions of the earlier writers, where this replica has them by now.

@@ -26,8 +26,12 @@ impl MembersMut<'_> {
     /// helps to order the owner's incarnations.
     ///
     /// # Errors
-    /// [`MemberError::Closed`] if the space has members already.
+    /// [`MemberError::Closed`] if the space has members already. [`MemberError::NotAMember`] if this replica
+    /// [stands aside](MembersMut::stand_aside).
     pub fn found(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
+        if self.replica.stands_aside() {
+            return Err(MemberError::NotAMember.into());
+        }
         let replica = &mut *self.replica;
         let state = &mut replica.state;
         replica.membership.found(state, owner, nonce, unix_ms)?;
@@ -40,7 +44,7 @@ impl MembersMut<'_> {
     /// themselves. Other replicas treat a writer that was not admitted as one that they have forgotten.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`].
+    /// [`MemberError::NotAMember`], also while this replica [stands aside](MembersMut::stand_aside).
     pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
         self.announce_after(owner, nonce, unix_ms, None)
     }
@@ -53,7 +57,7 @@ impl MembersMut<'_> {
     /// - The store has everything that the earlier start ever published.
     ///
     /// # Errors
-    /// [`MemberError::NotAMember`].
+    /// As [`announce`](MembersMut::announce).
     pub fn announce_after(
         &mut self,
         owner: &Owner,
@@ -65,9 +69,10 @@ impl MembersMut<'_> {
             state,
             membership,
             rejoin,
+            aside,
             ..
         } = &mut *self.replica;
-        if !membership.configuration().is_some_and(|it| it.has(owner)) {
+        if aside.is_some() || !membership.configuration().is_some_and(|it| it.has(owner)) {
             return Err(MemberError::NotAMember.into());
         }
         let clock = membership.next_clock(state)?;

@@ -146,14 +146,18 @@ impl SyncMachine {
         replica
             .rejoin
             .note_intros(&replica.state, &replica.membership);
+        // The original of a copy has its writers ended itself.
+        let is_own = |it: &(WriterId, Option<Intro>)| !replica.is_of_original(&it.0);
         let lost = replica
             .rejoin
             .lost(&replica.state, &replica.membership)
-            .map(|it| (it.writer, it.intro));
+            .map(|it| (it.writer, it.intro))
+            .filter(is_own);
         let lost: Vec<(WriterId, Option<Intro>)> = lost.collect();
-        let left_behind = replica
+        let mut left_behind = replica
             .rejoin
             .left_behind(&replica.state, &replica.membership);
+        left_behind.retain(is_own);
         let open = |end: &End| {
             let mut all = left_behind.iter().chain(&lost);
             all.any(|it| it.0 == end.writer)
@@ -263,7 +267,7 @@ impl SyncMachine {
         let body = Body::Return {
             writer,
             intro,
-            owner: self.config.owner,
+            owner: self.owner(replica),
         };
         self.send(replica, link, body);
     }
@@ -288,9 +292,9 @@ impl SyncMachine {
     /// Makes the operations of earlier writers again that do not count. It uses one more writer id, because
     /// the present writer may have made transactions, or may be the successor of others.
     pub(super) fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        let lost = replica
-            .rejoin
-            .take_lost(&replica.state, &replica.membership);
+        let originals = replica.aside.as_deref().unwrap_or_default();
+        let is_own = |writer: &WriterId| !originals.contains(writer);
+        let lost = replica.rejoin.take_lost(&replica.state, is_own);
         let upto = |it: &EarlierWriter| {
             let end = self.guests.ends.iter().find(|end| end.writer == it.writer);
             let last = end.and_then(|end| end.last);

@@ -10,8 +10,8 @@ use crate::layers::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::wire::{
-    ANSWERS, Body, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS, TAKES_NOTHING,
-    TAKES_OWN, VERSION,
+    ANSWERS, Body, COPY, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS,
+    TAKES_NOTHING, TAKES_OWN, VERSION,
 };
 use crate::writer_id::WriterId;
 use alloc::string::String;
@@ -19,6 +19,9 @@ use alloc::vec::Vec;
 
 /// Shortest interval in milliseconds between two times of hurrying sponsored guests.
 const HURRY_MS: Millis = 250;
+
+/// Most copies that wait for [`SyncMachine::take_copies`]. Further ones are told at their next hello.
+const COPIES_MAX: usize = 256;
 
 /// The capability to give rights, if this program has the feature `budgets`.
 const GIVES_HERE: u64 = if cfg!(feature = "budgets") {
@@ -46,6 +49,13 @@ pub struct LinkStatus {
     pub pulling: bool,
 }
 
+impl Session {
+    /// Whether the peer runs on a copy of a member's data, and stands aside.
+    pub(super) fn is_copy(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| *hello.copy)
+    }
+}
+
 impl SyncMachine {
     /// The status of each link.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
@@ -58,6 +68,13 @@ impl SyncMachine {
             bytes_out: peer.traffic.bytes_out,
             pulling: self.pulls.is_from(peer.link),
         })
+    }
+
+    /// The links on which a peer said since the last call that it runs on a copy of a member's data and [stands
+    /// aside](crate::MembersMut::stand_aside), each with the peer's writer.
+    #[cfg(feature = "members")]
+    pub fn take_copies(&mut self) -> Vec<(Link, WriterId)> {
+        self.copies.take()
     }
 
     #[inline(never)]
@@ -139,7 +156,8 @@ impl SyncMachine {
                 }
                 Some(_) if MEMBERS => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
                 _ => 0,
-            } | takes,
+            } | takes
+                | if replica.stands_aside() { COPY } else { 0 },
             session: self.session,
             agent: agent.into(),
             nonce,
@@ -159,6 +177,10 @@ impl SyncMachine {
         hello: Hello,
     ) {
         let session = hello.session;
+        let is_copy = MEMBERS && hello.capabilities & COPY > 0;
+        if is_copy && self.copies.len() < COPIES_MAX {
+            self.copies.update(|it| it.push((link, hello.writer)));
+        }
         if let Some(peer) = self.peer_mut(link) {
             // A limited peer is asked for nothing, and receives nothing that only members need.
             let trusted = peer.scope.is_none();
@@ -174,7 +196,9 @@ impl SyncMachine {
                 answers: trusted && hello.capabilities & ANSWERS > 0,
                 #[cfg(feature = "budgets")]
                 gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
+                copy: MemberPart::default(),
             };
+            theirs.copy.set(is_copy);
             let takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
             theirs.clock.set(hello.clock);
             theirs.takes.set(takes);

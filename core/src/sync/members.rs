@@ -149,10 +149,16 @@ impl SyncMachine {
         }
     }
 
-    /// Whether this replica's owner is a member, and it has not announced itself yet.
+    /// Whether this replica's owner is a member, and it has not announced itself yet. A replica that stands aside
+    /// is not about to do so.
     pub(super) fn is_early(&self, replica: &Replica) -> bool {
-        let named = |it: &Configuration| self.config.owner.is_some_and(|owner| it.has(&owner));
+        let named = |it: &Configuration| self.owner(replica).is_some_and(|owner| it.has(&owner));
         replica.members().configuration().is_some_and(named) && !replica.members().is_announced()
+    }
+
+    /// The owner whose member this replica is to be. It is to be none while it stands aside.
+    pub(super) fn owner(&self, replica: &Replica) -> Option<Owner> {
+        self.config.owner.filter(|_| !replica.stands_aside())
     }
 
     /// Sets the owner whose key a link has authenticated. A member's start is known by that before it announces
@@ -189,7 +195,9 @@ impl SyncMachine {
             let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
             let counted = writer.and_then(|it| replica.members().incarnation(&it));
             let is_other = |owner: &Owner| self.config.owner != Some(*owner);
-            let begins = peer.owner.filter(|it| is_member(it) && is_other(it));
+            // A copy of a member's data is no start of the member.
+            let begins = peer.owner.filter(|_| !peer.is_copy());
+            let begins = begins.filter(|it| is_member(it) && is_other(it));
             if let Some(owner) = counted.map(|it| it.0).or(begins) {
                 linked.push((owner, peer.level));
             }
@@ -393,7 +401,7 @@ impl SyncMachine {
             let body = Body::Return {
                 writer: replica.writer(),
                 intro: replica.membership.intro(&replica.state),
-                owner: self.config.owner,
+                owner: self.owner(replica),
             };
             self.send(replica, link, body);
         }

@@ -61,6 +61,9 @@ pub const DEALS: u64 = 64;
 /// The capability to give rights of periods of limits on request.
 pub const LENDS: u64 = 256;
 
+/// The sender runs on a copy of a member's data, and [stands aside](crate::MembersMut::stand_aside).
+pub const COPY: u64 = 512;
+
 /// The identity of a peer and its versions: the first frame in each direction.
 ///
 /// Its first two bytes mean the same in all versions. So any two programs can find out that they do not
@@ -72,7 +75,7 @@ pub struct Hello {
     /// The highest version of the protocol that the sender implements.
     pub version_max: u8,
     /// Optional features, one bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`]. A receiver ignores unknown bits.
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`], [`COPY`]. A receiver ignores unknown bits.
     pub capabilities: u64,
     /// A random number of this process. It identifies the peer after a reconnect.
     pub session: u64,

@@ -1,13 +1,13 @@
 //! The frames of a machine to guests and members, and when it sends them.
 
+mod copies;
 mod duties;
 mod returns;
 mod unsure;
 mod whole;
 
 use super::*;
-use crate::error::Missing;
-use crate::error::{AdmissionError, LinkError, MergeError};
+use crate::error::{AdmissionError, LinkError, MergeError, Missing};
 use crate::layers::GuestPart;
 use crate::message::records::{Announce, MembershipRecord, Statement};
 use crate::state::delta::{Delta, Entry};
@@ -91,6 +91,7 @@ impl End {
             answers: true,
             #[cfg(feature = "budgets")]
             gives: 0,
+            copy: GuestPart::default(),
         };
         self.sync.peer_mut(link).unwrap().hello = Some(hello);
         self.sync.digest_due = 0;

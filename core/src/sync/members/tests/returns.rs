@@ -117,7 +117,7 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
 }
 
 /// The counts of a guest that was not admitted, stored under another end's id.
-fn aside(intro: Option<Intro>, before: u64) -> EarlierWriter {
+pub(super) fn aside(intro: Option<Intro>, before: u64) -> EarlierWriter {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
     guest.replica.add("key", 5).unwrap();

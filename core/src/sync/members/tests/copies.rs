@@ -1,0 +1,132 @@
+//! A copy of a member's data at an end of a link.
+
+use super::returns::aside;
+use super::*;
+use crate::wire::{COPY, Digests, Hello, VERSION};
+
+/// A copy of the only member's data, whose owner this is.
+fn copy() -> End {
+    let mut end = End::guest();
+    end.sync.config.owner = Some(OWNER);
+    end.replica.members_mut().stand_aside(vec![id(7)]);
+    end
+}
+
+/// The capabilities of the hello on a fresh link.
+fn capabilities(end: &mut End) -> u64 {
+    let (link, broadcast) = (Link(9), false);
+    let input = Input::Connected { link, broadcast };
+    end.sync.handle(0, &mut end.replica, input);
+    let mut sent = end.sent().0.into_iter();
+    sent.find_map(|(_, body)| match body {
+        Body::Hello(hello) => Some(hello.capabilities),
+        _ => None,
+    })
+    .expect("a hello")
+}
+
+#[test]
+fn a_copy_says_so_in_its_hello_until_it_is_adopted() {
+    assert_eq!(capabilities(&mut End::member()) & COPY, 0);
+    let mut end = copy();
+    assert_eq!(capabilities(&mut end) & COPY, COPY);
+    end.replica.members_mut().adopt();
+    end.cut(Link(9));
+    assert_eq!(capabilities(&mut end) & COPY, 0);
+}
+
+#[test]
+fn a_copy_is_not_about_to_announce_itself() {
+    let mut end = copy();
+    assert!(!end.sync.is_early(&end.replica));
+    end.replica.members_mut().adopt();
+    assert!(end.sync.is_early(&end.replica));
+}
+
+#[test]
+fn a_hello_of_a_copy_is_told_and_its_link_is_no_start_of_a_member() {
+    let mut end = End::member();
+    end.replica.members_mut().force(&[OWNER, [3; 32]]).unwrap();
+    for (number, capabilities) in [(1, 0), (2, COPY)] {
+        let (link, broadcast) = (Link(number), false);
+        let input = Input::Connected { link, broadcast };
+        end.sync.handle(0, &mut end.replica, input);
+        end.sync.set_owner(link, [3; 32]);
+        let digests = Digests {
+            vector: [0; 16],
+            contents: 0,
+        };
+        let hello = Body::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities,
+            session: u64::from(number),
+            agent: "".into(),
+            nonce: [0; 16],
+            proof: Vec::new(),
+            digests,
+            writer: id(number as u8),
+            clock: 0,
+        });
+        let frame = Frame {
+            space: end.replica.space().clone(),
+            body: hello,
+        };
+        let bytes = &*frame.encode();
+        let input = Input::Frame { link, bytes };
+        end.sync.handle(0, &mut end.replica, input);
+        if capabilities == COPY {
+            assert_eq!(end.sync.take_copies(), [(link, id(2))]);
+            assert_eq!(end.sync.linked_member_count(&end.replica), 0);
+        } else {
+            assert_eq!(end.sync.linked_member_count(&end.replica), 1);
+            end.cut(link);
+        }
+        assert_eq!(end.sync.take_copies(), []);
+    }
+}
+
+/// The original may still write under its writers, and makes their transactions again itself.
+#[test]
+fn a_copy_has_no_writer_of_its_original_ended() {
+    for (byte, links) in [(7, vec![]), (6, vec![Link(1)])] {
+        let mut end = copy();
+        end.link(1, id(100));
+        let mut it = aside(None, 1);
+        it.writer = id(byte);
+        end.replica.rejoin.keep_earlier(it);
+        let End { replica, sync, now } = &mut end;
+        sync.look_back(*now, replica).unwrap();
+        assert_eq!(end.asked(), links, "{byte}");
+    }
+}
+
+#[test]
+fn a_copy_makes_nothing_of_its_original_again() {
+    for (byte, value) in [(7, None), (6, Some(5))] {
+        let mut end = copy();
+        end.link(1, id(100));
+        let mut it = aside(None, 1);
+        it.writer = id(byte);
+        end.replica.rejoin.keep_earlier(it);
+        let End { replica, sync, now } = &mut end;
+        sync.look_back(*now, replica).unwrap();
+        sync.earlier_ended(Link(1), id(byte), Last::Nothing);
+        sync.make_again(*now, replica, id(9));
+        assert_eq!(end.replica.value("key"), value, "{byte}");
+    }
+}
+
+/// A member answers the owner of a member that this one is to come back as a member.
+#[test]
+fn a_copy_asks_as_a_guest() {
+    let mut end = copy();
+    let link = end.link(1, id(100));
+    end.sync.begin_rejoin(0, &end.replica, link);
+    let sent = end.sent().0.into_iter();
+    let owners = sent.filter_map(|(_, body)| match body {
+        Body::Return { owner, .. } => Some(owner),
+        _ => None,
+    });
+    assert_eq!(owners.collect::<Vec<_>>(), [None]);
+}
