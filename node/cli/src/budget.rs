@@ -4,6 +4,7 @@
 use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::audit;
 use super::client::Client;
+use super::doctor;
 use super::failure::Failure;
 use super::output::{Output, text};
 use super::rows::{self, NamesArgs};
@@ -493,8 +494,10 @@ fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Res
         output.remark("the budgets are of several moments, and so are their sums")?;
     }
     let (value, rights) = (sums.value.to_string(), sums.rights.to_string());
+    let (copied, copies) = copies(client, space);
     let line = json!({
-        "budgets": sums.budgets, "value": value, "rights": rights, "wrong": sums.wrong,
+        "budgets": sums.budgets, "value": value, "rights": rights, "wrong": sums.wrong, "copied": copied,
+        "copies": copies,
     });
     output.line(&line, || {
         format!(
@@ -502,6 +505,15 @@ fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Res
             sums.budgets, sums.wrong
         )
     })?;
+    if copied {
+        output.remark(
+            "this node runs on a copy of another node's data folder, and spends nothing; see `tallymesh doctor`",
+        )?;
+    }
+    for row in &copies {
+        let copy = doctor::copy_named(row);
+        output.remark(&format!("{copy}; it spends nothing, see `tallymesh doctor`"))?;
+    }
     if sums.wrong > 0 {
         return Err(Failure::Local {
             code: "overdrawn",
@@ -513,6 +525,17 @@ fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Res
         });
     }
     audit::budgets(client, space, output, prefix)
+}
+
+/// Whether the node runs on a copy of a data folder, and the copies that it knows of. It tells that of all spaces
+/// at once, so not everybody who may read budgets may see it.
+fn copies(client: &Client, space: &str) -> (bool, Vec<Value>) {
+    let status = client.get("/v1/status").unwrap_or_default();
+    let mut spaces = status["spaces"].as_array().into_iter().flatten();
+    let told = spaces.find(|it| it["space"] == space);
+    let told = told.unwrap_or(&Value::Null);
+    let copies = told["copies"].as_array().cloned().unwrap_or_default();
+    (told["copied"] == true, copies)
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ mod facts;
 #[cfg(test)]
 mod tests;
 
+pub(super) use checks::copies::named as copy_named;
+
 use super::client::Client;
 use super::failure::Failure;
 use super::output::Output;

@@ -1,6 +1,7 @@
 //! The command line: `up` starts a node, and most other commands send requests to one over HTTP.
 
 mod add;
+mod adopt;
 #[cfg(test)]
 mod advice;
 mod asking;
@@ -37,6 +38,7 @@ mod whole_node;
 mod writers;
 
 pub use add::AddArgs;
+pub use adopt::AdoptArgs;
 pub use audit::AuditArgs;
 pub use budget::BudgetArgs;
 pub use completions::CompletionsArgs;
@@ -137,6 +139,8 @@ enum Command {
     Revoke(Remote<RevokeArgs>),
     /// Declare a writer dead that is gone for good: what it counted stays
     Retire(Remote<RetireArgs>),
+    /// Let a node on a copy of a data folder take the place of the original, which is gone for good
+    Adopt(Remote<AdoptArgs>),
     /// Print a node's own key, by which it is made a member
     Id(Remote<Nothing>),
     /// Print the state of a node
@@ -264,6 +268,7 @@ pub fn run(cli: Cli, whole: &WholeNode) -> ExitCode {
             remote.run(|client, output, args| tickets::revoke(client, output, &args))
         }
         Command::Retire(remote) => remote.run(members::retire),
+        Command::Adopt(remote) => remote.run(adopt::run),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
         Command::Doctor(remote) => remote.run(|client, output, _| doctor::run(client, output)),
@@ -356,6 +361,7 @@ mod tests {
             "members force 00 11 --yes",
             "retire 00",
             "id --json",
+            "adopt --yes --json",
             "openapi",
             "doctor --json --node http://127.0.0.1:1",
             "ticket a.b.c --json --ticket d.e.f",

@@ -1,6 +1,7 @@
 //! `tallymesh status`: the state of a node.
 
 use super::client::Client;
+use super::doctor;
 use super::failure::Failure;
 use super::members;
 use super::output::{Output, text};
@@ -50,6 +51,15 @@ fn describe(status: &Value) -> String {
             text(&space["renewals"]),
         ));
         lines.extend(members::summary(&space["membership"]));
+        if space["copied"] == true {
+            lines.push(
+                "         runs on a copy of another node's data folder, and spends, draws and decides nothing: \
+                 `tallymesh adopt` if the original is gone for good"
+                    .to_owned(),
+            );
+        }
+        let copies = space["copies"].as_array().into_iter().flatten();
+        lines.extend(copies.map(|row| format!("         {}", doctor::copy_named(row))));
         lines.extend(members::stuck(space).map(|it| format!("         {it}")));
     }
     lines.join("\n")

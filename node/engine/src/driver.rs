@@ -48,6 +48,7 @@ mod budgets;
 mod command;
 pub(crate) mod commit_gate;
 mod contained;
+mod copies;
 mod expiries;
 mod handle;
 mod levels;
@@ -510,6 +511,10 @@ impl Driver {
             }
             Command::Links { reply } => {
                 let answer = self.links(now);
+                self.gate.answer(release(reply, answer));
+            }
+            Command::Adopt { reply } => {
+                let answer = self.adopt();
                 self.gate.answer(release(reply, answer));
             }
             Command::Secured(client) => {

@@ -53,6 +53,6 @@ pub use refusal::Refusal;
 pub use role::Role;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub use session::{Lack, LastWrite};
-pub use space::{RESERVED, Tally};
+pub use space::{CopyRow, RESERVED, Tally};
 pub use space::{Sizes, SpaceId, SpaceStatus, WriterRow};
 pub use stuck::{StuckPart, StuckRow, StuckShare};

@@ -228,7 +228,7 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             Needs::InSpace(space, role)
         }
         // A caller that may revoke tickets may see the list, and no other caller.
-        (Some("v1"), Some("tickets")) => Needs::Operator(None),
+        (Some("v1"), Some("tickets" | "adopt")) => Needs::Operator(None),
         (Some("v1"), _) => Needs::Everywhere(match reads {
             true => Role::Reader,
             false => Role::Member,

@@ -26,6 +26,7 @@
 //! | `GET /v1/spaces/{space}/members` | the members, their acknowledgements, and pending decisions |
 //! | `POST .../members/init` | makes this node the first member |
 //! | `POST .../members/add`, `/remove` | proposes `{"owner"}` in or out and waits `wait_ms`, at most 20000, for the decision; harmless to repeat |
+//! | `POST /v1/adopt` | lets a node on a copy of a data folder take the place of the original |
 //! | `POST .../members/force` | replaces all by `{"members":[...]}` without asking them |
 //! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` that is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
@@ -45,6 +46,7 @@
 //! have `applied`: see [`problems`]. [`guard`] decides which requests are accepted at all.
 
 mod access;
+mod adopt;
 mod asking;
 mod audit;
 pub mod bodies;
@@ -232,6 +234,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(members::remove))
         .routes(routes!(members::force).layer(large()))
         .routes(routes!(members::retire))
+        .routes(routes!(adopt::adopt))
         .routes(routes!(events::stream))
         .routes(routes!(sync::upgrade))
         .routes(routes!(post::exchange).layer(large()))

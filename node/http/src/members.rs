@@ -66,7 +66,7 @@ pub(super) async fn list(
         status = 200, description = "The members as this node sees them.",
         body = Membership,
     )),
-    extensions(("x-problems" = json!(["beyond_role", "closed", "memory_only"]))),
+    extensions(("x-problems" = json!(["beyond_role", "closed", "folder_copied", "memory_only"]))),
 )]
 pub(super) async fn init(
     app: Serving,
@@ -88,7 +88,7 @@ pub(super) async fn init(
         body = Membership,
     )),
     extensions(("x-problems" = json!([
-        "catching_up", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
+        "catching_up", "folder_copied", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
         "undecided",
     ]))),
 )]
@@ -112,7 +112,7 @@ pub(super) async fn add(
         body = Membership,
     )),
     extensions(("x-problems" = json!([
-        "catching_up", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
+        "catching_up", "folder_copied", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
         "undecided",
     ]))),
 )]
@@ -155,7 +155,7 @@ async fn change(
         status = 200, description = "The members as this node sees them.",
         body = Membership,
     )),
-    extensions(("x-problems" = json!(["owner", "members_full", "memory_only", "no_members"]))),
+    extensions(("x-problems" = json!(["folder_copied", "owner", "members_full", "memory_only", "no_members"]))),
 )]
 pub(super) async fn force(
     app: Serving,
@@ -186,7 +186,7 @@ pub(super) async fn force(
     request_body(content = RetireBody, description = "Whom."),
     responses((status = 200, description = "What became of them.", body = Retirements)),
     extensions(("x-problems" = json!([
-        "catching_up", "writer", "owner", "millis", "is_member", "no_members", "not_a_member",
+        "catching_up", "folder_copied", "writer", "owner", "millis", "is_member", "no_members", "not_a_member",
         "unknown_owner", "unknown_writer",
     ]))),
 )]

@@ -1,5 +1,6 @@
 //! The checks of a node. To add one, add a line in [`CHECKS`] and a function.
 
+pub(super) mod copies;
 mod exposure;
 mod faults;
 
@@ -42,6 +43,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
     Check { code: "stuck", fine: "no rights and numbers are with members that are away", judge: stuck },
     Check { code: "undecided", fine: "no change of members waits", judge: undecided },
+    Check { code: "copied", fine: "the data folder is no copy", judge: copies::copied },
+    Check { code: "copies", fine: "no copy of another node's folder is heard", judge: copies::copies },
+    Check { code: "no_witness", fine: "other members would notice an old copy", judge: copies::no_witness },
     Check { code: "faults", fine: "no writer id was used twice", judge: faults },
     Check { code: "keys_full", fine: "the key tables have room", judge: keys_full },
     Check { code: "writers_full", fine: "the spaces have room for writers", judge: writers_full },

@@ -59,7 +59,7 @@ fn fine() -> Facts {
             "listen_open": true,
             "time": "1000000", "started": "0",
             "spaces": [{
-                "space": "default", "stuck": [], "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
+                "space": "default", "stuck": [], "copied": false, "copies": [], "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
                 "membership": {
                     "configuration": { "number": "1" }, "announced": true, "members": members,
                     "proposal": null, "unanswered": [],
@@ -243,6 +243,23 @@ fn each_check_finds_what_it_is_for() {
                 status("/stuck"),
                 json!([{ "owner": "ab", "rights": "40", "budgets": 1, "sequences": 0, "more": false }]),
             ),
+        ),
+        ("copied", Problem, set(status("/copied"), json!(true))),
+        (
+            "copies",
+            Warning,
+            set(
+                status("/copies"),
+                json!([{ "peer": "x", "owner": "ab", "address": "/ip4/127.0.0.1/tcp/9", "writer": "cd", "last_heard_ms": 5 }]),
+            ),
+        ),
+        (
+            "no_witness",
+            Notice,
+            Box::new(|facts| {
+                facts.status["spaces"][0]["membership"]["members"] = json!([member(true, None, "0")]);
+                facts.status["spaces"][0]["membership"]["member"] = json!(true);
+            }),
         ),
         ("faults", Problem, set(status("/faults"), json!(1))),
         // A member was passed over. In a space without members no writer is retired.

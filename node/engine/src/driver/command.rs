@@ -21,7 +21,7 @@ use crate::driver::NewLink;
 use crate::metrics::Metrics;
 use std::sync::Arc;
 use tallymesh_core::Link;
-use tallymesh_node_ground::model::{LinkRow, SpaceId, SpaceStatus};
+use tallymesh_node_ground::model::{LinkRow, Refusal, SpaceId, SpaceStatus};
 use tokio::sync::oneshot;
 
 /// An entry of the driver's queue.
@@ -62,6 +62,10 @@ pub(super) enum Command {
     /// Lists the links.
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
+    },
+    /// Lets this node take the place of the one from which its data folder was copied.
+    Adopt {
+        reply: oneshot::Sender<Result<bool, Refusal>>,
     },
     /// A client of a socket has completed its TLS handshake.
     Secured(Box<Secured>),
@@ -175,8 +179,10 @@ impl Command {
     pub(super) fn may_change(&self) -> Option<HalfChanged> {
         match self {
             Command::Write { space, .. } => Some(HalfChanged::Space(*space)),
-            // The sync machine of any space on the link may change its replica.
-            Command::Connect(_)
+            // An adopted copy announces itself in each space. The sync machine of any space on a link may
+            // change its replica.
+            Command::Adopt { .. }
+            | Command::Connect(_)
             | Command::Disconnect { .. }
             | Command::Compare { .. }
             | Command::Frame { .. }

@@ -387,6 +387,15 @@ impl Handle {
         self.ask(|reply| Command::Links { reply }).await
     }
 
+    /// Lets this node take the place of the one from which its data folder was copied, by the word of an
+    /// operator that this one is gone for good. Returns whether the folder was a copy.
+    ///
+    /// # Errors
+    /// Fails when the data folder can't be written, or the node stops first.
+    pub async fn adopt(&self) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::Adopt { reply }).await?
+    }
+
     /// The members of all open spaces, with their later changes.
     pub fn member_lists(&self) -> watch::Receiver<MemberLists> {
         self.shared.member_lists.clone()

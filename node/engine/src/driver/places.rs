@@ -8,6 +8,11 @@
 //! - **The store is whole.** The log ends where the lock file says that the last commit was
 //!   ([`Place::whole`](tallymesh_node_store::Place)).
 //!
+//! The file also tells a copy of a folder from the folder. If the lock file is another one than the file names,
+//! the start before ran in another place, and may still run there. Then this node [stands
+//! aside](tallymesh_core::MembersMut::stand_aside), and the file says so until the node is adopted. Of the
+//! identity of a lock file, the device alone may change, as it does when a disk is attached anew.
+//!
 //! A whole volume that is put back or cloned keeps all of these. Nothing on it shows that. Then others tell
 //! what the store lacks, as far as they are linked.
 //!
@@ -41,6 +46,20 @@ pub(super) struct Places {
     saved: bool,
     /// In how many spaces the last start may not be followed.
     unfollowed: usize,
+    /// The original of this folder, if it is a copy that was not adopted.
+    copied: Option<Copied>,
+    /// Whether this is the first start of the copy.
+    is_fresh_copy: bool,
+}
+
+/// What a copy of a folder knows of its original.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Copied {
+    /// The identity of the original's lock file.
+    lock: String,
+    /// By space, the writers of the original with transactions that no member was known to have.
+    writers: BTreeMap<String, Vec<String>>,
 }
 
 /// The content of the file.
@@ -53,6 +72,9 @@ struct Written {
     /// That of the lock file.
     lock: String,
     spaces: BTreeMap<String, Vec<Row>>,
+    /// The original, if the folder is a copy that was not adopted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copied: Option<Copied>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -81,12 +103,60 @@ impl Places {
         let Ok(written) = serde_json::from_slice::<Written>(&bytes) else {
             return places;
         };
-        let here = written.version == VERSION && written.file == file;
-        if here && written.lock == place.lock && place.whole {
+        if written.version != VERSION {
+            return places;
+        }
+        places.is_fresh_copy = !may_be_same(&written.lock, &place.lock);
+        places.copied = match (written.copied, places.is_fresh_copy) {
+            (None, true) => Some(Copied {
+                lock: written.lock.clone(),
+                writers: BTreeMap::new(),
+            }),
+            (copied, _) => copied,
+        };
+        let here = written.file == file && written.lock == place.lock && place.whole;
+        if here && places.copied.is_none() {
             let rows = written.spaces.into_iter();
             places.by_space = rows.map(|(space, rows)| (space, read(rows))).collect();
         }
         places
+    }
+
+    /// Whether this folder is a copy that was not adopted.
+    pub(super) fn is_copied(&self) -> bool {
+        self.copied.is_some()
+    }
+
+    /// The writers of a space that belong to the original, if this folder is a copy. `earlier` are the writers
+    /// of earlier starts, as the store has them.
+    pub(super) fn originals(
+        &mut self,
+        space: &Space,
+        earlier: Vec<WriterId>,
+    ) -> Option<Vec<WriterId>> {
+        let copied = self.copied.as_mut()?;
+        if self.is_fresh_copy && !earlier.is_empty() {
+            let writers = copied.writers.entry(space.to_string()).or_default();
+            writers.extend(earlier.iter().map(WriterId::to_string));
+            writers.sort_unstable();
+            writers.dedup();
+        }
+        let writers = copied.writers.get(space.as_str()).into_iter().flatten();
+        Some(writers.filter_map(|it| WriterId::parse(it)).collect())
+    }
+
+    /// Makes this folder the original's successor.
+    ///
+    /// # Errors
+    /// When the file can't be written. Then it stays a copy.
+    pub(super) fn adopt(&mut self) -> Result<(), StoreError> {
+        let copied = self.copied.take();
+        self.saved = false;
+        let saved = self.save();
+        if saved.is_err() {
+            self.copied = copied;
+        }
+        saved
     }
 
     /// Whether a start may be followed, which the store of a space has up to its clock.
@@ -102,14 +172,19 @@ impl Places {
 
     /// Logs that earlier starts of this node are not followed, if there are any.
     pub(super) fn tell(&self) {
-        if self.unfollowed > 0
+        if self.copied.is_some() {
+            tracing::warn!(
+                "this data folder is a copy, or was put back: the node that it was copied from may still run, so \
+                 this one spends, draws and decides nothing; start the original, or, if that is gone for good, \
+                 run `tallymesh adopt` at this node"
+            );
+        } else if self.unfollowed > 0
             && let Some((_, place)) = &self.place
         {
             tracing::warn!(
                 spaces = self.unfollowed,
                 whole = place.whole,
-                "this data folder is a copy, was put back, lacks its end, or is of an earlier version: as a \
-                 member, this node votes once enough other members have acknowledged its start"
+                "this data folder was put back, lacks its end, or is of an earlier version: as a member, this node votes once enough other members have acknowledged its start"
             );
         }
     }
@@ -156,6 +231,7 @@ impl Places {
                 file: file.to_owned(),
                 lock: place.lock.clone(),
                 spaces: spaces.clone(),
+                copied: self.copied.clone(),
             };
             // A file without text names nobody.
             serde_json::to_vec(&written).unwrap_or_default()
@@ -164,6 +240,15 @@ impl Places {
         self.saved = true;
         Ok(())
     }
+}
+
+/// Whether two identities may be those of one lock file. A device may have another number each time that it is
+/// attached. The time of creation, in nanoseconds, distinguishes files well enough. A random number in its place
+/// does not, because a copy of the file has the same.
+fn may_be_same(one: &str, other: &str) -> bool {
+    let on_device = |lock: &str| lock.split_once('-').map(|it| it.1.to_owned());
+    let lasts = !one.contains("-r");
+    one == other || lasts && one.contains('-') && on_device(one) == on_device(other)
 }
 
 /// The starts of one space. A row that can't be read is left out.
@@ -254,5 +339,75 @@ mod tests {
         std::fs::copy(&file, &copy).expect("copied");
         std::fs::rename(&copy, &file).expect("put in its place");
         assert!(!follows(&mut open(folder), NEW, 9));
+    }
+
+    fn original(places: &mut Places, earlier: &[WriterId]) -> Option<Vec<WriterId>> {
+        places.originals(&Space::default(), earlier.to_vec())
+    }
+
+    fn open_at(folder: &Path, lock: &str) -> Places {
+        Places::open(Some(folder.to_path_buf()), Some(place(lock, true)))
+    }
+
+    #[test]
+    fn a_copy_is_one_until_it_is_adopted_and_remembers_the_writers_of_its_original() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        let mut first = open_at(folder, "here");
+        assert!(!first.is_copied(), "there is no file yet");
+        assert_eq!(original(&mut first, &[OLD]), None);
+        write(folder, OLD);
+        assert_eq!(original(&mut open(folder), &[OLD]), None);
+        let mut copy = open_at(folder, "there");
+        assert!(copy.is_copied());
+        assert_eq!(original(&mut copy, &[OLD]), Some(vec![OLD]));
+        copy.save().expect("written");
+        // A writer of the copy is none of the original.
+        let mut again = open_at(folder, "there");
+        assert!(again.is_copied());
+        assert_eq!(original(&mut again, &[OLD, NEW]), Some(vec![OLD]));
+        again.save().expect("written");
+        // A copy of the copy has two originals.
+        let mut third = open_at(folder, "elsewhere");
+        assert_eq!(original(&mut third, &[NEW]), Some(vec![OLD, NEW]));
+        again.adopt().expect("written");
+        let mut adopted = open_at(folder, "there");
+        assert!(!adopted.is_copied());
+        assert_eq!(original(&mut adopted, &[OLD]), None);
+    }
+
+    #[test]
+    fn nobody_is_followed_in_a_copy_that_is_put_where_its_original_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, OLD);
+        open_at(folder, "there").save().expect("written");
+        let mut back = open_at(folder, "here");
+        assert!(back.is_copied() && !follows(&mut back, OLD, 9));
+    }
+
+    /// A cloned volume, which keeps all identities, is taken for the original.
+    #[test]
+    fn a_clone_with_the_identities_of_its_original_is_not_noticed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, OLD);
+        let mut clone = open(folder);
+        assert!(!clone.is_copied() && follows(&mut clone, OLD, 9));
+    }
+
+    #[test]
+    fn a_device_may_have_another_number() {
+        for (one, other, same) in [
+            ("1-2-3", "1-2-3", true),
+            ("1-2-3", "9-2-3", true),
+            ("1-2-3", "1-2-4", false),
+            ("1-2-3", "1-4-3", false),
+            ("1-2-r3", "9-2-r3", false),
+            ("1-2-r3", "1-2-r3", true),
+            ("here", "there", false),
+        ] {
+            assert_eq!(may_be_same(one, other), same, "{one} {other}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
+mod copies;
 mod existing;
 mod faults;
 mod key_retention;
@@ -107,6 +108,8 @@ pub struct OpenSpace {
     commands: Vec<rights::Short>,
     /// What members hold that are away.
     stuck: stuck::Stuck,
+    /// The copies of other nodes' data folders that have said so.
+    copies: copies::Copies,
 }
 
 impl OpenSpace {
@@ -145,8 +148,14 @@ impl OpenSpace {
             nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
         }
         nonces.note(replica.space(), nonce);
+        let earlier = replica.consistency().earlier_writers().collect();
+        let originals = starts.originals(replica.space(), earlier);
         let follows = replica.members().only_start(owner);
+        let follows = follows.filter(|_| originals.is_none());
         let follows = follows.filter(|it| starts.may_follow(replica.space(), *it));
+        if let Some(originals) = originals {
+            replica.members_mut().stand_aside(originals);
+        }
         let place = InPlace::after(follows);
         starts.set(replica.space(), place.followed(writer));
         let config = SyncConfig {
@@ -195,6 +204,7 @@ impl OpenSpace {
             shorts: Vec::new(),
             commands: Vec::new(),
             stuck: stuck::Stuck::default(),
+            copies: copies::Copies::default(),
         })
     }
 
@@ -527,6 +537,7 @@ impl OpenSpace {
         }
         self.changed = changed;
         self.tell_faults(origins);
+        self.tell_copies(origins);
         self.tell_members();
         notices
     }
@@ -553,6 +564,8 @@ impl OpenSpace {
             keyed: self.replica.keyed().count(),
             withdrawn: self.replica.keyed().withdrawn_count(),
             stuck: self.stuck(now),
+            copied: self.is_copied(),
+            copies: self.copies(now),
             membership: closed.then(|| self.membership(now)),
         }
     }

@@ -122,13 +122,16 @@ calls! {
         .needs(Editor)
         .op("mint")
         .fields(&[BUDGET, AMOUNT])
-        .refused(&["budget_name", "catching_up", "not_a_member", "overflow", "room_short"])
+        .refused(&["budget_name", "catching_up", "folder_copied", "not_a_member", "overflow", "room_short"])
         .told(&["budget mint", "budget give-back"])
         .redis(&["budget.mint"]);
     SPEND: Call::write("spend", Budgets, Post, "budgets/{key}/spend")
         .op("spend")
         .fields(&[BUDGET, AMOUNT, optional("lease", LeaseId)])
-        .refused(&["budget_name", "catching_up", "no_budget", "not_a_member", "overflow", "rights_short"])
+        .refused(&[
+            "budget_name", "catching_up", "folder_copied", "no_budget", "not_a_member", "overflow",
+            "rights_short",
+        ])
         .told(&["budget spend"])
         .redis(&["budget.spend"]);
     GRANT: Call::write("grant", Budgets, Post, "budgets/{key}/grant")
@@ -136,8 +139,8 @@ calls! {
         .op("grant")
         .fields(&[BUDGET, TO, AMOUNT])
         .refused(&[
-            "budget_name", "catching_up", "no_budget", "no_recipient", "not_a_member", "overflow",
-            "rights_short",
+            "budget_name", "catching_up", "folder_copied", "no_budget", "no_recipient",
+            "not_a_member", "overflow", "rights_short",
         ])
         .told(&["budget grant"])
         .redis(&["budget.grant"]);
@@ -171,23 +174,23 @@ calls! {
         .never_keyed("lease_once")
         .fields(&[LEASED, LEASE_ID, AMOUNT, required("lease_ms", Millis)])
         .refused(&[
-            "budget_name", "catching_up", "lease_range", "leased_name", "no_budget",
-            "not_a_member", "overflow", "rights_short",
+            "budget_name", "catching_up", "folder_copied", "lease_range", "leased_name",
+            "no_budget", "not_a_member", "overflow", "rights_short",
         ])
         .told(&["budget lease"])
         .redis(&["budget.lease"]);
     END_LEASE: Call::write("end_lease", Budgets, Delete, "budgets/{key}/leases/{id}")
         .op("end_lease")
         .fields(&[LEASED, LEASE_ID])
-        .refused(&["budget_name", "catching_up", "no_budget", "no_lease", "not_a_member"])
+        .refused(&["budget_name", "catching_up", "folder_copied", "no_budget", "no_lease", "not_a_member"])
         .told(&["budget end-lease"])
         .redis(&["budget.endlease"]);
     TRANSFER: Call::write("transfer", Budgets, Post, "budgets/{key}/transfer")
         .op("transfer")
         .fields(&[BUDGET, required("to", Shares)])
         .refused(&[
-            "budget_name", "catching_up", "no_budget", "not_a_member", "overflow", "rights_short",
-            "room_short", "transaction_too_large",
+            "budget_name", "catching_up", "folder_copied", "no_budget", "not_a_member", "overflow",
+            "rights_short", "room_short", "transaction_too_large",
         ])
         .told(&["budget transfer"])
         .redis(&["budget.transfer"]);
@@ -205,7 +208,7 @@ calls! {
     BEGIN: Call::write("begin_sequence", Sequences, Post, "sequences/{key}")
         .needs(Editor)
         .fields(&[SEQUENCE])
-        .refused(&["catching_up", "not_a_member", "sequence_exists", "sequence_name"])
+        .refused(&["catching_up", "folder_copied", "not_a_member", "sequence_exists", "sequence_name"])
         .told(&["sequence begin"])
         .redis(&["sequence.begin"]);
     // A number whose answer is lost is gone.
@@ -213,19 +216,25 @@ calls! {
         .op("next")
         .fields(&[SEQUENCE])
         .never_keyed("number_once")
-        .refused(&["catching_up", "no_sequence", "not_a_member", "numbers_short", "sequence_name"])
+        .refused(&[
+            "catching_up", "folder_copied", "no_sequence", "not_a_member", "numbers_short",
+            "sequence_name",
+        ])
         .told(&["sequence next"])
         .redis(&["sequence.next"]);
     WATCH: Call::write("watch_number", Sequences, Put, "sequences/{key}/watches/{number}")
         .needs(Editor)
         .fields(&[SEQUENCE, NUMBER])
-        .refused(&["catching_up", "no_sequence", "not_a_member", "sequence_name", "watches_full"])
+        .refused(&[
+            "catching_up", "folder_copied", "no_sequence", "not_a_member", "sequence_name",
+            "watches_full",
+        ])
         .told(&["sequence watch"])
         .redis(&["sequence.watch"]);
     END_WATCH: Call::write("end_watch", Sequences, Delete, "sequences/{key}/watches/{number}")
         .needs(Editor)
         .fields(&[SEQUENCE, NUMBER])
-        .refused(&["catching_up", "no_sequence", "not_a_member", "sequence_name"])
+        .refused(&["catching_up", "folder_copied", "no_sequence", "not_a_member", "sequence_name"])
         .told(&["sequence unwatch"])
         .redis(&["sequence.unwatch"]);
 
@@ -235,7 +244,7 @@ calls! {
         .told(&["limit list"]);
     READ_LIMIT: Call::read("read_limit", Limits, "limits/{key}")
         .fields(&[PERIOD])
-        .refused(&["catching_up", "key_reserved", "limit_key", "no_limit", "not_a_member"])
+        .refused(&["catching_up", "folder_copied", "key_reserved", "limit_key", "no_limit", "not_a_member"])
         .told(&["limit show"]);
     SET_LIMIT: Call::write("set_limit", Limits, Put, "limits/{key}")
         .needs(Member)
@@ -247,20 +256,20 @@ calls! {
             optional("wait_ms", Millis),
         ])
         .refused(&[
-            "catching_up", "limit_name", "limit_range", "limits_full", "memory_only", "no_members",
-            "not_a_member", "period_range", "undecided",
+            "catching_up", "folder_copied", "limit_name", "limit_range", "limits_full",
+            "memory_only", "no_members", "not_a_member", "period_range", "undecided",
         ])
         .told(&["limit set"]);
     REMOVE_LIMIT: Call::write("remove_limit", Limits, Delete, "limits/{key}")
         .needs(Member)
         .without_options()
         .fields(&[LIMIT])
-        .refused(&["catching_up", "memory_only", "no_members", "not_a_member", "undecided"])
+        .refused(&["catching_up", "folder_copied", "memory_only", "no_members", "not_a_member", "undecided"])
         .told(&["limit remove"]);
     ALLOW: Call::write("allow", Limits, Post, "limits/{key}/allow")
         .op("allow")
         .fields(&[PERIOD, optional("cost", Amount)])
-        .refused(&["catching_up", "limit_key", "limit_reached", "no_limit", "not_a_member"])
+        .refused(&["catching_up", "folder_copied", "limit_key", "limit_reached", "no_limit", "not_a_member"])
         .told(&["limit allow"])
         .redis(&["increx"]);
 }

@@ -37,6 +37,8 @@ pub enum OperationError {
     CatchingUp,
     /// Only a member may do it. The space has no members, and this node may become the first.
     NeedsMesh,
+    /// Only a member may do it, and this node runs on a copy of a member's data folder.
+    FolderCopied,
 }
 
 impl OperationError {
@@ -52,6 +54,7 @@ impl OperationError {
             OperationError::LimitKey(_) => "limit_key",
             OperationError::CatchingUp => "catching_up",
             OperationError::NeedsMesh => Error::Member(MemberError::NotAMember).code(),
+            OperationError::FolderCopied => "folder_copied",
         }
     }
 

@@ -45,6 +45,8 @@ pub enum Refusal {
     MemoryOnly,
     /// Only a member may do it. This node is about to become one: it catches up after its start.
     CatchingUp,
+    /// Only a member may do it. This node runs on a copy of a member's data folder.
+    FolderCopied,
     /// A member can't be declared dead.
     IsMember {
         /// Its key.
@@ -142,6 +144,7 @@ impl Refusal {
             Refusal::NoMembers { .. } => "no_members",
             Refusal::MemoryOnly => "memory_only",
             Refusal::CatchingUp => OperationError::CatchingUp.code(),
+            Refusal::FolderCopied => OperationError::FolderCopied.code(),
             Refusal::IsMember { .. } => "is_member",
             Refusal::UnknownOwner { .. } => "unknown_owner",
             Refusal::Undecided { .. } => "undecided",

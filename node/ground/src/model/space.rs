@@ -60,6 +60,15 @@ pub struct SpaceStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub stuck: Vec<StuckRow>,
+    /// Whether this node runs on a copy of another one's data folder, and stands aside until it is adopted.
+    /// Left out if it does not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub copied: bool,
+    /// The other nodes that said within the last ten minutes that they run on such copies, and stand aside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub copies: Vec<CopyRow>,
     /// The members, if the space has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub membership: Option<Membership>,
@@ -72,6 +81,29 @@ impl SpaceStatus {
         let waits = |it: &Membership| !it.announced;
         !self.membership.as_ref().is_some_and(waits)
     }
+}
+
+/// A node that runs on a copy of another one's data folder, and stands aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CopyRow {
+    /// The name of the copy, which is also that of its original: a libp2p peer id, `ws-N` or `post-N`.
+    pub peer: String,
+    /// The key of both, as 64 hex digits, if the copy has proved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub owner: Option<OwnerKey>,
+    /// The address of the copy, as this node saw it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub address: Option<String>,
+    /// The writer of the copy, as 32 hex digits.
+    pub writer: String,
+    /// The writer of the original's newest start, if it is a member's and this node knows one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub original: Option<String>,
+    /// Milliseconds since the copy was last heard.
+    pub last_heard_ms: u64,
 }
 
 /// The numbers of counters in a space.

@@ -12,6 +12,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Core(error) => f.write_str(&problems::text(error)),
             Refusal::CatchingUp => OperationError::CatchingUp.fmt(f),
+            Refusal::FolderCopied => OperationError::FolderCopied.fmt(f),
             Refusal::Line { line, key, error } => {
                 write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
             }
@@ -137,6 +138,11 @@ impl fmt::Display for OperationError {
                 "a key that a limit covers has at most {PERIOD_KEY_BYTES_MAX} bytes, not {bytes}"
             ),
             OperationError::NeedsMesh => f.write_str(problems::NEEDS_MESH),
+            OperationError::FolderCopied => f.write_str(
+                "this node's data folder is a copy, and the node that it was copied from may still run, so this \
+                 one spends, draws and decides nothing; start the original, or, if that is gone for good, run \
+                 `tallymesh adopt` here",
+            ),
             OperationError::CatchingUp => f.write_str(
                 "this node has just started, and catches up with the other members before it takes part; try \
                  again in some seconds",

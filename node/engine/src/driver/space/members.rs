@@ -124,7 +124,7 @@ impl OpenSpace {
     pub(in crate::driver) fn is_starting(&self) -> bool {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        named && self.part.durable && !self.replica.members().is_announced()
+        named && self.part.durable && !self.is_copied() && !self.replica.members().is_announced()
     }
 
     /// Whether this node's owner is a member, and this writer is none: it has not announced itself,
@@ -132,13 +132,14 @@ impl OpenSpace {
     pub(super) fn is_to_be_member(&self) -> bool {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        named && self.part.durable && !self.replica.members().is_member()
+        named && self.part.durable && !self.is_copied() && !self.replica.members().is_member()
     }
 
     pub(super) fn announce(&mut self) {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        if !named || !self.part.durable || self.replica.members().is_announced() {
+        let may = self.part.durable && !self.is_copied();
+        if !named || !may || self.replica.members().is_announced() {
             return;
         }
         let (owner, nonce) = (self.owner, self.nonce());
@@ -315,6 +316,7 @@ impl OpenSpace {
     /// Makes this node the first member.
     pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
         self.refuse_if_not_durable()?;
+        self.refuse_if_copied()?;
         if !self.may_found() {
             return Err(Error::Scope(ScopeError::BeyondRole).into());
         }
@@ -359,6 +361,7 @@ impl OpenSpace {
             None => self.replica.members().proposal() == Some(&wanted[..]),
         };
         if again || !proposed {
+            self.refuse_if_copied()?;
             if self.is_starting() {
                 return Err(Refusal::CatchingUp);
             }
@@ -382,6 +385,7 @@ impl OpenSpace {
         if self.replica.members().configuration().is_none() {
             return Err(self.open());
         }
+        self.refuse_if_copied()?;
         let owners: Vec<Owner> = owners.iter().map(|owner| owner.0).collect();
         self.announce();
         self.replica.members_mut().force(&owners)?;
@@ -405,6 +409,7 @@ impl OpenSpace {
     /// The reason why this node can't do what only a member may do.
     pub fn not_a_member(&self) -> OperationError {
         match self.replica.members().configuration() {
+            _ if self.is_kept_out() => OperationError::FolderCopied,
             Some(_) if self.is_to_be_member() => OperationError::CatchingUp,
             None if self.may_found() => OperationError::NeedsMesh,
             _ => Error::Member(MemberError::NotAMember).into(),
@@ -420,6 +425,7 @@ impl OpenSpace {
         if self.replica.members().configuration().is_none() {
             return Err(self.open());
         }
+        self.refuse_if_copied()?;
         if self.is_starting() {
             return Err(Refusal::CatchingUp);
         }
@@ -551,6 +557,7 @@ impl OpenSpace {
             owner: OwnerKey(self.owner),
             member: self.replica.members().is_member(),
             announced: self.replica.members().is_announced()
+                || self.is_copied()
                 || !present.is_some_and(|it| it.has(&self.owner)),
             configuration: present.map(ConfigurationRow::from),
             members: self.replica.members().list().into_iter().map(row).collect(),
