@@ -95,6 +95,7 @@ use space::{OpenSpace, VolatileState};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Error, KeyedBounds, Link, Space, SyncConfig, frame_space};
@@ -164,6 +165,8 @@ pub(crate) struct Driver {
     nonces: Nonces,
     /// The starts that a next start of this node may follow.
     starts: Places,
+    /// Whether this node runs on a copy of a data folder, for its clients.
+    copied: Arc<AtomicBool>,
     /// The tickets of this node. `roles_due` is when the driver next looks at the roles that they
     /// give, in milliseconds since the start. `limited` is whether a role is less than member in
     /// any space.
@@ -267,6 +270,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
     nonces.save()?;
     starts.save()?;
     starts.tell();
+    let copied = Arc::new(AtomicBool::new(starts.is_copied()));
     let doing = "start the driver's poll";
     let poll = Poll::new().map_err(|error| io(doing, &error))?;
     let registry = poll.registry().try_clone();
@@ -323,6 +327,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
         owner,
         nonces,
         starts,
+        copied: copied.clone(),
         ledger: start.ledger,
         roles_due: 0,
         limited: false,
@@ -357,6 +362,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
             bell,
             names,
             own_turns,
+            copied,
             (member_list_news, writer_news),
         ),
         ended,

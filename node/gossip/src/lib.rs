@@ -35,6 +35,7 @@ mod removals;
 mod restricted;
 mod revocations;
 mod rights;
+mod same_key;
 mod silence;
 mod swarm;
 mod transports;

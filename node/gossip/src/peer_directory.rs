@@ -167,6 +167,15 @@ impl PeerDirectory {
         space.starts_with("_mesh.")
     }
 
+    /// Sets whether this node runs on a copy of a data folder, so that its hellos say so.
+    pub(super) fn set_copied(&mut self, copied: bool) {
+        let mut members = self.replica.members_mut();
+        match copied {
+            true => members.stand_aside(Vec::new()),
+            false => members.adopt(),
+        }
+    }
+
     /// Records an open link. If its peer may only read, `reader` is its key: the peer receives the
     /// book, and this node accepts nothing from it.
     pub(super) fn connected(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
@@ -294,7 +303,9 @@ impl PeerDirectory {
     }
 
     fn turn_over(&mut self, day: u64, now: Instant) -> Result<(), getrandom::Error> {
+        let copied = self.replica.stands_aside();
         (self.replica, self.sync) = open(day, &self.owner)?;
+        self.set_copied(copied);
         self.day = day;
         self.others_wait = others_wait(&self.own, day);
         self.revocations.turn_over();

@@ -8,7 +8,7 @@ use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use tallymesh_core::wire::{Body, Frame};
+use tallymesh_core::wire::{Body, COPY, Frame};
 use tallymesh_core::{Link, Space, frame_space};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Carried, PeerScope, RESERVED, Role, SpaceId};
@@ -46,6 +46,17 @@ pub(super) fn hello_of(frame: &[u8]) -> Option<(Space, u64)> {
     let frame = Frame::decode(frame).ok()?;
     match frame.body {
         Body::Hello(hello) => Some((frame.space, hello.session)),
+        _ => None,
+    }
+}
+
+/// Whether a hello is of a process on a copy of a data folder. `None` if the frame is no hello.
+pub(super) fn is_of_copy(frame: &[u8]) -> Option<bool> {
+    if !is_hello(frame) {
+        return None;
+    }
+    match Frame::decode(frame).ok()?.body {
+        Body::Hello(hello) => Some(hello.capabilities & COPY > 0),
         _ => None,
     }
 }
@@ -313,6 +324,17 @@ impl Peer {
             twin.held.push(held);
         }
         None
+    }
+
+    /// The connections other than this one.
+    pub(super) fn others(&self, connection: ConnectionId) -> Vec<ConnectionId> {
+        let others = self.connections.iter().copied();
+        others.filter(|open| *open != connection).collect()
+    }
+
+    /// Whether a connection is open.
+    pub(super) fn has(&self, connection: ConnectionId) -> bool {
+        self.connections.contains(&connection)
     }
 
     /// Adds a connection. Earlier ones may be closing, but this one is not.

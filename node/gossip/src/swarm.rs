@@ -20,6 +20,7 @@ use super::redial::{Chance, Redial};
 use super::refusals::Refusals;
 use super::relay::{Circuits, Relayed};
 use super::rights::Rights;
+use super::same_key::SameKey;
 use super::unreached::Unreached;
 use super::waiting::Waiting;
 use super::{GossipError, NetworkMetrics, Start};
@@ -95,6 +96,8 @@ pub(super) struct Network {
     node_table: NodeTable,
     metrics: NetworkMetrics,
     refusals: Refusals,
+    /// The turns of nodes and of copies of their folders.
+    same_key: SameKey,
     limits: GossipLimits,
     /// The peers whose pushes wait for more, and until when.
     gathering: VecDeque<(Instant, PeerId)>,
@@ -219,6 +222,7 @@ impl Network {
             review_next: now,
             node_table,
             refusals: Refusals::new(metrics.clone()),
+            same_key: SameKey::default(),
             metrics,
             limits,
             gathering: VecDeque::new(),
@@ -331,6 +335,7 @@ impl Network {
         self.release(now).await;
         self.ask_about(now);
         self.drop_silent(now);
+        self.end_turns(now);
         for peer in self.swarm.behaviour_mut().policy.take_gave_way() {
             self.refusals.refused(Reason::GaveWay, &peer, now);
         }

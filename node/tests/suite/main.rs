@@ -11,6 +11,8 @@ mod cli;
 mod clock;
 mod cluster;
 mod config;
+#[cfg(unix)]
+mod copies;
 mod data;
 mod dead_links;
 #[cfg(unix)]

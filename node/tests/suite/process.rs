@@ -216,7 +216,7 @@ impl Node {
     /// A request that shows the operator's token where that is asked for, unless the node has
     /// none, as those of earlier versions.
     fn showing<B>(&self, path: &str, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        let operators = ["/v1/tickets", "/members/", "/retire"];
+        let operators = ["/v1/tickets", "/v1/adopt", "/members/", "/retire"];
         let asked = operators.iter().any(|part| path.contains(part));
         match asked && self.data().join("token").exists() {
             true => request.header("authorization", format!("Bearer {}", self.token())),

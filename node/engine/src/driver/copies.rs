@@ -1,6 +1,7 @@
 //! The adoption of a copied data folder: this node takes the place of the one that it was copied from.
 
 use super::Driver;
+use std::sync::atomic::Ordering;
 use tallymesh_node_ground::model::Refusal;
 
 impl Driver {
@@ -17,6 +18,7 @@ impl Driver {
             tracing::error!(%error, "this copy is not adopted");
             return Err(Refusal::Internal);
         }
+        self.copied.store(false, Ordering::Relaxed);
         let now = self.now();
         for place in 0..self.spaces.count() {
             self.spaces[place].adopt(now);

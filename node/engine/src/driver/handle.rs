@@ -94,6 +94,8 @@ struct Shared {
     /// The indexes of the spaces, by name.
     places: HashMap<Box<str>, SpaceId>,
     links: AtomicU32,
+    /// Whether the node runs on a copy of a data folder, and stands aside.
+    copied: Arc<AtomicBool>,
     member_lists: watch::Receiver<MemberLists>,
     writers: watch::Receiver<OwnWriters>,
     /// For clients that may run the driver's work themselves.
@@ -106,6 +108,7 @@ impl Handle {
         bell: Bell,
         spaces: Arc<[Space]>,
         turn: Option<Turn>,
+        copied: Arc<AtomicBool>,
         (member_lists, writers): (watch::Receiver<MemberLists>, watch::Receiver<OwnWriters>),
     ) -> Handle {
         let places = spaces.iter().enumerate();
@@ -116,6 +119,7 @@ impl Handle {
             bell: LastRing(bell),
             spaces,
             links: AtomicU32::new(0),
+            copied,
             member_lists,
             writers,
             turn,
@@ -385,6 +389,11 @@ impl Handle {
     /// Fails when the node stops first.
     pub async fn links(&self) -> Result<Vec<LinkRow>, Refusal> {
         self.ask(|reply| Command::Links { reply }).await
+    }
+
+    /// Whether this node runs on a copy of a data folder, and stands aside.
+    pub fn is_copied(&self) -> bool {
+        self.shared.copied.load(Ordering::Relaxed)
     }
 
     /// Lets this node take the place of the one from which its data folder was copied, by the word of an

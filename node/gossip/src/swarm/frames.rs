@@ -5,7 +5,7 @@ use crate::behaviour;
 use crate::codec::{self, Framed};
 use crate::network_metrics::{Direction, NetworkMetrics, Protocol, TOPIC, count_with};
 use crate::peer_directory::PeerDirectory;
-use crate::peers::{Fate, Peer, WaitingRequest};
+use crate::peers::{self, Fate, Peer, WaitingRequest};
 use crate::reason::Reason;
 use libp2p::PeerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
@@ -203,6 +203,15 @@ impl Network {
                 false => self.refusals.refused(Reason::Space, &id, Instant::now()),
             }
             return;
+        }
+        if let Some(is_copy) = peers::is_of_copy(&frame) {
+            let (others, now) = (peer.others(connection), Instant::now());
+            let hello = (connection, is_copy);
+            if !self.same_key.admits(id, hello, &others, now) {
+                self.refusals.refused(Reason::SameKey, &id, now);
+                self.swarm.close_connection(connection);
+                return;
+            }
         }
         let mut fate = fate(peer, connection, frame, handle, peer_directory.as_ref());
         if let Fate::Anew(frame) = fate {

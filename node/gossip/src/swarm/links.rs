@@ -65,6 +65,7 @@ impl Network {
         if let Some(peer_directory) = &mut self.peer_directory {
             let trusted = self.peers.get_mut(&peer).is_some_and(|it| it.is_trusted());
             let limited = owner_of(&peer).filter(|_| !trusted);
+            peer_directory.set_copied(self.handle.is_copied());
             peer_directory.connected(link, limited, now);
             self.send_book(now);
         }
@@ -112,6 +113,15 @@ impl Network {
             if is_stranger {
                 self.redial.avoid(id, now);
             }
+            self.drop_peer(id);
+        }
+    }
+
+    /// Disconnects the copies of data folders whose turns are over, so that their originals come back.
+    pub(super) fn end_turns(&mut self, now: Instant) {
+        let peers = &self.peers;
+        let is_open = |id: &PeerId, it| peers.get(id).is_some_and(|peer| peer.has(it));
+        for id in self.same_key.take_over(now, is_open) {
             self.drop_peer(id);
         }
     }

@@ -69,7 +69,7 @@ const OF_PARTS: [&str; 3] = ["engine", "ground", "server"];
 /// Parts of the node, and the modules of the suite that are about them. A part is the beginning of a path: of
 /// the path in `src` for the crates [`OF_PARTS`], and of the path below node/ without `src` for the others. Of
 /// several, the longest counts.
-const FACES: [(&str, &[&str]); 41] = [
+const FACES: [(&str, &[&str]); 44] = [
     ("access", &["roles", "tickets", "token"]),
     ("api", &["api", "cli", "http", "resp", "tickets"]),
     ("browser", &["browsers"]),
@@ -80,6 +80,8 @@ const FACES: [(&str, &[&str]); 41] = [
     ("config", &["config", "silent"]),
     ("descriptors", &["descriptors"]),
     ("driver", &["bounds", "members", "once", "operations"]),
+    ("driver/copies", &["copies"]),
+    ("driver/places", &["copies", "majority"]),
     ("driver/roles", &["roles"]),
     ("driver/spaces", &["spaces"]),
     ("driver/watchers", &["events"]),
@@ -89,6 +91,7 @@ const FACES: [(&str, &[&str]); 41] = [
     ("gossip/removals", &["removed"]),
     ("gossip/revocations", &["revoked"]),
     ("gossip/rights", &["roles"]),
+    ("gossip/same_key", &["copies"]),
     ("gossip/silence", &["dead_links"]),
     ("gossip/swarm", &["cluster", "races"]),
     ("http", &["api", "events", "http", "operations"]),

@@ -1,0 +1,192 @@
+//! Turns of a node and of a process on a copy of its data folder. Both have one key, so a peer has one link with
+//! the two.
+//!
+//! A process that takes the link from another one closes its connections. If both went on so, each would have the
+//! link for seconds. A copy says in its hello what it is. So the original has the link, and the copy gets it for
+//! [`TURN`] in each [`AGAIN`], to receive and send what is new. While the original is away for longer, the copy
+//! has the link.
+
+use libp2p::PeerId;
+use libp2p::swarm::ConnectionId;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long a copy has the link that it took from its original. A longer time keeps the original away; a shorter
+/// one is too short for large transfers.
+const TURN: Duration = Duration::from_secs(5);
+
+/// The time between two turns of a copy. A shorter time disturbs the original more often.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The time from the last sign of an original until it counts as away. It covers a turn of the copy, and the
+/// longest wait until a node connects again.
+const AWAY: Duration = Duration::from_secs(15);
+
+/// The turns at the keys of peers that were copied.
+#[derive(Default)]
+pub(super) struct SameKey(HashMap<PeerId, Turns>);
+
+struct Turns {
+    /// The last sign of the original.
+    original: Option<Instant>,
+    /// The connection of the copy that had the last turn, and when that began.
+    copy: (ConnectionId, Instant),
+    /// Whether the copy took the link from its original.
+    is_short: bool,
+}
+
+impl SameKey {
+    /// Judges a hello on a connection. `others` are the other connections with the same key. Returns false if the
+    /// connection is to be closed, because it is not the turn of the copy.
+    pub(super) fn admits(
+        &mut self,
+        peer: PeerId,
+        (connection, is_copy): (ConnectionId, bool),
+        others: &[ConnectionId],
+        now: Instant,
+    ) -> bool {
+        let known = self.0.get_mut(&peer);
+        if !is_copy {
+            if let Some(turns) = known {
+                turns.original = Some(now);
+            }
+            return true;
+        }
+        let Some(turns) = known else {
+            let original = (!others.is_empty()).then_some(now);
+            let turns = Turns {
+                original,
+                copy: (connection, now),
+                is_short: original.is_some(),
+            };
+            self.0.insert(peer, turns);
+            return true;
+        };
+        if turns.copy.0 == connection {
+            return true;
+        }
+        if others.iter().any(|it| *it != turns.copy.0) {
+            turns.original = Some(now);
+        }
+        let is_there = turns.is_original_there(now);
+        if is_there && now.saturating_duration_since(turns.copy.1) < AGAIN {
+            return false;
+        }
+        (turns.copy, turns.is_short) = ((connection, now), is_there);
+        true
+    }
+
+    /// The peers whose link a copy has had for its turn. They have another turn later.
+    pub(super) fn take_over(
+        &mut self,
+        now: Instant,
+        is_open: impl Fn(&PeerId, ConnectionId) -> bool,
+    ) -> Vec<PeerId> {
+        let mut over = Vec::new();
+        self.0.retain(|peer, turns| {
+            let since = now.saturating_duration_since(turns.copy.1);
+            if turns.is_short && since >= TURN {
+                turns.is_short = false;
+                if is_open(peer, turns.copy.0) {
+                    over.push(*peer);
+                }
+            }
+            since < 2 * AGAIN || is_open(peer, turns.copy.0)
+        });
+        over
+    }
+}
+
+impl Turns {
+    fn is_original_there(&self, now: Instant) -> bool {
+        let last = self.original;
+        last.is_some_and(|last| now.saturating_duration_since(last) < AWAY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(number: usize) -> ConnectionId {
+        ConnectionId::new_unchecked(number)
+    }
+
+    struct Keys {
+        keys: SameKey,
+        peer: PeerId,
+        begun: Instant,
+    }
+
+    impl Keys {
+        fn new() -> Keys {
+            Keys {
+                keys: SameKey::default(),
+                peer: PeerId::random(),
+                begun: Instant::now(),
+            }
+        }
+
+        fn hello(&mut self, at: u64, (number, is_copy): (usize, bool), others: &[usize]) -> bool {
+            let others: Vec<ConnectionId> = others.iter().copied().map(connection).collect();
+            let now = self.begun + Duration::from_secs(at);
+            let hello = (connection(number), is_copy);
+            self.keys.admits(self.peer, hello, &others, now)
+        }
+
+        fn is_over(&mut self, at: u64, open: usize) -> bool {
+            let now = self.begun + Duration::from_secs(at);
+            let over = self
+                .keys
+                .take_over(now, |_, number| number == connection(open));
+            over == [self.peer]
+        }
+    }
+
+    #[test]
+    fn a_copy_takes_the_link_of_its_original_for_a_short_turn_each_minute() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, false), &[]));
+        assert!(keys.hello(10, (2, true), &[1]), "its first turn");
+        assert!(keys.hello(10, (2, true), &[1]), "in another space");
+        assert!(!keys.is_over(14, 2) && keys.is_over(15, 2));
+        assert!(!keys.is_over(16, 2), "it is told once");
+        assert!(keys.hello(16, (3, false), &[]), "the original");
+        for at in [17, 40, 69] {
+            assert!(!keys.hello(at, (4, true), &[3]), "{at}");
+        }
+        assert!(keys.hello(70, (5, true), &[3]));
+    }
+
+    #[test]
+    fn a_copy_keeps_the_link_while_its_original_is_away() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[]));
+        assert!(!keys.is_over(1_000, 1));
+        // And takes it again after its original did not come back.
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (2, true), &[1]));
+        assert!(keys.is_over(5, 2));
+        assert!(!keys.hello(14, (3, true), &[]));
+        assert!(keys.hello(15, (4, true), &[]));
+        assert!(!keys.is_over(1_000, 4));
+    }
+
+    #[test]
+    fn a_second_connection_of_a_copy_is_no_original() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[]));
+        assert!(keys.hello(1, (2, true), &[1]));
+        assert!(!keys.is_over(10, 2));
+    }
+
+    #[test]
+    fn what_is_long_over_is_forgotten() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[]));
+        keys.is_over(119, 9);
+        assert_eq!(keys.keys.0.len(), 1);
+        keys.is_over(120, 9);
+        assert_eq!(keys.keys.0.len(), 0);
+    }
+}
