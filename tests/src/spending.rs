@@ -43,6 +43,10 @@ pub enum Strike {
     TakenOut,
     /// Its process is copied while it runs, and both go on.
     Copied,
+    /// Its disk is copied, and a process on the copy runs beside it for a while.
+    DiskCopied,
+    /// The same, until the original is gone for good, and its copy is adopted.
+    Adopted,
 }
 
 /// The clients and the events of a run.
@@ -140,7 +144,8 @@ pub fn play(seed: u64, traced: bool, plan: &Plan, policy: Policy) -> Result<Metr
         begun: 0,
     };
     let mut settings = Settings::under(plan.trouble);
-    if plan.strike == Some(Strike::Copied) {
+    let copies = [Strike::Copied, Strike::DiskCopied, Strike::Adopted];
+    if plan.strike.is_some_and(|it| copies.contains(&it)) {
         // The members wait for new starts of the copy that is gone.
         settings.sync = SyncConfig {
             guest_timeout_ms: 10_000,

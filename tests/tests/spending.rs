@@ -124,6 +124,31 @@ fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
     play_all(&plan, 2 * SEEDS);
 }
 
+/// A member's disk is copied, and a process on the copy runs beside it. It spends nothing, so exactly what there is
+/// is spent.
+#[test]
+fn nothing_is_spent_beside_a_copy_of_a_disk_that_the_original_does_not_spend() {
+    for trouble in [Trouble::CUTS, Trouble::LOSSES] {
+        let plan = Plan {
+            strike: Some(Strike::DiskCopied),
+            trouble,
+            ..SMALL
+        };
+        play_all(&plan, 2 * SEEDS);
+    }
+}
+
+/// The original is gone for good, and an operator adopts the copy of its disk. All of the budget is spent. Only the
+/// units that the original spent and did not replicate are spent twice.
+#[test]
+fn what_a_member_held_is_spent_by_an_adopted_copy_of_its_disk() {
+    let plan = Plan {
+        strike: Some(Strike::Adopted),
+        ..SMALL
+    };
+    play_all(&plan, 2 * SEEDS);
+}
+
 #[test]
 fn all_of_it_together() {
     let plan = Plan {

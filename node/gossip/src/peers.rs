@@ -89,6 +89,8 @@ pub(super) struct Peer {
     /// How many times in a row frames had to be sent again.
     sent_again: u32,
     connections: Vec<ConnectionId>,
+    /// The remote addresses of its connections.
+    remotes: HashMap<ConnectionId, Multiaddr>,
     /// The session of the process at the other end, and the connection of its hello. There is an
     /// entry for each open space in which it has sent one.
     sessions: HashMap<Space, (u64, ConnectionId)>,
@@ -196,6 +198,7 @@ impl Peers {
             in_flight: None,
             sent_again: 0,
             connections: Vec::new(),
+            remotes: HashMap::new(),
             sessions: HashMap::new(),
             has_hello: false,
             from: None,
@@ -337,6 +340,16 @@ impl Peer {
         self.connections.contains(&connection)
     }
 
+    /// Notes the remote address of a connection.
+    pub(super) fn note_remote(&mut self, connection: ConnectionId, address: Multiaddr) {
+        self.remotes.insert(connection, address);
+    }
+
+    /// Removes and returns the remote address of a connection.
+    pub(super) fn take_remote(&mut self, connection: ConnectionId) -> Option<Multiaddr> {
+        self.remotes.remove(&connection)
+    }
+
     /// Adds a connection. Earlier ones may be closing, but this one is not.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);
@@ -347,6 +360,7 @@ impl Peer {
     /// the same key is left, returns that process, which takes over.
     pub(super) fn closed(&mut self, connection: ConnectionId) -> Option<Twin> {
         self.connections.retain(|open| *open != connection);
+        self.remotes.remove(&connection);
         self.twin.take_if(|twin| twin.connection == connection);
         let alone = |twin: &mut Twin| self.connections == [twin.connection];
         self.twin.take_if(alone)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long a copy has the link that it took from its original. A longer time keeps the original away; a shorter
 /// one is too short for large transfers.
-const TURN: Duration = Duration::from_secs(5);
+const TURN: Duration = Duration::from_secs(2);
 
 /// The time between two turns of a copy. A shorter time disturbs the original more often.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -149,7 +149,7 @@ mod tests {
         assert!(keys.hello(0, (1, false), &[]));
         assert!(keys.hello(10, (2, true), &[1]), "its first turn");
         assert!(keys.hello(10, (2, true), &[1]), "in another space");
-        assert!(!keys.is_over(14, 2) && keys.is_over(15, 2));
+        assert!(!keys.is_over(11, 2) && keys.is_over(12, 2));
         assert!(!keys.is_over(16, 2), "it is told once");
         assert!(keys.hello(16, (3, false), &[]), "the original");
         for at in [17, 40, 69] {

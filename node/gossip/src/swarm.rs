@@ -376,6 +376,7 @@ impl Network {
                 }
                 if let Some(peer) = self.peers.get_mut(&peer_id) {
                     peer.opened(connection_id);
+                    peer.note_remote(connection_id, address.clone());
                     peer.from = Some(source(endpoint.get_remote_address()));
                 }
             }

@@ -37,6 +37,8 @@ pub struct Node<V> {
     pub ahead: u64,
     /// The nonce of its present writer.
     pub nonce: [u8; 16],
+    /// The writers of its original, if it runs on a copy of a disk and stands aside.
+    pub aside: Option<Vec<WriterId>>,
     /// Whether it never starts again.
     pub(super) gone: bool,
     pub(super) backups: Vec<Disk<V>>,
@@ -76,6 +78,7 @@ impl<S: Scenario> Mesh<S> {
             started: self.now,
             ahead,
             nonce: [0; 16],
+            aside: None,
             gone: false,
             backups: Vec::new(),
             epoch: 0,
@@ -181,6 +184,9 @@ impl<S: Scenario> Mesh<S> {
             S::restored(self, at, &seen)?;
         }
         let node = &mut self.nodes[at];
+        if let Some(originals) = node.aside.clone() {
+            node.replica.members_mut().stand_aside(originals);
+        }
         node.mark = match node.disk.records().is_empty() {
             true => Mark::default(),
             false => node.replica.mark(),
@@ -245,6 +251,33 @@ impl<S: Scenario> Mesh<S> {
             self.schedule(self.now, Event::Tend(second, epoch));
         }
         Ok(second)
+    }
+
+    /// Copies the disk of a running process, and starts one on the copy, which stands aside. It gets links of its
+    /// own to all peers of the original.
+    ///
+    /// # Errors
+    /// A failure of the scenario.
+    pub fn copy_disk(&mut self, at: usize) -> Result<usize, String> {
+        let mut copy = self.nodes[at].clone();
+        (copy.alive, copy.look_at, copy.aside) = (false, None, Some(Vec::new()));
+        let second = self.nodes.len();
+        self.nodes.push(copy);
+        self.start(second)?;
+        let node = &mut self.nodes[second];
+        let originals: Vec<WriterId> = node.replica.consistency().earlier_writers().collect();
+        node.replica.members_mut().stand_aside(originals.clone());
+        node.aside = Some(originals);
+        for other in self.linked_with(at) {
+            self.link(other, second);
+        }
+        Ok(second)
+    }
+
+    /// Lets a process on the copy of a disk take the place of the original, which is gone for good.
+    pub fn adopt(&mut self, at: usize) {
+        self.nodes[at].aside = None;
+        self.nodes[at].replica.members_mut().adopt();
     }
 
     /// Puts a process back to an earlier image of its machine, memory and disk, and lets it run. It finds its
@@ -331,7 +364,7 @@ impl<S: Scenario> Mesh<S> {
         let node = &mut self.nodes[at];
         let Some(owner) = node
             .owner
-            .filter(|_| !node.replica.members().is_announced())
+            .filter(|_| !node.replica.members().is_announced() && !node.replica.stands_aside())
         else {
             return Ok(());
         };

@@ -7,7 +7,8 @@ impl World {
     /// Whether acknowledged spends may not count in the end, because a process is gone for good or a disk was
     /// put back.
     fn may_be_lost(&self) -> bool {
-        self.own.plan.strike.is_some() || self.own.plan.trouble.old > 0
+        let strikes = self.own.plan.strike.is_some_and(|it| it != Strike::DiskCopied);
+        strikes || self.own.plan.trouble.old > 0
     }
 
     /// Notes units that a transaction spent and that were acknowledged.

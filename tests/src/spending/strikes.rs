@@ -1,4 +1,5 @@
-//! A serious fault of one of the members: it is gone for good and taken out, or its process is copied.
+//! A serious fault of one of the members: it is gone for good and taken out, or its process or its disk is
+//! copied.
 
 use super::{Event, MEMBERS, NAME, Strike, World};
 use tallymesh_core::{Error, MemberError, Owner, WriterId};
@@ -23,6 +24,8 @@ pub(super) struct Struck {
     pub(super) held: i128,
     /// The member that was copied, its copy, and the writer that both wrote under at first.
     pub(super) copied: Option<(usize, usize, WriterId)>,
+    /// The member whose disk was copied, and the process on the copy.
+    pub(super) second: Option<(usize, usize)>,
 }
 
 impl World {
@@ -43,8 +46,40 @@ impl World {
                 }
                 Some(_) => Ok(()),
             },
+            Some(strike) => match self.own.struck.second {
+                None => self.copy_disk_of_one(),
+                Some((at, second))
+                    if self.own.struck.gone.is_none()
+                        && self.now > self.own.struck.at + COPIED_MS =>
+                {
+                    match strike {
+                        Strike::Adopted => {
+                            self.stop(at, second);
+                            self.adopt(second);
+                        }
+                        _ => self.stop(second, at),
+                    }
+                    Ok(())
+                }
+                Some(_) => Ok(()),
+            },
             None => Ok(()),
         }
+    }
+
+    /// Starts a process on a copy of a member's disk, and moves half of the member's clients there.
+    fn copy_disk_of_one(&mut self) -> Result<(), String> {
+        let at = self.random.index(MEMBERS);
+        if !self.nodes[at].alive || !self.nodes[at].replica.members().is_established() {
+            return Ok(());
+        }
+        let second = self.copy_disk(at)?;
+        (self.own.struck.second, self.own.struck.at) = (Some((at, second)), self.now);
+        let clients = self.own.clients.iter_mut().filter(|it| it.at == at);
+        for client in clients.filter(|it| !it.asks).skip(1).step_by(2) {
+            client.at = second;
+        }
+        Ok(())
     }
 
     fn take_out(&mut self) -> Result<(), String> {

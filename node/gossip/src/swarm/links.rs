@@ -150,9 +150,14 @@ impl Network {
                 peer.unicast,
             )
         });
+        let peer = self.peers.get_mut(&id);
+        let address = peer.and_then(|peer| peer.take_remote(connection));
         self.unlink(&id, Instant::now()).await;
-        self.connected(id, None).await;
+        self.connected(id, address.as_ref()).await;
         if let Some(peer) = self.peers.get_mut(&id) {
+            if let Some(address) = address {
+                peer.note_remote(connection, address);
+            }
             (peer.listen, peer.held, peer.from, peer.unicast) = before.unwrap_or_default();
             peer.held.retain(|held| held.connection == connection);
             peer.opened(connection);
