@@ -512,7 +512,9 @@ fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Res
     }
     for row in &copies {
         let copy = doctor::copy_named(row);
-        output.remark(&format!("{copy}; it spends nothing, see `tallymesh doctor`"))?;
+        output.remark(&format!(
+            "{copy}; it spends nothing, see `tallymesh doctor`"
+        ))?;
     }
     if sums.wrong > 0 {
         return Err(Failure::Local {

@@ -86,9 +86,18 @@ fn is_refused(copy: &Node) {
         ("sequences/others", ""),
         ("limits/login/allow", r#"{"cost":1}"#),
         ("members/init", "{}"),
-        ("members/add", &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string()),
-        ("members/force", &json!({ "members": [owner(copy)] }).to_string()),
-        ("retire", &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string()),
+        (
+            "members/add",
+            &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string(),
+        ),
+        (
+            "members/force",
+            &json!({ "members": [owner(copy)] }).to_string(),
+        ),
+        (
+            "retire",
+            &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string(),
+        ),
     ] {
         let (status, answer) = copy.post(&format!("{SPACE}/{path}"), body);
         let told = (status, answer["code"].as_str());
@@ -111,14 +120,20 @@ fn told(node: &Node, arguments: &[&str]) -> (String, bool) {
 /// Whether a member that was linked with a copy names it wherever an operator looks.
 fn names(node: &Node, copied: &str) {
     let row = eventually("the copy is listed", || {
-        let rows = node.space()["copies"].as_array().cloned().unwrap_or_default();
+        let rows = node.space()["copies"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         rows.into_iter().find(|row| row["owner"] == copied)
     });
     let writer = row["writer"].as_str().expect("an id").to_owned();
     assert!(row["address"].is_string(), "{row}");
     for command in [&["doctor"][..], &["budget", "audit"], &["status"]] {
         let (all, _) = told(node, command);
-        assert!(all.contains(&writer) && all.contains(copied), "{command:?}: {all}");
+        assert!(
+            all.contains(&writer) && all.contains(copied),
+            "{command:?}: {all}"
+        );
     }
     let (all, is_fine) = told(node, &["doctor"]);
     assert!(!is_fine && all.contains("tallymesh adopt"), "{all}");
@@ -127,7 +142,9 @@ fn names(node: &Node, copied: &str) {
 /// How many lines a node logged that are no plain information.
 fn warnings(node: &Node) -> usize {
     let log = node.log();
-    let lines = log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR"));
     lines.count()
 }
 
@@ -178,7 +195,11 @@ fn beside(links: &[usize], is_stopped: bool) {
         all.iter().all(counted).then_some(())
     });
     let different: BTreeSet<u64> = by_original.numbers.iter().copied().collect();
-    assert_eq!(different.len(), by_original.numbers.len(), "{by_original:?}");
+    assert_eq!(
+        different.len(),
+        by_original.numbers.len(),
+        "{by_original:?}"
+    );
     assert!(by_original.allowed < 30);
     for at in links {
         names(&nodes[*at], &copied);

@@ -260,7 +260,11 @@ fn an_older_copy_in_place_waits_for_the_others() {
 
     // By its lock file it is a copy, whose original may run. The operator knows that it does not.
     let (status, answer) = nodes[1].post("/v1/adopt", "{}");
-    assert_eq!((status, &answer["adopted"]), (200, &json!(true)), "{answer}");
+    assert_eq!(
+        (status, &answer["adopted"]),
+        (200, &json!(true)),
+        "{answer}"
+    );
     // With the third member it has its vote again.
     let other = peers_of(&[&nodes[0], &nodes[1]]);
     nodes[2].start_again_with(other);

@@ -7,7 +7,11 @@ impl World {
     /// Whether acknowledged spends may not count in the end, because a process is gone for good or a disk was
     /// put back.
     fn may_be_lost(&self) -> bool {
-        let strikes = self.own.plan.strike.is_some_and(|it| it != Strike::DiskCopied);
+        let strikes = self
+            .own
+            .plan
+            .strike
+            .is_some_and(|it| it != Strike::DiskCopied);
         strikes || self.own.plan.trouble.old > 0
     }
 

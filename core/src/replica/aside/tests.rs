@@ -50,7 +50,10 @@ fn a_copy_adds_and_has_no_right_of_its_original() {
     let mut copy = copy(&original, 2);
     assert!(copy.stands_aside() && !original.stands_aside());
     assert!(copy.is_of_original(&id(1)) && !copy.is_of_original(&id(2)));
-    assert_eq!(copy.members_mut().announce(&OWNER, &[0; 16], 2), Err(REFUSED));
+    assert_eq!(
+        copy.members_mut().announce(&OWNER, &[0; 16], 2),
+        Err(REFUSED)
+    );
     assert!(!copy.members().is_member() && !copy.members().has_vote());
     assert_eq!(copy.quota_mut().flow("gift", Flow::Spend(1)), Err(REFUSED));
     assert_eq!(copy.quota_mut().flow("gift", Flow::Mint(1)), Err(REFUSED));
@@ -85,7 +88,10 @@ fn an_adopted_copy_of_the_only_member_has_its_rights() {
     assert!(copy.members().has_vote());
     copy.quota_mut().flow("gift", Flow::Spend(10)).unwrap();
     let short = copy.quota_mut().flow("gift", Flow::Spend(1));
-    assert!(matches!(short, Err(Error::Quota(QuotaError::RightsShort(_)))));
+    assert!(matches!(
+        short,
+        Err(Error::Quota(QuotaError::RightsShort(_)))
+    ));
 }
 
 /// The replica begins again from another state, and is a copy all the same.
@@ -98,7 +104,10 @@ fn a_copy_stays_one_when_it_rejoins() {
         .begin_again(id(3), &state, &mut |_| ())
         .unwrap();
     assert!(copy.stands_aside() && copy.is_of_original(&id(1)));
-    assert_eq!(copy.members_mut().announce(&OWNER, &[0; 16], 2), Err(REFUSED));
+    assert_eq!(
+        copy.members_mut().announce(&OWNER, &[0; 16], 2),
+        Err(REFUSED)
+    );
 }
 
 /// Each unit is spent at most once, whichever of the two spends it and whatever each has heard.

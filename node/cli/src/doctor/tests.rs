@@ -257,7 +257,8 @@ fn each_check_finds_what_it_is_for() {
             "no_witness",
             Notice,
             Box::new(|facts| {
-                facts.status["spaces"][0]["membership"]["members"] = json!([member(true, None, "0")]);
+                facts.status["spaces"][0]["membership"]["members"] =
+                    json!([member(true, None, "0")]);
                 facts.status["spaces"][0]["membership"]["member"] = json!(true);
             }),
         ),

@@ -189,8 +189,9 @@ mod tests {
     fn one_line_a_minute_is_told() {
         let (told, begun) = (Mutex::new(None), Instant::now());
         let tells = |seconds| may_tell(&told, begun + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 59, 60, 61, 119, 120].map(tells), [
-            true, false, false, true, false, false, true
-        ]);
+        assert_eq!(
+            [0, 1, 59, 60, 61, 119, 120].map(tells),
+            [true, false, false, true, false, false, true]
+        );
     }
 }
