@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 /// Shortest interval in milliseconds between two times of hurrying sponsored guests.
 const HURRY_MS: Millis = 250;
 
-/// Most copies that wait for [`SyncMachine::take_copies`]. Further ones are told at their next hello.
+/// Most copies that wait for [`SyncMachine::take_copies`], and most writers of copies that are remembered.
 const COPIES_MAX: usize = 256;
 
 /// The capability to give rights, if this program has the feature `budgets`.
@@ -68,6 +68,20 @@ impl SyncMachine {
             bytes_out: peer.traffic.bytes_out,
             pulling: self.pulls.is_from(peer.link),
         })
+    }
+
+    /// Records that a peer runs on a copy of a member's data.
+    fn note_copy(&mut self, link: Link, writer: WriterId) {
+        if self.copies.len() < COPIES_MAX {
+            self.copies.update(|it| it.push((link, writer)));
+        }
+        self.guests.update(|it| {
+            it.copies.retain(|known| *known != writer);
+            it.copies.push(writer);
+            if it.copies.len() > COPIES_MAX {
+                it.copies.remove(0);
+            }
+        });
     }
 
     /// The links on which a peer said since the last call that it runs on a copy of a member's data and [stands
@@ -178,8 +192,8 @@ impl SyncMachine {
     ) {
         let session = hello.session;
         let is_copy = MEMBERS && hello.capabilities & COPY > 0;
-        if is_copy && self.copies.len() < COPIES_MAX {
-            self.copies.update(|it| it.push((link, hello.writer)));
+        if is_copy {
+            self.note_copy(link, hello.writer);
         }
         if let Some(peer) = self.peer_mut(link) {
             // A limited peer is asked for nothing, and receives nothing that only members need.
@@ -329,7 +343,11 @@ impl SyncMachine {
         }
         if let Some(hello) = peer.hello.as_mut().filter(|it| it.writer != writer) {
             hello.writer = writer;
+            let is_copy = *hello.copy;
             (peer.rests, peer.forgotten) = (false, false);
+            if is_copy {
+                self.note_copy(link, writer);
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Guests {
     pub(super) own: Vec<(WriterId, [u8; 16])>,
     /// When sponsored guests may be hurried again.
     pub(super) hurry_due: Millis,
+    /// The writers of copies of members' data that have sent a hello, the last one last.
+    pub(super) copies: Vec<WriterId>,
 }
 
 impl Empty for Guests {
@@ -70,6 +72,7 @@ impl Empty for Guests {
         newest: None,
         own: Vec::new(),
         hurry_due: 0,
+        copies: Vec::new(),
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }

@@ -6,8 +6,9 @@ use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Time in milliseconds for which an absent guest that has written nothing is waited for. It applies while a
-/// restarted member or a rejoining replica waits for that.
+/// Time in milliseconds for which an absent guest that has written nothing is waited for, or an absent copy of a
+/// member's data. It applies while a restarted member or a rejoining replica waits for that. A copy has its link in
+/// turns with its original, so it would delay each restart.
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
 impl SyncMachine {
@@ -51,9 +52,12 @@ impl SyncMachine {
         } else {
             lease
         };
-        let lease = |writer: &WriterId| match replica.state.held(writer) {
-            0 if hurried && !is_linked(writer) => least,
-            _ => lease,
+        let copies = &self.guests.copies;
+        let is_brief =
+            |writer: &WriterId| replica.state.held(writer) == 0 || copies.contains(writer);
+        let lease = |writer: &WriterId| match hurried && !is_linked(writer) && is_brief(writer) {
+            true => least,
+            false => lease,
         };
         let silent = self.guests.silent.iter();
         // Most are within any lease, and are not looked up.

@@ -92,9 +92,9 @@ fn three() -> (End, [WriterId; 2]) {
 }
 
 #[test]
-fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() {
-    let (mut held_up, _) = three();
-    for (end, is_short) in [(&mut held_up, true), (&mut End::member(), false)] {
+fn one_that_wrote_nothing_or_a_copy_is_not_waited_for_long_while_a_start_waits_for_that() {
+    for (is_copy, is_held_up) in [(false, true), (false, false), (true, true), (true, false)] {
+        let end = &mut if is_held_up { three().0 } else { End::member() };
         end.sync.config.guest_timeout_ms = 600_000;
         let mut page = Replica::new(Space::default(), id(6));
         for writer in [id(5), id(6)] {
@@ -106,6 +106,9 @@ fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() 
         end.replica
             .merge_with(&wrote, Some(id(6)), &mut |_| ())
             .unwrap();
+        if is_copy {
+            end.sync.guests.stored().copies.push(id(6));
+        }
         let mut alive = |now| {
             end.now = now;
             end.tend();
@@ -113,7 +116,8 @@ fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() 
         };
         assert_eq!(alive(100), [true, true]);
         assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
-        assert_eq!(alive(100 + EMPTY_LEASE_MS), [!is_short, true]);
+        let is_over = [is_held_up, is_held_up && is_copy];
+        assert_eq!(alive(100 + EMPTY_LEASE_MS), is_over.map(|it| !it));
         assert_eq!(alive(100 + 600_000), [false, false]);
     }
 }
