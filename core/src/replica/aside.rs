@@ -53,5 +53,5 @@ impl Replica {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "budgets"))]
 mod tests;

@@ -1,9 +1,11 @@
 //! A copy of a member's data stands aside until an operator lets it take the member's place.
 
 use crate::error::{Error, MemberError, QuotaError};
+use crate::message::Message;
 use crate::quota::budget::Flow;
-use crate::replica::Replica;
-use crate::wire::{Decode, Encode};
+use crate::replica::{Mark, Replica};
+use crate::state::vector::VersionVector;
+use crate::wire::Encode;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
@@ -17,9 +19,9 @@ fn id(byte: u8) -> WriterId {
 /// A start with the data of a replica.
 fn start(of: &Replica, byte: u8) -> Replica {
     let mut start = Replica::new(Space::default(), id(byte));
-    let mut mark = crate::Mark::default();
-    let kept = of.since(&mut mark).unwrap().encode_stored();
-    start.restore(crate::Message::decode_stored(&kept).unwrap());
+    let kept = of.clone().since(&mut Mark::default()).unwrap();
+    let kept = Message::decode_stored(&kept.encode_stored()).unwrap();
+    start.restore(&kept).unwrap();
     start
 }
 
@@ -99,7 +101,7 @@ fn an_adopted_copy_of_the_only_member_has_its_rights() {
 fn a_copy_stays_one_when_it_rejoins() {
     let original = member();
     let mut copy = copy(&original, 2);
-    let state = original.delta(&crate::VersionVector::default());
+    let state = original.delta(&VersionVector::default());
     copy.rejoin_mut()
         .begin_again(id(3), &state, &mut |_| ())
         .unwrap();
