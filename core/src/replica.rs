@@ -95,6 +95,7 @@ use crate::state::operation::Op;
 use crate::state::page::Shard;
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
+use alloc::vec::Vec;
 
 /// One copy of a space's state, written under one writer id.
 ///
