@@ -56,10 +56,11 @@ impl World {
 
     /// Whether nothing is left to be spent.
     pub(super) fn is_spent(&self) -> bool {
-        if !self.may_be_lost() {
-            return self.own.metrics.spent >= self.own.plan.minted;
-        }
         let happened = self.own.plan.strike.is_none() || self.own.struck.gone.is_some();
+        if !self.may_be_lost() {
+            let waits = self.own.plan.strike.is_some() && (self.troubled || !happened);
+            return self.own.metrics.spent >= self.own.plan.minted && !waits;
+        }
         // After two processes wrote under one writer, a part of the value or of the rights may be lost.
         let none = |replica: &Replica| match self.own.struck.copied {
             Some(_) => {
