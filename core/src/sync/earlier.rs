@@ -205,6 +205,13 @@ impl SyncMachine {
         Ok(())
     }
 
+    /// Whether the next fresh writer id is for transactions of earlier writers. Then the replica goes on from its own
+    /// state, which has everything that the present writer published.
+    #[cfg(feature = "members")]
+    pub fn goes_on_from_own_state(&self) -> bool {
+        self.guests.resuming
+    }
+
     /// Records which starts of the owner this replica has received. A start that is later than the store's,
     /// and not of this process, shows that the store was an old copy.
     pub(super) fn note_starts(&mut self, replica: &mut Replica) {

@@ -79,6 +79,7 @@ fn asks(node: &Node, given: &mut Given) {
 
 /// Whether the copy refuses all that only a member does, and what its clients hear.
 fn is_refused(copy: &Node) {
+    let own = json!({ "owner": owner(copy), "wait_ms": 0 }).to_string();
     for (path, body) in [
         ("budgets/gift/spend", r#"{"amount":1}"#),
         ("budgets/gift/mint", r#"{"amount":1}"#),
@@ -86,18 +87,12 @@ fn is_refused(copy: &Node) {
         ("sequences/others", ""),
         ("limits/login/allow", r#"{"cost":1}"#),
         ("members/init", "{}"),
-        (
-            "members/add",
-            &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string(),
-        ),
+        ("members/remove", &own),
         (
             "members/force",
             &json!({ "members": [owner(copy)] }).to_string(),
         ),
-        (
-            "retire",
-            &json!({ "owner": "07".repeat(32), "wait_ms": 0 }).to_string(),
-        ),
+        ("retire", &own),
     ] {
         let (status, answer) = copy.post(&format!("{SPACE}/{path}"), body);
         let told = (status, answer["code"].as_str());

@@ -182,9 +182,7 @@ fn nobody_can_be_told_what_is_not_held() {
         .map(|it| it.writer)
         .collect();
     assert_eq!(lost, [id(8)]);
-    let taken = replica
-        .rejoin
-        .take_lost(&replica.state, |_| true);
+    let taken = replica.rejoin.take_lost(&replica.state, |_| true);
     assert_eq!((taken.len(), taken[0].writer), (1, id(8)));
     assert_eq!(replica.rejoin.earlier().len(), 1);
     assert!(

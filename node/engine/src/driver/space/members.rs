@@ -136,10 +136,7 @@ impl OpenSpace {
     }
 
     pub(super) fn announce(&mut self) {
-        let named = self.replica.members().configuration();
-        let named = named.is_some_and(|it| it.has(&self.owner));
-        let may = self.part.durable && !self.is_copied();
-        if !named || !may || self.replica.members().is_announced() {
+        if !self.is_starting() {
             return;
         }
         let (owner, nonce) = (self.owner, self.nonce());
@@ -631,10 +628,14 @@ impl OpenSpace {
     ) -> Result<(), StoreError> {
         let (space, was) = (self.name().to_string(), self.replica.writer().to_string());
         let (writer, nonce) = self.mint(nonces)?;
-        // It begins from a state of others, which may lack a vote of its own.
-        self.part.place.end();
+        // It mostly begins from a state of others, which may lack its vote.
+        let leads = self.part.place.end() && self.sync.goes_on_from_own_state();
+        let before = self.replica.writer();
         self.handle(now, Input::Own { writer, nonce });
         self.handle(now, Input::Renew { writer });
+        if leads {
+            self.go_on_in_place(&before);
+        }
         self.renewals += 1;
         let writer = writer.to_string();
         match self.replica.members().configuration() {

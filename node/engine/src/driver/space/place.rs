@@ -76,10 +76,21 @@ impl InPlace {
             .collect()
     }
 
-    /// Ends all rights of this place: the start follows none, and the next one may not follow it.
-    pub(super) fn end(&mut self) {
+    /// Ends all rights of this place: the start follows none, and the next one may not follow it. Returns whether
+    /// the next one could follow it so far.
+    pub(super) fn end(&mut self) -> bool {
         (self.follows, self.following, self.gain) = (None, false, Gain::Nothing);
+        let led = self.leads;
         self.set_leads(false);
+        led
+    }
+
+    /// Goes on in this process after a start that the next one could follow.
+    fn go_on(&mut self, before: Predecessor) {
+        *self = InPlace {
+            is_new: true,
+            ..InPlace::after(Some(before))
+        };
     }
 
     fn set_leads(&mut self, leads: bool) {
@@ -121,6 +132,15 @@ impl OpenSpace {
         waits.then_some(FOLLOW_MS)
     }
 
+    /// Lets the present writer follow the one before it in this process, whose state it goes on with. A member that
+    /// makes transactions of an earlier writer again would lose its vote otherwise.
+    pub(super) fn go_on_in_place(&mut self, before: &WriterId) {
+        let start = self.replica.members().only_start(&self.owner);
+        if let Some(start) = start.filter(|it| it.writer == *before) {
+            self.part.place.go_on(start);
+        }
+    }
+
     /// Judges again whether the next start may follow this one. Before the announcement it may if this one
     /// may follow the one before. Then it may if this one does, or if the store has what gave it its vote.
     pub(super) fn look_at_place(&mut self) {
@@ -138,7 +158,8 @@ impl OpenSpace {
             return; // It has led since it began.
         }
         if !votes {
-            return place.end();
+            place.end();
+            return;
         }
         if place.follows.take().is_some() {
             // What others have said since is not in the store yet.
@@ -218,8 +239,15 @@ mod tests {
             [followed[0].writer, followed[1].writer],
             [BEFORE.writer, own]
         );
-        place.end();
+        assert!(place.end());
         assert_eq!((place.followed(own), place.follows()), (Vec::new(), None));
-        assert!(place.is_new);
+        assert!(place.is_new && !place.end());
+        // The process goes on under another writer from its own state.
+        place.go_on(BEFORE);
+        assert_eq!(
+            (place.followed(own).len(), place.follows()),
+            (2, Some(BEFORE))
+        );
+        assert!(place.is_new && place.end());
     }
 }
