@@ -121,7 +121,10 @@ fn unserved() -> (Handle, mpsc::Receiver<Queued>) {
     let writers = [WriterId::from_bytes([1; 16])].into_iter().collect();
     let news = (member_lists, watch::channel(writers).1);
     let spaces = Arc::from([Space::default()]);
-    (Handle::new(sender, bell, spaces, None, news), queue)
+    (
+        Handle::new(sender, bell, spaces, None, Arc::default(), news),
+        queue,
+    )
 }
 
 #[test]
