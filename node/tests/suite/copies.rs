@@ -53,7 +53,7 @@ fn made(node: &Node, path: &str, body: &str) -> Value {
 
 /// What a node gave out: how many units and uses of the limit, and which numbers.
 #[derive(Debug, Default)]
-struct Given {
+struct Handouts {
     spent: u64,
     allowed: u64,
     numbers: Vec<u64>,
@@ -67,7 +67,7 @@ fn number(answer: &Value, field: &str) -> u64 {
 }
 
 /// Asks a node for all that a member gives, and counts what it gave.
-fn asks(node: &Node, given: &mut Given) {
+fn asks(node: &Node, given: &mut Handouts) {
     let post = |path: &str, body: &str| node.post(&format!("{SPACE}/{path}"), body);
     given.spent += u64::from(post("budgets/gift/spend", r#"{"amount":1}"#).0 == 200);
     given.allowed += u64::from(post("limits/login/allow", r#"{"cost":1}"#).0 == 200);
@@ -159,7 +159,7 @@ fn beside(links: &[usize], is_stopped: bool) {
         original.start_again_with(peers_of(&nodes.iter().collect::<Vec<_>>()));
     }
     let before: Vec<usize> = nodes.iter().map(warnings).collect();
-    let (mut by_original, mut by_copy) = (Given::default(), Given::default());
+    let (mut by_original, mut by_copy) = (Handouts::default(), Handouts::default());
     made(&original, "budgets/gift/spend", r#"{"amount":1}"#);
     for round in 0..30 {
         asks(&original, &mut by_original);
@@ -315,7 +315,7 @@ fn a_copy_of_the_only_member_waits_for_the_operator() {
     let mut nodes = members(1);
     let mut original = nodes.pop().expect("one");
     let copy = copy_of(&original, &[]);
-    let (mut by_original, mut by_copy) = (Given::default(), Given::default());
+    let (mut by_original, mut by_copy) = (Handouts::default(), Handouts::default());
     for _ in 0..10 {
         asks(&original, &mut by_original);
         asks(&copy, &mut by_copy);
