@@ -232,6 +232,7 @@ mod quota;
 mod rejoin;
 mod replica;
 mod reserved;
+mod sheet;
 mod sort;
 mod state;
 pub mod sync;

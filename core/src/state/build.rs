@@ -10,8 +10,8 @@
 use super::delta::{Delta, Entry, KeySide};
 use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
-use super::sheet::Sheet;
 use super::{State, place};
+use crate::sheet::Sheet;
 use crate::sort::{sort_by, sort_by_text};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl<I: KeyIndex> State<I> {
             for column in page.columns() {
                 let writer = column.writer;
                 let low = selection.lows.at(writer);
-                let mut mask = crate::state::sheet::of(&news, writer);
+                let mut mask = crate::sheet::of(&news, writer);
                 if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                     continue;
                 }

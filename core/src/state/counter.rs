@@ -636,7 +636,7 @@ fn drop_earlier(slots: &mut [Slot]) {
         return;
     }
     let began: Vec<(u32, u64)> = slots.iter().map(|it| (it.writer(), it.began())).collect();
-    let began = |writer: u32| crate::state::sheet::of(&began, writer);
+    let began = |writer: u32| crate::sheet::of(&began, writer);
     for slot in slots {
         for it in slot.side.expired.get_mut().into_iter().flatten() {
             it.upto.retain(|it| it.clock >= began(it.writer));

@@ -22,8 +22,8 @@
 //! successor: these are two words for one event, seen from both ends.
 
 use crate::layers::{GuestPart, Optional};
+use crate::sheet::Sheet;
 use crate::state::page::Row;
-use crate::state::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -4,7 +4,7 @@
 use super::paths::{Named, Paths};
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 10] = [
+const GROUND: [&str; 11] = [
     "bounds",
     "error",
     "expired",
@@ -12,6 +12,7 @@ const GROUND: [&str; 10] = [
     "list",
     "once",
     "reserved",
+    "sheet",
     "sort",
     "vector",
     "writer_id",
@@ -33,11 +34,12 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("list", &[]),
     ("reserved", &[]),
+    ("sheet", &[]),
     ("sort", &[]),
     ("once", &["hash"]),
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
