@@ -2,16 +2,19 @@
 //!
 //! # Joined transactions
 //! Peers receive states, and never single transactions. So they hold this writer up to a clock at which
-//! something was sent. Transactions between two such clocks count together, or none of them does. That is why
-//! a transaction that only adds may *join* an earlier one that adds to the same counters: if nothing was sent
+//! something was sent. Transactions between two such clocks count together, or none of them does. So a
+//! transaction that only adds may *join* an earlier one that adds to the same counters: if nothing was sent
 //! between the two, and nothing else was done to these counters. The two are then stored as one, and made
-//! again as one. A replica that no link leads to a member from, as in a cut, lets them join: it stores as much
-//! as the counters that it adds to, and not as its adds. With a member transactions are confirmed soon. They
-//! join there only if many wait for that.
+//! again as one.
+//!
+//! A replica that no link leads to a member from, as in a cut, lets them join. It stores as much as the counters
+//! that it adds to, and not as its adds. A member confirms transactions soon, so with a link to one they join
+//! only if many wait for that.
 //!
 //! A transaction under an idempotency key joins none and is joined by none, because it may have been made
 //! elsewhere, too. The same holds for one of a budget: it is made again alone, or refused.
 
+use crate::hash::hash_bytes;
 use crate::layers::{Empty, GuestPart};
 use crate::message::records::Intro;
 use crate::once::Once;
@@ -48,6 +51,25 @@ pub(crate) struct Did {
     pub(crate) saw: Vec<Saw>,
 }
 
+impl Did {
+    /// The amount of this add with that of another one. `None` if it would leave `i64`, if one of the two is no
+    /// add, or if they are of different counters, or of a budget.
+    fn sum_with(&self, other: &Did) -> Option<i64> {
+        match (self.op, other.op) {
+            (Op::Add(one), Op::Add(two))
+                if self.key == other.key && !self.key.starts_with(RESERVED) =>
+            {
+                one.checked_add(two)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn hash_of(did: &Did) -> u64 {
+    hash_bytes(0, did.key.as_bytes())
+}
+
 /// The operations of a transaction, where the build stores them.
 pub(crate) type Dids = GuestPart<Vec<Did>>;
 
@@ -73,25 +95,6 @@ impl Made {
             did,
         }
     }
-
-    /// The amounts after another transaction joined. `None` if it adds to other counters, if one of the two
-    /// does more than adding, or if an amount would leave `i64`.
-    fn with(&self, did: &[Did]) -> Option<Vec<i64>> {
-        let sum = |(one, other): (&Did, &Did)| {
-            let same = one.key == other.key && !one.key.starts_with(RESERVED);
-            match (one.op, other.op) {
-                (Op::Add(one), Op::Add(other)) if same => one.checked_add(other),
-                _ => None,
-            }
-        };
-        let same = self.did.len() == did.len();
-        self.did
-            .iter()
-            .zip(did)
-            .map(sum)
-            .collect::<Option<_>>()
-            .filter(|_| same)
-    }
 }
 
 /// Own transactions of one writer that are unconfirmed: no member is known to have them.
@@ -104,8 +107,9 @@ pub struct Journal {
     pub(crate) joined: BTreeMap<u64, u64>,
     /// Whether transactions may join, however few there are.
     pub(crate) joins: bool,
-    /// If they may, the clock in `made` of the last transaction on each counter since something was sent.
-    pub(crate) latest: BTreeMap<Box<str>, u64>,
+    /// If they may, the clock in `made` of the last transaction on each counter since something was sent, by
+    /// the hash of its key. Counters with one hash share the entry of the last one.
+    pub(crate) latest: BTreeMap<u64, u64>,
     /// The idempotency keys of transactions that were made under one, ascending by clock.
     pub(crate) keyed: Vec<(u64, Once)>,
     /// Up to this clock the transactions were dropped.
@@ -184,22 +188,30 @@ impl Journal {
                 return;
             }
             for it in &did {
-                self.latest.insert(it.key.clone(), clock);
+                self.latest.insert(hash_of(it), clock);
             }
         }
         self.made.push(Made::one(clock, did));
     }
 
     fn join(&mut self, clock: u64, did: &[Did]) -> Option<()> {
-        let first = *self.latest.get(&did.first()?.key)?;
-        let is_latest = |it: &Did| self.latest.get(&it.key) == Some(&first);
-        if self.is_keyed(clock) || self.is_keyed(first) || !did.iter().all(is_latest) {
+        let (one, others) = did.split_first()?;
+        let first = *self.latest.get(&hash_of(one))?;
+        let is_latest = |it: &Did| self.latest.get(&hash_of(it)) == Some(&first);
+        if self.is_keyed(clock) || self.is_keyed(first) || !others.iter().all(is_latest) {
             return None;
         }
         let at = self.find(first).ok()?;
         let made = &mut self.made[at];
-        for (it, sum) in made.with(did)?.into_iter().enumerate() {
-            made.did[it].op = Op::Add(sum);
+        if made.did.len() != did.len() {
+            return None;
+        }
+        // All of them fit, or none is changed.
+        for (it, other) in made.did.iter().zip(did) {
+            it.sum_with(other)?;
+        }
+        for (it, other) in made.did.iter_mut().zip(did) {
+            it.op = Op::Add(it.sum_with(other)?);
         }
         self.joined.remove(&made.last);
         self.joined.insert(clock, first);

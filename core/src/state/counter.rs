@@ -209,23 +209,26 @@ pub(crate) fn floor(slots: &[Slot], ids: &[WriterId]) -> u64 {
 
 /// Returns the sum of each slot, its children included, as a read shows it.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    match GUESTS {
-        true => sums_to(slots, ids, &reaches(slots, ids)),
+    match GUESTS && is_open(slots) {
+        true => {
+            let reaches = reaches(slots, ids);
+            sums_to(slots, ids, |at| reaches[at])
+        }
         false => certain_sums(slots, ids),
     }
 }
 
 /// Returns the sum of each slot, its children included, as if no expiry were in force.
 pub(crate) fn certain_sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    let reaches: Vec<Reach> = slots.iter().map(certain_reach).collect();
-    sums_to(slots, ids, &reaches)
+    sums_to(slots, ids, |at| certain_reach(&slots[at]))
 }
 
-/// Returns the sum of each slot, its children included, where the slots are cancelled up to `reaches`.
-fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: &[Reach]) -> Vec<Sum> {
+/// Returns the sum of each slot, its children included, where the slots are cancelled up to `reach`.
+#[inline]
+fn sums_to(slots: &[Slot], ids: &[WriterId], reach: impl Fn(usize) -> Reach) -> Vec<Sum> {
     let mut sums = crate::list(slots.len());
-    for (slot, reach) in slots.iter().zip(reaches) {
-        sums.push(alone(slot, ids, *reach));
+    for (at, slot) in slots.iter().enumerate() {
+        sums.push(alone(slot, ids, reach(at)));
     }
     if !GUESTS {
         return sums;
@@ -242,7 +245,7 @@ fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: &[Reach]) -> Vec<Sum> {
         let (Some(up), Some(moved)) = (parents[at], &*slots[at].side.moved) else {
             continue;
         };
-        let parent = (&slots[up], reaches[up].clock);
+        let parent = (&slots[up], reach(up).clock);
         if let Some(child) = as_child(parent, moved.to.clock, sums[at], moved.amount) {
             sums[up].take(&child);
         }
@@ -373,8 +376,13 @@ impl Act<'_> {
     /// # Errors
     /// On overflow it returns the slot's present amount, and changes nothing.
     pub(crate) fn add(&self, slots: &mut Vec<Slot>, by: i64) -> Result<(), i128> {
-        let exists = sum(slots, self.ids).exists();
         let sums = certain_sums(slots, self.ids);
+        let exists = match is_open(slots) {
+            true => sum(slots, self.ids).exists(),
+            false => {
+                (slots.iter().zip(&sums)).any(|(it, sum)| it.side.moved.is_none() && sum.exists())
+            }
+        };
         let own = find(slots, OWN);
         let sum = own.map_or(Sum::default(), |at| sums[at]);
         let goes_on = sum.exists() || exists && sum.until.is_some();
