@@ -1,29 +1,34 @@
-//! The judgement of expiries that were carried out: which of them hold, and which a refresh made void.
+//! The judgement of *ends*: which of them are in force, and which a refresh made void.
 //!
-//! In a space with members, the end of an expired counter is a record of its own ([`Expired`] in
-//! `state/slot.rs`). It names what its issuer saw of the counter. A *refresh* is an expire or a persist.
+//! An *expiry* is a time that a user set. An *end* is the operation that carries it out. In a space with members
+//! it is a record of its own (`Expired` in `state/slot.rs`), which names what its issuer saw of the counter.
+//! Beyond [`EXPIRED_MAX`](crate::bounds::EXPIRED_MAX), and in a transaction that changed the counter before, an
+//! end is a plain delete. A *refresh* is an expire or a persist.
 //!
-//! **The rule.** Each expiry has a time, which is greater than the time of each expiry in force that its issuer
-//! saw. The expiries of one counter are judged from the greatest time down. One of them is void in either case:
-//! 1. It is spared: somebody saw it void, and then refreshed the counter, ended it, or began a lifetime.
+//! **The rule.** Each end has a time, which is greater than the time of each undecided end in force that its
+//! issuer saw. (An end that was [decided](crate::replica::expiries) is watermarks, and judged no more.) The ends
+//! of one counter are judged from the greatest time down. One of them is void in either case:
+//! 1. It is spared: somebody saw it void, and then refreshed the counter, ended it, began a lifetime, or decided.
 //! 2. A refresh that still stands is later than its time. Neither issuer had seen the other operation. And no
-//!    expiry that was found to be in force had seen the refresh.
+//!    end that was found to be in force had seen the refresh.
 //!
-//! Every other expiry is in force, and cancels what its issuer saw, as a delete does.
+//! Every other end is in force, and cancels what its issuer saw, as a delete does.
 //!
-//! A refresh notes its *floor*: the greatest time of an expiry in force that its issuer saw. So a refresh saves
-//! nothing from an expiry of an earlier lifetime, also where the issuer of that one did not know better.
+//! A refresh notes its *floor*: the greatest time of an undecided end in force that its issuer saw. So a refresh
+//! saves nothing from an end of an earlier lifetime, also where the issuer of that one did not know better. The
+//! floor also tells whether the refresh had seen an end: had it seen one in force, its floor would be no less
+//! than the end's time; had it seen one void, the end would be spared.
 //!
 //! The rule names no replica's clock. So clocks that are wrong by hours cost no more than a late end. The rule
-//! and its counter-examples are checked by brute force: `refreshes` in `tests/src/retirement/configs.rs`.
+//! and its counter-examples are checked by brute force, in `tests/src/retirement/configs/refreshes.rs`.
 
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// An expiry that was carried out, as far as the judgement needs it. Two of them are ordered by its fields.
+/// An end, as far as the judgement needs it. Two of them are ordered by its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ended {
-    /// Milliseconds since 1970, and more than the time of each expiry in force that the issuer saw.
+    /// Milliseconds since 1970, and more than the time of each undecided end in force that the issuer saw.
     pub(crate) time: u64,
     /// The issuer's clock.
     pub(crate) clock: u64,
@@ -37,11 +42,11 @@ pub(crate) struct Ended {
 pub(crate) struct Refresh {
     /// Milliseconds since 1970, and the greatest number for a persist.
     pub(crate) until: u64,
-    /// The greatest time of an expiry in force that its issuer saw, 0 for none.
+    /// The greatest time of an undecided end in force that its issuer saw, 0 for none.
     pub(crate) floor: u64,
 }
 
-/// Returns which of the expiries are in force, in their order. `saw` tells whether the issuer of an expiry had
+/// Returns which of the ends are in force, in their order. `saw` tells whether the issuer of an end had
 /// seen a refresh, both given by their places.
 pub(crate) fn in_force(
     ended: &[Ended],

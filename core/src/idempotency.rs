@@ -21,7 +21,7 @@
 //!
 //! # What it guarantees
 //! - Where a key is known, the log says so ([`KeyStatus`]), and the caller makes nothing.
-//! - Two transactions for one request count once as soon as any replica knows both, and wherever its
+//! - Two transactions for one request count once as soon as a replica with a log knows both, and wherever its
 //!   withdrawal has arrived. The duplicate leaves no amount behind.
 //! - In a space with members, age drops a key only when its transaction is stable. So no duplicate turns up
 //!   unseen. Lack of room drops one earlier: the oldest key of the caller that has the most.
@@ -74,7 +74,7 @@
 //!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
 //!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges.
 //!
-//! **The code.** `core/src/idempotency/withdrawal.rs` (`withdraw`, `duplicates_of`, `withdraw_add`),
+//! **The code.** `State::withdraw` in `core/src/state/operation.rs`, `core/src/idempotency/withdrawal.rs` (`withdraw`, `duplicates_of`, `withdraw_add`),
 //! `Side::withdraw`, `Slot::withdrawn` and `Slot::last_add` in `core/src/state/slot.rs`, `alone` in
 //! `core/src/state/counter.rs`, `retire_ready` in `core/src/replica/absorb.rs`.
 //!

@@ -56,8 +56,8 @@
 //! and which stamps are stable.
 //!
 //! # What it needs
-//! It names eight modules of the ground, and no other of the core: `error` (four variants), `bounds`, `hash`,
-//! `sort`, `list`, `writer_id`, `vector`, and `expired`, which judges expiries. From `layers` it takes the
+//! It names nine modules of the ground, and no other of the core: `error`, `bounds`, `hash`, `sort`, `list`,
+//! `sheet`, `writer_id`, `vector`, and `expired`, which judges ends. From `layers` it takes the
 //! optional parts, which are empty in a program that lacks their layer. The crate `tests/state-alone` compiles
 //! it with these alone, and runs its laws, without any feature and with `members`.
 

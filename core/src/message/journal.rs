@@ -1,18 +1,27 @@
 //! The journal's data: own transactions that are unconfirmed, as a store keeps them.
 //!
-//! # Joined transactions
+//! This file has the data. [Rejoin](crate::rejoin) has the reason: a replica whose writer was passed over makes
+//! these transactions again.
+//!
+//! # Bundles
 //! Peers receive states, and never single transactions. So they hold this writer up to a clock at which
 //! something was sent. Transactions between two such clocks count together, or none of them does. So a
-//! transaction that only adds may *join* an earlier one that adds to the same counters: if nothing was sent
-//! between the two, and nothing else was done to these counters. The two are then stored as one, and made
-//! again as one.
+//! transaction that only adds may be *bundled* with an earlier one that adds to the same counters, in the same
+//! order: if nothing was sent between the two, and nothing else was done to these counters. The bundle is
+//! stored as one transaction, and made again as one. This puts an add at an earlier place in the order. Adds
+//! commute, so that changes nothing.
 //!
-//! A replica that no link leads to a member from, as in a cut, lets them join. It stores as much as the counters
-//! that it adds to, and not as its adds. A member confirms transactions soon, so with a link to one they join
-//! only if many wait for that.
+//! *Sent* means that a peer may have received it: each input of the sync machine with an open link counts.
 //!
-//! A transaction under an idempotency key joins none and is joined by none, because it may have been made
-//! elsewhere, too. The same holds for one of a budget: it is made again alone, or refused.
+//! While no link leads to a member, transactions are bundled. So the journal of a replica that is cut off grows
+//! with the counters that it adds to, and not with its adds. A member confirms transactions soon. With a link to
+//! one they are bundled only beyond [`APART_MAX`].
+//!
+//! A transaction under an idempotency key is never bundled, because it may have been made elsewhere, too. The
+//! same holds for reserved keys, such as those of budgets: each is made again alone, or refused.
+//!
+//! No correct member says that it has a part of a bundle. If one does, the rest of it is reported as unknown, and
+//! not made again ([`bundled_across`](Journal::bundled_across)).
 
 use crate::hash::hash_bytes;
 use crate::layers::{Empty, GuestPart};
@@ -26,8 +35,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-/// With more unconfirmed transactions than this, they join also while a link leads to a member: it may carry
-/// nothing.
+/// With more unconfirmed transactions than this, they are bundled also while a link leads to a member: it may
+/// carry nothing.
 const APART_MAX: usize = 1_024;
 
 /// The journal gives memory back when it has room for more than this many transactions, and uses a quarter of
@@ -73,7 +82,7 @@ fn hash_of(did: &Did) -> u64 {
 /// The operations of a transaction, where the build stores them.
 pub(crate) type Dids = GuestPart<Vec<Did>>;
 
-/// A transaction, or several that [joined](self) one.
+/// A transaction, or a [bundle](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     /// The clock of the first one.
@@ -103,10 +112,10 @@ pub struct Journal {
     pub(crate) writer: Option<WriterId>,
     /// The transactions with their operations, ascending by clock.
     pub(crate) made: Vec<Made>,
-    /// The first clock of those that others joined, by the last one.
-    pub(crate) joined: BTreeMap<u64, u64>,
-    /// Whether transactions may join, however few there are.
-    pub(crate) joins: bool,
+    /// The first clock of each bundle, by its last one.
+    pub(crate) bundled: BTreeMap<u64, u64>,
+    /// Whether transactions are bundled, however few there are.
+    pub(crate) bundles: bool,
     /// If they may, the clock in `made` of the last transaction on each counter since something was sent, by
     /// the hash of its key. Counters with one hash share the entry of the last one.
     pub(crate) latest: BTreeMap<u64, u64>,
@@ -129,8 +138,8 @@ impl Empty for Journal {
     const EMPTY: Journal = Journal {
         writer: None,
         made: Vec::new(),
-        joined: BTreeMap::new(),
-        joins: false,
+        bundled: BTreeMap::new(),
+        bundles: false,
         latest: BTreeMap::new(),
         keyed: Vec::new(),
         dropped: 0,
@@ -148,13 +157,13 @@ impl Journal {
         self.writer
     }
 
-    /// How many transactions it has. Those that joined another one count too.
+    /// How many transactions it has. Each one of a bundle counts.
     pub fn len(&self) -> usize {
-        let joined = self
-            .joined
+        let bundled = self
+            .bundled
             .values()
             .filter_map(|clock| self.find(*clock).ok());
-        let more = joined.map(|at| self.made[at].count as usize - 1);
+        let more = bundled.map(|at| self.made[at].count as usize - 1);
         self.made.len() + more.sum::<usize>()
     }
 
@@ -165,9 +174,9 @@ impl Journal {
 
     /// The clock of the last unconfirmed transaction, 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
-        let joined = self.joined.last_key_value().map_or(0, |it| *it.0);
+        let bundled = self.bundled.last_key_value().map_or(0, |it| *it.0);
         let made = self.made.last().map_or(self.open, |made| made.clock);
-        made.max(joined)
+        made.max(bundled)
     }
 
     /// The place in `made` of a transaction, by its first clock.
@@ -179,12 +188,12 @@ impl Journal {
         self.keyed.binary_search_by_key(&clock, |it| it.0).is_ok()
     }
 
-    /// Adds a transaction, the last one. It [joins](self) an earlier one if it can.
+    /// Adds a transaction, the last one. It is [bundled](self) with an earlier one if it can be.
     pub(crate) fn note(&mut self, clock: u64, did: Vec<Did>) {
-        if !self.joins && self.made.len() < APART_MAX {
+        if !self.bundles && self.made.len() < APART_MAX {
             self.separate();
         } else {
-            if self.join(clock, &did).is_some() {
+            if self.bundle(clock, &did).is_some() {
                 return;
             }
             for it in &did {
@@ -194,7 +203,7 @@ impl Journal {
         self.made.push(Made::one(clock, did));
     }
 
-    fn join(&mut self, clock: u64, did: &[Did]) -> Option<()> {
+    fn bundle(&mut self, clock: u64, did: &[Did]) -> Option<()> {
         let (one, others) = did.split_first()?;
         let first = *self.latest.get(&hash_of(one))?;
         let is_latest = |it: &Did| self.latest.get(&hash_of(it)) == Some(&first);
@@ -213,21 +222,21 @@ impl Journal {
         for (it, other) in made.did.iter_mut().zip(did) {
             it.op = Op::Add(it.sum_with(other)?);
         }
-        self.joined.remove(&made.last);
-        self.joined.insert(clock, first);
+        self.bundled.remove(&made.last);
+        self.bundled.insert(clock, first);
         (made.last, made.count) = (clock, made.count + 1);
         Some(())
     }
 
-    /// Sets whether transactions may join from now on. They join none from before.
-    pub(crate) fn set_joins(&mut self, joins: bool) {
-        if self.joins != joins {
-            self.joins = joins;
+    /// Sets whether transactions are bundled from now on. None is bundled with one from before.
+    pub(crate) fn set_bundles(&mut self, bundles: bool) {
+        if self.bundles != bundles {
+            self.bundles = bundles;
             self.latest.clear();
         }
     }
 
-    /// Has later transactions join none of those so far, because something may be sent in between.
+    /// Has no later transaction bundled with one so far, because something may be sent in between.
     pub(crate) fn separate(&mut self) {
         self.latest.clear();
     }
@@ -238,24 +247,24 @@ impl Journal {
         self.separate();
     }
 
-    /// The transactions before a clock that one after it joined.
+    /// The first clocks of the bundles that begin before a clock, or at it, and end after it.
     fn across(&self, clock: u64) -> Vec<u64> {
         let after = (Bound::Excluded(clock), Bound::Unbounded);
-        let joined = self.joined.range(after).map(|it| *it.1);
-        let mut across: Vec<u64> = joined.filter(|first| *first <= clock).collect();
+        let bundled = self.bundled.range(after).map(|it| *it.1);
+        let mut across: Vec<u64> = bundled.filter(|first| *first <= clock).collect();
         across.sort_unstable();
         across
     }
 
-    /// The last clock of transactions that joined each other, some of them up to this clock and others after it.
+    /// The last clock of a bundle with transactions up to this clock and after it.
     /// `None` if there are none.
-    pub(crate) fn joined_across(&self, clock: u64) -> Option<u64> {
+    pub(crate) fn bundled_across(&self, clock: u64) -> Option<u64> {
         let after = (Bound::Excluded(clock), Bound::Unbounded);
-        let mut joined = self.joined.range(after).rev();
-        joined.find(|(_, first)| **first <= clock).map(|it| *it.0)
+        let mut bundled = self.bundled.range(after).rev();
+        bundled.find(|(_, first)| **first <= clock).map(|it| *it.0)
     }
 
-    /// Returns the part after a clock. Transactions that one after it joined are in it.
+    /// Returns the part after a clock. Bundles that end after it are in it.
     pub(crate) fn after(&self, clock: u64) -> Journal {
         let from = self.made.partition_point(|made| made.clock <= clock);
         let across = self.across(clock);
@@ -276,25 +285,25 @@ impl Journal {
 
     /// Sets the transactions, ascending by clock.
     pub(crate) fn set_made(&mut self, made: Vec<Made>) {
-        let joined = made.iter().filter(|made| made.last > made.clock);
-        self.joined = joined.map(|made| (made.last, made.clock)).collect();
+        let bundled = made.iter().filter(|made| made.last > made.clock);
+        self.bundled = bundled.map(|made| (made.last, made.clock)).collect();
         self.made = made;
     }
 
-    /// Appends the part that follows. It may have transactions of this one again that others joined since.
+    /// Appends the part that follows. It may have a bundle of this one again, with more transactions.
     pub(crate) fn extend(&mut self, more: &Journal) {
         let end = self.made.last().map_or(0, |made| made.clock);
         for made in &more.made {
             match self.find(made.clock) {
                 Ok(at) if self.made[at].last < made.last => {
-                    self.joined.remove(&self.made[at].last);
+                    self.bundled.remove(&self.made[at].last);
                     self.made[at].clone_from(made);
                 }
                 Err(_) if made.clock > end => self.made.push(made.clone()),
                 _ => continue,
             }
             if made.last > made.clock {
-                self.joined.insert(made.last, made.clock);
+                self.bundled.insert(made.last, made.clock);
             }
         }
         // A record that no store wrote may have keys of other transactions.
@@ -308,8 +317,8 @@ impl Journal {
         self.drop_upto(more.dropped);
     }
 
-    /// Drops the transactions up to a clock, because a member has them durably. No member has a part of those
-    /// that joined each other.
+    /// Drops the transactions up to a clock, because a member has them durably. No member has a part of a
+    /// bundle.
     pub(crate) fn drop_upto(&mut self, clock: u64) {
         let held = self.made.partition_point(|made| made.clock <= clock);
         if held > 0 {
@@ -319,7 +328,7 @@ impl Journal {
                 at += 1;
                 at > held || across.binary_search(&made.clock).is_ok()
             });
-            self.joined = self.joined.split_off(&clock.saturating_add(1));
+            self.bundled = self.bundled.split_off(&clock.saturating_add(1));
             if self.made.capacity() > ROOM_MIN && self.made.len() < self.made.capacity() / 4 {
                 self.made.shrink_to_fit();
             }

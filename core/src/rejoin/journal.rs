@@ -123,13 +123,13 @@ impl Rejoin {
         journal
     }
 
-    /// Sets whether own transactions may [join](crate::message::journal) in the journal: no link leads to a
+    /// Sets whether own transactions are [bundled](crate::message::journal) in the journal: no link leads to a
     /// member.
-    pub(crate) fn join_adds(&mut self, joins: bool) {
-        self.journal.update(|it| it.set_joins(joins));
+    pub(crate) fn bundle_adds(&mut self, bundles: bool) {
+        self.journal.update(|it| it.set_bundles(bundles));
     }
 
-    /// Has later transactions join none of those so far.
+    /// Has no later transaction bundled with one so far.
     pub(crate) fn separate_adds(&mut self) {
         self.journal.update(Journal::separate);
     }

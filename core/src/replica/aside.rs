@@ -1,7 +1,9 @@
 //! Standing aside: what a start does that runs on a copy of a member's data.
 //!
-//! A start in the [place](crate::Predecessor) of the earlier one knows that this one has ended. A start in
-//! another place does not: the original may run on, beside it. No message tells the two cases apart. If the copy
+//! A start in the [place](crate::Predecessor) of the earlier one knows that the earlier one has ended. A start in
+//! another place does not: the original may run on, beside it. The program finds out which of the two it is; a
+//! node compares the identity of its lock file (`node/engine/src/driver/places.rs`), and `docs/budgets.md` has the
+//! cases that it cannot tell. No message tells the two cases apart. If the copy
 //! took the rights of the original, both could spend them. So it stands aside:
 //! - It does not announce itself. So it fences nobody, has no rights and no vote, and counts for no level.
 //! - It takes part as a guest does, under its own writer: it adds, reads and syncs.
@@ -12,7 +14,7 @@
 //! An operator who knows that the original is gone for good lets the copy [take its
 //! place](crate::MembersMut::adopt). Then it is a start like one from a disk that was put back. It
 //! [votes](crate::membership::votes) once enough other members have acknowledged it. It has the rights of the
-//! original once all of them have acknowledged its end.
+//! original once all of them have acknowledged the original's end.
 //!
 //! The rule departs from fencing tokens (Kleppmann 2016), which let the newest start win. An original that is
 //! fenced may spend on for as long as it does not hear of that.

@@ -115,7 +115,7 @@ impl RejoinMut<'_> {
             // Transactions of the time when the space was open can't be told apart.
             None if from > journal.dropped => Some((journal.dropped + 1, from.max(journal.open))),
             // No member has a part of them, unless it says what is not so.
-            _ => journal.joined_across(from).map(|last| (from + 1, last)),
+            _ => journal.bundled_across(from).map(|last| (from + 1, last)),
         };
         let made = journal.made.into_iter().filter(|made| made.clock > from);
         let again = made.map(|made| {

@@ -10,7 +10,7 @@
 //! | [`Lift`](super::slot::Lift) | the greater clock up to which it lifts, then the greater stamp | the same |
 //! | [`Moved`](super::slot::Moved) | the one that arrives | there is only one: [one writer alone](crate::membership::retire) may take over, and it does so once |
 //! | [`Fold`](super::slot::Fold) | the one here, if the owner's clock covers the other one; else the one that arrives | all replicas fold the same children, in the order of their retirements, once these are stable; so the fold with the later clock contains the earlier one |
-//! | [`Expired`](super::slot::Expired) | all stay; of two transactions that spared one, the least | each is an operation of its own, and its contents never change |
+//! | [`Expired`](super::slot::Expired) | all stay; of two transactions that spared one, the least | each is an operation of its own; its time never changes, and what it says of earlier lifetimes and of forgotten writers goes everywhere |
 //! | [`Withdrawal`] | all stay; of two for one transaction, the greater stamp; one that stands for several replaces these | each takes out another add, and two for one add take it out once |
 //!
 //! So the join is commutative, associative and idempotent. Where a space collects, that holds up to the

@@ -30,7 +30,8 @@ pub enum Op {
     /// Cancels everything that this replica sees of the counter, and leaves this value.
     Set(i64),
     /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970. The next replica that
-    /// works on it then deletes it. The longest of concurrent expiries counts.
+    /// works on it then ends it. In an open space that is a delete. In a space with members, a concurrent refresh
+    /// to a later time makes the end void. The longest of concurrent expiries counts.
     Expire(u64),
     /// Removes the counter's expiry. It wins over concurrent expiries.
     Persist,

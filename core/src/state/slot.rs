@@ -14,7 +14,7 @@
 //! | [`Expired`] | the slot's owner | the counter expired, and this is what the owner saw of all its slots |
 //!
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
-//! which names the transaction that made it. A delta contains a record if it contains its stamp. No
+//! which names the transaction that made it. An [`Expired`] has the clock alone, because its writer is the slot's. A delta contains a record if it contains its stamp. No
 //! transaction makes a [`Fold`], because each replica makes the same one. It travels under its owner's last
 //! absorption.
 //!

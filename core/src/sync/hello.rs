@@ -226,7 +226,7 @@ impl SyncMachine {
         if GUESTS {
             replica.rejoin.note_earlier_told(&replica.state);
             // If it leads to no member, a member's next tend sets it again.
-            replica.rejoin.join_adds(false);
+            replica.rejoin.bundle_adds(false);
         }
         #[cfg(feature = "members")]
         self.levels.ask_soon(now);

@@ -135,7 +135,7 @@ impl SyncMachine {
                 replica.members().is_member() || self.is_early(replica),
             );
         } else if GUESTS {
-            replica.rejoin.join_adds(true);
+            replica.rejoin.bundle_adds(true);
         }
     }
 
@@ -630,7 +630,7 @@ impl SyncMachine {
         if MEMBERS {
             let linked = self.linked_members(replica).len();
             replica.membership.note_linked(linked);
-            replica.rejoin.join_adds(linked == 0);
+            replica.rejoin.bundle_adds(linked == 0);
             replica.members_mut().vote()?;
             replica.members_mut().fence_strays()?;
             replica.members_mut().retire()?;

@@ -37,11 +37,11 @@ pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
         }
         put_did(out, &journal.survivors);
     }
-    // The keys come after the place where records of the first format end, and joined transactions after those.
-    let has_joined = |earlier: &EarlierWriter| joined(&earlier.journal).next().is_some();
-    let has_joined = writers.iter().any(has_joined);
+    // The keys come after the place where records of the first format end, and bundles after those.
+    let has_bundles = |earlier: &EarlierWriter| bundled(&earlier.journal).next().is_some();
+    let has_bundles = writers.iter().any(has_bundles);
     let has_keys = |earlier: &EarlierWriter| !earlier.journal.keyed.is_empty();
-    if has_joined || writers.iter().any(has_keys) {
+    if has_bundles || writers.iter().any(has_keys) {
         for earlier in writers {
             put_varint(out, earlier.journal.keyed.len() as u64);
             for (clock, once) in &earlier.journal.keyed {
@@ -50,10 +50,10 @@ pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
             }
         }
     }
-    if has_joined {
+    if has_bundles {
         for earlier in writers {
-            put_varint(out, joined(&earlier.journal).count() as u64);
-            for (at, made) in joined(&earlier.journal) {
+            put_varint(out, bundled(&earlier.journal).count() as u64);
+            for (at, made) in bundled(&earlier.journal) {
                 put_varint(out, at as u64);
                 put_varint(out, made.last - made.clock);
                 put_varint(out, made.count);
@@ -62,8 +62,8 @@ pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
     }
 }
 
-/// The transactions that others joined, with their places.
-fn joined(journal: &Journal) -> impl Iterator<Item = (usize, &Made)> {
+/// The bundles, with their places.
+fn bundled(journal: &Journal) -> impl Iterator<Item = (usize, &Made)> {
     let made = journal.made.iter().enumerate();
     made.filter(|(_, made)| made.last > made.clock)
 }
@@ -129,19 +129,19 @@ pub(super) fn read_earlier(reader: &mut Reader<'_>) -> Result<Vec<EarlierWriter>
     }
     if reader.len() > 0 && !writers.is_empty() {
         let any = read_earlier_keys(reader, &mut writers)?;
-        let joined = reader.len() > 0;
-        if joined {
-            read_joined(reader, &mut writers)?;
+        let bundled = reader.len() > 0;
+        if bundled {
+            read_bundles(reader, &mut writers)?;
         }
-        if !any && !joined {
+        if !any && !bundled {
             return Err(reader.malformed(Rule::Stored));
         }
     }
     Ok(writers)
 }
 
-/// Reads which transactions others joined: there are some.
-fn read_joined(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<(), Fail> {
+/// Reads which transactions are bundles: there are some.
+fn read_bundles(reader: &mut Reader<'_>, writers: &mut [EarlierWriter]) -> Result<(), Fail> {
     let mut any = false;
     for earlier in writers {
         let mut made = core::mem::take(&mut earlier.journal.made);

@@ -72,7 +72,7 @@ use std::path::{Path, PathBuf};
 use tallymesh_core::Space;
 
 /// The version of the stored bytes that this build writes. Version 3 added keyed operations, and version 4
-/// joined transactions.
+/// bundles of transactions.
 pub const FORMAT: u32 = 4;
 
 /// The oldest version of the stored bytes that this build reads. When a folder is opened for

@@ -51,15 +51,15 @@ fn the_open_time_is_confirmed_as_one() {
 fn a_part_and_what_follows_are_the_whole() {
     let all = journal(&[2, 3, 7, 8]);
     assert_eq!(clocks(&all.after(3)), [7, 8]);
-    let mut joined = journal(&[2, 3]);
-    joined.extend(&all.after(3));
-    assert_eq!(joined, all);
-    joined.extend(&all);
-    assert_eq!(joined, all, "a record that comes twice changes nothing");
+    let mut bundled = journal(&[2, 3]);
+    bundled.extend(&all.after(3));
+    assert_eq!(bundled, all);
+    bundled.extend(&all);
+    assert_eq!(bundled, all, "a record that comes twice changes nothing");
     let mut confirmed = all.after(8);
     confirmed.dropped = 7;
-    joined.extend(&confirmed);
-    assert_eq!(clocks(&joined), [8]);
+    bundled.extend(&confirmed);
+    assert_eq!(clocks(&bundled), [8]);
 }
 
 fn op(key: &str, op: Op) -> Did {
@@ -77,7 +77,7 @@ fn add(key: &str, by: i64) -> Vec<Did> {
 /// The journal of a replica that is cut off.
 fn alone() -> Journal {
     let mut journal = Journal::EMPTY;
-    journal.set_joins(true);
+    journal.set_bundles(true);
     journal
 }
 
@@ -88,13 +88,13 @@ fn rows(journal: &Journal) -> Vec<(u64, u64, u64, Vec<Did>)> {
 }
 
 #[test]
-fn adds_to_a_counter_join_until_something_is_sent() {
+fn adds_to_a_counter_bundle_until_something_is_sent() {
     let mut all = alone();
     for (clock, key, by) in [(1, "a", 5), (2, "b", 7), (3, "a", -2), (5, "a", 4)] {
         all.note(clock, add(key, by));
     }
-    let joined = [(1, 5, 3, add("a", 7)), (2, 2, 1, add("b", 7))];
-    assert_eq!(rows(&all), joined);
+    let bundled = [(1, 5, 3, add("a", 7)), (2, 2, 1, add("b", 7))];
+    assert_eq!(rows(&all), bundled);
     assert_eq!((all.len(), all.last()), (4, 5));
     all.note_sent(5);
     all.note(6, add("a", 1));
@@ -103,16 +103,16 @@ fn adds_to_a_counter_join_until_something_is_sent() {
     assert_eq!((all.len(), all.told), (6, 5));
     all.separate();
     all.note(8, add("a", 1));
-    all.set_joins(false);
+    all.set_bundles(false);
     all.note(9, add("a", 1));
     all.note(10, add("a", 1));
-    all.set_joins(true);
+    all.set_bundles(true);
     all.note(11, add("a", 1));
     assert_eq!(clocks(&all)[3..], [8, 9, 10, 11]);
 }
 
 #[test]
-fn what_does_more_than_adding_joins_nothing() {
+fn what_does_more_than_adding_is_not_bundled() {
     let mut all = alone();
     for (clock, did) in [
         (1, add("a", 1)),
@@ -134,7 +134,7 @@ fn what_does_more_than_adding_joins_nothing() {
 }
 
 #[test]
-fn transactions_join_those_that_add_to_the_same_counters() {
+fn transactions_bundle_those_that_add_to_the_same_counters() {
     let both = |a, b| [add("a", a), add("b", b)].concat();
     let mut all = alone();
     all.note(1, both(1, 2));
@@ -162,7 +162,7 @@ fn what_was_made_under_a_key_stays_alone() {
     assert_eq!(rows(&all)[2], (3, 4, 2, add("a", 2)));
 }
 
-/// A store gets the part since its last record, and again what was joined since.
+/// A store gets the part since its last record, and again the bundles with more in them since.
 #[test]
 fn a_store_that_gets_parts_has_the_whole() {
     let mut all = alone();
@@ -187,7 +187,7 @@ fn a_store_that_gets_parts_has_the_whole() {
             stored.extend(&part);
             stored.extend(&part);
             assert_eq!(rows(&stored), rows(&all), "{clock}");
-            assert_eq!((stored.len(), &stored.joined), (all.len(), &all.joined));
+            assert_eq!((stored.len(), &stored.bundled), (all.len(), &all.bundled));
             mark = clock;
         }
     }
@@ -196,21 +196,21 @@ fn a_store_that_gets_parts_has_the_whole() {
 }
 
 #[test]
-fn what_joined_is_dropped_as_one() {
+fn a_bundle_is_dropped_as_one() {
     let mut all = alone();
     for clock in [1, 2, 4] {
         all.note(clock, add("a", 1));
     }
     all.note(3, add("b", 1));
     assert_eq!(
-        (all.joined_across(1), all.joined_across(3)),
+        (all.bundled_across(1), all.bundled_across(3)),
         (Some(4), Some(4))
     );
-    assert_eq!((all.joined_across(0), all.joined_across(4)), (None, None));
+    assert_eq!((all.bundled_across(0), all.bundled_across(4)), (None, None));
     all.drop_upto(3);
     assert_eq!(rows(&all), [(1, 4, 3, add("a", 3))]);
     all.drop_upto(4);
-    assert!(all.is_empty() && all.joined.is_empty());
+    assert!(all.is_empty() && all.bundled.is_empty());
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn memory_is_given_back() {
 
 /// A link to a member may carry nothing, and looks as if it did for seconds.
 #[test]
-fn many_that_nobody_confirms_join_too() {
+fn many_that_nobody_confirms_are_bundled_too() {
     let mut all = Journal::EMPTY;
     for clock in 1..=APART_MAX as u64 {
         all.note(clock, add("a", 1));
@@ -235,7 +235,7 @@ fn many_that_nobody_confirms_join_too() {
     all.note(2_001, add("a", 1));
     all.note(2_002, add("a", 1));
     assert_eq!(all.made.len(), APART_MAX + 1);
-    // As few as before do not join, and nor do later ones across what came in between.
+    // As few as before are not bundled, and nor are later ones across what came in between.
     all.drop_upto(100);
     all.note(2_003, Vec::from([op("a", Op::Reset)]));
     for clock in 2_004..=2_200 {

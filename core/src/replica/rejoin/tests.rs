@@ -343,7 +343,7 @@ fn what_nobody_knows_is_told() {
 #[test]
 fn what_joined_is_made_again_as_one() {
     let mut joined = journal(&[], 0, 0);
-    joined.set_joins(true);
+    joined.set_bundles(true);
     for clock in [4, 5, 8] {
         joined.note(clock, vec![op("k", Op::Add(clock as i64))]);
     }

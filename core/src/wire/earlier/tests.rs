@@ -160,7 +160,7 @@ fn what_nothing_was_kept_as_is_refused() {
 }
 
 #[test]
-fn what_joined_comes_back() {
+fn a_bundle_comes_back() {
     let made = |clock, last, count| Made {
         last,
         count,
@@ -178,8 +178,8 @@ fn what_joined_comes_back() {
     assert_eq!(read_all(&whole, read_earlier), Ok(good.to_vec()));
     let rule = Rule::Stored;
     let malformed = Err(DecodeError::Malformed { rule }.into());
-    let joined = [0, 2, 0, 6, 4, 2, 1, 2];
-    assert_eq!(whole[whole.len() - 8..], joined);
+    let bundled = [0, 2, 0, 6, 4, 2, 1, 2];
+    assert_eq!(whole[whole.len() - 8..], bundled);
     for size in whole.len() - 7..whole.len() {
         assert!(read_all(&whole[..size], read_earlier).is_err(), "{size}");
     }
@@ -191,7 +191,7 @@ fn what_joined_comes_back() {
     ] {
         assert_eq!(read_all(&bytes(&kept(vec![bad])), read_earlier), malformed);
     }
-    // The place of the one that was joined, at the end: none, one that is not there, and the same twice.
+    // The place of the bundle, at the end: none, one that is not there, and the same twice.
     let one = bytes(&kept(vec![made(3, 9, 4)]));
     let (head, tail) = one.split_at(one.len() - 4);
     assert_eq!(tail, [1, 0, 6, 4]);
