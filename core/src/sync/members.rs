@@ -664,6 +664,10 @@ impl SyncMachine {
                 collected = replica.members_mut().decide_expiries(stored)?;
             }
             self.push_before_collection(now, replica);
+            if self.open_sessions().next().is_some() {
+                // A peer may hold this replica's transactions up to here.
+                replica.rejoin.separate_adds();
+            }
             collected |= replica.members_mut().collect(stored);
         }
         self.reply_to_leaving(replica);

@@ -535,6 +535,8 @@ fn a_member_that_no_other_is_linked_with_keeps_adds_to_a_counter_as_one() {
     assert_eq!(kept(&mut end, 10), 10);
     end.tend();
     assert_eq!(kept(&mut end, 10), 2);
+    end.tend();
+    assert_eq!(kept(&mut end, 10), 2, "a push went out in between");
     look(&mut end);
     assert_eq!(kept(&mut end, 10), 2);
     // A member is linked: it soon has all.
