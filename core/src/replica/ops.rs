@@ -29,7 +29,7 @@ impl Replica {
     ///
     /// # Errors
     /// The errors of [`apply`](Replica::apply), and [`WriteError::UnknownKeyId`].
-    pub fn apply_at(&mut self, key_id: KeyId, op: Op) -> Result<bool, Error> {
+    pub(crate) fn apply_at(&mut self, key_id: KeyId, op: Op) -> Result<bool, Error> {
         if self.state.keys().get(key_id).is_none() {
             return Err(WriteError::UnknownKeyId {
                 key_id: detail(key_id.0),

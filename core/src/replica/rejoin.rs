@@ -114,8 +114,13 @@ impl RejoinMut<'_> {
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
             // Transactions of the time when the space was open can't be told apart.
             None if from > journal.dropped => Some((journal.dropped + 1, from.max(journal.open))),
-            // No member has a part of them, unless it says what is not so.
-            _ => journal.bundled_across(from).map(|last| (from + 1, last)),
+            _ => None,
+        };
+        // No member has a part of a bundle, unless it says what is not so.
+        let unknown = match (unknown, journal.bundled_across(from)) {
+            (Some((first, end)), Some(last)) => Some((first, last.max(end))),
+            (None, Some(last)) => Some((from + 1, last)),
+            (unknown, None) => unknown,
         };
         let made = journal.made.into_iter().filter(|made| made.clock > from);
         let again = made.map(|made| {

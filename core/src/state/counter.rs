@@ -609,7 +609,8 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     if GUESTS {
         drop_void(slots);
         let to = |slot: &Slot| Some(slot.side.moved.as_ref()?.to);
-        children = slots.iter().filter_map(to).collect();
+        let kept = slots.iter().filter(|slot| !is_void(slots, slot));
+        children = kept.filter_map(to).collect();
         drop_earlier(slots);
     }
     for slot in slots {
@@ -652,20 +653,25 @@ fn drop_earlier(slots: &mut [Slot]) {
     }
 }
 
+/// Whether a slot is a child that counts for nothing: it has no parent, or the parent began a new lifetime or was
+/// cancelled since the retirement.
+fn is_void(slots: &[Slot], slot: &Slot) -> bool {
+    match (&*slot.side.moved, parent(slots, slot)) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(moved), Some(up)) => {
+            let clock = moved.to.clock;
+            clock < slots[up].began() || clock <= slots[up].watermark_clock()
+        }
+    }
+}
+
 /// Drops each child that has no parent. Drops also each child whose parent began a new lifetime or was
 /// cancelled since the retirement.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
-        let void = |slot: &Slot| match (&*slot.side.moved, parent(slots, slot)) {
-            (None, _) => false,
-            // The record of an expiry stays until it is decided.
-            _ if !slot.side.expired.is_empty() => false,
-            (Some(_), None) => true,
-            (Some(moved), Some(up)) => {
-                let clock = moved.to.clock;
-                clock < slots[up].began() || clock <= slots[up].watermark_clock()
-            }
-        };
+        // The record of an end stays until it is decided.
+        let void = |slot: &Slot| slot.side.expired.is_empty() && is_void(slots, slot);
         let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();
         if kept.iter().all(|kept| *kept) {
             break;

@@ -440,7 +440,9 @@ fn the_command_line_has_all_of_it() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     assert_eq!((code, &lines[0]["wrong"]), (Some(0), &json!(null)));
-    let sums = json!({ "budgets": 1, "value": "71", "rights": "77", "wrong": 0 });
+    let sums = json!({
+        "budgets": 1, "value": "71", "rights": "77", "wrong": 0, "copied": false, "copies": []
+    });
     assert_eq!(lines[1], sums);
     for (words, code, part) in [
         (

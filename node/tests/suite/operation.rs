@@ -319,7 +319,7 @@ fn the_rules_of_upgrades_name_the_formats_that_there_are() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
     let text = std::fs::read_to_string(file).expect("docs/operations.md");
     for part in [
-        format!("This version reads {FORMAT_MIN} and {FORMAT} and writes {FORMAT}."),
+        format!("This version reads {FORMAT_MIN} to {FORMAT} and writes {FORMAT}."),
         format!("(now {VERSION} to {VERSION})"),
     ] {
         assert!(text.contains(&part), "{part}");

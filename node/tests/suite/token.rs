@@ -80,6 +80,7 @@ fn every_command_shows_the_token_to_a_node_that_asks_for_tickets() {
         &["status"],
         &["doctor"],
         &["audit"],
+        &["adopt", "--yes"],
         &["reset", "likes"],
         &["del", "likes"],
     ];

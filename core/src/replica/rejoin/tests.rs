@@ -341,18 +341,23 @@ fn what_nobody_knows_is_told() {
 }
 
 #[test]
-fn what_joined_is_made_again_as_one() {
-    let mut joined = journal(&[], 0, 0);
-    joined.set_bundles(true);
+fn a_bundle_is_made_again_as_one() {
+    let mut bundle = journal(&[], 0, 0);
+    bundle.set_bundles(true);
     for clock in [4, 5, 8] {
-        joined.note(clock, vec![op("k", Op::Add(clock as i64))]);
+        bundle.note(clock, vec![op("k", Op::Add(clock as i64))]);
     }
     // A member that says that it has a part of them is wrong, and nothing is counted twice.
-    for (upto, counts, unknown) in [(3, vec![(4, 3)], None), (5, vec![], Some((6, 8)))] {
+    for (upto, dropped, counts, unknown) in [
+        (3, 0, vec![(4, 3)], None),
+        (5, 0, vec![], Some((6, 8))),
+        (5, 7, vec![], Some((6, 8))),
+    ] {
         let mut replica = self::open(1);
+        bundle.dropped = dropped;
         let returned = replica
             .rejoin_mut()
-            .make_again(joined.clone(), Some(upto), 9, &mut |_| ());
+            .make_again(bundle.clone(), Some(upto), 9, &mut |_| ());
         let again = returned.again.iter().map(|it| (it.was, it.count));
         assert_eq!(again.collect::<Vec<_>>(), counts);
         assert_eq!(returned.unknown, unknown);
