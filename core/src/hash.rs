@@ -1,6 +1,5 @@
 //! Hashes: SHA-256 (FIPS 180-4) for names and digests, and a fast one for accidents. The fast one is built on the
-//! finish of SplitMix64 (Steele, Lea, Flood 2014). `compact` has the SHA-256 of browsers, and
-//! `table` their hash table.
+//! finish of SplitMix64 (Steele, Lea, Flood 2014). `compact` has the SHA-256 of browsers.
 
 use alloc::vec::Vec;
 #[cfg(not(target_family = "wasm"))]
@@ -8,8 +7,6 @@ use sha2::block_api::compress256;
 
 #[cfg(any(test, target_family = "wasm"))]
 mod compact;
-#[cfg(any(test, target_family = "wasm"))]
-pub(crate) mod table;
 #[cfg(target_family = "wasm")]
 use compact::compress256;
 

@@ -36,7 +36,6 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             total.follows,
             total.absorbed,
             total.collections,
-            total.decided,
             total.refusals,
             total.retries,
             total.withdrawn,
