@@ -2,13 +2,12 @@
 //! no limit is passed; the copy says what it is, and peers name it.
 
 use crate::members::{close, nodes, owner, peers_of, settled};
-use crate::process::{DEADLINE, Node, eventually};
+use crate::process::{DEADLINE, Node, eventually, eventually_within};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const SPACE: &str = "/v1/spaces/default";
@@ -243,12 +242,10 @@ fn a_copy_adds_reads_and_syncs() {
     copy.add("likes", 5);
     original.add("likes", 7);
     let show = |nodes: &[&Node], value| {
-        let begun = Instant::now();
-        let shows = |node: &&Node| node.value("likes") >= Some(value);
-        while !nodes.iter().all(shows) {
-            assert!(begun.elapsed() < TURN * 2, "{value}: {}", nodes[2].log());
-            thread::sleep(Duration::from_millis(50));
-        }
+        eventually_within(TURN * 2, "all show what was added", || {
+            let shows = |node: &&Node| node.value("likes") >= Some(value);
+            nodes.iter().all(shows).then_some(())
+        });
     };
     show(&[&nodes[0], &nodes[1], &original], 7);
     original.kill();

@@ -318,8 +318,17 @@ pub(crate) fn read(mut response: ureq::http::Response<ureq::Body>) -> (u16, Valu
 }
 
 /// Waits until `probe` finds something, and fails if it takes too long.
-pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
+pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    eventually_within(DEADLINE, what, probe)
+}
+
+/// The same, where it may take so long.
+pub(crate) fn eventually_within<T>(
+    most: Duration,
+    what: &str,
+    mut probe: impl FnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + most;
     loop {
         if let Some(found) = probe() {
             return found;
