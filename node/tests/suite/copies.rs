@@ -101,7 +101,7 @@ fn is_refused(copy: &Node) {
         assert!(detail.contains("tallymesh adopt"), "{detail}");
     }
     assert_eq!(copy.space()["copied"], true);
-    assert!(copy.log().contains("tallymesh adopt"), "{}", copy.log());
+    copy.has_logged(&["tallymesh adopt"]);
 }
 
 /// The output of a command, and whether it succeeded.

@@ -121,11 +121,11 @@ fn a_node_takes_the_descriptors_that_it_may_have() {
         let soft = line.and_then(|it| it.split_whitespace().nth(3));
         assert_eq!(soft, Some("512"));
     }
-    let log = fs::read_to_string(&node.log).expect("a log");
-    let warned = log
-        .lines()
-        .any(|it| it.contains("WARN") && it.contains("asked=5000"));
-    assert!(warned && log.contains("limit=512"), "{log}");
+    eventually("it warns and tells its limit", || {
+        let log = fs::read_to_string(&node.log).ok()?;
+        let is_it = |it: &str| it.contains("WARN") && it.contains("asked=5000");
+        (log.lines().any(is_it) && log.contains("limit=512")).then_some(())
+    });
 }
 
 /// The store makes one segment after the other while all connections are taken.

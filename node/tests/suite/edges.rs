@@ -137,7 +137,7 @@ fn a_folder_with_state_and_no_key_is_told_of() {
     assert!(!node.log().contains("takes a new key"));
     fs::remove_file(node.data().join("identity")).expect("removed");
     node.start_again();
-    assert!(node.log().contains("takes a new key"), "{}", node.log());
+    node.has_logged(&["takes a new key"]);
 }
 
 /// A list looks at each counter of its space. One is made in each turn of the driver, and what takes

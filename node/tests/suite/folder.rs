@@ -35,11 +35,7 @@ fn is_lost(node: &Node) {
     let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert_eq!(doctor.status.code(), Some(1), "{told}");
     assert!(told.contains("Put the folder back"), "{told}");
-    assert!(
-        node.log().contains("no longer this node's"),
-        "{}",
-        node.log()
-    );
+    node.has_logged(&["no longer this node's"]);
 }
 
 /// A second node on a folder, which is to be refused.

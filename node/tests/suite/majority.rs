@@ -222,7 +222,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Whether a member that was put back says so, and does not count for a write before a third one is there.
 fn is_doubted(nodes: &[Node], at: usize) {
-    assert!(nodes[at].log().contains("put back"), "{}", nodes[at].log());
+    nodes[at].has_logged(&["put back"]);
     let (status, answer) = write(&nodes[at], "doubted", 1_500);
     assert_eq!(status, 503, "{answer}");
 }

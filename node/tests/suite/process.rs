@@ -168,6 +168,23 @@ impl Node {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Waits until its log has all of these texts. A thread of its own writes the log, so it can be behind.
+    pub(crate) fn has_logged(&self, texts: &[&str]) {
+        eventually(&format!("{texts:?} in the log"), || {
+            let log = self.log();
+            texts.iter().all(|text| log.contains(text)).then_some(())
+        });
+    }
+
+    /// Waits until its log has so many lines with this text.
+    pub(crate) fn has_logged_often(&self, text: &str, times: usize) {
+        eventually(&format!("{text:?} {times} times in the log"), || {
+            (self.log().matches(text).count() >= times).then_some(())
+        });
+        let log = self.log();
+        assert_eq!(log.matches(text).count(), times, "{log}");
+    }
+
     /// Asks the node to stop, as a service manager does, and waits for it.
     #[cfg(unix)]
     pub(crate) fn terminate(&mut self) -> ExitStatus {

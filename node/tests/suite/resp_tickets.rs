@@ -195,8 +195,8 @@ fn without_a_good_ticket_nothing_is_told_or_changed() {
         let row = format!("tallymesh_refusals_total{{protocol=\"redis\",code=\"{code}");
         assert!(figures.contains(&row), "{row} is not in\n{figures}");
     }
-    let told = node.log().matches("a Redis client was not let in").count();
-    assert_eq!(told, 5, "once for each code:\n{}", node.log());
+    // Once for each code.
+    node.has_logged_often("a Redis client was not let in", 5);
 }
 
 #[test]

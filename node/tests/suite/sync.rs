@@ -244,11 +244,7 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
         metrics.contains("tallymesh_faults{space=\"default\"} 1\n"),
         "{metrics}"
     );
-    let log = node.log();
-    assert!(
-        log.contains("two wrote under one writer id") && log.contains(&writer),
-        "{log}"
-    );
+    node.has_logged(&["two wrote under one writer id", &writer]);
     let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
     assert!(status.contains("faults 1"), "{status}");
 }
@@ -285,11 +281,7 @@ async fn a_node_whose_id_is_in_use_takes_another() {
         metrics.contains("tallymesh_renewals_total 1\n"),
         "{metrics}"
     );
-    let log = node.log();
-    assert!(
-        log.contains("it takes a new one") && log.contains(&was),
-        "{log}"
-    );
+    node.has_logged(&["it takes a new one", &was]);
     let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
     assert!(status.contains("renewals 1"), "{status}");
 }
